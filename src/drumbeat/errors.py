@@ -1,0 +1,217 @@
+"""Every exception Drumbeat raises on purpose, and nothing else.
+
+DrumbeatError
++-- ConfigError                 which setting, what it was, what it may be
++-- InvalidArguments            at enqueue: which argument, why
++-- UnknownTask                 no task of this name is registered here
++-- UniqueConflict              a replay would make a second live job of one key
++-- WrongContext                a sync call on a loop's thread, or an async one where no loop runs
++-- StoreError
+|   +-- StoreUnavailable        try again; services do, with back-off
+|   +-- StoreFull  StoreLost
+|   +-- SchemaOutOfDate         run `drumbeat migrate`
+|   `-- NotTransactional
++-- JobNotFound  JobExpired  NotInJob
++-- JobError                    raised to whoever waits for a result
+|   +-- JobFailed  JobCancelled  JobTimedOut
+`-- LockError
+    +-- LockTimeout  LockLost
+
+Each carries its facts as attributes and writes its own message. What task code raises to steer its own retries
+(`SkipRetry`, `RetryLater`, `Snooze`) are signals, not errors: they live in `retry.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+
+class DrumbeatError(Exception):
+    """The root of all errors of this library."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception would call the class with the finished message; our constructors take facts. Errors travel from
+        # process pools to their parents, so they must survive pickle.
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[DrumbeatError], args: tuple[Any, ...], facts: dict[str, Any]) -> DrumbeatError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
+
+
+class ConfigError(DrumbeatError):
+    """A setting, an option of a task or a registration is not acceptable."""
+
+    def __init__(self, problem: str, setting: str | None = None) -> None:
+        super().__init__(problem)
+        self.setting = setting
+
+
+class InvalidArguments(DrumbeatError):
+    """What was given at enqueue cannot be queued; nothing was stored."""
+
+    def __init__(self, problem: str, argument: str | None = None) -> None:
+        super().__init__(problem)
+        self.argument = argument
+
+
+class UnknownTask(DrumbeatError):
+    """No task of this name is registered in this program."""
+
+    def __init__(self, task: str, known: Iterable[str] = ()) -> None:
+        names = sorted(known)
+        near = get_close_matches(task, names, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"no task {task!r} is registered{hint}")
+        self.task = task
+        self.known = names
+
+
+class UniqueConflict(DrumbeatError):
+    """A dead letter was not replayed, because a live job has its unique key."""
+
+    def __init__(self, id: str, key: str, live_id: str) -> None:
+        super().__init__(f"job {id} was not replayed: job {live_id} is live with the same key {key!r}")
+        self.id = id
+        self.key = key
+        self.live_id = live_id
+
+
+class WrongContext(DrumbeatError, RuntimeError):
+    """A sync call was made on an event loop's thread, or an async one where no loop runs."""
+
+    def __init__(self, called: str, instead: str, *, loop_runs: bool) -> None:
+        where = "on the thread of a running event loop" if loop_runs else "where no event loop runs"
+        super().__init__(f"{called} was called {where}: use {instead}")
+        self.called = called
+        self.instead = instead
+        self.loop_runs = loop_runs
+
+
+class StoreError(DrumbeatError):
+    """The store could not do what was asked."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer, or not in time; whether the call took effect may be unknown. Try again."""
+
+
+class StoreFull(StoreError):
+    """The store has no room left: a full disk, or a memory limit."""
+
+
+class StoreLost(StoreError):
+    """The store is not the one that was there before: deleted, replaced, or gone back in time."""
+
+
+class SchemaOutOfDate(StoreError):
+    """This code and the store's schema are too far apart to work together."""
+
+    def __init__(self, *, found: int, known: int) -> None:
+        if found < known:
+            reason = f"the store's schema is version {found}, this Drumbeat needs {known}: run `drumbeat migrate`"
+        else:
+            reason = (
+                f"the store's schema is version {found}, newer than this Drumbeat can use (it knows {known}): "
+                "run `pip install --upgrade drumbeat`"
+            )
+        super().__init__(reason)
+        self.found = found
+        self.known = known
+
+
+class NotTransactional(StoreError):
+    """This engine cannot finish or enqueue a job inside the caller's own transaction."""
+
+    def __init__(self, engine: str) -> None:
+        super().__init__(f"{engine} has no transactions that a job can share; use SQLite or PostgreSQL for that")
+        self.engine = engine
+
+
+class JobNotFound(DrumbeatError):
+    """No job of this id is in the store or its history."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"no job {id}")
+        self.id = id
+
+
+class JobExpired(DrumbeatError):
+    """The job is so old that its history may have been pruned."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"job {id} is no longer known: history of that age has been pruned")
+        self.id = id
+
+
+class NotInJob(DrumbeatError):
+    """`current_job()` was called by code that no worker is running."""
+
+    def __init__(self) -> None:
+        super().__init__("no job is running here: current_job() works only inside a handler that a worker called")
+
+
+class JobError(DrumbeatError):
+    """A job ended without a result. `type` is the name of the exception's class; `traceback` is text, or empty."""
+
+    def __init__(self, id: str, task: str, *, type: str = "", message: str = "", traceback: str = "") -> None:
+        super().__init__(f"job {id} ({task}) {self._ending(type, message)}")
+        self.id = id
+        self.task = task
+        self.type = type
+        self.message = message
+        self.traceback = traceback
+
+    def _ending(self, type: str, message: str) -> str:
+        reason = ": ".join(part for part in (type, message) if part)
+        return f"failed: {reason}" if reason else "failed"
+
+
+class JobFailed(JobError):
+    """The job used up its retries, or was given up at once; it is a dead letter."""
+
+
+class JobCancelled(JobError):
+    """The job was cancelled before it succeeded."""
+
+    def _ending(self, type: str, message: str) -> str:
+        return f"was cancelled: {message}" if message else "was cancelled"
+
+
+class JobTimedOut(JobError):
+    """The job's last attempt ran longer than its time-out; it is a dead letter."""
+
+    def _ending(self, type: str, message: str) -> str:
+        return f"timed out: {message}" if message else "timed out"
+
+
+class LockError(DrumbeatError):
+    """A distributed lock was not got, or not kept."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"lock {name!r} {problem}")
+        self.name = name
+
+
+class LockTimeout(LockError):
+    """The turn did not come in the time that the caller would wait."""
+
+    def __init__(self, name: str, waited: float) -> None:
+        super().__init__(name, f"was not free within {waited:g} s")
+        self.waited = waited
+
+
+class LockLost(LockError):
+    """The lock's lease ended while it was held: somebody else may hold it now."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, f"was lost: {reason}")
+        self.reason = reason
