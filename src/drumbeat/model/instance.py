@@ -1,0 +1,95 @@
+"""What an instance is: one running process of the cluster, with a random id and a heartbeat."""
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from drumbeat.ids import InstanceId
+from drumbeat.model.job import Hold
+
+
+class InstanceState(StrEnum):
+    ALIVE = "alive"
+    LEFT = "left"  # said goodbye
+    DEAD = "dead"  # buried by somebody who saw its heart stand still; never revived
+
+
+class Role(StrEnum):
+    WORKER = "worker"
+    CONTROLLER = "controller"
+
+
+class NewInstance(msgspec.Struct, frozen=True, kw_only=True):
+    id: InstanceId
+    app: str
+    version: str
+    host: str
+    pid: int
+    roles: tuple[Role, ...]
+    queues: tuple[str, ...]
+    tasks: dict[str, str]
+    """name -> signature hash of every task it knows."""
+    concurrency: int
+    wake: str | None = None
+    """Where a hint reaches it (SQLite: the path of its datagram socket)."""
+
+
+class Peer(msgspec.Struct, frozen=True, array_like=True):
+    """The heart of another instance: a count that grows by one with each accepted beat."""
+
+    id: InstanceId
+    beat: int
+
+
+class Pulse(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a heartbeat: everything an instance needs to hear, once a second."""
+
+    alive: bool
+    """False: this instance was buried or is unknown; all its jobs belong to others, it must not write again."""
+    beat: int
+    """This instance's own count after this beat; lower than remembered means that the store went back."""
+    now: int
+    cancels: list[Hold]
+    """Its running jobs that somebody wants cancelled."""
+    waiting: list[str]
+    """Distinct waits_for values of pending jobs (at most 1,000)."""
+    peers: list[Peer]
+    """Every other living instance."""
+
+
+class Buried(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a dead instance's jobs."""
+
+    buried: bool
+    """False: it beat again, or was buried or gone already; nothing was changed."""
+    suspect: int = 0
+    """Had started: crashes is at least 1 now, they run alone next time."""
+    released: int = 0
+    """Had not started: pending again, unharmed."""
+    dead: int = 0
+    """Reached their crash_limit."""
+    cancelled: int = 0
+    """Somebody had asked for their cancellation."""
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of an instance, as people look at it."""
+
+    id: InstanceId
+    state: InstanceState
+    app: str
+    version: str
+    host: str
+    pid: int
+    roles: tuple[Role, ...]
+    queues: tuple[str, ...]
+    tasks: dict[str, str]
+    concurrency: int
+    running: int
+    """Jobs it ran at its last beat."""
+    beat: int
+    started_at: datetime
+    beat_at: datetime
+    ended_at: datetime | None = None
+    ended_why: str | None = None

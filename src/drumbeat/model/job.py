@@ -1,0 +1,322 @@
+"""What a job is, from the call that makes it to the record of its end.
+
+Values only. Times are integer microseconds UTC by the store's clock; `Job`, which people see, has datetimes. The hot
+records (`NewJob`, `Claimed`, `Outcome`) are structs because thousands of them are made in a second.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from drumbeat.ids import InstanceId, JobId
+
+
+class JobState(StrEnum):
+    PENDING = "pending"  # claimable once run_at has passed, unless it waits_for something
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"  # out of retries; a dead letter waits for a person
+    CANCELLED = "cancelled"
+
+
+LIVE = frozenset({JobState.PENDING, JobState.RUNNING})
+
+
+class View(StrEnum):
+    """What people are shown of a pending job; never stored."""
+
+    SCHEDULED = "scheduled"  # its first moment has not come
+    READY = "ready"
+    RETRYING = "retrying"  # failed or crashed before, its next moment has not come
+    WAITING = "waiting"  # waits_for something other than time
+
+
+class Unique(StrEnum):
+    """Which jobs of the same task and key make a new one unnecessary."""
+
+    NO = ""
+    LIVE = "live"  # pending and running ones
+    PENDING = "pending"  # only pending ones, so that a running job does not swallow news
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One job to be stored. The id is the client's, so that a repeated call is the same job."""
+
+    id: JobId
+    task: str
+    queue: str
+    args: str
+    """JSON object text, parameter by parameter."""
+    signature: str
+    """Hash of the task's signature at the caller, so that a worker of another version knows."""
+    priority: int = 5
+    run_at: int | None = None
+    """The due moment; None: `delay` microseconds after the store's now."""
+    delay: int = 0
+    key: str | None = None
+    unique: Unique = Unique.NO
+    retries: int | None = None
+    """None: as the task says at the worker."""
+    timeout: int | None = None
+    """Microseconds; None: as the task says at the worker."""
+    crash_limit: int = 3
+    """So many crashes blamed on this job make it a dead letter; 1 is on_crash="dead"."""
+    on_dead: str | None = None
+    """Name of the task that is enqueued in the step that makes this job dead."""
+    tenant: str = ""
+
+
+class Added(msgspec.Struct, frozen=True):
+    """The answer to one NewJob."""
+
+    id: JobId
+    created: bool
+    """False: a job with this id exists (whatever its state), or a live one holds the unique key: `id` is that one's."""
+
+
+class Hold(msgspec.Struct, frozen=True, array_like=True):
+    """A claim of a job: what every write about a running job must name."""
+
+    id: JobId
+    token: int
+
+
+class Claimed(msgspec.Struct, frozen=True, array_like=True):
+    """A job in a worker's hands. The order of the fields is the order of columns in every engine's claim."""
+
+    id: JobId
+    token: int
+    task: str
+    queue: str
+    priority: int
+    key: str | None
+    args: str
+    signature: str
+    created_at: int
+    due_at: int
+    """The moment it was first meant for; retries do not move it."""
+    run_at: int
+    failures: int
+    crashes: int
+    retries: int | None
+    timeout: int | None
+    crash_limit: int
+    on_dead: str | None
+    life: int
+    """0, and one more for each replay."""
+    waits_since: int | None
+    """When it began to wait for something other than time; None: it never did, or has been run since."""
+
+    @property
+    def attempt(self) -> int:
+        return self.failures + 1
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error as text: no object, no locals, made storable before it gets here."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class OutcomeKind(StrEnum):
+    SUCCEEDED = "succeeded"
+    RETRY = "retry"  # charged to failures; pending again after `delay`
+    DEAD = "dead"  # charged to failures; a dead letter
+    CANCELLED = "cancelled"  # it ended because somebody cancelled it
+    SNOOZED = "snoozed"  # not charged; pending again after `delay`
+    RELEASED = "released"  # not charged; pending again at once; had started if started_at is set
+    PARKED = "parked"  # not charged; waits_for something; never started
+    CRASHED = "crashed"  # its own process died under it: charged to crashes, dead at crash_limit
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How one claim of a job ended. Every text in it is storable."""
+
+    id: JobId
+    token: int
+    kind: OutcomeKind
+    started_at: int | None = None
+    finished_at: int | None = None
+    result: str | None = None
+    """JSON text; None when there is nothing to keep."""
+    result_error: str | None = None
+    """Why the result could not be kept; the job has succeeded all the same."""
+    error: Failure | None = None
+    delay: int = 0
+    waits_for: str | None = None
+    follow_up: NewJob | None = None
+    """The on_dead job, stored in the same step if this outcome makes the job dead (DEAD, or CRASHED at the limit)."""
+
+
+class Verdict(StrEnum):
+    DONE = "done"
+    ALREADY = "already"  # the same outcome was recorded before: its answer was lost
+    STALE = "stale"  # the claim is no longer current: nothing was changed
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker asks for."""
+
+    queues: tuple[tuple[str, int], ...]
+    """(queue, share) in the order of their turn: each queue first gives at most its share, then what is left of `limit`
+    is filled in the same order. A share of `limit` each is strict order."""
+    limit: int
+    wants: tuple[str, ...] = ()
+    """Values of waits_for that this worker can take; claimed before the queues, from those queues only."""
+
+
+class Exchanged(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to outcomes and a claim."""
+
+    verdicts: list[Verdict]
+    jobs: list[Claimed]
+    now: int
+    next_due: int | None = None
+    """When the claim was not filled: the next moment at which one of its queues has a job due."""
+
+
+class CancelAnswer(StrEnum):
+    CANCELLED = "cancelled"  # it will never run
+    REQUESTED = "requested"  # it was running; it hears of it, and may end otherwise
+    SUCCEEDED = "succeeded"  # too late: the final state
+    DEAD = "dead"
+    UNKNOWN = "unknown"  # no such job here
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody who waits for a job learns once it has ended."""
+
+    id: JobId
+    task: str
+    state: JobState
+    result: str | None = None
+    result_error: str | None = None
+    error: Failure | None = None
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a job that has ended."""
+
+    token: int
+    instance: InstanceId | None
+    outcome: OutcomeKind
+    started_at: datetime | None
+    finished_at: datetime
+    error: Failure | None = None
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of a job, as people and programs look at it."""
+
+    id: JobId
+    task: str
+    queue: str
+    state: JobState
+    priority: int
+    key: str | None
+    args: str
+    """JSON text, exactly as stored."""
+    signature: str
+    created_at: datetime
+    due_at: datetime
+    run_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    instance: InstanceId | None = None
+    token: int = 0
+    failures: int = 0
+    crashes: int = 0
+    retries: int | None = None
+    timeout: float | None = None
+    crash_limit: int = 3
+    unique: Unique = Unique.NO
+    waits_for: str | None = None
+    cancel_requested: bool = False
+    progress: str | None = None
+    result: str | None = None
+    result_error: str | None = None
+    error: Failure | None = None
+    on_dead: str | None = None
+    life: int = 0
+    tenant: str = ""
+
+    @property
+    def attempt(self) -> int:
+        return self.failures + 1
+
+    def view(self, now: datetime) -> JobState | View:
+        """The word people see for this job at this moment."""
+        if self.state is not JobState.PENDING:
+            return self.state
+        if self.waits_for is not None:
+            return View.WAITING
+        if self.run_at <= now:
+            return View.READY
+        return View.RETRYING if self.failures or self.crashes else View.SCHEDULED
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs somebody wants to see; None means any."""
+
+    state: JobState | None = None
+    task: str | None = None
+    queue: str | None = None
+    key: str | None = None
+    error: str | None = None
+    """A part of the error's type or message."""
+    before: JobId | None = None
+    """Keyset paging: only ids smaller than this one, newest first."""
+    limit: int = 50
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """The answer for one dead letter that was to be replayed."""
+
+    id: JobId
+    done: bool
+    conflict: JobId | None = None
+    """Not done because this live job holds its unique key; None and not done: no such dead letter."""
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    ready: int
+    scheduled: int
+    running: int
+    waiting: int
+    oldest_due: datetime | None
+    """run_at of the job that has been ready for longest."""
+    paused: bool = False
+    paused_by: str | None = None
+    paused_why: str | None = None
+    paused_at: datetime | None = None
+
+
+class TaskStats(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    pending: int
+    running: int
+    succeeded: int
+    dead: int
+    cancelled: int
+
+
+def unknown_task(task: str) -> str:
+    """waits_for of a job whose task the claiming worker does not know."""
+    return f"task:{task}"
+
+
+def other_version(task: str, signature: str) -> str:
+    """waits_for of a job that only a worker of this signature can decode."""
+    return f"version:{task}@{signature}"
+
+
+def can_take(tasks: Mapping[str, str]) -> frozenset[str]:
+    """All values of waits_for that a worker with these tasks (name -> signature) can satisfy."""
+    return frozenset(unknown_task(name) for name in tasks) | frozenset(
+        other_version(name, signature) for name, signature in tasks.items()
+    )
