@@ -1,0 +1,34 @@
+"""The follow-up of a death: the on_dead job, made by whoever makes a job dead (worker, rescuer, canceller of versions)."""
+
+import msgspec
+
+from drumbeat.ids import new_job_id
+from drumbeat.model.job import Failure, Job, NewJob
+
+SIGNATURE = "on_dead"
+_encoder = msgspec.json.Encoder()
+
+
+class Obituary(msgspec.Struct, frozen=True):
+    """The arguments of an on_dead task."""
+
+    job: Job
+    error: Failure
+
+
+def follow_up(job: Job, error: Failure) -> NewJob | None:
+    """The on_dead job for this death; None when nobody asked for one.
+
+    It goes into the dead job's own queue: workers of that queue knew the task, so they know its on_dead as well.
+    """
+    if job.on_dead is None:
+        return None
+    return NewJob(
+        id=new_job_id(),
+        task=job.on_dead,
+        queue=job.queue,
+        args=_encoder.encode(Obituary(job, error)).decode(),
+        signature=SIGNATURE,
+        priority=job.priority,
+        tenant=job.tenant,
+    )
