@@ -1,0 +1,41 @@
+# Everything a contributor runs. Needs python3.11 or newer, make and git; .venv is made on first use (tools/venv.sh).
+#   PYTHON=/path/to/python   which interpreter          ARGS="-k claim -x"   passed on to pytest, the demo or the bench
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check format bench clean
+
+BIN := .venv/bin
+ARGS ?=
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## watch jobs succeed, wait, fail, die with their worker and recover (under 40 s)
+	@tools/venv.sh base
+	@$(BIN)/drumbeat demo $(ARGS)
+
+test: ## run every test, the fast ones first
+	@tools/venv.sh test
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: ## ruff, mypy --strict, import contracts
+	@tools/venv.sh test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: ## let ruff format and sort imports
+	@tools/venv.sh test
+	$(BIN)/ruff check --fix --select I .
+	$(BIN)/ruff format .
+
+bench: ## Drumbeat and its peers, side by side in one run
+	@tools/venv.sh bench
+	@$(BIN)/python -m bench $(ARGS)
+
+clean: ## remove .venv, caches and build output
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
