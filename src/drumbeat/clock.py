@@ -1,0 +1,137 @@
+"""The only place that asks what time it is, and that sleeps.
+
+Everything else is handed a `Clock`. `SYSTEM` is the real one; `FakeClock` stands still until a test moves it.
+Wall time is microseconds UTC; `monotonic` is for leases and durations, and goes on while the machine is suspended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What every part may know of time."""
+
+    def now_us(self) -> int:
+        """Wall time: microseconds since 1970 UTC. It may step, forwards and back."""
+
+    def monotonic(self) -> float:
+        """Seconds from some fixed moment; never steps back, and counts the time that the machine was suspended."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let at least so many seconds pass."""
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    # CLOCK_MONOTONIC stands still in suspend: a laptop that wakes up would believe in leases that ended hours ago.
+    _boot_time: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1_000
+
+    def monotonic(self) -> float:
+        return time.monotonic() if self._boot_time is None else time.clock_gettime(self._boot_time)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+SYSTEM: Clock = SystemClock()
+
+
+def jittered(seconds: float, uniform: Callable[[float, float], float] = random.uniform) -> float:
+    """About so long, so that many sleepers do not wake together: 0.5 to 1.5 times."""
+    return uniform(0.5, 1.5) * seconds
+
+
+class FakeClock:
+    """A clock that moves when a test says so.
+
+    `await advance(seconds)` wakes the sleepers that fall due, one by one in the order of their moments, and lets the
+    loop run after each, so that what sleeps again within the span is woken again. Sleepers on other threads' loops are
+    woken too, but only those of the calling loop have run when `advance` returns.
+    """
+
+    _START_US = 1_767_225_600_000_000  # 2026-01-01 00:00:00 UTC
+    # Loop turns given to whoever was woken: enough for a wake-up to travel through several tasks and queues.
+    _TURNS = 25
+
+    def __init__(self, now_us: int = _START_US) -> None:
+        self._wall_at_start_us = now_us
+        self._passed_us = 0
+        self._numbers = itertools.count()
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._lock = threading.Lock()
+
+    def now_us(self) -> int:
+        return self._wall_at_start_us + self._passed_us
+
+    def monotonic(self) -> float:
+        return self._passed_us / 1_000_000
+
+    @property
+    def sleepers(self) -> int:
+        """How many sleep now: a test may wait for this before it moves time."""
+        with self._lock:
+            return sum(not future.done() for _, _, future in self._sleepers)
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        if not math.isfinite(seconds):
+            raise ValueError(f"cannot sleep for {seconds} seconds")
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            due_us = self._passed_us + math.ceil(round(seconds * 1_000_000, 3))
+            heapq.heappush(self._sleepers, (due_us, next(self._numbers), future))
+        await future
+
+    async def advance(self, seconds: float) -> None:
+        """Let so much time pass, for wall and monotonic time alike."""
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"time cannot advance by {seconds} seconds")
+        # Whoever has been started but has not come to its sleep yet would miss the span.
+        await self._settle()
+        end_us = self._passed_us + round(seconds * 1_000_000)
+        while (sleeper := self._next_due(end_us)) is not None:
+            self._wake(sleeper)
+            await self._settle()
+        self._passed_us = end_us
+        await self._settle()
+
+    def jump(self, seconds: float) -> None:
+        """Step the wall clock only, as an administrator or NTP would: nobody wakes, monotonic time stands."""
+        self._wall_at_start_us += round(seconds * 1_000_000)
+
+    def _next_due(self, end_us: int) -> asyncio.Future[None] | None:
+        with self._lock:
+            while self._sleepers and self._sleepers[0][0] <= end_us:
+                due_us, _, future = heapq.heappop(self._sleepers)
+                if not future.done():
+                    self._passed_us = due_us
+                    return future
+        return None
+
+    @staticmethod
+    def _wake(future: asyncio.Future[None]) -> None:
+        loop = future.get_loop()
+        if loop is asyncio.get_running_loop():
+            future.set_result(None)
+        elif not loop.is_closed():
+            # Checked again on its own thread: it may have been cancelled in between.
+            loop.call_soon_threadsafe(lambda: None if future.done() else future.set_result(None))
+
+    async def _settle(self) -> None:
+        for _ in range(self._TURNS):
+            await asyncio.sleep(0)

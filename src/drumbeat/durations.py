@@ -1,0 +1,114 @@
+"""Lengths of time and moments, at the border between people and the core.
+
+People write `5`, `2.5`, `"5m"`, `timedelta(minutes=5)` and aware datetimes; inside there are only integer microseconds,
+UTC. This module reads no clock.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.names import Refusal, shown
+
+Duration = timedelta | float | str
+"""What the public API takes: a timedelta, a number of seconds, or text such as "250ms", "5m", "1h30m"."""
+
+LONGEST_US = 36_525 * 86_400 * 1_000_000
+"""100 years: more than that is a mistake in the unit, and would overflow datetimes sooner or later."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+_UNITS_US = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+# Each unit at most once, the larger first: "5m1h" is more likely a slip than a wish.
+_TEXT = re.compile(r"\s*".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_US))
+_ALLOWED = 'a timedelta, a number of seconds, or text like "250ms", "5s", "5m", "2h", "1d" or "1h30m"'
+
+
+def microseconds(value: Duration, *, name: str, error: Refusal = ConfigError) -> int:
+    """The length in microseconds; `name` is the setting or argument that a refusal names."""
+    exact = _exact_us(value)
+    if exact is None:
+        raise error(f"{name} must be {_ALLOWED}, not {shown(value)}", name)
+    if exact < 0:
+        raise error(f"{name} must not be negative, but is {shown(value)}", name)
+    if exact > LONGEST_US:
+        raise error(f"{name} must be at most 100 years, but is {shown(value)}", name)
+    return round(exact)
+
+
+def seconds(value: Duration, *, name: str, error: Refusal = ConfigError) -> float:
+    """The length in seconds, by the same rules as `microseconds`."""
+    return microseconds(value, name=name, error=error) / 1_000_000
+
+
+def _exact_us(value: object) -> Fraction | int | None:
+    match value:
+        case bool():
+            return None
+        case timedelta():
+            return value // MICROSECOND
+        case int():
+            return value * 1_000_000
+        case float():
+            return Fraction(value) * 1_000_000 if math.isfinite(value) else None
+        case str():
+            return _parsed_us(value.strip())
+        case _:
+            return None
+
+
+def _parsed_us(text: str) -> Fraction | None:
+    # The bound on length keeps a hostile text from costing more than it is worth.
+    if not text or len(text) > 60:
+        return None
+    if _NUMBER.fullmatch(text):
+        return Fraction(text) * 1_000_000
+    if text.startswith("-") and (positive := _parsed_us(text[1:])) is not None:
+        return -positive
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return None
+    parts = zip(found.groups(), _UNITS_US.values(), strict=True)
+    return sum((Fraction(amount) * unit for amount, unit in parts if amount), Fraction(0))
+
+
+def text(us: int) -> str:
+    """The length for people: the two largest units, cut and never rounded up; `1h 30m`, `2.5s`, `250ms`."""
+    if us < 0:
+        return f"-{text(-us)}"
+    if us < 1_000:
+        return f"{us}us" if us else "0s"
+    if us < 1_000_000:
+        return f"{us // 10 / 100:.3g}ms" if us < 100_000 else f"{us // 1_000}ms"
+    if us < 60_000_000:
+        return f"{us // 10_000 / 100:g}s"
+    days, rest = divmod(us // 1_000_000, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, whole_seconds = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (whole_seconds, "s")]
+    first = next(place for place, (amount, _) in enumerate(parts) if amount)
+    return " ".join(f"{amount}{unit}" for amount, unit in parts[first : first + 2] if amount)
+
+
+def to_us(moment: datetime, *, name: str = "at", error: Refusal = InvalidArguments) -> int:
+    """Microseconds since 1970 UTC of an aware datetime; a naive one is refused, because its zone would be a guess."""
+    if not isinstance(moment, datetime):
+        raise error(f"{name} must be a datetime with a timezone, not {shown(moment)}", name)
+    if moment.utcoffset() is None:
+        raise error(
+            f"{name} must have a timezone, but {moment.isoformat()} has none: "
+            "add one, for example datetime(..., tzinfo=timezone.utc) or moment.astimezone()",
+            name,
+        )
+    return (moment - EPOCH) // MICROSECOND
+
+
+def from_us(us: int) -> datetime:
+    """The aware UTC datetime of so many microseconds since 1970."""
+    return EPOCH + timedelta(microseconds=us)

@@ -1,0 +1,57 @@
+"""What names, keys, priorities and namespaces may look like.
+
+Every border (decorators, enqueue, settings, the command line, the API) asks here, so that the stores never meet
+a name that one of them could not keep. Each check gives back the value or refuses it, saying what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from drumbeat.errors import ConfigError, InvalidArguments
+
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+_NAMESPACE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+LONGEST_KEY = 200
+
+Refusal = type[ConfigError] | type[InvalidArguments]
+
+
+def check_name(kind: str, text: object, error: Refusal = InvalidArguments) -> str:
+    """A name of a task, queue, schedule, lock ...; `kind` is that word, for the refusal."""
+    if isinstance(text, str) and _NAME.fullmatch(text):
+        return text
+    raise error(f"{kind} {shown(text)} is not a valid name: use 1 to 100 letters, digits and . _ : -", kind)
+
+
+def check_key(text: object, error: Refusal = InvalidArguments) -> str:
+    """A key of a job: chosen by the caller, often made of data, so anything that can be printed."""
+    if isinstance(text, str) and 1 <= len(text) <= LONGEST_KEY and text.isprintable():
+        return text
+    size = f" (it has {len(text)})" if isinstance(text, str) and len(text) > LONGEST_KEY else ""
+    raise error(f"key {shown(text)} is not valid: use text of 1 to {LONGEST_KEY} printable characters{size}", "key")
+
+
+def check_priority(value: object, error: Refusal = InvalidArguments) -> int:
+    """A priority: 0 runs first, 9 last."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 9:
+        return int(value)
+    raise error(f"priority {shown(value)} is not valid: use a whole number from 0 (first) to 9 (last)", "priority")
+
+
+def check_namespace(text: object, error: Refusal = ConfigError) -> str:
+    """A namespace becomes part of table and key names, so it is stricter than a name."""
+    if isinstance(text, str) and _NAMESPACE.fullmatch(text):
+        return text
+    raise error(
+        f"namespace {shown(text)} is not valid: use 1 to 40 letters, digits and _, beginning with a letter",
+        "namespace",
+    )
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """The repr of a bad value, short enough for one line of an error."""
+    # Cut before repr too: the repr of a megabyte is not worth making.
+    text = repr(value[:limit] if isinstance(value, str | bytes) else value)
+    cut = len(text) > limit or (isinstance(value, str | bytes) and len(value) > limit)
+    return text[: limit - 3] + "..." if cut else text

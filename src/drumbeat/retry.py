@@ -1,0 +1,121 @@
+"""What follows when an attempt did not succeed: pure rules, and the signals by which task code chooses.
+
+A signal ends the attempt in a chosen way and is not an error. `retries=2` means at most three charged runs; the delay
+before the n-th retry is random between 0 and min(cap, base * 2**n). Who stores the decision is the runner's business.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import msgspec
+
+from drumbeat.durations import Duration, microseconds, text
+from drumbeat.errors import ConfigError
+
+
+class Signal(Exception):
+    """The root of what task code raises to steer its own job; caught by the runner only."""
+
+    message: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class SkipRetry(Signal):
+    """Give the job up at once: it becomes a dead letter, whatever retries are left."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class RetryLater(Signal):
+    """This attempt failed, and is charged; if a retry is left, run it after this delay instead of the back-off's."""
+
+    def __init__(self, delay: Duration, message: str = "") -> None:
+        super().__init__(delay, message)
+        self.delay_us = microseconds(delay, name="RetryLater.delay")
+        self.message = message or f"retry in {text(self.delay_us)}"
+
+
+class Snooze(Signal):
+    """Not yet: run the job again after this delay, without charge, any number of times."""
+
+    def __init__(self, delay: Duration) -> None:
+        super().__init__(delay)
+        self.delay_us = microseconds(delay, name="Snooze.delay")
+        self.message = f"snoozed for {text(self.delay_us)}"
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """How the delays between retries grow: doubled each time, with full jitter."""
+
+    base: Duration = 1
+    """The unit that is doubled.
+
+    Default: 1 second.
+    """
+
+    cap: Duration = 30
+    """What no delay exceeds.
+
+    Default: 30 seconds.
+    """
+
+    def __post_init__(self) -> None:
+        base_us = microseconds(self.base, name="Backoff.base")
+        cap_us = microseconds(self.cap, name="Backoff.cap")
+        if cap_us < base_us:
+            raise ConfigError(
+                f"Backoff.cap must not be less than Backoff.base, but {text(cap_us)} is less than {text(base_us)}",
+                "Backoff.cap",
+            )
+        # Kept as seconds, so that Backoff(base="1s") equals Backoff(base=1).
+        msgspec.structs.force_setattr(self, "base", base_us / 1_000_000)
+        msgspec.structs.force_setattr(self, "cap", cap_us / 1_000_000)
+
+    def delay_us(self, n: int, random: Callable[[], float] = random.random) -> int:
+        """The delay before the n-th retry; `random` gives numbers from 0 up to but not including 1."""
+        if n < 0:
+            raise ValueError(f"there is no retry number {n}")
+        base_us = microseconds(self.base, name="Backoff.base")
+        cap_us = microseconds(self.cap, name="Backoff.cap")
+        # 63 doublings of a microsecond exceed any cap: more would only make big numbers.
+        longest_us = min(cap_us, base_us << min(n, 63))
+        return min(longest_us, int(random() * (longest_us + 1)))
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """Run again after the delay; the failure is charged."""
+
+    delay_us: int
+
+
+class SnoozeFor(msgspec.Struct, frozen=True, kw_only=True):
+    """Run again after the delay; nothing is charged."""
+
+    delay_us: int
+
+
+class Dead(msgspec.Struct, frozen=True, kw_only=True):
+    """No more runs: the job becomes a dead letter."""
+
+
+def after_failure(
+    failures: int,
+    retries: int,
+    backoff: Backoff,
+    error: BaseException,
+    random: Callable[[], float] = random.random,
+) -> Retry | SnoozeFor | Dead:
+    """What to do with a job whose attempt ended with `error`; `failures` were charged before this one."""
+    if isinstance(error, Snooze):
+        return SnoozeFor(delay_us=error.delay_us)
+    if isinstance(error, SkipRetry) or failures >= retries:
+        return Dead()
+    if isinstance(error, RetryLater):
+        return Retry(delay_us=error.delay_us)
+    return Retry(delay_us=backoff.delay_us(failures + 1, random))
