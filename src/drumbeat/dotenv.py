@@ -1,0 +1,55 @@
+"""Reading `.env` files: KEY=value lines, quotes, comments and `export`, and nothing else.
+
+No interpolation, no multi-line values, and the process's own environment is never changed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .errors import ConfigError
+
+_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+_QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'([^']*)')\s*(?:#.*)?""")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def read(path: Path) -> dict[str, str]:
+    """The variables of a file; none when there is no such file."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    return parse(text, source=str(path))
+
+
+def parse(text: str, *, source: str = ".env") -> dict[str, str]:
+    """The variables of a text; the last of two with the same name wins."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        value = None if match is None else _value(match[2])
+        if match is None or value is None:
+            # The line itself may hold a password: only its place is told.
+            raise ConfigError(f"{source} line {number} is not of the form KEY=value")
+        found[match[1]] = value
+    return found
+
+
+def _value(text: str) -> str | None:
+    """What stands right of the `=`; None if a quote is not closed."""
+    if not text.startswith(("'", '"')):
+        # A comment needs a blank before it, so that a URL may hold a `#`.
+        return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].rstrip()
+    match = _QUOTED.fullmatch(text)
+    if match is None:
+        return None
+    if match[1] is None:
+        return match[2]
+    return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), match[1])
