@@ -66,7 +66,7 @@ provide_ensurepip() {
     export DEBIAN_FRONTEND=noninteractive
     # First without an update: the lists are often there already, and then it takes a second.
     apt-get install -y -qq --no-install-recommends "$package" >/dev/null 2>&1 ||
-        { apt-get update -qq >&2 && apt-get install -y -qq --no-install-recommends "$package" >&2; } ||
+        { apt-get update -qq >/dev/null && apt-get install -y -qq --no-install-recommends "$package" >/dev/null; } ||
         fail "could not install $package; run: apt-get update && apt-get install $package"
     has_ensurepip "$python" || fail "$package is installed, yet $python has no ensurepip; name another: PYTHON=... make ..."
 }
@@ -92,7 +92,7 @@ create() {
 }
 
 pip_install() {
-    "$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check "$@" </dev/null
+    "$venv/bin/python" -m pip install -qq --no-input --disable-pip-version-check "$@" </dev/null
 }
 
 install() {

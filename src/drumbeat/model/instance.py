@@ -50,6 +50,8 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     beat: int
     """This instance's own count after this beat; lower than remembered means that the store went back."""
     now: int
+    running: int
+    """How many jobs the store believes are running under this instance."""
     cancels: list[Hold]
     """Its running jobs that somebody wants cancelled."""
     waiting: list[str]
@@ -88,6 +90,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int
     running: int
     """Jobs it ran at its last beat."""
+    refused: int
+    """Outcomes of this instance that were refused as stale: it had lost those jobs to others."""
     beat: int
     started_at: datetime
     beat_at: datetime

@@ -54,7 +54,7 @@ class Jobs(Protocol):
 
         Called by the instance that holds the claims. An outcome counts only if the job is running under this instance with
         this token (else ALREADY if history, the dead letters or an attempt has that (id, token) by the same instance, else
-        STALE; neither changes anything). SUCCEEDED and CANCELLED move the job to history; DEAD, and CRASHED at crash_limit,
+        STALE, counted in the instance's `refused`; neither changes the job). SUCCEEDED and CANCELLED move the job to history; DEAD, and CRASHED at crash_limit,
         to the dead letters together with `follow_up`; others make it pending again, but if its cancellation was requested
         it is CANCELLED instead. Each ended run that had started and is not the job's last is kept as an Attempt; the last
         one is in the history row itself. RELEASED and PARKED without started_at leave no attempt.
