@@ -1,0 +1,18 @@
+"""`drumbeat.__all__` is the public face; anything else may change without notice."""
+
+import inspect
+import subprocess
+import sys
+
+import drumbeat
+
+
+def test_the_public_names_are_sorted_and_nothing_else_is_public() -> None:
+    public = {name for name, value in vars(drumbeat).items() if name[0] != "_" and not inspect.ismodule(value)}
+    assert drumbeat.__all__ == sorted(public)
+
+
+def test_importing_the_package_loads_no_driver_and_no_web_framework() -> None:
+    heavy = ["asyncpg", "redis", "starlette", "uvicorn", "jinja2", "uvloop", "pydantic"]
+    program = f"import sys, drumbeat; print([name for name in {heavy!r} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout == "[]\n"

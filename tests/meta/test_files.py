@@ -1,0 +1,51 @@
+"""What must not be in any file of the project, and what every module must have."""
+
+import ast
+import re
+import warnings
+from pathlib import Path
+
+from tests.meta.project import SOURCE, files, shown
+
+HABIT, LIMIT = 400, 500
+
+# Written so that this file does not find itself.
+OF_ONE_MACHINE = re.compile(
+    r"(?<![\w.$}])/(?:roo[t]|wor[k]|hom[e]/[a-z]+|User[s]/[a-z]+|opt/(?:wheel[s]|pyp[i]))/"
+    r"|--(?:extra-)?inde[x]-url|--find-link[s]|https?://[\w.:-]+/simpl[e]\b|registr[y]\.npmjs",
+)
+
+
+def text_of(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def test_no_file_knows_a_path_of_one_machine_or_the_address_of_a_registry() -> None:
+    found = [
+        f"{shown(path)}:{number}: {line.strip()[:100]}"
+        for path in files()
+        if (text := text_of(path)) is not None
+        for number, line in enumerate(text.splitlines(), start=1)
+        if OF_ONE_MACHINE.search(line)
+    ]
+    assert found == []
+
+
+def test_modules_are_short_enough_to_be_one_thing() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
+    long = {shown(path): length for path, length in sorted(lengths.items()) if length > HABIT}
+    if long:
+        warnings.warn(f"over {HABIT} lines, is each one thing? {long}", stacklevel=1)
+    assert {name: length for name, length in long.items() if length >= LIMIT} == {}
+
+
+def test_every_module_says_at_its_top_what_it_is() -> None:
+    silent = [
+        shown(path)
+        for path in sorted(SOURCE.rglob("*.py"))
+        if (text := path.read_text(encoding="utf-8")).strip() and ast.get_docstring(ast.parse(text)) is None
+    ]
+    assert silent == []
