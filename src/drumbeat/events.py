@@ -1,0 +1,210 @@
+"""What happened, as typed records, and the hub that tells whoever wants to know.
+
+Parts emit; log lines, metrics, error trackers, the dashboard and tests subscribe. An event is built only when somebody
+listens (`if events.wanted(JobStarted): events.emit(JobStarted(...))`), and no subscriber can harm what it is told of.
+This module decides nothing and stores nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import msgspec
+
+from .ids import InstanceId, JobId
+from .model.instance import Buried
+from .model.job import Claimed, Failure, JobState
+
+log = logging.getLogger(__name__)
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """The root of all events; whoever subscribes to it hears everything."""
+
+    instance: InstanceId
+    """The instance that tells."""
+
+
+class JobStarted(Event, frozen=True, kw_only=True):
+    """A handler is about to be called with this job."""
+
+    job: Claimed
+
+
+class JobFinished(Event, frozen=True, kw_only=True):
+    """A job reached its end, and the store has it."""
+
+    job: Claimed
+    state: JobState
+    """succeeded, dead or cancelled."""
+    took: float
+    """Seconds that the last attempt ran."""
+
+
+class JobFailed(Event, frozen=True, kw_only=True):
+    """An attempt failed and was charged."""
+
+    job: Claimed
+    attempt: int
+    """Which one it was; the first is 1."""
+    error: Failure
+    dead: bool
+    """No retry is left: the job is a dead letter now."""
+    retry_in: float | None = None
+    """Seconds until the next attempt; None when there is none."""
+
+
+class JobsDone(Event, frozen=True, kw_only=True):
+    """How much was done in the last stretch: told about once a second while there is work, never when idle."""
+
+    succeeded: int
+    failed: int
+    """Failed attempts, whether they will be retried or not."""
+    dead: int
+    cancelled: int
+    seconds: float
+    """How long the stretch was."""
+
+
+class ResultRefused(Event, frozen=True, kw_only=True):
+    """The store refused what this instance said of a job: its claim was no longer current."""
+
+    id: JobId
+    token: int
+    task: str
+
+
+class LeaseLost(Event, frozen=True, kw_only=True):
+    """This instance was declared dead by others; its running handlers are aborted."""
+
+    running: int
+
+
+class StoreDown(Event, frozen=True, kw_only=True):
+    """The store stopped answering. Told once for each outage."""
+
+    url: str
+    reason: str
+
+
+class StoreUp(Event, frozen=True, kw_only=True):
+    """The store answers again."""
+
+    url: str
+    after: float
+    """Seconds without it."""
+
+
+class LoopBlocked(Event, frozen=True, kw_only=True):
+    """Something kept the event loop from turning."""
+
+    seconds: float
+    tasks: tuple[str, ...]
+    """The tasks whose handlers were on the loop at that time."""
+    where: str = ""
+    """The line that it stood at, where that is known."""
+
+
+class ThreadAbandoned(Event, frozen=True, kw_only=True):
+    """A `def` handler would not end in time. Its thread was replaced, and goes on by itself until it ends."""
+
+    id: JobId
+    task: str
+    abandoned: int
+    """How many threads of this process have been abandoned so far."""
+
+
+class InstanceBuried(Event, frozen=True, kw_only=True):
+    """This instance found another one dead, and its jobs were freed."""
+
+    dead: InstanceId
+    jobs: Buried
+
+
+E = TypeVar("E", bound=Event)
+Subscriber = Callable[[E], object]
+"""Called with the event; if it is `async def`, the worker runs what it returns beside the jobs."""
+Spawn = Callable[[Coroutine[Any, Any, object]], None]
+"""Starts a coroutine in the worker's own group. It may be called from any thread."""
+
+
+class Events:
+    """Who wants to hear of what. Subscribing is for the time before a worker starts; emitting is for any thread."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[type[Event], list[Subscriber[Any]]] = {}
+        self._spawn: Spawn | None = None
+
+    def subscribe(self, kind: type[E], subscriber: Subscriber[E]) -> None:
+        """Call `subscriber` with every event of this kind, and of the kinds derived from it."""
+        for each in _family(kind):
+            self._subscribers.setdefault(each, []).append(subscriber)
+
+    def unsubscribe(self, kind: type[E], subscriber: Subscriber[E]) -> None:
+        """Undo one `subscribe`."""
+        for each in _family(kind):
+            rest = self._subscribers[each]
+            rest.remove(subscriber)
+            if not rest:
+                del self._subscribers[each]
+
+    def wanted(self, kind: type[Event]) -> bool:
+        """Whether anybody listens: ask before building an event on a hot path."""
+        return kind in self._subscribers
+
+    def emit(self, event: Event) -> None:
+        """Tell all subscribers, in the order of their subscription."""
+        for subscriber in tuple(self._subscribers.get(type(event), ())):
+            # A subscriber is the user's code: whatever it raises, the job that it was told of must not notice.
+            try:
+                answer = subscriber(event)
+            except Exception as error:
+                _complain(subscriber, event, error)
+            else:
+                if inspect.iscoroutine(answer):
+                    self._run(subscriber, event, answer)
+
+    @contextmanager
+    def spawning(self, spawn: Spawn) -> Iterator[None]:
+        """For so long, async subscribers run by this means."""
+        before, self._spawn = self._spawn, spawn
+        try:
+            yield
+        finally:
+            self._spawn = before
+
+    def _run(self, subscriber: Subscriber[Any], event: Event, answer: Coroutine[Any, Any, object]) -> None:
+        if self._spawn is None:
+            answer.close()
+            log.warning(
+                "async subscriber not called: no worker runs here",
+                extra={"subscriber": _name(subscriber), "event": type(event).__name__},
+            )
+            return
+        self._spawn(_guarded(subscriber, event, answer))
+
+
+async def _guarded(subscriber: Subscriber[Any], event: Event, answer: Coroutine[Any, Any, object]) -> None:
+    try:
+        await answer
+    except Exception as error:  # the user's code, as in `emit`
+        _complain(subscriber, event, error)
+
+
+def _complain(subscriber: Subscriber[Any], event: Event, error: Exception) -> None:
+    facts = {"subscriber": _name(subscriber), "event": type(event).__name__}
+    log.error("subscriber failed", exc_info=error, extra=facts)
+
+
+def _name(subscriber: Subscriber[Any]) -> str:
+    return getattr(subscriber, "__qualname__", None) or repr(subscriber)
+
+
+def _family(kind: type[Event]) -> Iterator[type[Event]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _family(child)
