@@ -1,7 +1,6 @@
 # Everything a contributor runs. Needs python3.11 or newer, make and git; .venv is made on first use (tools/venv.sh).
 #   PYTHON=/path/to/python   which interpreter          ARGS="-k claim -x"   passed on to pytest, the demo or the bench
 
-SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test check format bench clean
