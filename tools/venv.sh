@@ -102,7 +102,7 @@ install() {
     # Gone before pip begins: an interrupted installation leaves none.
     rm -f "$venv/.stamp-$wanted"
     pip_install --editable "$target" || fail "pip could not install $target: see above; then run the same command again"
-    if [ "$wanted" = bench ] && ! pip_install --only-binary honker "honker>=0.2" 2>/dev/null; then
+    if [ "$wanted" = bench ] && ! pip_install --only-binary honker --editable ".[bench-honker]" 2>/dev/null; then
         say "honker has no wheel for this system: it will be missing from the table"
     fi
     stamp_for "$wanted" >"$venv/.stamp-$wanted.new"
