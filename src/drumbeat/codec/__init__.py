@@ -1,0 +1,24 @@
+"""Typed JSON of arguments and results, from a function's own signature.
+
+`Signature` encodes and decodes the arguments of a task, `encode_result` and `decode_result` what it returns, `storable`
+makes any text fit for every store. What would arrive changed is refused where it is given, not where it is missed. The
+content of a store is untrusted: nothing but JSON is read, and size and depth are bounded before it is parsed.
+"""
+
+from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD
+from drumbeat.codec.results import Unstorable, decode_result, encode_result
+from drumbeat.codec.signature import Parameter, Signature
+from drumbeat.codec.text import storable
+from drumbeat.codec.wire import Undecodable
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_PAYLOAD",
+    "Parameter",
+    "Signature",
+    "Undecodable",
+    "Unstorable",
+    "decode_result",
+    "encode_result",
+    "storable",
+]

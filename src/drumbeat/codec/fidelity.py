@@ -1,0 +1,176 @@
+"""Whether a value survives the way through JSON.
+
+`difference` compares what was given with what came back from the typed decoder; it needs no types of its own, because
+the decoder has applied them. `unkeepable` looks at a value alone. Both walk only values that have been encoded, so
+they are finite and not too deep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence, Set
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from drumbeat.codec.wire import is_model
+
+NOT_FINITE = "is NaN or infinite, which JSON cannot keep"
+TOO_LARGE = "is an integer beyond 64 bits"
+
+Difference = tuple[str, str]
+"""Where in the value (`[3].name`, or empty), and what is wrong there."""
+
+# Of one type before and after: then they are equal as well.
+ALWAYS_SAME = frozenset({str, bool, type(None), bytes, date, time, UUID})
+# A subclass may be given for these if it is equal: StrEnum for str, a pendulum moment for datetime.
+_MAY_BE_SUBCLASSED = frozenset({str, int, float, Decimal, date, datetime, time, timedelta, UUID})
+_BYTES = (bytes, bytearray, memoryview)
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def difference(given: Any, got: Any) -> Difference | None:
+    """The first place where the value came back as something else; None if there is none."""
+    kind = type(given)
+    if kind is type(got):
+        if kind in ALWAYS_SAME:
+            return None
+        if kind is int:
+            return None if _LEAST <= given <= _MOST else ("", TOO_LARGE)
+        if kind is float:
+            return None if math.isfinite(given) else ("", NOT_FINITE)
+        if kind is list:
+            return _in_sequence(given, got)
+        if kind is dict:
+            return _in_mapping(given, got)
+        if (fields := fields_of(kind)) is not None:
+            return _in_fields(given, got, fields)
+    return _in_others(given, got)
+
+
+def _in_others(given: Any, got: Any) -> Difference | None:
+    match got:
+        case float() if isinstance(given, int) and not isinstance(given, bool):
+            return None if _LEAST <= given <= _MOST else ("", TOO_LARGE)
+        case None:
+            return ("", NOT_FINITE) if isinstance(given, float) else _changed(given, got)
+        case Decimal() if isinstance(given, Decimal):
+            return None if given.is_finite() and given == got else ("", NOT_FINITE)
+        case dict() if isinstance(given, Mapping):
+            return _in_mapping(given, got)
+        case list() | tuple() if isinstance(given, Sequence) and not isinstance(given, str | bytes | bytearray):
+            # A named tuple that came back as a list has lost its names, as any object would.
+            return _changed(given, got) if hasattr(given, "_fields") else _in_sequence(given, got)
+        case set() | frozenset() if isinstance(given, Set):
+            return _in_set(given, got)
+        case bytes() | bytearray() | memoryview() if isinstance(given, _BYTES):
+            return None if bytes(given) == bytes(got) else _changed(given, got)
+    same_kind = type(given) is type(got) or (type(got) in _MAY_BE_SUBCLASSED and isinstance(given, type(got)))
+    if not same_kind or given != got:
+        return _changed(given, got)
+    return ("", TOO_LARGE) if isinstance(given, int) and not _LEAST <= given <= _MOST else None
+
+
+def _changed(given: Any, got: Any) -> Difference:
+    before, after = type(given).__name__, type(got).__name__
+    if before == after:
+        return "", f"would arrive changed: {given!r:.60} as {got!r:.60}"
+    return "", f"is {before}, but would arrive as {after}: annotate it as {before}, or convert it"
+
+
+def _in_sequence(given: Sequence[Any], got: Sequence[Any]) -> Difference | None:
+    if len(given) != len(got):
+        return "", f"would arrive with {len(got)} items instead of {len(given)}"
+    if _are_plain(given, got):
+        return None
+    for place, (one, other) in enumerate(zip(given, got, strict=True)):
+        if (found := difference(one, other)) is not None:
+            return f"[{place}]{found[0]}", found[1]
+    return None
+
+
+def _are_plain(given: Collection[Any], got: Collection[Any]) -> bool:
+    """Whether all items are of one plain type: known without a step of Python for each."""
+    kinds = set(map(type, given))
+    if len(kinds) > 1 or kinds != set(map(type, got)):
+        return False
+    if not kinds <= ALWAYS_SAME:
+        kind = kinds.pop()
+        if kind is int:
+            return bool(min(given) >= _LEAST and max(given) <= _MOST)
+        return kind is float and all(map(math.isfinite, given))
+    return True
+
+
+def _in_mapping(given: Mapping[Any, Any], got: Mapping[Any, Any]) -> Difference | None:
+    if len(given) != len(got):
+        lost = [key for key in given if key not in got]
+        return "", f"would arrive without {lost[0]!r:.60}" if lost else "has keys that are the same text in JSON"
+    # JSON keeps the order of keys, and so does the decoder: the n-th belongs to the n-th.
+    keys = list(given)
+    if (found := _in_sequence(keys, list(got))) is not None:
+        return "", f"has a key that {found[1]}"
+    values = list(given.values())
+    got_values = list(got.values())
+    if _are_plain(values, got_values):
+        return None
+    for key, one, other in zip(keys, values, got_values, strict=True):
+        if (found := difference(one, other)) is not None:
+            return f"[{key!r:.60}]{found[0]}", found[1]
+    return None
+
+
+def _in_set(given: Set[Any], got: Set[Any]) -> Difference | None:
+    by_value = {item: item for item in got}
+    if len(by_value) != len(given):
+        return "", "has items that are the same in JSON"
+    for item in given:
+        if item not in by_value:
+            return "", f"has an item that would be lost: {item!r:.60}"
+        if (found := difference(item, by_value[item])) is not None:
+            return "", f"has an item that {found[1]}"
+    return None
+
+
+def fields_of(kind: type) -> Collection[str] | None:
+    """The names of the fields of a record type, or None if it is none."""
+    if is_model(kind):
+        return kind.model_fields  # type: ignore[attr-defined, no-any-return]
+    for listed in ("__struct_fields__", "__dataclass_fields__", "_fields"):
+        if (fields := getattr(kind, listed, None)) is not None:
+            return fields  # type: ignore[no-any-return]
+    attributes = getattr(kind, "__attrs_attrs__", None)
+    return None if attributes is None else [attribute.name for attribute in attributes]
+
+
+def _in_fields(given: Any, got: Any, fields: Collection[str]) -> Difference | None:
+    for name in fields:
+        one, other = getattr(given, name, None), getattr(got, name, None)
+        if (found := difference(one, other)) is not None:
+            return f".{name}{found[0]}", found[1]
+    extra = getattr(given, "__pydantic_extra__", None)
+    return _in_mapping(extra, got.__pydantic_extra__ or {}) if extra else None
+
+
+def unkeepable(value: Any) -> Difference | None:
+    """The first place where the value holds a number that JSON, or a store, would not keep."""
+    match value:
+        case None | bool() | str() | bytes():
+            return None
+        case int():
+            return None if _LEAST <= value <= _MOST else ("", TOO_LARGE)
+        case float():
+            return None if math.isfinite(value) else ("", NOT_FINITE)
+        case Decimal():
+            return None if value.is_finite() else ("", NOT_FINITE)
+        case Mapping():
+            items = [(f"[{key!r:.60}]", part) for key, item in value.items() for part in (key, item)]
+        case Sequence() | Set():
+            items = [(f"[{place}]", item) for place, item in enumerate(value)]
+        case _:
+            items = [(f".{name}", getattr(value, name, None)) for name in fields_of(type(value)) or ()]
+    for where, item in items:
+        if (found := unkeepable(item)) is not None:
+            return where + found[0], found[1]
+    return None

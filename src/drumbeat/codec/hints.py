@@ -1,0 +1,108 @@
+"""The types of a function's parameters: found, checked, and fingerprinted.
+
+A type is accepted if JSON can carry it and msgspec, or the type itself, can read it back. The fingerprint tells whether
+two programs, or two versions of one, mean the same arguments; it knows shapes, not the names of classes.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import typing
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from drumbeat.codec.wire import is_model
+
+
+def hint_of(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any] | None) -> Any:
+    """The type an annotation means; `names` are those known where the function was defined, beside its module's.
+
+    Raises:
+        NameError, AttributeError: a name in it is not defined yet.
+    """
+    if annotation is inspect.Parameter.empty:
+        return Any
+    while isinstance(function, functools.partial):
+        function = function.func
+    module_names = getattr(inspect.unwrap(function), "__globals__", {})
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    local_names = None if names is None else dict(names)
+    return typing.get_type_hints(holder, module_names, local_names, include_extras=True)["it"]
+
+
+def unsupported(hint: Any) -> type | None:
+    """The class somewhere within the type that nobody can read from JSON; None if all is well."""
+    found: list[type] = []
+    _describe(msgspec.inspect.type_info(hint), {}, found)
+    return found[0] if found else None
+
+
+def fingerprint(parts: list[tuple[str, str, bool, Any]]) -> str:
+    """12 hexadecimal characters for (name, kind, required, type) of each parameter: the same in every process."""
+    shapes = [
+        [name, kind, required, _describe(msgspec.inspect.type_info(hint), {}, [])]
+        for name, kind, required, hint in parts
+    ]
+    return blake2b(json.dumps(shapes, sort_keys=True).encode(), digest_size=6).hexdigest()
+
+
+def _describe(node: Any, seen: dict[int, int], unknown: list[type]) -> Any:
+    """The shape of a type as plain JSON values; classes that cannot be read are put into `unknown`."""
+    if isinstance(node, tuple):
+        return [_describe(item, seen, unknown) for item in node]
+    if isinstance(node, msgspec.inspect.Field):
+        return [node.encode_name, node.required, _describe(node.type, seen, unknown)]
+    if not isinstance(node, msgspec.inspect.Type):
+        return node if isinstance(node, str | int | float | bool | None) else str(node)
+    if id(node) in seen:
+        return ["again", seen[id(node)]]
+    seen[id(node)] = len(seen)
+    match node:
+        case msgspec.inspect.CustomType():
+            return _describe_custom(node.cls, unknown)
+        case msgspec.inspect.EnumType():
+            return ["enum", sorted((member.value for member in node.cls), key=repr)]
+        case msgspec.inspect.LiteralType():
+            return ["literal", sorted(node.values, key=repr)]
+        case msgspec.inspect.UnionType():
+            shapes = [_describe(member, seen, unknown) for member in node.types]
+            return ["union", sorted(shapes, key=json.dumps)]
+        case msgspec.inspect.Metadata():
+            return _describe(node.type, seen, unknown)
+        case _:
+            names = [name for name in node.__struct_fields__ if name != "cls"]
+            return [type(node).__name__, *(_describe(getattr(node, name), seen, unknown) for name in names)]
+
+
+def _describe_custom(kind: Any, unknown: list[type]) -> Any:
+    if kind is object:
+        return "any"
+    if is_model(kind):
+        return ["model", _without_titles(kind.model_json_schema())]
+    unknown.append(kind)
+    return "unknown"
+
+
+def _without_titles(schema: Any) -> Any:
+    match schema:
+        case dict():
+            # A title in text is prose; a field that is called "title" has an object there.
+            prose = [key for key in ("title", "description") if isinstance(schema.get(key), str)]
+            return {key: _without_titles(item) for key, item in schema.items() if key not in prose}
+        case list():
+            return [_without_titles(item) for item in schema]
+        case _:
+            return schema
+
+
+def text_of(hint: Any) -> str:
+    """The type as people write it."""
+    if isinstance(hint, type) and not typing.get_args(hint):
+        return hint.__name__
+    return str(hint).replace("typing.", "")

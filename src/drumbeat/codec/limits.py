@@ -1,0 +1,40 @@
+"""Bounds on JSON text, checked on the text itself: size, depth, NUL.
+
+All are exact, and cheap for the ordinary payload: a quick look says that nothing can be wrong, and only else is it read.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_PAYLOAD = 256 * 1024
+"""Bytes of JSON that arguments or a result may have."""
+
+MAX_DEPTH = 100
+"""Levels of lists and objects within one value."""
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# An even number of backslashes before it is just backslashes, and then the text "u0000".
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_TO_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def has_nul(raw: bytes) -> bool:
+    """Whether a text in this JSON contains a NUL character."""
+    return b"\\u0000" in raw and _NUL.search(raw) is not None
+
+
+def is_deeper(raw: bytes, levels: int) -> bool:
+    """Whether lists and objects are nested in more than so many levels. Broken JSON may count as deep."""
+    if raw.count(b"[") + raw.count(b"{") <= levels:
+        return False
+    brackets = _STRING.sub(b"", raw).translate(_TO_SQUARE, _NOT_BRACKETS)
+    # Each pass takes away the innermost level, so ordinary data is gone after a few.
+    for _ in range(levels):
+        shallower = brackets.replace(b"[]", b"")
+        if not shallower or len(shallower) == len(brackets):
+            brackets = shallower
+            break
+        brackets = shallower
+    return bool(brackets)

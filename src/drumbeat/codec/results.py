@@ -1,0 +1,74 @@
+"""What a task returned, kept as JSON and read back by the return annotation.
+
+A result is never a reason to fail or to repeat a job: what cannot be kept is `Unstorable`, and the job has succeeded
+all the same. A value of another type than the annotation's is the handler's affair and is kept as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import msgspec
+
+from drumbeat.codec.fidelity import unkeepable
+from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD, has_nul, is_deeper
+from drumbeat.codec.wire import decoder_of, encoder, read
+
+# What a number that JSON cannot keep looks like once written: only then is the value itself walked.
+_SUSPECT = re.compile(rb"null|[nN]a[nN]|[iI]nf|[0-9]{19}")
+_MAX_RESULT_READ = 64 * 1024 * 1024
+
+
+class Unstorable(Exception):
+    """A result that cannot be kept; `reason` says why, for people."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def encode_result(value: Any, *, limit: int = MAX_PAYLOAD) -> str:
+    """The JSON of a result.
+
+    Raises:
+        Unstorable: it is no JSON, or would come back as something else, or is too large.
+    """
+    if value is None:
+        return "null"
+    try:
+        raw = encoder.encode(value)
+    except UnicodeEncodeError:
+        raise Unstorable("the result contains a lone surrogate, which is not valid Unicode") from None
+    except RecursionError:
+        raise Unstorable("the result is nested too deeply, or contains itself") from None
+    except Exception as error:  # a model's own serializers run in there, and may raise anything
+        raise Unstorable(f"the result cannot be written as JSON: {error}") from error
+    if len(raw) > limit:
+        raise Unstorable(f"the result is {len(raw):,} bytes of JSON, over the limit of {limit:,}")
+    if has_nul(raw):
+        raise Unstorable("the result contains a NUL character")
+    if is_deeper(raw, MAX_DEPTH):
+        raise Unstorable(f"the result is nested deeper than {MAX_DEPTH} levels")
+    if _SUSPECT.search(raw) and (found := unkeepable(value)) is not None:
+        raise Unstorable(f"the result{found[0]} {found[1]}")
+    return raw.decode()
+
+
+def decode_result(raw: str | bytes, type: Any = None) -> Any:
+    """The result again, by the return annotation; None stands for a type that is not known.
+
+    Raises:
+        Undecodable: it is no JSON, or not of that type.
+    """
+    try:
+        decoder = _decoder(type)
+    except TypeError:  # not hashable, as Annotated[int, [...]] is not
+        decoder = _decoder.__wrapped__(type)
+    return read(decoder, raw, limit=_MAX_RESULT_READ, depth=MAX_DEPTH)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    return decoder_of(Any if type is None else type)
