@@ -1,0 +1,117 @@
+"""The one place where a command's failure becomes a line on stderr and an exit code.
+
+    2    what was asked for cannot be: a wrong argument, setting, name, id, or a schema of another age
+    1    it could be, but was not done: the store did not answer, is full, or somebody said no
+    130  Ctrl-C, silently
+    141  nobody reads our output any more (`| head`), silently
+
+An exception that is none of ours is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+from drumbeat.errors import DrumbeatError, StoreFull, StoreLost, StoreUnavailable, UniqueConflict
+
+BAD_INPUT = 2
+NOT_DONE = 1
+INTERRUPTED = 130
+NOBODY_READS = 141
+
+_NOT_DONE = (StoreUnavailable, StoreFull, StoreLost, UniqueConflict)
+
+
+class Refused(click.ClickException):
+    """A command cannot do what was asked: the message says why, and what to do instead."""
+
+    exit_code = BAD_INPUT
+
+
+class NotDone(click.ClickException):
+    """A command did nothing, or not all of it, though the request was sound."""
+
+    exit_code = NOT_DONE
+
+
+def unknown_command(word: str, known: Sequence[str], ctx: click.Context) -> click.UsageError:
+    near = get_close_matches(word, known, n=1)
+    hint = f"did you mean `{ctx.command_path} {near[0]}`?" if near else f"there are {', '.join(known)}"
+    return click.UsageError(f"no command {word!r}; {hint}", ctx)
+
+
+def told(start: Callable[[], Any]) -> int:
+    """Run a command and give its exit code; what failed is told on stderr."""
+    try:
+        code = start()
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except (KeyboardInterrupt, click.Abort) as error:
+        _debug(error)
+        return INTERRUPTED
+    except BrokenPipeError as error:
+        _debug(error)
+        _stop_writing()
+        return NOBODY_READS
+    except click.ClickException as error:
+        return _tell(error, _of_click(error), error.exit_code)
+    except DrumbeatError as error:
+        return _tell(error, str(error), code_of(error))
+    except BaseExceptionGroup as group:
+        # A service's task group: when all that fell are errors of ours, the first one says it.
+        fallen = list(_leaves(group))
+        if not all(isinstance(error, DrumbeatError) for error in fallen):
+            raise
+        return _tell(group, str(fallen[0]), code_of(fallen[0]))
+
+
+def code_of(error: BaseException) -> int:
+    return NOT_DONE if isinstance(error, _NOT_DONE) else BAD_INPUT
+
+
+def _of_click(error: click.ClickException) -> str:
+    message = error.format_message().rstrip(".")
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return message
+    return f"{message[:1].lower()}{message[1:]} (see `{error.ctx.command_path} --help`)"
+
+
+def _tell(error: BaseException, message: str, code: int) -> int:
+    from drumbeat.cli.words import one_line
+
+    _debug(error)
+    click.echo(f"drumbeat: {one_line(message)}", err=True)
+    return code
+
+
+def _debug(error: BaseException) -> None:
+    # Not a setting: it must work when it is the settings that are wrong.
+    if os.environ.get("DRUMBEAT_DEBUG", "") not in ("", "0"):
+        traceback.print_exception(error)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+def _stop_writing() -> None:
+    """Python flushes stdout once more at exit, which would fail again and say so."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            os.dup2(devnull, stream.fileno())
+        except (OSError, ValueError):  # a stream of a test, or closed already
+            continue

@@ -1,0 +1,126 @@
+"""Options that many commands share, and the types of what people write after them.
+
+A noun and each of its verbs take the same `--url --app --namespace --json`: what is given nearer to the end of the line
+counts. Nothing is opened here; `connection.py` does that with what was collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from drumbeat.durations import seconds, to_us
+from drumbeat.errors import DrumbeatError
+from drumbeat.names import check_key, check_name
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # generic only in newer releases of click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+VIEWS_OF_PENDING = ("scheduled", "ready", "retrying", "waiting")
+
+
+class Target:
+    """Which store and app a command is about, and whether a program reads its output."""
+
+    def __init__(self) -> None:
+        self.flags: dict[str, str] = {}
+        self.json = False
+
+
+pass_target = click.make_pass_decorator(Target, ensure=True)
+
+
+def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    target = ctx.ensure_object(Target)
+    if param.name == "json":
+        target.json = target.json or value
+    elif value is not None and param.name is not None:
+        target.flags[param.name] = value
+
+
+def _kept(*names: str, **settings: Any) -> Callable[[F], F]:
+    """An option that is kept in the Target instead of being handed to the command."""
+    return click.option(*names, expose_value=False, callback=_note, **settings)
+
+
+def target_options(command: F) -> F:
+    """`--url --app --namespace --json`, for a noun or a verb."""
+    for option in (
+        _kept("--json", is_flag=True, help="For programs: exact JSON, nothing cut."),
+        _kept("--namespace", metavar="NAME", help="Which system of a shared database. [DRUMBEAT_NAMESPACE]"),
+        app_option,
+        url_option,
+    ):
+        command = option(command)
+    return command
+
+
+url_option = _kept("--url", metavar="URL", help="The store, such as sqlite:///jobs.db. [DRUMBEAT_URL]")
+app_option = _kept("--app", metavar="MODULE:ATTR", help="The program's Drumbeat object. [DRUMBEAT_APP]")
+
+
+class Checked(_ParamType):
+    """A type whose reader refuses with an error of ours; the refusal names the option."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except (DrumbeatError, ValueError) as error:
+            self.fail(str(error), param, ctx)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no moment: write 2026-11-15T09:30Z, or +01:00 instead of Z") from None
+    if moment.utcoffset() is None:
+        raise ValueError(f"{text!r} has no timezone: write {moment.isoformat()}Z, or an offset such as +01:00")
+    to_us(moment)
+    return moment
+
+
+def _state(text: str) -> str:
+    from drumbeat.model.job import JobState
+
+    if text in VIEWS_OF_PENDING:
+        raise ValueError(f"{text!r} is how a pending job is shown: use pending")
+    if text not in list(JobState):
+        raise ValueError(f"there is no state {text!r}: use {', '.join(JobState)}")
+    return text
+
+
+DURATION = Checked("duration", lambda text: seconds(text, name="it"))
+MOMENT = Checked("moment", _moment)
+STATE = Checked("state", _state)
+NAME = Checked("name", lambda text: check_name("the name", text))
+KEY = Checked("key", check_key)
+
+
+def filter_options(command: F) -> F:
+    """`--task --queue --key --error --before --limit`: which jobs are meant."""
+    for option in (
+        click.option(
+            "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
+        ),
+        click.option("--before", metavar="ID", help="Only ids before this one: the next page."),
+        click.option("--error", metavar="TEXT", help="Whose error has this in its type or message."),
+        click.option("--key", type=KEY, help="With this key."),
+        click.option("--queue", type=NAME, help="Of this queue."),
+        click.option("--task", type=NAME, help="Of this task."),
+    ):
+        command = option(command)
+    return command

@@ -1,0 +1,116 @@
+"""The root command: which commands there are, in groups, and where each of them lives.
+
+A command's module is imported only when it is called, so the one-line helps stand here. What every command has in
+common when something goes wrong is in `failures.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from drumbeat.cli import failures
+
+
+class Entry(NamedTuple):
+    """One line of the list of commands."""
+
+    name: str
+    help: str
+    attribute: str = "command"
+
+
+GROUPS: dict[str, tuple[Entry, ...]] = {
+    "Start": (
+        Entry("demo", "Watch jobs succeed, wait, fail, die with their worker and recover."),
+        Entry("run", "Run a worker, or several, for an app."),
+        Entry("migrate", "Create the store's tables, or bring them up to date."),
+    ),
+    "Look and act": (
+        Entry("enqueue", "Queue a job of an app's task."),
+        Entry("jobs", "List, show, cancel jobs, or run them now."),
+        Entry("dead", "List, show, replay or discard dead letters."),
+        Entry("queues", "List, pause and resume queues."),
+        Entry("tasks", "List and show tasks, with the numbers of their jobs."),
+        Entry("instances", "List and show the running processes."),
+    ),
+}
+ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}
+
+
+class Program(click.Group):
+    """A group that imports a command when it is called, and tells every failure in one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(ENTRIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = ENTRIES.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = getattr(import_module(f"drumbeat.cli.{entry.name}"), entry.attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in ENTRIES and not args[0].startswith("-"):
+            raise failures.unknown_command(args[0], list(ENTRIES), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, entries in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(entry.name, entry.help) for entry in entries], col_spacing=4)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        def start() -> Any:
+            return super(Program, self).main(
+                args, prog_name or "drumbeat", complete_var, standalone_mode=False, **extra
+            )
+
+        code = failures.told(start)
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+def show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"drumbeat {version('drumbeat')}")
+        ctx.exit()
+
+
+@click.command(
+    cls=Program,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Settings come from flags, the app's code, DRUMBEAT_* variables and .env, in this order. "
+    "DRUMBEAT_DEBUG=1 shows the traceback of an error.",
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show the version."
+)
+@click.pass_context
+def program(ctx: click.Context) -> None:
+    """Background jobs on a SQLite file: nothing accepted is lost.
+
+    \b
+      drumbeat demo            see it work, on a temporary file
+      drumbeat run app:app     run a worker for `app` in app.py
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -1,0 +1,125 @@
+"""Values as words for a terminal: escaped, cut, redacted; moments and lengths of time for people.
+
+The content of the store is untrusted: whatever comes from it passes here before a person sees it. Pure, and without
+rich, so that commands with --json need not load it.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from drumbeat import durations
+from drumbeat.durations import MICROSECOND
+
+NOTHING = "-"
+REDACTED = "[redacted]"
+SECRET = re.compile(r"passw(or)?d|passphrase|token|secret|authorization|api[-_]?key|credential|private[-_]?key", re.I)
+
+
+def escaped(text: str) -> str:
+    r"""The text with everything that is not printable (control, bidi, surrogates) written as \x1b or \u202e."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def word(value: object, limit: int = 60) -> str:
+    """One value as one line."""
+    if value is None or value == "":
+        return NOTHING
+    # Cut before escaping too: a value may have megabytes.
+    return cut(escaped(str(value)[: limit + 1]), limit)
+
+
+def one_line(text: str) -> str:
+    """A message, whatever is in it, as one line."""
+    return escaped(" ".join(text.split()))
+
+
+def arguments(args: str, limit: int = 60) -> str:
+    """The arguments of a job as `name=value, ...`, with what looks like a secret redacted."""
+    try:
+        values = msgspec.json.decode(args)
+    except msgspec.DecodeError:
+        return word(args, limit)
+    if not isinstance(values, dict):
+        return word(_text_of(redacted(values)), limit)
+    return word(", ".join(f"{name}={_text_of(value)}" for name, value in redacted(values).items()), limit)
+
+
+def pretty_arguments(args: str) -> str:
+    """The arguments as indented JSON for one job's own page, redacted likewise."""
+    try:
+        values = msgspec.json.decode(args)
+    except msgspec.DecodeError:
+        return lines(args)
+    return lines(msgspec.json.format(msgspec.json.encode(redacted(values)), indent=2).decode())
+
+
+def redacted(value: Any) -> Any:
+    """The same value, but whatever stands under a key that looks like a secret's is covered."""
+    if isinstance(value, dict):
+        return {key: REDACTED if SECRET.search(str(key)) else redacted(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [redacted(inner) for inner in value]
+    return value
+
+
+def lines(text: str) -> str:
+    """Text of several lines, each escaped."""
+    return "\n".join(escaped(line.expandtabs(4)) for line in text.split("\n"))
+
+
+def _text_of(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How far a moment is: `3m ago`, `in 2h`."""
+    if moment is None:
+        return NOTHING
+    us = (now - moment) // MICROSECOND
+    if abs(us) < 1_000_000:
+        return "now"
+    length = _coarse(abs(us))
+    return f"{length} ago" if us > 0 else f"in {length}"
+
+
+def when(moment: datetime | None, now: datetime) -> str:
+    """A moment in UTC, with its date unless that is today's, and how far it is."""
+    if moment is None:
+        return NOTHING
+    utc = moment.astimezone(UTC)
+    shown = f"{utc:%H:%M:%S}" if utc.date() == now.astimezone(UTC).date() else f"{utc:%Y-%m-%d %H:%M}"
+    return f"{shown} ({ago(moment, now)})"
+
+
+def exactly(moment: datetime | None, now: datetime) -> str:
+    """A moment in UTC to the millisecond, and how far it is."""
+    if moment is None:
+        return NOTHING
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + f"Z ({ago(moment, now)})"
+
+
+def took(start: datetime | None, end: datetime | None) -> str:
+    if start is None or end is None:
+        return NOTHING
+    return durations.text((end - start) // MICROSECOND)
+
+
+def _coarse(us: int) -> str:
+    """Whole seconds are enough for how long ago something was."""
+    return durations.text(us // 1_000_000 * 1_000_000)
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """`1 job`, `1,200 jobs`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
