@@ -17,6 +17,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 
+class Timer(Protocol):
+    """A call that has been asked for later."""
+
+    def cancel(self) -> object:
+        """Forget it; harmless when it has been called."""
+
+
 class Clock(Protocol):
     """What every part may know of time."""
 
@@ -28,6 +35,9 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Let at least so many seconds pass."""
+
+    def later(self, seconds: float, call: Callable[[], object]) -> Timer:
+        """Have the running loop make this call after so many seconds."""
 
 
 class SystemClock:
@@ -44,6 +54,9 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    def later(self, seconds: float, call: Callable[[], object]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, call)
 
 
 SYSTEM: Clock = SystemClock()
@@ -89,13 +102,22 @@ class FakeClock:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
+        await self._future(seconds)
+
+    def later(self, seconds: float, call: Callable[[], object]) -> Timer:
+        future = self._future(seconds)
+        future.add_done_callback(lambda done: None if done.cancelled() else call())
+        return future
+
+    def _future(self, seconds: float) -> asyncio.Future[None]:
+        """Done when so many seconds have been advanced."""
         if not math.isfinite(seconds):
             raise ValueError(f"cannot sleep for {seconds} seconds")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
-            due_us = self._passed_us + math.ceil(round(seconds * 1_000_000, 3))
+            due_us = self._passed_us + max(0, math.ceil(round(seconds * 1_000_000, 3)))
             heapq.heappush(self._sleepers, (due_us, next(self._numbers), future))
-        await future
+        return future
 
     async def advance(self, seconds: float) -> None:
         """Let so much time pass, for wall and monotonic time alike."""

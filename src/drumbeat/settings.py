@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 import msgspec
 
@@ -276,9 +277,10 @@ def _url(value: object) -> str:
     if scheme != "sqlite" or not rest.startswith("/") or rest.startswith("//"):
         return text
     path, question, query = rest[1:].partition("?")
-    if not path or path.startswith(":"):
+    if not path or path.startswith((":", "~")):
         return text
-    return f"sqlite:///{Path(path).absolute()}{question}{query}"
+    # The path stands percent-encoded in a URL; the current folder does not.
+    return f"sqlite:///{quote(str(Path.cwd()))}/{path}{question}{query}"
 
 
 def _no_coordination(value: object) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from drumbeat.codec.fidelity import Difference
 from drumbeat.codec.hints import text_of
 from drumbeat.codec.wire import encoder
 from drumbeat.errors import InvalidArguments
@@ -39,8 +40,8 @@ def misbound(
             return InvalidArguments(f"{task}: argument {name!r} was given twice, by position and by name", name)
     if len(args) > len(positional):
         return InvalidArguments(f"{task}: takes at most {len(positional)} positional arguments, but got {len(args)}")
-    missing = next(name for name, p in known.items() if p.required and name not in filled and name not in kwargs)
-    return InvalidArguments(f"{task}: argument {missing!r} is missing", missing)
+    missing = [name for name, p in known.items() if p.required and name not in filled and name not in kwargs]
+    return InvalidArguments(f"{task}: argument {missing[0]!r} is missing", missing[0])
 
 
 def unencodable(task: str, given: Mapping[str, Any], error: Exception) -> InvalidArguments:
@@ -87,3 +88,11 @@ def wrong_type(task: str, given: Mapping[str, Any], hints: Mapping[str, Any], er
         message = f"must be {text_of(hints[name])}, not {type(given[name]).__name__}"
         return InvalidArguments(f"{task}: argument {name!r} {message}", name)
     return InvalidArguments(f"{task}: argument {name!r}{f' at {rest}' if rest else ''}: {message}", name)
+
+
+def changed(task: str, name: str, value: Any, hint: Any, found: Difference) -> InvalidArguments:
+    """The value is JSON, and was read back, but as something else."""
+    where, reason = found
+    if not where and hint is not Any and "would arrive as" in reason:
+        reason = f"must be {text_of(hint)}, not {type(value).__name__}"
+    return InvalidArguments(f"{task}: argument {name!r}{f' at {where}' if where else ''} {reason}", name)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import msgspec
+from msgspec import UNSET
 
 from drumbeat.codec.fidelity import ALWAYS_SAME, difference
 from drumbeat.codec.hints import fingerprint, hint_of, text_of, unsupported
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD, has_nul, is_deeper
-from drumbeat.codec.refusal import misbound, too_large, unencodable, wrong_type
+from drumbeat.codec.refusal import changed, misbound, too_large, unencodable, wrong_type
 from drumbeat.codec.wire import Undecodable, decoder_of, encoder, read
 from drumbeat.errors import ConfigError, InvalidArguments
 
@@ -26,7 +27,6 @@ _KINDS: dict[Any, str] = {
     _Kind.POSITIONAL_OR_KEYWORD: "any",
     _Kind.KEYWORD_ONLY: "keyword",
 }
-_ABSENT: Any = object()
 # The object of all arguments is one level more.
 _DEPTH = MAX_DEPTH + 1
 
@@ -45,6 +45,8 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is known once all types are."""
 
     hints: dict[str, Any]
+    shape: type[Any]
+    """A record with a field for each parameter: it binds a call as Python would, but faster than inspect does."""
     decoder: msgspec.json.Decoder[Any]
     hash: str
     returns: Any
@@ -59,12 +61,10 @@ class Signature:
         self._function = function
         self._names_around: Mapping[str, Any] | None = None
         self._plan: _Plan | None = None
-        self._positional = [p.name for p in self.parameters if p.kind != "keyword"]
-        # Only if all of them can be: -1 is no number of arguments.
-        self._all_by_position = len(self._positional) if len(self._positional) == len(self.parameters) else -1
-        self._by_keyword = frozenset(p.name for p in self.parameters if p.kind != "positional")
-        self._required = frozenset(p.name for p in self.parameters if p.required)
-        self._taken_in_order = self._order_of_all()
+        self._most_by_position = sum(p.kind != "keyword" for p in self.parameters)
+        self._only_by_position = frozenset(p.name for p in self.parameters if p.kind == "positional")
+        self._is_plain = all(p.required and p.kind != "keyword" for p in self.parameters)
+        self._values = _getter([p.name for p in self.parameters])
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, names: Mapping[str, Any] | None = None) -> Self:
@@ -111,29 +111,26 @@ class Signature:
             InvalidArguments: which argument, and why it would not arrive as it was given.
         """
         plan = self._plan or self._ready()
-        if len(args) == self._all_by_position and not kwargs:
-            given = dict(zip(self._positional, args, strict=True))
-        else:
-            given = self._bound(args, kwargs)
+        call = self._bound(plan.shape, args, kwargs)
         try:
-            raw = encoder.encode(given)
+            raw = encoder.encode(call)
         except Exception as error:  # a model's own serializers run in there, and may raise anything
-            raise unencodable(self.name, given, error) from error
+            raise unencodable(self.name, self._given(call), error) from error
         if len(raw) > limit:
-            raise too_large(self.name, given, len(raw), limit)
-        self._check_text(raw, given)
+            raise too_large(self.name, self._given(call), len(raw), limit)
+        if b"\\u0000" in raw or len(raw) > 2 * MAX_DEPTH:
+            self._check_text(raw, call)
         try:
-            got = plan.decoder.decode(raw)
+            back = plan.decoder.decode(raw)
         except Exception as error:
-            raise wrong_type(self.name, given, plan.hints, error) from error
-        for name, value in given.items():
-            kind = type(value)
-            back = getattr(got, name)
+            raise wrong_type(self.name, self._given(call), plan.hints, error) from error
+        # Of one record, so of one length; `strict=` would cost a seventh of the whole.
+        for value, arrived in zip(self._values(call), self._values(back)):  # noqa: B905
             # The usual arguments, without the price of a call.
-            if kind is type(back) and kind in ALWAYS_SAME:
+            if value is arrived or (type(value) is type(arrived) and type(value) in ALWAYS_SAME):
                 continue
-            if (found := difference(value, back)) is not None:
-                self._refuse_changed(name, value, plan.hints[name], found)
+            if difference(value, arrived) is not None:
+                self._refuse_changed(plan, call, back)
         return raw.decode()
 
     def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -143,25 +140,27 @@ class Signature:
             Undecodable: it is no JSON, or not the JSON of these parameters.
         """
         plan = self._plan or self._ready()
-        got = read(plan.decoder, raw, limit=limit, depth=_DEPTH)
-        if self._taken_in_order is not None:
-            return self._taken_in_order(got), {}
-        return self._split(got)
+        call = read(plan.decoder, raw, limit=limit, depth=_DEPTH)
+        return (self._values(call), {}) if self._is_plain else self._split(call)
 
-    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        given = dict(zip(self._positional, args, strict=False))
-        given.update(kwargs)
-        complete = len(given) == len(args) + len(kwargs) and self._required <= given.keys()
-        if not complete or not self._by_keyword >= kwargs.keys():
+    def _bound(self, shape: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if len(args) > self._most_by_position or not self._only_by_position.isdisjoint(kwargs):
             raise misbound(self.name, self.parameters, args, kwargs)
-        return given
+        try:
+            return shape(*args, **kwargs)
+        except TypeError:
+            raise misbound(self.name, self.parameters, args, kwargs) from None
 
-    def _split(self, got: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _given(self, call: Any) -> dict[str, Any]:
+        names = (parameter.name for parameter in self.parameters)
+        return {name: value for name, value in zip(names, self._values(call), strict=True) if value is not UNSET}
+
+    def _split(self, call: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for place, parameter in enumerate(self.parameters):
-            value = getattr(got, parameter.name)
-            if value is _ABSENT:
+            value = getattr(call, parameter.name)
+            if value is UNSET:
                 continue
             if parameter.kind != "positional":
                 kwargs[parameter.name] = value
@@ -170,18 +169,6 @@ class Signature:
             else:
                 raise Undecodable(f"{parameter.name} cannot be given without those before it", json=True)
         return tuple(args), kwargs
-
-    def _order_of_all(self) -> Callable[[Any], tuple[Any, ...]] | None:
-        """How to take the arguments if there are only plain required ones; the hot path of most tasks."""
-        if any(not p.required or p.kind == "keyword" for p in self.parameters):
-            return None
-        match [p.name for p in self.parameters]:
-            case []:
-                return lambda got: ()
-            case [only]:
-                return lambda got: (getattr(got, only),)
-            case names:
-                return attrgetter(*names)
 
     def _ready(self) -> _Plan:
         if self._plan is None:
@@ -193,14 +180,22 @@ class Signature:
 
     def _resolved(self) -> _Plan:
         hints = {parameter.name: self._hint(parameter) for parameter in self.parameters}
-        fields = [(p.name, hints[p.name], *(() if p.required else (_ABSENT,))) for p in self.parameters]
-        shape = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+        shape = self._shape(hints)
         return _Plan(
             hints=hints,
+            shape=shape,
             decoder=decoder_of(shape),
             hash=fingerprint([(p.name, p.kind, p.required, hints[p.name]) for p in self.parameters]),
             returns=self._returns(),
         )
+
+    def _shape(self, hints: dict[str, Any]) -> type[Any]:
+        # UNSET is not written to JSON, and stands for what was not in it.
+        fields = {p.name: (p.name, hints[p.name], *(() if p.required else (UNSET,))) for p in self.parameters}
+        by_keyword = [fields[p.name] for p in self.parameters if p.kind == "keyword"]
+        by_position = [fields[p.name] for p in self.parameters if p.kind != "keyword"]
+        base = msgspec.defstruct("ByKeyword", by_keyword, kw_only=True, gc=False)
+        return msgspec.defstruct("Arguments", by_position, bases=(base,), forbid_unknown_fields=True, gc=False)
 
     def _hint(self, parameter: Parameter) -> Any:
         try:
@@ -232,23 +227,32 @@ class Signature:
         except (NameError, AttributeError, TypeError, SyntaxError):
             return Any  # a result is a courtesy: its type must not keep a task from being registered
 
-    def _check_text(self, raw: bytes, given: dict[str, Any]) -> None:
-        if b"\\u0000" in raw and has_nul(raw):
-            self._refuse_first(given, has_nul, "contains a NUL character")
-        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and is_deeper(raw, _DEPTH):
+    def _check_text(self, raw: bytes, call: Any) -> None:
+        if has_nul(raw):
+            self._refuse_first(call, has_nul, "contains a NUL character")
+        if is_deeper(raw, _DEPTH):
             reason = f"is nested deeper than {MAX_DEPTH} levels"
-            self._refuse_first(given, lambda part: is_deeper(part, MAX_DEPTH), reason)
+            self._refuse_first(call, lambda part: is_deeper(part, MAX_DEPTH), reason)
 
-    def _refuse_first(self, given: dict[str, Any], is_bad: Callable[[bytes], bool], reason: str) -> None:
-        for name, value in given.items():
+    def _refuse_first(self, call: Any, is_bad: Callable[[bytes], bool], reason: str) -> None:
+        for name, value in self._given(call).items():
             if is_bad(encoder.encode(value)):
                 raise InvalidArguments(f"{self.name}: argument {name!r} {reason}", name)
 
-    def _refuse_changed(self, name: str, value: Any, hint: Any, found: tuple[str, str]) -> NoReturn:
-        where, reason = found
-        if not where and hint is not Any and "would arrive as" in reason:
-            reason = f"must be {text_of(hint)}, not {type(value).__name__}"
-        raise InvalidArguments(f"{self.name}: argument {name!r}{f' at {where}' if where else ''} {reason}", name)
+    def _refuse_changed(self, plan: _Plan, call: Any, back: Any) -> None:
+        for name, value in self._given(call).items():
+            if (found := difference(value, getattr(back, name))) is not None:
+                raise changed(self.name, name, value, plan.hints[name], found)
+
+
+def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    match names:
+        case []:
+            return lambda record: ()
+        case [only]:
+            return lambda record: (getattr(record, only),)
+        case _:
+            return attrgetter(*names)
 
 
 def _parameter(function: str, parameter: inspect.Parameter) -> Parameter:

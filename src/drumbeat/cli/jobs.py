@@ -1,0 +1,122 @@
+"""`drumbeat jobs`: list, show, cancel, run-now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drumbeat.cli import output, words
+from drumbeat.cli.connection import ask, now
+from drumbeat.cli.failures import NotDone, Refused
+from drumbeat.cli.noun import noun
+from drumbeat.cli.options import KEY, NAME, STATE, Target, filter_options, pass_target, target_options
+from drumbeat.ids import JobId
+from drumbeat.model.job import CancelAnswer
+
+if TYPE_CHECKING:
+    from drumbeat.app import Drumbeat
+    from drumbeat.model.job import Attempt, Job
+
+command = noun("jobs", "Jobs: every queued call of a task, and what became of it.")
+
+SAID = {
+    CancelAnswer.CANCELLED: "is cancelled: it will not run",
+    CancelAnswer.REQUESTED: "is running and was asked to stop",
+    CancelAnswer.SUCCEEDED: "had succeeded already",
+    CancelAnswer.DEAD: "is a dead letter already (`drumbeat dead discard` removes it)",
+    CancelAnswer.UNKNOWN: "is not known here",
+}
+
+
+@command.command("list")
+@click.option("--state", type=STATE, help="pending, running, succeeded, dead or cancelled.")
+@filter_options
+@target_options
+@pass_target
+def list_(target: Target, **wanted: Any) -> None:
+    """List jobs, newest first."""
+    jobs = ask(target, lambda app: app.jobs.list(**wanted))
+    moment = now()
+    if target.json:
+        from drumbeat.cli.page import for_programs
+
+        output.json_lines(for_programs(job, moment) for job in jobs)
+        return
+    from drumbeat.cli.page import JOB_COLUMNS, job_row
+
+    rows = [job_row(job, moment) for job in jobs]
+    output.show_table(JOB_COLUMNS, rows, numbers=["attempt"], empty="No jobs match.")
+    if len(jobs) == wanted["limit"]:
+        output.say(f"The newest {len(jobs)}; go on with --before {jobs[-1].id}, or raise --limit.")
+
+
+@command.command("show")
+@click.argument("id")
+@target_options
+@pass_target
+def show(target: Target, id: str) -> None:
+    """Show a job with all of its runs."""
+    show_one(target, id)
+
+
+def show_one(target: Target, id: str) -> None:
+    from drumbeat.cli.page import for_programs, show_job
+
+    async def question(app: Drumbeat) -> tuple[Job, list[Attempt]]:
+        return await app.jobs.show(JobId(id)), await app.jobs.attempts(JobId(id))
+
+    job, attempts = ask(target, question)
+    if target.json:
+        output.json_document(for_programs(job, now(), attempts=attempts))
+    else:
+        show_job(job, attempts, now())
+
+
+@command.command("cancel")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--task", type=NAME, help="Together with --key: all live jobs of this task and key.")
+@click.option("--key", type=KEY, help="Together with --task.")
+@target_options
+@pass_target
+def cancel(target: Target, ids: tuple[str, ...], task: str | None, key: str | None) -> None:
+    """Cancel jobs, by their ids, or by task and key."""
+    if bool(ids) == bool(task or key) or bool(task) != bool(key):
+        raise Refused("say which jobs to cancel: their ids, or --task and --key together")
+    if ids:
+        answers = ask(target, lambda app: app.jobs.cancel(list(map(JobId, ids))))
+        _tell_cancelled(target, dict(zip(ids, answers, strict=True)))
+        return
+    assert task is not None and key is not None
+    cancelled = ask(target, lambda app: app.cancel(task=task, key=key))
+    if target.json:
+        output.json_document({"cancelled": cancelled})
+    else:
+        output.say(
+            f"{words.count(cancelled, 'job')} of task {task} with key {words.word(key)} cancelled, or asked to stop."
+        )
+
+
+def _tell_cancelled(target: Target, answers: dict[str, CancelAnswer]) -> None:
+    if target.json:
+        output.json_document(answers)
+    else:
+        for id, answer in answers.items():
+            output.say(f"job {words.word(id)} {SAID[answer]}")
+    if unknown := [id for id, answer in answers.items() if answer is CancelAnswer.UNKNOWN]:
+        raise Refused(f"no job {unknown[0]}: `drumbeat jobs list` shows those that there are")
+
+
+@command.command("run-now")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@target_options
+@pass_target
+def run_now(target: Target, ids: tuple[str, ...]) -> None:
+    """Make waiting jobs due at once."""
+    made_due = ask(target, lambda app: app.jobs.run_now(list(map(JobId, ids))))
+    if target.json:
+        output.json_document({"due": made_due})
+    else:
+        output.say(f"{words.count(made_due, 'job')} due now.")
+    if made_due < len(set(ids)):
+        raise NotDone(f"{words.count(len(set(ids)) - made_due, 'job')} not pending: only a waiting job can be run now")

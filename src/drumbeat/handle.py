@@ -1,0 +1,115 @@
+"""What `enqueue` gives back: a job's id, and the way to its result.
+
+A handle holds no connection and no state of the job. It may be used on any loop, and any number of handles may wait at the
+same time: the client behind them asks the store once for all. `SyncJobHandle` is the same for code without a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Generic, Protocol, TypeVar
+
+from .durations import Duration
+from .errors import JobCancelled, JobError, JobFailed, JobTimedOut
+from .ids import JobId
+from .model.job import CancelAnswer, Failure, Job, JobState
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+TIMED_OUT = f"{JobTimedOut.__module__}.{JobTimedOut.__qualname__}"
+"""`Failure.type` of an attempt that the worker ended because its time was over (a handler may raise a TimeoutError of its
+own, which is a failure like any other)."""
+
+
+class Client(Protocol):
+    """What a handle needs of the program it lives in."""
+
+    async def result(self, id: JobId, timeout: Duration | None) -> Any:
+        """Wait for the end of a job and give its result, decoded as its task says, or raise what `JobHandle.result` does."""
+        ...
+
+    async def cancel_job(self, id: JobId) -> CancelAnswer: ...
+
+    async def show_job(self, id: JobId) -> Job: ...
+
+    def call_sync(self, called: str, work: Coroutine[Any, Any, T]) -> T:
+        """Run this on the loop thread for sync calls, and wait for it."""
+        ...
+
+
+class JobHandle(Generic[R_co]):
+    """One job. `created` is False if `enqueue` found a live job with the same unique key, and gave that one."""
+
+    __slots__ = ("_client", "created", "id")
+
+    def __init__(self, client: Client, id: JobId, created: bool) -> None:
+        self._client = client
+        self.id = id
+        self.created = created
+
+    async def result(self, timeout: Duration | None = None) -> R_co:
+        """Wait until the job has succeeded, and give what its function returned.
+
+        Raises:
+            JobFailed: it is a dead letter. JobTimedOut: likewise, and its last attempt ran for too long.
+            JobCancelled: somebody cancelled it.
+            TimeoutError: `timeout` is over; the job goes on.
+            JobNotFound, JobExpired: the store does not have it (any more).
+        """
+        result: R_co = await self._client.result(self.id, timeout)
+        return result
+
+    async def cancel(self) -> CancelAnswer:
+        """Keep the job from running, or ask it to stop. Only the answer `requested` may end otherwise."""
+        return await self._client.cancel_job(self.id)
+
+    async def job(self) -> Job:
+        """The record of the job as it is now."""
+        return await self._client.show_job(self.id)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+
+class SyncJobHandle(Generic[R_co]):
+    """One job, for code without a loop; the methods are those of `JobHandle`, and block."""
+
+    __slots__ = ("_handle", "_client")
+
+    def __init__(self, client: Client, handle: JobHandle[R_co]) -> None:
+        self._client = client
+        self._handle = handle
+
+    @property
+    def id(self) -> JobId:
+        return self._handle.id
+
+    @property
+    def created(self) -> bool:
+        return self._handle.created
+
+    def result(self, timeout: Duration | None = None) -> R_co:
+        return self._client.call_sync("job.result", self._handle.result(timeout))
+
+    def cancel(self) -> CancelAnswer:
+        return self._client.call_sync("job.cancel", self._handle.cancel())
+
+    def job(self) -> Job:
+        return self._client.call_sync("job.job", self._handle.job())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+
+def job_error(id: JobId, task: str, state: JobState, failure: Failure | None) -> JobError:
+    """The error that tells how a job ended without a result."""
+    facts = (
+        {} if failure is None else {"type": failure.type, "message": failure.message, "traceback": failure.traceback}
+    )
+    if state is JobState.CANCELLED:
+        return JobCancelled(id, task, **facts)
+    if failure is not None and failure.type == TIMED_OUT:
+        return JobTimedOut(id, task, **facts)
+    return JobFailed(id, task, **facts)

@@ -1,0 +1,163 @@
+"""An instance's place in the cluster: registration, heartbeat, and the burial of those whose heart stands still.
+
+It lives in a thread of its own, with its own event loop and its own connection, so that a handler which blocks the worker's
+loop cannot stop the heart. What it hears is carried to the worker's loop by `call_soon_threadsafe`.
+
+    registered --beat, beat, beat--> left
+         \\--told that it was buried--> registered anew, under a new id
+
+Each beat is counted from the end of the last. An instance learns that its leases are lost from the store's answer, never from
+silence. After `max_failed_beats` failures in a row, `on_hopeless` is called (again at each further one): the worker decides
+whether it may leave.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol
+
+from drumbeat.clock import Clock
+from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.ids import InstanceId, new_instance_id
+from drumbeat.model.instance import Buried, NewInstance, Peer, Pulse
+from drumbeat.model.observer import Observer
+from drumbeat.service import LoopThread, background
+from drumbeat.settings import Settings
+from drumbeat.store.protocol import Store
+
+log = logging.getLogger(__name__)
+
+LEAVE_WITHIN = 5.0
+
+Tell = Callable[..., None]
+"""Has the household's loop make a call."""
+
+
+class Household(Protocol):
+    """The worker or controller whose heart this is. Called on the loop that `registered` was entered on."""
+
+    def describe(self, id: InstanceId) -> NewInstance: ...
+
+    def on_identity(self, id: InstanceId) -> None:
+        """From now on this is the id to claim and write under."""
+        ...
+
+    def on_pulse(self, pulse: Pulse) -> None: ...
+
+    def on_lost(self) -> None:
+        """Every claim so far belongs to others. `on_identity` follows."""
+        ...
+
+    def on_buried(self, peer: Peer, buried: Buried) -> None: ...
+
+    def on_hopeless(self, failures: int) -> None: ...
+
+    def running(self) -> int:
+        """How many jobs run now. Called on the heart's own thread."""
+        ...
+
+
+class Presence:
+    def __init__(
+        self,
+        open_store: Callable[[], Coroutine[Any, Any, Store]],
+        household: Household,
+        settings: Settings,
+        clock: Clock,
+        *,
+        beside: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._open_store = open_store
+        self._household = household
+        self._settings = settings
+        self._clock = clock
+        self._beside = beside
+        self._observer = Observer(settings.dead_after, longest_gap=settings.dead_after / 2)
+        self._failures = 0
+        self._id = new_instance_id()
+
+    @asynccontextmanager
+    async def registered(self) -> AsyncIterator[None]:
+        """Be a member of the cluster while the body runs, and say goodbye at its end."""
+        home = asyncio.get_running_loop()
+        begun: asyncio.Future[None] = home.create_future()
+        tell = functools.partial(_tell, home)
+        heart = LoopThread("drumbeat-heart", lambda: self._live(tell, begun), patience=LEAVE_WITHIN + 1)
+        async with background(heart):
+            await begun
+            yield
+
+    async def _live(self, tell: Tell, begun: "asyncio.Future[None]") -> None:
+        async with await self._open_store() as store:
+            await self._register(store, tell)
+            tell(begun.set_result, None)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._beat(store, tell), name="heartbeat")
+                    group.create_task(self._beside(), name="beside the heart")
+            finally:
+                await self._leave(store)
+
+    async def _beat(self, store: Store, tell: Tell) -> None:
+        while True:
+            await self._clock.sleep(self._settings.heartbeat)
+            asked_at = self._clock.monotonic()
+            try:
+                async with asyncio.timeout(self._settings.dead_after / 2):
+                    pulse = await store.instances.beat(self._id, self._household.running())
+            except (StoreUnavailable, TimeoutError):
+                self._missed(tell)
+                continue
+            self._failures = 0
+            if pulse.alive:
+                tell(self._household.on_pulse, pulse)
+                await self._bury(store, tell, self._observer.look(pulse.peers, asked_at, self._clock.monotonic()))
+            else:
+                tell(self._household.on_lost)
+                self._observer.missed()
+                self._id = new_instance_id()
+                await self._register(store, tell)
+
+    async def _register(self, store: Store, tell: Tell) -> None:
+        """Patient, because a store that has lost us may be away as well."""
+        while True:
+            try:
+                await store.instances.register(self._household.describe(self._id))
+            except StoreUnavailable:
+                self._missed(tell)
+                await self._clock.sleep(self._settings.heartbeat)
+            else:
+                tell(self._household.on_identity, self._id)
+                return
+
+    async def _leave(self, store: Store) -> None:
+        try:
+            async with asyncio.timeout(LEAVE_WITHIN):
+                await store.instances.leave(self._id, "left")
+        except (StoreError, TimeoutError) as error:
+            log.warning("could not say goodbye to the store", extra={"instance": self._id, "reason": str(error)})
+
+    def _missed(self, tell: Tell) -> None:
+        self._failures += 1
+        self._observer.missed()
+        if self._failures >= self._settings.max_failed_beats:
+            tell(self._household.on_hopeless, self._failures)
+
+    async def _bury(self, store: Store, tell: Tell, dead: list[Peer]) -> None:
+        for peer in dead:
+            why = f"no heartbeat for {self._settings.dead_after:g} s"
+            try:
+                buried = await store.instances.bury(peer.id, beat=peer.beat, started=None, why=why)
+            except StoreUnavailable:
+                return  # still dead at the next look
+            if buried.buried:
+                tell(self._household.on_buried, peer, buried)
+
+
+def _tell(home: asyncio.AbstractEventLoop, call: Callable[..., object], *args: object) -> None:
+    """Have the household's loop make this call."""
+    with suppress(RuntimeError):  # that loop is closed: nobody listens
+        home.call_soon_threadsafe(call, *args)
+

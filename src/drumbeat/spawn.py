@@ -1,0 +1,219 @@
+"""Fresh Python processes, and what is known of their death. Spawned, never forked: a child shares nothing but a socket.
+
+    parent                                        child
+    spawn(target, arguments)  --- exec --->       begin(descriptor)
+    socket                    --- Order ---->     finds modules as the parent does, calls target(socket, **arguments)
+    Watch                     <-- death ----      exit code, signal
+
+Each child leads a process group of its own: what the terminal sends to the parent's group does not reach it, and what its
+handlers start can be ended together with it. The socket is also the lifeline: its end tells each side that the other is gone.
+This module knows nothing of jobs.
+"""
+
+import asyncio
+import importlib
+import multiprocessing.spawn
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+_LENGTH = struct.Struct(">I")
+_BOOT = "from drumbeat.spawn import begin; begin({descriptor})"
+MAIN = "__main__"
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new process is told first."""
+
+    target: str
+    """module:function; it is called with the socket and the arguments, and returns the exit code."""
+    arguments: dict[str, Any]
+    path: list[str]
+    folder: str
+    main: dict[str, str]
+    """How to make the parent's main module: what multiprocessing calls init_main_from_path or init_main_from_name."""
+
+
+def spawn(
+    target: str, arguments: Mapping[str, Any], *, with_main: bool = False
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a Python that calls target(socket, **arguments). `with_main`: it needs the parent's own script, for its app."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                _command(theirs.fileno()), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], process_group=0
+            )
+        except BaseException:
+            ours.close()
+            raise
+    order = Order(
+        target=target,
+        arguments=dict(arguments),
+        # A path entry of '' means the current folder, wherever that will be.
+        path=[entry or os.getcwd() for entry in sys.path],
+        folder=os.getcwd(),
+        main=_main() if with_main else {},
+    )
+    with suppress(BrokenPipeError, ConnectionResetError):  # it died already: whoever watches it is told
+        send(ours, msgspec.json.encode(order))
+    return process, ours
+
+
+def _command(descriptor: int) -> list[str]:
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return [multiprocessing.spawn.get_executable(), *flags, "-c", _BOOT.format(descriptor=descriptor)]  # type: ignore[list-item]
+
+
+def _main() -> dict[str, str]:
+    known = multiprocessing.spawn.get_preparation_data(MAIN)
+    return {key: known[key] for key in ("init_main_from_name", "init_main_from_path") if key in known}
+
+
+def begin(descriptor: int) -> None:
+    """The first function of a spawned process; the last as well."""
+    os.set_inheritable(descriptor, False)
+    link = socket.socket(fileno=descriptor)
+    text = receive(link)
+    if text is None:
+        os._exit(1)
+    order = msgspec.json.decode(text, type=Order)
+    sys.path[:] = order.path
+    module, _, function = order.target.partition(":")
+    target: Callable[..., int] = getattr(importlib.import_module(module), function)
+    sys.exit(target(link, prepare=lambda: _prepare(order), **order.arguments))
+
+
+def _prepare(order: Order) -> None:
+    """Make the parent's script known here as `__main__`. It runs that script, so it is left to the target to call it."""
+    multiprocessing.spawn.prepare({"sys_path": order.path, "dir": order.folder, **order.main})
+
+
+def send(link: socket.socket, frame: bytes) -> None:
+    """Write one frame; blocks until the kernel has it."""
+    link.sendall(_LENGTH.pack(len(frame)) + frame)
+
+
+def receive(link: socket.socket) -> bytes | None:
+    """Read one frame; None when the other side is gone."""
+    head = _exactly(link, _LENGTH.size)
+    return None if head is None else _exactly(link, _LENGTH.unpack(head)[0])
+
+
+def _exactly(link: socket.socket, size: int) -> bytes | None:
+    parts: list[bytes] = []
+    while size:
+        try:
+            part = link.recv(min(size, 1 << 20))
+        except OSError:
+            return None
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+class Pipe:
+    """The parent's end of the socket, on its loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def on(cls, link: socket.socket) -> "Pipe":
+        return cls(*await asyncio.open_unix_connection(sock=link))
+
+    def send(self, frame: bytes) -> None:
+        """Never waits: frames to children are few and small."""
+        self._writer.write(_LENGTH.pack(len(frame)) + frame)
+
+    async def receive(self) -> bytes | None:
+        """The next frame; None when the child's side is closed."""
+        try:
+            size = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))[0]
+            return await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, OSError):
+            return None
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+
+class Watch:
+    """Learn of a process's death on the running loop, once, and reap it. The process must not be waited for elsewhere."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[int] = self._loop.create_future()
+        """Its exit code; minus the signal's number if one killed it."""
+        if hasattr(os, "pidfd_open"):
+            self._descriptor = os.pidfd_open(process.pid)
+            self._loop.add_reader(self._descriptor, self._look)
+        else:
+            self._descriptor = -1
+            threading.Thread(target=self._wait, name="drumbeat-watch", daemon=True).start()
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.exited.done()
+
+    def kill(self) -> None:
+        """Kill it and everything of its group, at once. Harmless when it is dead."""
+        if self.is_alive:
+            # Not reaped yet, so neither its pid nor its group's number can belong to somebody else.
+            _kill_group(self._process.pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone. Harmless when it is dead."""
+        if self.is_alive:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
+
+    def _wait(self) -> None:
+        # Without reaping: that is done on the loop, after the group has been killed.
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        with suppress(RuntimeError):  # the loop is closed: nobody wants to know
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+        _, status = os.waitpid(self._process.pid, 0) if self._process.returncode is None else (0, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        self.exited.set_result(self._process.returncode)
+
+
+def _kill_group(leader: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def exit_with_group() -> None:
+    """End this process at once, with everything that it has started and that has not left its group."""
+    if os.getpgrp() == os.getpid():
+        _kill_group(os.getpid())
+    os._exit(1)
+
+
+def how_it_ended(exit_code: int) -> str:
+    """An exit code for people: `SIGKILL`, `exit code 3`."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"

@@ -1,0 +1,122 @@
+"""One connection to a SQLite file: how it is opened, what it may be asked, how its errors are told.
+
+This module knows nothing of jobs. It does not decide which thread a connection belongs to; `writer` and `reader` do.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from drumbeat.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
+from drumbeat.store.sqlfile import repeated
+
+# A last resort: our own writers queue for their turn and never meet; a stranger's sqlite3 shell may hold the lock.
+BUSY_S = 30.0
+
+Parameters = Sequence[Any] | dict[str, Any]
+
+# Batches are brought to one of these sizes with rows of NULL, so that there are few statements to prepare.
+_SIZES = (1, 8, 64, 512)
+_NOT_A_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn sqlite3's errors into ours, in this one place, with the cause kept."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise ours(error, path) from error
+
+
+def ours(error: sqlite3.Error, path: Path) -> Exception:
+    """Our word for an error of sqlite3. What the caller's own values or our SQL got wrong stays as it is: a bug."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull(f"{path}: the disk is full")
+    if code in _NOT_A_DATABASE:
+        return ConfigError(f"{path} is not a SQLite database, or is damaged: {error}", "url")
+    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
+        return ConfigError(f"{path} cannot be written: {error}", "url")
+    if isinstance(error, sqlite3.OperationalError | sqlite3.InternalError) and code != sqlite3.SQLITE_ERROR:
+        return StoreUnavailable(f"{path}: {error}")
+    if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+        return StoreUnavailable(f"{path}: the connection is closed")
+    return error if not isinstance(error, sqlite3.OperationalError) else StoreError(f"{path}: {error}")
+
+
+class Connection:
+    """A SQLite connection that answers in single values: a batch of rows travels as one JSON text."""
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        self._db = sqlite3.connect(
+            path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            self.run("PRAGMA temp_store = MEMORY")
+            self.run("PRAGMA cache_size = -8192")
+            if read_only:
+                self.run("PRAGMA query_only = ON")
+            else:
+                # Durable when it returns (law 9). Checkpoints are made in turn, by the writer.
+                self.run("PRAGMA synchronous = FULL")
+                self.run("PRAGMA wal_autocheckpoint = 0")
+        except BaseException:
+            self._db.close()
+            raise
+
+    def run(self, sql: str, parameters: Parameters = ()) -> int:
+        """Execute a statement; how many rows it changed."""
+        return self._db.execute(sql, parameters).rowcount
+
+    def value(self, sql: str, parameters: Parameters = ()) -> Any:
+        """The only value of the only row, or None."""
+        cursor = self._db.execute(sql, parameters)
+        row = cursor.fetchone()
+        cursor.close()
+        return None if row is None else row[0]
+
+    def row(self, sql: str, parameters: Parameters = ()) -> Any:
+        cursor = self._db.execute(sql, parameters)
+        row = cursor.fetchone()
+        cursor.close()
+        return row
+
+    def run_rows(self, sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any] = ()) -> int:
+        """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows. How many rows it changed."""
+        changed = 0
+        for parameters, statement in _batches(sql, width, rows, fixed):
+            changed += self._db.execute(statement, parameters).rowcount
+        return changed
+
+    def inserted(self) -> int:
+        """The rowid of the last row inserted on this connection."""
+        found: int = self.value("SELECT last_insert_rowid()")
+        return found
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._db.in_transaction
+
+    def interrupt(self) -> None:
+        """Make a statement under way end with an error. Safe from any thread."""
+        self._db.interrupt()
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _batches(
+    sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any]
+) -> Iterator[tuple[list[Any], str]]:
+    largest = _SIZES[-1]
+    for start in range(0, len(rows), largest):
+        chunk = rows[start : start + largest] if len(rows) > largest else rows
+        size = next(size for size in _SIZES if size >= len(chunk))
+        parameters = [*fixed]
+        for row in chunk:
+            parameters += row
+        parameters += [None] * ((size - len(chunk)) * width)
+        yield parameters, repeated(sql, size)

@@ -1,0 +1,1 @@
+"""The statements of the SQLite engine; see `drumbeat.store.sqlfile`."""

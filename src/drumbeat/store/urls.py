@@ -1,0 +1,79 @@
+"""From the text of a URL to an open store; the only place that knows which engines there are."""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import msgspec
+
+from drumbeat.clock import SYSTEM, Clock
+from drumbeat.errors import ConfigError
+from drumbeat.names import check_namespace, shown
+from drumbeat.store.protocol import Store
+
+FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db"
+_COMING = {
+    "postgresql": "PostgreSQL",
+    "postgres": "PostgreSQL",
+    "redis": "Redis",
+    "rediss": "Redis",
+    "valkey": "Redis",
+}
+
+
+class StoreUrl(msgspec.Struct, frozen=True, kw_only=True):
+    """A URL that has been understood."""
+
+    engine: str
+    path: Path
+    """Absolute."""
+    text: str
+    """The URL with the absolute path: what people are shown and child processes are given."""
+
+
+def parse(url: str) -> StoreUrl:
+    """Understand a store's URL; a relative path is taken from the current folder, once.
+
+    Raises:
+        ConfigError: with what is allowed.
+    """
+    parts = urlsplit(url)
+    if parts.scheme in _COMING:
+        raise ConfigError(
+            f"{masked(url)}: the {_COMING[parts.scheme]} engine is not part of this version yet; use {FORMS}", "url"
+        )
+    if parts.scheme != "sqlite":
+        raise ConfigError(f"url {shown(masked(url))} is not a store: use {FORMS}", "url")
+    path = unquote(parts.path)
+    if parts.netloc or not path.startswith("/") or path in {"/", "//"} or "\0" in path or parts.query or parts.fragment:
+        raise ConfigError(f"url {shown(masked(url))} names no SQLite file: use {FORMS}", "url")
+    absolute = Path(path[1:]).expanduser().absolute()
+    return StoreUrl(engine="sqlite", path=absolute, text=f"sqlite:///{absolute}")
+
+
+def masked(url: str) -> str:
+    """The URL without its password: fit for messages and logs."""
+    try:
+        parts = urlsplit(url)
+        if parts.password is None:
+            return url
+        place = parts.netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{place}"))
+    except ValueError:
+        # Not a URL at all; whatever stands before an @ may be a secret.
+        return url if "@" not in url else f"***@{url.rpartition('@')[2]}"
+
+
+async def open_store(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Store:
+    """Open the store behind a URL for the running loop; SQLite files are created and upgraded here.
+
+    Raises:
+        ConfigError: the URL, the namespace or the file cannot be used, with the reason in one line.
+        SchemaOutOfDate: the store belongs to a newer Drumbeat.
+        StoreUnavailable: it did not answer; try again.
+    """
+    parsed = parse(url)
+    check_namespace(namespace)
+    # Imported here: only an engine that is used brings in its driver.
+    from drumbeat.store.sqlite import SqliteStore  # noqa: PLC0415
+
+    return await SqliteStore.open(parsed.path, url=parsed.text, namespace=namespace, clock=clock)

@@ -1,0 +1,23 @@
+"""Tasks: registered functions, their options, and the registry of an app."""
+
+from drumbeat.tasks.batch import BatchDecorator, BatchTask, Call
+from drumbeat.tasks.options import EnqueueOptions, Options, Pool, TaskOptions
+from drumbeat.tasks.registry import Registry
+from drumbeat.tasks.task import AsyncTask, BoundTask, Decorator, Home, SyncTask, Task
+
+__all__ = [
+    "AsyncTask",
+    "BatchDecorator",
+    "BatchTask",
+    "BoundTask",
+    "Call",
+    "Decorator",
+    "EnqueueOptions",
+    "Home",
+    "Options",
+    "Pool",
+    "Registry",
+    "SyncTask",
+    "Task",
+    "TaskOptions",
+]

@@ -1,0 +1,202 @@
+"""The options of a task and of one enqueue: how people write them, and what becomes of them.
+
+Everything is checked here, at the decorator or at `using`, so that a mistake shows where it was made.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, TypedDict
+
+import msgspec
+
+from drumbeat.durations import Duration, microseconds, to_us
+from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.model.job import Unique
+from drumbeat.names import Refusal, check_key, check_name, check_priority, shown
+from drumbeat.retry import Backoff
+
+MOST_RETRIES = 1_000_000
+MOST_BATCH = 10_000
+
+Pool = Literal["loop", "thread", "process"]
+
+
+class TaskOptions(TypedDict, total=False):
+    """What `@app.task(...)` takes."""
+
+    name: str
+    queue: str
+    retries: int
+    backoff: Backoff
+    timeout: Duration | None
+    priority: int
+    pool: Literal["thread", "process"] | None
+    on_crash: Literal["retry", "dead"]
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """What `task.using(...)` takes."""
+
+    delay: Duration
+    at: datetime
+    priority: int
+    queue: str
+    key: str
+    unique: bool | Literal["pending"]
+    retries: int
+    timeout: Duration
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task is run."""
+
+    queue: str = "default"
+    """The line its jobs stand in, unless `using(queue=)` says otherwise.
+
+    Default: default.
+    """
+
+    retries: int = 3
+    """How often a failed job is tried again: 2 means at most 3 charged runs.
+
+    Default: 3.
+    """
+
+    backoff: Backoff = Backoff()
+    """How long the pauses before retries are.
+
+    Default: full jitter, base 1 second, cap 30 seconds.
+    """
+
+    timeout_us: int | None = None
+    """How long one attempt may run, in microseconds. None: for ever.
+
+    Default: None.
+    """
+
+    priority: int = 5
+    """0 first, 9 last, within a queue.
+
+    Default: 5.
+    """
+
+    pool: Pool = "loop"
+    """Where its function runs: `async def` on the loop, `def` in a thread or in a child process.
+
+    Default: loop for `async def`, thread for `def`.
+    """
+
+    batch: int | None = None
+    """The most calls that its function is given at once. None: it is called for each job.
+
+    Default: None.
+    """
+
+    on_crash: Literal["retry", "dead"] = "retry"
+    """What follows when the process died under a job of this task: another try, up to the limit of crashes, or the end.
+
+    Default: retry.
+    """
+
+
+def read_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> Options:
+    """Check the options of a decorator; `name` is not looked at."""
+    unknown = set(options) - set(TaskOptions.__annotations__)
+    if unknown:
+        raise ConfigError(f"there is no task option {min(unknown)!r}", min(unknown))
+    backoff = options.get("backoff", Backoff())
+    if not isinstance(backoff, Backoff):
+        raise ConfigError(f"backoff must be a Backoff, not {shown(backoff)}", "backoff")
+    on_crash = options.get("on_crash", "retry")
+    if on_crash not in ("retry", "dead"):
+        raise ConfigError(f"on_crash must be 'retry' or 'dead', not {shown(on_crash)}", "on_crash")
+    return Options(
+        queue=check_name("queue", options.get("queue", "default"), ConfigError),
+        retries=check_retries(options.get("retries", 3), ConfigError),
+        backoff=backoff,
+        timeout_us=check_timeout(options.get("timeout"), ConfigError),
+        priority=check_priority(options.get("priority", 5), ConfigError),
+        pool=_pool(options.get("pool"), is_async),
+        batch=_batch(batch),
+        on_crash=on_crash,
+    )
+
+
+def _pool(pool: object, is_async: bool) -> Pool:
+    if pool is None:
+        return "loop" if is_async else "thread"
+    if pool not in ("thread", "process"):
+        raise ConfigError(f"pool must be 'thread' or 'process', not {shown(pool)}", "pool")
+    if is_async:
+        raise ConfigError(f"pool={pool!r} is for `def` functions: an `async def` runs on the loop", "pool")
+    return "process" if pool == "process" else "thread"
+
+
+def _batch(batch: object) -> int | None:
+    if batch is None:
+        return None
+    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= MOST_BATCH:
+        raise ConfigError(f"batch must be a whole number from 1 to {MOST_BATCH}, not {shown(batch)}", "batch")
+    return batch
+
+
+def check_retries(value: int, error: Refusal) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_RETRIES:
+        return value
+    raise error(f"retries must be a whole number from 0 to {MOST_RETRIES}, not {shown(value)}", "retries")
+
+
+def check_timeout(value: Duration | None, error: Refusal) -> int | None:
+    if value is None:
+        return None
+    length_us = microseconds(value, name="timeout", error=error)
+    if length_us == 0:
+        raise error("timeout must be more than 0; leave it out for no limit", "timeout")
+    return length_us
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What one enqueue asks for that is not as the task says."""
+
+    queue: str | None = None
+    priority: int | None = None
+    run_at: int | None = None
+    delay_us: int = 0
+    key: str | None = None
+    unique: Unique = Unique.NO
+    retries: int | None = None
+    timeout_us: int | None = None
+
+
+def read_wishes(options: EnqueueOptions) -> Wishes:
+    """Check what `using` was given."""
+    unknown = set(options) - set(EnqueueOptions.__annotations__)
+    if unknown:
+        raise InvalidArguments(f"using() has no option {min(unknown)!r}", min(unknown))
+    given: EnqueueOptions = {name: value for name, value in options.items() if value is not None}  # type: ignore[assignment]
+    if "delay" in given and "at" in given:
+        raise InvalidArguments("delay and at exclude each other: give the one or the other", "delay")
+    unique = _unique(given.get("unique", False))
+    if unique is not Unique.NO and "key" not in given:
+        raise InvalidArguments("unique needs a key: it is the key that is unique within its task", "unique")
+    return Wishes(
+        queue=check_name("queue", given["queue"]) if "queue" in given else None,
+        priority=check_priority(given["priority"]) if "priority" in given else None,
+        run_at=to_us(given["at"]) if "at" in given else None,
+        delay_us=microseconds(given["delay"], name="delay", error=InvalidArguments) if "delay" in given else 0,
+        key=check_key(given["key"]) if "key" in given else None,
+        unique=unique,
+        retries=check_retries(given["retries"], InvalidArguments) if "retries" in given else None,
+        timeout_us=check_timeout(given.get("timeout"), InvalidArguments),
+    )
+
+
+def _unique(value: object) -> Unique:
+    match value:
+        case bool():
+            return Unique.LIVE if value else Unique.NO
+        case "pending":
+            return Unique.PENDING
+        case _:
+            raise InvalidArguments(f"unique must be True, False or 'pending', not {shown(value)}", "unique")

@@ -1,0 +1,311 @@
+"""A task: a registered function, with the ways to queue a call of it.
+
+`enqueue` has the signature of the function, for type checkers and at run time: arguments are checked where they are given.
+Calling a task directly calls the function. What a task knows of the program around it is the `Home` protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+import msgspec
+
+from drumbeat.codec import MAX_PAYLOAD, Signature, Undecodable
+from drumbeat.errors import ConfigError, InvalidArguments, JobError, WrongContext
+from drumbeat.handle import JobHandle, SyncJobHandle
+from drumbeat.ids import new_job_id
+from drumbeat.model.job import Job, NewJob
+from drumbeat.retry import Backoff
+from drumbeat.settings import Settings
+
+from .obituary import ObituarySignature
+from .options import EnqueueOptions, Options, Pool, Wishes, read_wishes
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Upgrade = Callable[[dict[str, Any], str], dict[str, Any]]
+"""Turns stored arguments of an older signature into today's; the second argument is the older signature's hash."""
+OnDead = TypeVar("OnDead", bound=Callable[[Job, JobError], object])
+Upgrader = TypeVar("Upgrader", bound=Upgrade)
+
+
+MOST_READ = 64 * 1024 * 1024
+"""Bytes of stored arguments that are read: the most that `payload_limit` may allow anywhere."""
+
+
+class Arguments(Protocol):
+    """How the arguments of a task are stored; see `codec.Signature`."""
+
+    @property
+    def hash(self) -> str: ...
+
+    @property
+    def returns(self) -> Any: ...
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, limit: int = MAX_PAYLOAD) -> str: ...
+
+    def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
+
+
+class Home(Protocol):
+    """The program that a task belongs to."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    def register(self, task: Task[..., Any]) -> None: ...
+
+    def declared_queues(self) -> frozenset[str]: ...
+
+    async def enqueue(self, job: NewJob) -> JobHandle[Any]: ...
+
+    def enqueue_sync(self, called: str, job: NewJob) -> SyncJobHandle[Any]: ...
+
+
+class Task(Generic[P, R]):
+    """A registered function. The worker reads the attributes; programs use the methods."""
+
+    def __init__(
+        self, home: Home, function: Callable[..., Any], name: str, options: Options, signature: Arguments | None = None
+    ) -> None:
+        self._home = home
+        self.function = function
+        self.name = name
+        self.options = options
+        self.signature: Arguments = Signature.of(function) if signature is None else signature
+        self.place = place_of(function)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.upgrader: Upgrade | None = None
+        self.on_dead_task: Task[..., Any] | None = None
+        functools.update_wrapper(self, function)
+
+    @property
+    def queue(self) -> str:
+        return self.options.queue
+
+    @property
+    def pool(self) -> Pool:
+        return self.options.pool
+
+    @property
+    def retries(self) -> int:
+        return self.options.retries
+
+    @property
+    def backoff(self) -> Backoff:
+        return self.options.backoff
+
+    @property
+    def timeout_us(self) -> int | None:
+        return self.options.timeout_us
+
+    @property
+    def batch(self) -> int | None:
+        return self.options.batch
+
+    @property
+    def returns(self) -> Any:
+        """The type that the result of a job is read back by."""
+        return self.signature.returns
+
+    def arguments(self, raw: str, signature: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What to call the function with, from the stored arguments of a job with this signature; for the worker.
+
+        Raises:
+            Undecodable: they do not fit, also not by the task's upgrade.
+        """
+        if self.upgrader is not None and signature != self.signature.hash:
+            raw = _upgraded(self.upgrader, raw, signature)
+        return self.signature.decode(raw, limit=MOST_READ)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, JobHandle[R]]:
+        """Queue a call; the job is on disk when this returns.
+
+        A plain function: a wrong argument, or a missing loop, is told where the call is written and not where it is awaited.
+        """
+        check_loop(f"{self.name}.enqueue", f"{self.name}.enqueue_sync")
+        return self._home.enqueue(self._new_job(args, kwargs))
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[R]:
+        """Queue a call from code without a loop."""
+        check_no_loop(f"{self.name}.enqueue_sync", f"await {self.name}.enqueue")
+        return self._home.enqueue_sync(f"{self.name}.enqueue_sync", self._new_job(args, kwargs))
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """A call to be queued together with others by `app.enqueue_many`."""
+        return self._new_job(args, kwargs)
+
+    def using(self, **options: Unpack[EnqueueOptions]) -> BoundTask[P, R]:
+        """The same task, with the next enqueue done otherwise: later, elsewhere, under a key.
+
+        Raises:
+            InvalidArguments: an option has an impossible value, or two exclude each other.
+        """
+        return BoundTask(self, read_wishes(options))
+
+    def on_dead(self, function: OnDead) -> OnDead:
+        """Decorator: `function(job, error)` becomes a job of its own in the step that makes a job of this task dead."""
+        options = Options(
+            queue=self.options.queue,
+            priority=self.options.priority,
+            pool="loop" if inspect.iscoroutinefunction(function) else "thread",
+        )
+        name = f"{self.name}.on_dead"
+        task: Task[[Job, JobError], Any] = Task(self._home, function, name, options, ObituarySignature())
+        self._home.register(task)
+        self.on_dead_task = task
+        return function
+
+    def upgrade(self, function: Upgrader) -> Upgrader:
+        """Decorator: `function(arguments, signature)` makes today's arguments of those that an older version stored.
+
+        It is asked for jobs of another signature only, and gets the arguments as plain JSON values. For a signature that it
+        does not know it should give them back as they are.
+        """
+        if self.upgrader is not None:
+            raise ConfigError(
+                f"task {self.name!r} has an upgrade already, at {place_of(self.upgrader)}; "
+                f"a second one is at {place_of(function)}"
+            )
+        self.upgrader = function
+        return function
+
+    def _new_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], wishes: Wishes | None = None) -> NewJob:
+        settings, options, signature = self._home.settings, self.options, self.signature
+        text = signature.encode(args, kwargs, limit=settings.payload_limit)
+        crash_limit = 1 if options.on_crash == "dead" else settings.crash_limit
+        on_dead = None if self.on_dead_task is None else self.on_dead_task.name
+        if wishes is None:
+            return NewJob(
+                id=new_job_id(),
+                task=self.name,
+                queue=options.queue,
+                args=text,
+                signature=signature.hash,
+                priority=options.priority,
+                crash_limit=crash_limit,
+                on_dead=on_dead,
+            )
+        return NewJob(
+            id=new_job_id(),
+            task=self.name,
+            queue=options.queue if wishes.queue is None else self._known_queue(wishes.queue),
+            args=text,
+            signature=signature.hash,
+            priority=options.priority if wishes.priority is None else wishes.priority,
+            run_at=wishes.run_at,
+            delay=wishes.delay_us,
+            key=wishes.key,
+            unique=wishes.unique,
+            retries=wishes.retries,
+            timeout=wishes.timeout_us,
+            crash_limit=crash_limit,
+            on_dead=on_dead,
+        )
+
+    def _known_queue(self, queue: str) -> str:
+        known = self._home.declared_queues()
+        if queue not in known:
+            raise InvalidArguments(
+                f"queue {queue!r} is declared by no task and no setting, so no worker would take it; "
+                f"known are {', '.join(sorted(known))}",
+                "queue",
+            )
+        return queue
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class AsyncTask(Task[P, R]):
+    """A task whose function is `async def`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Call the function itself, here and now; nothing is queued."""
+        called: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
+        return called
+
+
+class SyncTask(Task[P, R]):
+    """A task whose function is `def`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, here and now; nothing is queued."""
+        returned: R = self.function(*args, **kwargs)
+        return returned
+
+
+class BoundTask(Generic[P, R]):
+    """A task with wishes for how to queue it. It cannot be called."""
+
+    __slots__ = ("_task", "_wishes")
+
+    def __init__(self, task: Task[P, R], wishes: Wishes) -> None:
+        self._task = task
+        self._wishes = wishes
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, JobHandle[R]]:
+        """As `Task.enqueue`."""
+        name = self._task.name
+        check_loop(f"{name}.using(...).enqueue", f"{name}.using(...).enqueue_sync")
+        return self._task._home.enqueue(self._task._new_job(args, kwargs, self._wishes))
+
+    def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[R]:
+        """As `Task.enqueue_sync`."""
+        called = f"{self._task.name}.using(...).enqueue_sync"
+        check_no_loop(called, f"await {self._task.name}.using(...).enqueue")
+        return self._task._home.enqueue_sync(called, self._task._new_job(args, kwargs, self._wishes))
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """As `Task.bind`."""
+        return self._task._new_job(args, kwargs, self._wishes)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._task.name}>"
+
+
+class Decorator(Protocol):
+    """What `@app.task(...)` with options is."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+def _upgraded(upgrade: Upgrade, raw: str, signature: str) -> str:
+    try:
+        old = msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise Undecodable(f"not a JSON object: {error}", json=False) from error
+    try:
+        return msgspec.json.encode(upgrade(old, signature)).decode()
+    except Exception as error:  # the user's own function
+        raise Undecodable(f"upgrade failed: {type(error).__name__}: {error}", json=True) from error
+
+
+def check_loop(called: str, instead: str) -> None:
+    """Refuse where no event loop runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise WrongContext(called, instead, loop_runs=False) from None
+
+
+def check_no_loop(called: str, instead: str) -> None:
+    """Refuse on the thread of a running loop: it would stand still, and wait for itself."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise WrongContext(called, instead, loop_runs=True)
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """file:line of a function."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "an unknown place" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

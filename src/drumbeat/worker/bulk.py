@@ -1,0 +1,46 @@
+"""Batch tasks: a group of jobs becomes a list of calls, and the handler's answer an ending for each."""
+
+from collections.abc import Callable
+from typing import Any
+
+from drumbeat.durations import from_us
+from drumbeat.model.job import Claimed
+from drumbeat.tasks import Call
+from drumbeat.worker.ending import Ending, How, from_exception
+from drumbeat.worker.plans import Arguments
+
+
+class WrongAnswer(Exception):
+    """A batch handler must give None, or a list with one answer for each call."""
+
+
+def calls_of(jobs: list[Claimed], arguments: list[Arguments]) -> list[Call[Any]]:
+    return [
+        Call(
+            value=args[0],
+            id=job.id,
+            key=job.key,
+            attempt=job.attempt,
+            scheduled_for=from_us(job.due_at),
+            token=job.token,
+        )
+        for job, (args, _) in zip(jobs, arguments, strict=True)
+    ]
+
+
+def endings_of(task: str, calls: int, answers: Any, returned: Callable[[Any], Ending]) -> list[Ending]:
+    """None: all succeeded. A list: for each call its result, or the exception (also Snooze, RetryLater) that ended it."""
+    if answers is None:
+        return [Ending(how=How.RETURNED)] * calls
+    if not isinstance(answers, list) or len(answers) != calls:
+        shape = f"a list of {len(answers)}" if isinstance(answers, list) else type(answers).__name__
+        error = WrongAnswer(f"batch task {task!r} was given {calls} calls and must return None or a list of {calls}, not {shape}")
+        return [from_exception(error)] * calls
+    return [
+        from_exception(answer)
+        if isinstance(answer, Exception)
+        else Ending(how=How.RETURNED)
+        if answer is None
+        else returned(answer)
+        for answer in answers
+    ]

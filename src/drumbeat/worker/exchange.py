@@ -1,0 +1,188 @@
+"""The one conversation with the store: outcomes out, jobs in, in one round trip, one at a time.
+
+    slots -> reporter -> |exchange| -> store
+    slots <- buffer  <-  |        | <-
+
+Because there is only one call under way, what the store believes to be running under this instance and what is held here can
+be compared between two calls without a race: claims whose answer was lost are found and released (every 2 s at most, and after
+each lost answer), but only what was missing at two looks, since an abandoned call may still take effect after the first.
+"""
+
+import logging
+from collections.abc import Callable
+
+from drumbeat.clock import Clock
+from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.ids import InstanceId
+from drumbeat.model.instance import Pulse
+from drumbeat.model.job import Claim, Exchanged, Hold, Outcome, OutcomeKind
+from drumbeat.service import Patience, Wakeup
+from drumbeat.store.protocol import Jobs
+from drumbeat.worker.buffer import Buffer
+from drumbeat.worker.fetcher import Fetcher
+from drumbeat.worker.reporter import Reporter
+
+log = logging.getLogger(__name__)
+
+TICK = 0.5
+RECONCILE_EVERY = 2.0
+
+
+class Exchange:
+    name = "exchange"
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        clock: Clock,
+        buffer: Buffer,
+        fetcher: Fetcher,
+        reporter: Reporter,
+        patience: Patience,
+        wakeup: Wakeup,
+        *,
+        batch: int,
+        identity: Callable[[], InstanceId],
+    ) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._buffer = buffer
+        self._fetcher = fetcher
+        self._reporter = reporter
+        self._patience = patience
+        self._wakeup = wakeup
+        self._batch = batch
+        self._identity = identity
+        self._offset_us = 0
+        self._closing = False
+        self._suspicious = False
+        self._missing: set[tuple[str, int]] = set()
+        self._ticked_at = self._reconciled_at = clock.monotonic()
+        self._taken = 0
+
+    def store_now(self) -> int:
+        """The store's clock, as known from its last answer."""
+        return self._clock.now_us() + self._offset_us
+
+    def hear(self, pulse: Pulse) -> None:
+        """The store counts more jobs of ours than we hold: an answer may have been lost."""
+        if pulse.running > len(self._reporter.held):
+            self._suspicious = True
+
+    def close(self) -> None:
+        """Return from `run` once every outcome is told."""
+        self._closing = True
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        while True:
+            self._wakeup.clear()
+            claim = self._fetcher.claim()
+            outcomes = self._reporter.take(self._batch)
+            if outcomes or claim:
+                await self._talk(outcomes, claim)
+            elif self._closing:
+                return
+            else:
+                await self._wakeup.wait(self._pause())
+            await self._tick()
+
+    def _pause(self) -> float:
+        """Seconds until something must be done though nothing happened. Quiet when idle: only the fetcher's poll."""
+        patience = self._fetcher.patience
+        longest = TICK if self._reporter.held else 60.0
+        return longest if patience is None else min(patience, longest)
+
+    async def _talk(self, outcomes: list[Outcome], claim: Claim | None) -> None:
+        instance = self._identity()
+        try:
+            answer = await self._jobs.exchange(instance, outcomes, claim)
+        except StoreUnavailable as error:
+            self._reporter.restore(outcomes)
+            if claim:
+                self._fetcher.failed()
+            self._suspicious = True
+            await self._patience.suffer(error)
+            return
+        except StoreError as error:
+            if claim:
+                self._fetcher.failed()
+            await self._tell_apart(instance, outcomes, error)
+            return
+        self._patience.over()
+        self._offset_us = answer.now - self._clock.now_us()
+        self._reporter.told(instance, outcomes, answer.verdicts)
+        if claim:
+            self._welcome(claim, answer)
+
+    def _welcome(self, claim: Claim, answer: Exchanged) -> None:
+        self._fetcher.got(claim, answer)
+        if self._fetcher.is_stopped:  # asked to stop while the claim was under way
+            self._reporter.hold(answer.jobs)
+            self._reporter.give_back(answer.jobs)
+        elif answer.jobs:
+            self._reporter.hold(answer.jobs)
+            self._buffer.put(answer.jobs)
+
+    async def _tell_apart(self, instance: InstanceId, outcomes: list[Outcome], error: StoreError) -> None:
+        """The store refuses this batch: halve it until the bad one is alone, and tell that one without its texts."""
+        if not outcomes:
+            raise error
+        if len(outcomes) > 1:
+            middle = len(outcomes) // 2
+            for half in (outcomes[:middle], outcomes[middle:]):
+                await self._talk(half, None)
+            return
+        bare = Outcome(
+            id=outcomes[0].id,
+            token=outcomes[0].token,
+            kind=outcomes[0].kind,
+            delay=outcomes[0].delay,
+            started_at=outcomes[0].started_at,
+            finished_at=outcomes[0].finished_at,
+            result_error="the store refused the result"
+            if outcomes[0].kind is OutcomeKind.SUCCEEDED and outcomes[0].result is not None
+            else None,
+        )
+        if bare == outcomes[0]:
+            raise error
+        log.error("the store refused an outcome: told without its texts", extra={"job": bare.id, "reason": str(error)})
+        await self._talk([bare], None)
+
+    async def _tick(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._ticked_at < TICK:
+            return
+        self._ticked_at = now
+        self._reporter.summarise(self._identity())
+        self._unhoard()
+        try:
+            if notes := self._reporter.take_notes():
+                await self._jobs.note(self._identity(), notes)
+            if self._suspicious and now - self._reconciled_at >= RECONCILE_EVERY:
+                self._reconciled_at = now
+                await self._reconcile()
+        except StoreUnavailable as error:
+            await self._patience.suffer(error)
+
+    def _unhoard(self) -> None:
+        """Nothing was taken from the buffer for a whole tick: others may be idle, so it goes back."""
+        if self._buffer and self._buffer.taken == self._taken:
+            self._reporter.give_back(self._buffer.empty())
+        self._taken = self._buffer.taken
+
+    async def _reconcile(self) -> None:
+        """Release claims that the store believes are ours and that we do not hold, seen so at two looks."""
+        instance = self._identity()
+        held = self._reporter.held
+        missing = {
+            (hold.id, hold.token)
+            for hold in await self._jobs.running(instance)
+            if (job := held.get(hold.id)) is None or job.token != hold.token
+        }
+        lost = missing & self._missing
+        self._missing = missing - lost
+        self._suspicious = bool(self._missing)
+        if lost:
+            released = await self._jobs.release(instance, [Hold(id, token) for id, token in sorted(lost)])
+            log.warning("claims whose answer was lost were released", extra={"jobs": released})

@@ -1,0 +1,120 @@
+"""When to claim, how many, and from which queues. Talks to nobody: exchange.py asks it and tells it what came.
+
+A claim is made when there is room and a reason: a wake-up, the due moment of the next job, the poll beneath, or that the last
+claim was filled (there may be more).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from drumbeat.clock import Clock, jittered
+from drumbeat.model.job import Claim, Exchanged
+from drumbeat.worker.buffer import Buffer
+from drumbeat.worker.pace import Pace
+from drumbeat.worker.turns import Turns
+
+
+class Fetcher:
+    def __init__(
+        self,
+        clock: Clock,
+        buffer: Buffer,
+        turns: Turns,
+        pace: Pace,
+        *,
+        batches: Mapping[str, int],
+        batch: int,
+        poll: float,
+        wake: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._buffer = buffer
+        self._turns = turns
+        self._pace = pace
+        self._batches = batches
+        self._batch = batch
+        self._poll = poll
+        self._wake = wake
+        self._hungry = True
+        self._look_at = 0.0
+        self._group = 1
+        self._stopped = False
+        self.wants: tuple[str, ...] = ()
+
+    def stop(self) -> None:
+        """Claim nothing any more."""
+        self._stopped = True
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped
+
+    def hear(self, run_at: int) -> None:
+        """A hint: a job with this due moment may have come; 0: look now."""
+        wait = (run_at - self._clock.now_us()) / 1e6 if run_at else 0.0
+        if wait <= 0:
+            self._hungry = True
+        elif self._clock.monotonic() + wait >= self._look_at:
+            return  # it will be looked for before then anyway
+        else:
+            self._look_at = self._clock.monotonic() + wait
+        self._wake()
+
+    def wanting(self, wants: tuple[str, ...]) -> None:
+        """Jobs that other workers could not take, and this one can."""
+        if wants and wants != self.wants:
+            self._hungry = True
+            self._wake()
+        self.wants = wants
+
+    @property
+    def room(self) -> int:
+        """How many more jobs may be held. A batch task's idle slot takes a whole batch."""
+        ahead = self._pace.ahead
+        self._buffer.low = ahead // 2
+        return min(self._batch, ahead + self._buffer.idle * self._group - len(self._buffer))
+
+    def claim(self) -> Claim | None:
+        """What to ask for now; None: nothing."""
+        if not self._is_time() or not self._has_room():
+            return None
+        room = self.room
+        # Before the question: a hint that arrives while it is under way must not be lost.
+        self._hungry = False
+        return Claim(queues=self._turns.divide(room), limit=room, wants=self.wants)
+
+    def got(self, claim: Claim, answer: Exchanged) -> None:
+        """What the claim gave."""
+        jobs = answer.jobs
+        self._turns.took(Counter(job.queue for job in jobs))
+        if jobs:
+            self._group = min(self._batches.get(job.task, 1) for job in jobs)
+        if len(jobs) >= claim.limit:
+            self._hungry = True
+            return
+        now = self._clock.monotonic()
+        self._look_at = now + jittered(self._poll)
+        if answer.next_due is not None:
+            self._look_at = min(self._look_at, now + max(0.0, (answer.next_due - answer.now) / 1e6))
+
+    def failed(self) -> None:
+        """The claim was not answered."""
+        self._hungry = True
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds until the next look, when nothing happens before; None: there is no room, so no use in looking."""
+        if not self._has_room():
+            return None
+        return 0.0 if self._hungry else max(0.0, self._look_at - self._clock.monotonic())
+
+    def _has_room(self) -> bool:
+        if self._stopped:
+            return False
+        room = self.room
+        # With jobs at hand, a few places are not worth a round trip: it comes when half of them are gone.
+        return room > 0 and (len(self._buffer) <= self._buffer.low or room >= self._batch // 2)
+
+    def _is_time(self) -> bool:
+        return self._hungry or self._clock.monotonic() >= self._look_at
+

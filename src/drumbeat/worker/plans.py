@@ -1,0 +1,75 @@
+"""What the worker must know of each task to run its jobs, looked up once: and what to do with arguments it cannot read."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from drumbeat.codec import Undecodable
+from drumbeat.errors import InvalidArguments
+from drumbeat.model.job import Claimed, Failure, Outcome, OutcomeKind, other_version, unknown_task
+from drumbeat.retry import Backoff
+from drumbeat.tasks import Task
+from drumbeat.worker.ending import Ending, How, failure
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Plan:
+    """A task, as the hot path needs it: plain attributes."""
+
+    __slots__ = ("backoff", "batch", "decode", "function", "is_async", "name", "pool", "retries", "signature", "timeout_us", "_upgrade")
+
+    def __init__(self, task: Task[..., Any]) -> None:
+        self.name = task.name
+        self.function: Callable[..., Any] = task.function
+        self.is_async = task.is_async
+        self.pool = task.pool
+        self.batch = task.batch
+        self.retries = task.retries
+        self.backoff: Backoff = task.backoff
+        self.timeout_us = task.timeout_us
+        self.signature: str = task.signature.hash
+        self.decode: Callable[[str], Arguments] = task.signature.decode
+        self._upgrade = task.upgrader and _upgraded(task)
+
+    def arguments(self, job: Claimed) -> Arguments | Ending | Outcome:
+        """The arguments; else how the job ends, or that it waits for a worker of its own version."""
+        try:
+            return self.decode(job.args)
+        except Undecodable as error:
+            return self._unread(job, error)
+
+    def _unread(self, job: Claimed, error: Undecodable) -> Arguments | Ending | Outcome:
+        if error.json and job.signature != self.signature:
+            if self._upgrade is None:
+                return parked(job, other_version(job.task, job.signature))
+            try:
+                return self._upgrade(job)
+            except Exception as broken:  # the user's own upgrade, or what it made cannot be read either
+                return Ending(how=How.UNDECODABLE, error=failure(broken))
+        return Ending(how=How.UNDECODABLE, error=Failure("Undecodable", f"the arguments cannot be read: {error.reason}"))
+
+
+def _upgraded(task: Task[..., Any]) -> Callable[[Claimed], Arguments]:
+    def upgrade(job: Claimed) -> Arguments:
+        assert task.upgrader is not None
+        renewed = task.upgrader(msgspec.json.decode(job.args), job.signature)
+        if not isinstance(renewed, dict):
+            raise InvalidArguments(f"the upgrade of task {task.name!r} must give a dict of arguments")
+        return task.signature.decode(task.signature.encode((), renewed))
+
+    return upgrade
+
+
+def plans(tasks: Iterable[Task[..., Any]]) -> dict[str, Plan]:
+    return {task.name: Plan(task) for task in tasks}
+
+
+def parked(job: Claimed, waits_for: str) -> Outcome:
+    """Out of the way of every claim, until a worker that can take it comes."""
+    return Outcome(id=job.id, token=job.token, kind=OutcomeKind.PARKED, waits_for=waits_for)
+
+
+def parked_unknown(job: Claimed) -> Outcome:
+    return parked(job, unknown_task(job.task))

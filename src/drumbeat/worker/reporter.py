@@ -1,0 +1,144 @@
+"""What this worker has to tell the store: outcomes of runs, and progress; and what it tells others once the store knows.
+
+`put` cannot wait and cannot fail, so that a cancelled slot can still hand over how its job ended. Nothing here talks to the
+store: exchange.py carries the outcomes there and brings the verdicts back.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from drumbeat.clock import Clock
+from drumbeat.codec import Unstorable, encode_result
+from drumbeat.errors import InvalidArguments
+from drumbeat.events import Events, JobFailed, JobFinished, JobsDone, ResultRefused
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.model.job import Claimed, Failure, Hold, JobState, Outcome, OutcomeKind, Verdict
+
+SUMMARY_EVERY = 1.0
+PROGRESS_LIMIT = 4_096
+
+_CHARGED = frozenset({OutcomeKind.RETRY, OutcomeKind.DEAD})
+_FINAL = {
+    OutcomeKind.SUCCEEDED: JobState.SUCCEEDED,
+    OutcomeKind.DEAD: JobState.DEAD,
+    OutcomeKind.CANCELLED: JobState.CANCELLED,
+}
+
+
+class Reporter:
+    def __init__(self, clock: Clock, events: Events, on_outcome: Callable[[], None]) -> None:
+        self._clock = clock
+        self._events = events
+        self._on_outcome = on_outcome
+        self._outbox: deque[Outcome] = deque()
+        self._notes: dict[JobId, tuple[Hold, str]] = {}
+        self.held: dict[JobId, Claimed] = {}
+        """Every claim that is ours until the store has its outcome: buffered, running, or in the outbox."""
+        self.refused = 0
+        self._counts = dict.fromkeys(("succeeded", "failed", "dead", "cancelled"), 0)
+        self._summed_at = clock.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._outbox)
+
+    def hold(self, jobs: Iterable[Claimed]) -> None:
+        for job in jobs:
+            self.held[job.id] = job
+
+    def put(self, outcome: Outcome) -> None:
+        self._outbox.append(outcome)
+        self._on_outcome()
+
+    def give_back(self, jobs: Iterable[Claimed]) -> None:
+        """Return claims that never started."""
+        for job in jobs:
+            self.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.RELEASED))
+
+    def drop(self, job: Claimed) -> None:
+        """Forget a job that belongs to somebody else now."""
+        self.held.pop(job.id, None)
+        self._notes.pop(job.id, None)
+
+    def note(self, job: Claimed, value: Any) -> None:
+        """Remember a job's progress; called by handlers, on the loop or in a thread."""
+        try:
+            text = encode_result(value, limit=PROGRESS_LIMIT)
+        except Unstorable as error:
+            raise InvalidArguments(f"progress cannot be kept: {error.reason}", "progress") from None
+        self._notes[job.id] = (Hold(job.id, job.token), text)
+
+    def take(self, limit: int) -> list[Outcome]:
+        outbox = self._outbox
+        if len(outbox) <= limit:
+            outcomes = list(outbox)
+            outbox.clear()
+            return outcomes
+        return [outbox.popleft() for _ in range(limit)]
+
+    def restore(self, outcomes: list[Outcome]) -> None:
+        """Back to the head of the line: it is unknown whether the store has them. Telling twice is harmless."""
+        self._outbox.extendleft(reversed(outcomes))
+
+    def take_notes(self) -> list[tuple[Hold, str]]:
+        notes, self._notes = list(self._notes.values()), {}
+        return notes
+
+    def told(self, instance: InstanceId, outcomes: list[Outcome], verdicts: list[Verdict]) -> None:
+        """The store has answered."""
+        loud = self._events.wanted(JobFinished)
+        counts = self._counts
+        for outcome, verdict in zip(outcomes, verdicts, strict=True):
+            job = self.held.pop(outcome.id, None)
+            if verdict is Verdict.STALE:
+                self._refuse(instance, outcome, job)
+            elif outcome.kind is OutcomeKind.SUCCEEDED:
+                counts["succeeded"] += 1
+                if loud and job is not None:
+                    self._finished(instance, job, outcome, JobState.SUCCEEDED)
+            elif job is not None:
+                self._ended_otherwise(instance, job, outcome)
+
+    def summarise(self, instance: InstanceId) -> None:
+        """Tell once a second how much was done, if anything was."""
+        now = self._clock.monotonic()
+        took = now - self._summed_at
+        if took < SUMMARY_EVERY:
+            return
+        self._summed_at = now
+        if any(self._counts.values()):
+            self._events.emit(JobsDone(instance=instance, **self._counts, seconds=took))
+            self._counts = dict.fromkeys(self._counts, 0)
+
+    def _refuse(self, instance: InstanceId, outcome: Outcome, job: Claimed | None) -> None:
+        self.refused += 1
+        task = "" if job is None else job.task
+        self._events.emit(ResultRefused(instance=instance, id=outcome.id, token=outcome.token, task=task))
+
+    def _ended_otherwise(self, instance: InstanceId, job: Claimed, outcome: Outcome) -> None:
+        dead = outcome.kind is OutcomeKind.DEAD or (
+            outcome.kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit
+        )
+        if outcome.kind in _CHARGED:
+            self._counts["failed"] += 1
+            self._events.emit(
+                JobFailed(
+                    instance=instance,
+                    job=job,
+                    attempt=job.attempt,
+                    error=outcome.error or Failure("Unknown", ""),
+                    dead=dead,
+                    retry_in=None if dead else outcome.delay / 1e6,
+                )
+            )
+        if dead:
+            self._counts["dead"] += 1
+        elif outcome.kind is OutcomeKind.CANCELLED:
+            self._counts["cancelled"] += 1
+        state = JobState.DEAD if dead else _FINAL.get(outcome.kind)
+        if state is not None:
+            self._finished(instance, job, outcome, state)
+
+    def _finished(self, instance: InstanceId, job: Claimed, outcome: Outcome, state: JobState) -> None:
+        took = ((outcome.finished_at or 0) - (outcome.started_at or 0)) / 1e6
+        self._events.emit(JobFinished(instance=instance, job=job, state=state, took=took))

@@ -1,0 +1,220 @@
+"""Run jobs: on the loop, in a thread, in a child process; alone when a crash was blamed on them.
+
+The seam is `run(slot, group)`: a group of jobs of one task goes in, an outcome for each goes to the reporter. Task code is
+the only code we do not trust: whatever it raises ends here.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from drumbeat.clock import Clock, Timer
+from drumbeat.codec import Unstorable, encode_result
+from drumbeat.context import CURRENT, Aborted, AbortReason, RunningJob
+from drumbeat.durations import text
+from drumbeat.events import Events, JobStarted, ThreadAbandoned
+from drumbeat.handle import TIMED_OUT
+from drumbeat.ids import InstanceId
+from drumbeat.model.job import Claimed, Failure, Outcome, OutcomeKind
+from drumbeat.worker.bulk import calls_of, endings_of
+from drumbeat.worker.ending import Ending, How, failure, from_exception, judge
+from drumbeat.worker.marks import Marks, NoMarks
+from drumbeat.worker.pace import Pace
+from drumbeat.worker.plans import Arguments, Plan, parked_unknown
+from drumbeat.worker.processes import ChildFailed, Processes
+from drumbeat.worker.reporter import Reporter
+from drumbeat.worker.runs import Run, Runs
+from drumbeat.worker.threads import Threads
+
+CHILD_FAILED_PAUSE_US = 5_000_000
+_RETURNED_NOTHING = Ending(how=How.RETURNED)
+
+
+class Runner:
+    def __init__(
+        self,
+        plans: Mapping[str, Plan],
+        clock: Clock,
+        events: Events,
+        reporter: Reporter,
+        runs: Runs,
+        pace: Pace,
+        marks: Marks | NoMarks,
+        threads: Threads,
+        processes: Processes | None,
+        *,
+        payload_limit: int,
+        store_now: Callable[[], int],
+        identity: Callable[[], InstanceId],
+    ) -> None:
+        self._plans = plans
+        self._clock = clock
+        self._events = events
+        self._reporter = reporter
+        self._runs = runs
+        self._pace = pace
+        self._marks = marks
+        self._threads = threads
+        self._processes = processes
+        self._payload_limit = payload_limit
+        self._store_now = store_now
+        self._identity = identity
+
+    def group_size(self, job: Claimed) -> int:
+        """How many jobs of this task may go in together. A suspect runs alone."""
+        plan = self._plans.get(job.task)
+        return 1 if plan is None or plan.batch is None or job.crashes else plan.batch
+
+    async def run(self, slot: int, group: list[Claimed]) -> None:
+        """Run jobs of one task; each one's outcome is put when this returns or raises."""
+        plan = self._plans.get(group[0].task)
+        if plan is None:
+            for job in group:
+                self._reporter.put(parked_unknown(job))
+            return
+        ready: list[Claimed] = []
+        arguments: list[Arguments] = []
+        for job in group:
+            decoded = plan.arguments(job)
+            if isinstance(decoded, tuple):
+                ready.append(job)
+                arguments.append(decoded)
+            else:
+                self._not_run(job, plan, decoded)
+        if ready:
+            await self._run(slot, plan, ready, arguments)
+
+    def _not_run(self, job: Claimed, plan: Plan, decoded: Ending | Outcome) -> None:
+        if isinstance(decoded, Outcome):
+            self._reporter.put(decoded)
+        else:
+            now = self._store_now()
+            self._put(job, plan, decoded, now, now)
+
+    async def _run(self, slot: int, plan: Plan, jobs: list[Claimed], arguments: list[Arguments]) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        running = RunningJob(jobs[0], self._reporter.note)
+        started = self._store_now()
+        apart = self._processes is not None and (plan.pool == "process" or bool(jobs[0].crashes))
+        run = Run(jobs, plan.name, running, me, started, plan.pool == "thread" and not apart)
+        self._runs.add(run)
+        self._marks.start(slot, jobs)
+        if self._events.wanted(JobStarted):
+            for job in jobs:
+                self._events.emit(JobStarted(instance=self._identity(), job=job))
+        timer = self._timer(plan, run)
+        token = None if plan.batch else CURRENT.set(running)
+        ending: Ending | list[Ending] | None = None
+        try:
+            if apart:
+                ending = await self._apart(jobs[0], running)
+            elif plan.batch:
+                ending = await self._bulk(plan, jobs, arguments)
+            else:
+                args, kwargs = arguments[0]
+                if plan.pool == "loop":
+                    value = await plan.function(*args, **kwargs)
+                else:
+                    value = await self._threads.run(functools.partial(plan.function, *args, **kwargs))
+                ending = _RETURNED_NOTHING if value is None else self._returned(value)
+        except asyncio.CancelledError as error:
+            ending = self._cancelled(run, plan, error)
+            if ending is None:
+                raise
+        except (Exception, SystemExit, Aborted) as error:
+            ending = from_exception(error)
+        finally:
+            if token is not None:
+                CURRENT.reset(token)
+            if timer is not None:
+                timer.cancel()
+            self._marks.clear(slot)
+            self._runs.remove(run)
+            if ending is None:
+                # The whole worker is being cancelled: hand over what cannot be waited for.
+                ending = Ending(how=How.ABORTED, reason=AbortReason.DRAINING)
+            self._ended(run, plan, ending)
+
+    def _ended(self, run: Run, plan: Plan, ending: Ending | list[Ending]) -> None:
+        finished = self._store_now()
+        reason = run.running.aborted.reason
+        if run.interrupted and reason is AbortReason.TIMED_OUT:
+            ending = self._timed_out(plan, run.jobs[0])  # also when the handler swallowed its cancellation
+        for _ in range(run.cancels):
+            run.slot.uncancel()
+        self._pace.ran(finished - run.started_us, len(run.jobs))
+        endings = ending if isinstance(ending, list) else [ending] * len(run.jobs)
+        for job, each in zip(run.jobs, endings, strict=True):
+            self._put(job, plan, each, run.started_us, finished)
+
+    def _put(self, job: Claimed, plan: Plan, ending: Ending, started: int, finished: int) -> None:
+        if ending.how is How.RETURNED:
+            outcome: Outcome | None = Outcome(
+                id=job.id,
+                token=job.token,
+                kind=OutcomeKind.SUCCEEDED,
+                started_at=started,
+                finished_at=finished,
+                result=ending.result,
+                result_error=ending.result_error,
+            )
+        else:
+            outcome = judge(job, plan, ending, instance=self._identity(), started_at=started, finished_at=finished)
+        if outcome is None:
+            self._reporter.drop(job)
+        else:
+            self._reporter.put(outcome)
+
+    def _returned(self, value: Any) -> Ending:
+        try:
+            return Ending(how=How.RETURNED, result=encode_result(value, limit=self._payload_limit))
+        except Unstorable as error:
+            return Ending(how=How.RETURNED, result_error=error.reason)
+
+    def _cancelled(self, run: Run, plan: Plan, error: asyncio.CancelledError) -> Ending | None:
+        """A CancelledError came out of the handler: ours, its own, or (None) that of whoever cancels the worker."""
+        reason = run.running.aborted.reason
+        if run.interrupted:
+            assert reason is not None
+            if plan.pool == "thread" and run.outside and self._events.wanted(ThreadAbandoned):
+                self._events.emit(
+                    ThreadAbandoned(
+                        instance=self._identity(), id=run.jobs[0].id, task=plan.name, abandoned=self._threads.abandoned
+                    )
+                )
+            return Ending(how=How.ABORTED, reason=reason, error=Failure("Aborted", f"the run was ended: {reason}"))
+        if run.slot.cancelling():
+            return None
+        return Ending(how=How.RAISED, error=failure(error))
+
+    async def _apart(self, job: Claimed, running: RunningJob) -> Ending:
+        assert self._processes is not None
+        try:
+            return await self._processes.run(job, abort=running.aborted, note=self._reporter.note)
+        except ChildFailed as error:
+            # Not the job's fault: it waits, uncharged, and whoever reads the log mends the program.
+            return Ending(how=How.SNOOZED, delay=CHILD_FAILED_PAUSE_US, error=failure(error))
+
+    async def _bulk(self, plan: Plan, jobs: list[Claimed], arguments: list[Arguments]) -> list[Ending]:
+        calls = calls_of(jobs, arguments)
+        if plan.is_async:
+            answers = await plan.function(calls)
+        else:
+            answers = await self._threads.run(functools.partial(plan.function, calls))
+        return endings_of(plan.name, len(jobs), answers, self._returned)
+
+    def _timer(self, plan: Plan, run: Run) -> Timer | None:
+        limits = [limit for job in run.jobs if (limit := job.timeout or plan.timeout_us) is not None]
+        if not limits:
+            return None
+        return self._clock.later(min(limits) / 1e6, lambda: run.abort(AbortReason.TIMED_OUT))
+
+    def _timed_out(self, plan: Plan, job: Claimed) -> Ending:
+        limit = job.timeout or plan.timeout_us or 0
+        return Ending(
+            how=How.ABORTED,
+            reason=AbortReason.TIMED_OUT,
+            error=Failure(TIMED_OUT, f"timed out after {text(limit)}"),
+        )

@@ -1,0 +1,81 @@
+"""What this worker runs at this moment, and how a run is told to stop.
+
+A run is soft-aborted by its signal, which the handler may look at; and interrupted by cancelling the slot that awaits it,
+which ends an async handler, abandons a thread and kills a child process.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from drumbeat.context import AbortReason, RunningJob
+from drumbeat.ids import JobId
+from drumbeat.model.job import Claimed
+
+
+class Run:
+    """One call of a handler: for one job, or for the jobs of a batch."""
+
+    __slots__ = ("cancels", "jobs", "outside", "running", "slot", "started_us", "task")
+
+    def __init__(
+        self, jobs: list[Claimed], task: str, running: RunningJob, slot: "asyncio.Task[Any]", started_us: int, outside: bool
+    ) -> None:
+        self.jobs = jobs
+        self.task = task
+        self.running = running
+        self.slot = slot
+        self.started_us = started_us
+        self.outside = outside
+        """Runs in a thread: a cancellation cannot end it, only its own look at the signal."""
+        self.cancels = 0
+        """How often the slot was cancelled on our behalf: it must be uncancelled as often when the run has ended."""
+
+    @property
+    def interrupted(self) -> bool:
+        return self.cancels > 0
+
+    def abort(self, reason: AbortReason) -> None:
+        """Tell the handler, and end it where that can be done without leaving anything behind."""
+        self.running.aborted.set(reason)
+        if reason is AbortReason.TIMED_OUT or (reason is not AbortReason.DRAINING and not self.outside):
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        """End it now, whatever it takes."""
+        self.cancels += 1
+        self.slot.cancel()
+
+
+class Runs:
+    """All runs under way, by the ids of their jobs."""
+
+    def __init__(self) -> None:
+        self._runs: dict[JobId, Run] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter({id(run): run for run in self._runs.values()}.values())
+
+    def add(self, run: Run) -> None:
+        for job in run.jobs:
+            self._runs[job.id] = run
+
+    def remove(self, run: Run) -> None:
+        for job in run.jobs:
+            self._runs.pop(job.id, None)
+
+    def get(self, id: JobId) -> Run | None:
+        return self._runs.get(id)
+
+    def abort_all(self, reason: AbortReason) -> None:
+        for run in list(self):
+            run.abort(reason)
+
+    def interrupt_all(self, reason: AbortReason) -> None:
+        """The end of patience: end them all."""
+        for run in list(self):
+            run.running.aborted.set(reason)
+            run.interrupt()

@@ -1,0 +1,102 @@
+"""Threads for `def` handlers: our own daemons, because a stuck one must be replaced and must not hold up exit.
+
+A thread cannot be cancelled. One whose handler outlives its time-out is abandoned: nobody waits for it any more, its result
+goes nowhere, and a new thread takes its place. The context is copied, so `current_job()` works inside.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextvars import copy_context
+from queue import SimpleQueue
+from typing import Any
+
+
+class Call:
+    """One call of a handler in a thread."""
+
+    __slots__ = ("_call", "_context", "abandoned", "error", "future", "left", "value")
+
+    def __init__(self, call: Callable[[], Any], future: "asyncio.Future[None]") -> None:
+        self._call = call
+        self._context = copy_context()
+        self.future = future
+        self.abandoned = False
+        self.left = False
+        """The thread saw that it was abandoned, and has ended."""
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def make(self) -> None:
+        try:
+            self.value = self._context.run(self._call)
+        except BaseException as error:  # noqa: BLE001  the handler's own, SystemExit included: carried to the loop, which judges it
+            self.error = error
+
+
+class Threads:
+    def __init__(self, on_abandoned: Callable[[int], None]) -> None:
+        self._on_abandoned = on_abandoned
+        self._inbox: SimpleQueue[Call | None] = SimpleQueue()
+        self._done: deque[Call] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._waking = False
+        self._idle = 0  # touched on the loop's thread only
+        self._started = 0
+        self.abandoned = 0
+        """Threads whose handler goes on though nobody waits for it."""
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        """Make this call in a thread. If cancelled while it runs, the thread is abandoned."""
+        made = Call(call, self._loop.create_future())
+        if self._idle:
+            self._idle -= 1
+        else:
+            self._started += 1
+            threading.Thread(target=self._work, name=f"drumbeat-handler-{self._started}", daemon=True).start()
+        self._inbox.put(made)
+        try:
+            await made.future
+        except asyncio.CancelledError:
+            if not made.future.done() or made.future.cancelled():
+                made.abandoned = True
+                self.abandoned += 1
+                self._on_abandoned(self.abandoned)
+            raise
+        if made.error is not None:
+            raise made.error
+        return made.value
+
+    def close(self) -> None:
+        """Let idle threads end; stuck ones are daemons and end with the process."""
+        for _ in range(self._idle):
+            self._inbox.put(None)
+        self._idle = 0
+
+    def _work(self) -> None:
+        while (call := self._inbox.get()) is not None:
+            call.make()
+            left = call.left = call.abandoned
+            self._done.append(call)
+            # One wake-up serves all calls that end before the loop comes to it. Cleared by the loop before it looks.
+            if not self._waking:
+                self._waking = True
+                try:
+                    self._loop.call_soon_threadsafe(self._deliver)
+                except RuntimeError:  # the loop is closed: nobody waits
+                    return
+            if left:
+                return
+
+    def _deliver(self) -> None:
+        self._waking = False
+        while self._done:
+            call = self._done.popleft()
+            if call.abandoned:
+                self.abandoned -= 1
+            if call.left:
+                continue
+            self._idle += 1
+            if not call.future.done():
+                call.future.set_result(None)

@@ -1,0 +1,43 @@
+"""Whose turn it is among queues: by weight over time, or strictly. Pure; knows nothing of jobs or stores.
+
+Each claim is divided by weight; what a whole number cannot express is carried over to the next claim, so that 6:3:1 holds
+also when jobs are claimed one by one. A queue that had less than its share starts anew: nothing is saved up while idle.
+"""
+
+from collections.abc import Mapping
+
+
+class Turns:
+    def __init__(self, weights: Mapping[str, int], *, strict: bool = False) -> None:
+        self._weights = dict(sorted(weights.items(), key=lambda item: (-item[1], item[0])))
+        self._total = sum(weights.values())
+        self._strict = strict
+        self._carry = dict.fromkeys(self._weights, 0.0)
+        self._shares: dict[str, int] = {}
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return tuple(self._weights)
+
+    def divide(self, limit: int) -> tuple[tuple[str, int], ...]:
+        """(queue, share) in the order of their turn; shares add up to limit unless strict, where each is limit."""
+        if self._strict or len(self._weights) == 1:
+            return tuple((queue, limit) for queue in self._weights)
+        for queue, weight in self._weights.items():
+            self._carry[queue] += limit * weight / self._total
+        shares = {queue: max(0, int(credit)) for queue, credit in self._carry.items()}
+        order = sorted(self._weights, key=lambda queue: shares[queue] - self._carry[queue])
+        left = limit - sum(shares.values())
+        for queue in order[: max(0, left)]:
+            shares[queue] += 1
+        self._shares = shares
+        # Those with something to get come first, so that a claim of one job asks the queue whose turn it is.
+        order.sort(key=lambda queue: -shares[queue])
+        return tuple((queue, shares[queue]) for queue in order)
+
+    def took(self, counts: Mapping[str, int]) -> None:
+        """What the claim of the last `divide` gave."""
+        for queue, share in self._shares.items():
+            enough = counts.get(queue, 0) >= share
+            self._carry[queue] = self._carry[queue] - share if enough else 0.0
+        self._shares = {}
