@@ -1,0 +1,85 @@
+"""How log records look: lines for people, or JSON lines. For the processes that `drumbeat run` starts, and nobody else.
+
+The library logs constant texts with fields (`log.warning("job failed", extra={"job": id})`) and never configures logging by
+itself: inside a user's program that is the user's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, Literal, TextIO
+
+import msgspec
+
+from .durations import from_us
+
+_OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def configure(level: str, format: Literal["text", "json"], stream: TextIO | None = None) -> None:
+    """Send the records of all loggers to stderr. A second call replaces the first."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    # Only Drumbeat and the user's own program speak at this level; a driver's debugging would drown them.
+    logging.getLogger("drumbeat").setLevel(level.upper())
+    if level != "debug":
+        root.setLevel(level.upper())
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """What was given as `extra`."""
+    return {name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD}
+
+
+class TextLines(logging.Formatter):
+    """`09:30:00.125 WARNING job failed job=... task=charge attempt=2`, times in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = from_us(int(record.created * 1_000_000))
+        name = "" if record.name.startswith("drumbeat") else f" {record.name}:"
+        words = [f"{moment:%H:%M:%S.%f}"[:-3], f"{record.levelname:<7}{name}", record.getMessage()]
+        words += [f"{key}={_shown(value)}" for key, value in fields_of(record).items()]
+        # One record is one line, whatever an error message or a key has in it; only a traceback takes more.
+        line = _printable(" ".join(words))
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        if record.exc_text:
+            line += "\n" + "\n".join(map(_printable, record.exc_text.splitlines()))
+        return line
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, the record's fields, and the traceback if there is one."""
+
+    _encoder = msgspec.json.Encoder(enc_hook=str)
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": from_us(int(record.created * 1_000_000)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "pid": record.process,
+        }
+        line |= {key: value for key, value in fields_of(record).items() if key not in line}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        try:
+            return self._encoder.encode(line).decode()
+        except (TypeError, ValueError):  # a lone surrogate, or a key that is no text
+            return self._encoder.encode({key: ascii(value) for key, value in line.items()}).decode()
+
+
+def _shown(value: object) -> str:
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return repr(text) if not text or " " in text else text
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
