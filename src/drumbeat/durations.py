@@ -85,7 +85,7 @@ def text(us: int) -> str:
     if us < 1_000:
         return f"{us}us" if us else "0s"
     if us < 1_000_000:
-        return f"{us // 10 / 100:.3g}ms" if us < 100_000 else f"{us // 1_000}ms"
+        return f"{us // 10 / 100:g}ms" if us < 100_000 else f"{us // 1_000}ms"
     if us < 60_000_000:
         return f"{us // 10_000 / 100:g}s"
     days, rest = divmod(us // 1_000_000, 86_400)

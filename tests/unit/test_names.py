@@ -1,0 +1,91 @@
+"""What names, keys, priorities and namespaces may be."""
+
+from enum import IntEnum
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.names import check_key, check_name, check_namespace, check_priority, shown
+
+
+@pytest.mark.parametrize("text", ["a", "send_email", "billing:charge.v2-x", "0", "x" * 100])
+def test_a_good_name_is_given_back(text: str) -> None:
+    assert check_name("queue", text) == text
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a/b", "ä", "a\n", "\na", "x" * 101, "a\x00", None, 5, b"a"])
+def test_a_bad_name_is_refused_with_what_is_allowed(text: object) -> None:
+    with pytest.raises(InvalidArguments, match=r"^queue .* is not a valid name: use 1 to 100 letters") as caught:
+        check_name("queue", text)
+    assert caught.value.argument == "queue"
+    assert len(str(caught.value)) < 180
+
+
+def test_a_bad_name_in_a_setting_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="task 'a b'") as caught:
+        check_name("task", "a b", ConfigError)
+    assert caught.value.setting == "task"
+
+
+@pytest.mark.parametrize("text", ["a", "cust:42", "Zoë Müller 🎉", "k" * 200, "'; DROP TABLE"])
+def test_a_key_may_be_any_printable_text(text: str) -> None:
+    assert check_key(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "k" * 201, "a\nb", "a\x00", "\ud800", "a\tb", None, 42])
+def test_a_bad_key_is_refused(text: object) -> None:
+    with pytest.raises(InvalidArguments, match="1 to 200 printable characters") as caught:
+        check_key(text)
+    assert caught.value.argument == "key"
+
+
+def test_a_key_too_long_is_told_its_length() -> None:
+    with pytest.raises(InvalidArguments, match=r"\(it has 5000\)"):
+        check_key("k" * 5_000)
+
+
+@given(st.text(min_size=1, max_size=200))
+@settings(deadline=None)
+def test_every_accepted_key_is_valid_unicode_without_nul(text: str) -> None:
+    try:
+        check_key(text)
+    except InvalidArguments:
+        assert not text.isprintable()
+    else:
+        assert b"\x00" not in text.encode("utf-8")
+
+
+class Level(IntEnum):
+    HIGH = 1
+
+
+@pytest.mark.parametrize(("value", "expected"), [(0, 0), (5, 5), (9, 9), (Level.HIGH, 1)])
+def test_a_priority_is_a_whole_number_from_0_to_9(value: int, expected: int) -> None:
+    checked = check_priority(value)
+    assert (checked, type(checked)) == (expected, int)
+
+
+@pytest.mark.parametrize("value", [-1, 10, True, 5.0, "5", None])
+def test_a_bad_priority_is_refused(value: object) -> None:
+    with pytest.raises(InvalidArguments, match=r"from 0 \(first\) to 9 \(last\)"):
+        check_priority(value)
+
+
+@pytest.mark.parametrize("text", ["drumbeat", "A", "a_1", "x" * 40])
+def test_a_good_namespace_is_given_back(text: str) -> None:
+    assert check_namespace(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "1a", "_a", "a-b", "a.b", "x" * 41, "é", "a\n", None])
+def test_a_bad_namespace_is_refused(text: object) -> None:
+    with pytest.raises(ConfigError, match="beginning with a letter"):
+        check_namespace(text)
+
+
+def test_a_bad_value_is_shown_short() -> None:
+    assert shown("a\x00b") == "'a\\x00b'"
+    assert len(shown("x" * 10**6)) <= 60
+    assert shown("x" * 10**6).endswith("...")
+    assert len(shown(list(range(1_000)))) <= 60

@@ -1,0 +1,131 @@
+"""What follows a failed attempt."""
+
+import math
+import pickle
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drumbeat.errors import ConfigError, DrumbeatError
+from drumbeat.retry import Backoff, Dead, Retry, RetryLater, Signal, SkipRetry, Snooze, SnoozeFor, after_failure
+
+UNIT = st.floats(0, 1, exclude_max=True)
+
+
+@given(st.integers(0, 10_000), st.floats(0, 1e6), st.floats(0, 1e6), UNIT)
+@settings(deadline=None)
+def test_a_delay_lies_between_nothing_and_the_bound(n: int, one: float, other: float, dice: float) -> None:
+    base, cap = sorted((one, other))
+    bound = min(round(cap * 1_000_000), round(base * 1_000_000) * 2**n)
+    delay = Backoff(base=base, cap=cap).delay_us(n, lambda: dice)
+    assert 0 <= delay <= bound
+    assert isinstance(delay, int)
+
+
+def test_the_whole_range_is_used() -> None:
+    backoff = Backoff(base=1, cap=30)
+    almost_one = math.nextafter(1, 0)
+    assert [backoff.delay_us(n, lambda: almost_one) for n in (1, 2, 3, 4, 5, 10_000)] == [
+        2_000_000,
+        4_000_000,
+        8_000_000,
+        16_000_000,
+        30_000_000,
+        30_000_000,
+    ]
+    assert backoff.delay_us(3, lambda: 0.0) == 0
+    assert backoff.delay_us(3, lambda: 0.5) == 4_000_000
+
+
+def test_a_base_of_nothing_never_waits() -> None:
+    assert Backoff(base=0, cap=30).delay_us(10_000, lambda: 0.999) == 0
+
+
+def test_a_backoff_takes_lengths_as_people_write_them() -> None:
+    assert Backoff(base="500ms", cap=timedelta(minutes=1)) == Backoff(base=0.5, cap=60)
+    assert Backoff() == Backoff(base=1, cap=30)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"base": -1}, "Backoff.base"),
+        ({"cap": "soon"}, "Backoff.cap"),
+        ({"cap": math.nan}, "Backoff.cap"),
+        ({"base": 60}, "Backoff.cap"),
+    ],
+)
+def test_a_bad_backoff_is_refused_naming_the_field(options: dict[str, float], field: str) -> None:
+    with pytest.raises(ConfigError, match=field) as caught:
+        Backoff(**options)
+    assert caught.value.setting == field
+
+
+def test_a_backoff_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        Backoff().base = 5  # type: ignore[misc]
+
+
+def test_there_is_no_retry_before_the_first() -> None:
+    with pytest.raises(ValueError, match="no retry number -1"):
+        Backoff().delay_us(-1)
+
+
+@given(st.integers(0, 20))
+@settings(deadline=None)
+def test_a_job_runs_once_and_then_as_often_as_it_has_retries(retries: int) -> None:
+    failures = runs = 0
+    while True:
+        runs += 1
+        if isinstance(after_failure(failures, retries, Backoff(), ValueError("no")), Dead):
+            break
+        failures += 1
+    assert runs == retries + 1
+
+
+def test_the_delay_grows_with_the_failures_before() -> None:
+    almost_one = math.nextafter(1, 0)
+    decisions = [after_failure(failures, 9, Backoff(), ValueError(), lambda: almost_one) for failures in range(3)]
+    assert decisions == [Retry(delay_us=2_000_000), Retry(delay_us=4_000_000), Retry(delay_us=8_000_000)]
+
+
+def test_retry_later_chooses_the_delay_but_is_charged() -> None:
+    assert after_failure(0, 1, Backoff(), RetryLater("5m")) == Retry(delay_us=300_000_000)
+    assert after_failure(1, 1, Backoff(), RetryLater("5m")) == Dead()
+
+
+def test_snooze_is_never_charged() -> None:
+    assert after_failure(99, 0, Backoff(), Snooze(60)) == SnoozeFor(delay_us=60_000_000)
+
+
+def test_skip_retry_is_dead_at_once() -> None:
+    assert after_failure(0, 99, Backoff(), SkipRetry("no such customer")) == Dead()
+
+
+@pytest.mark.parametrize("delay", [60, 60.0, "1m", timedelta(minutes=1)])
+def test_a_signal_takes_its_delay_as_people_write_it(delay: timedelta | float | str) -> None:
+    assert RetryLater(delay).delay_us == Snooze(delay).delay_us == 60_000_000
+
+
+@pytest.mark.parametrize("signal", [RetryLater, Snooze])
+def test_a_signal_refuses_a_bad_delay_by_name(signal: type[RetryLater | Snooze]) -> None:
+    with pytest.raises(ConfigError, match=rf"{signal.__name__}\.delay must not be negative"):
+        signal(-1)
+
+
+@pytest.mark.parametrize(
+    ("signal", "text"),
+    [
+        (SkipRetry(), ""),
+        (SkipRetry("gone"), "gone"),
+        (RetryLater(90), "retry in 1m 30s"),
+        (RetryLater("5m", "rate limited"), "rate limited"),
+        (Snooze("1h"), "snoozed for 1h"),
+    ],
+)
+def test_a_signal_is_no_error_of_ours_and_survives_pickle(signal: Signal, text: str) -> None:
+    assert not isinstance(signal, DrumbeatError)
+    twin = pickle.loads(pickle.dumps(signal))
+    assert (type(twin), str(twin), vars(twin)) == (type(signal), text, vars(signal))
