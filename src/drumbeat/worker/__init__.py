@@ -1,0 +1,326 @@
+"""A worker: it claims jobs, runs them and reports how they ended. This module shows only who lives how long.
+
+    listening > registered > lifespans > housekeeping > exchange > slots
+
+What stands outside lives longer. To stop, in this order: no claim any more; buffered jobs go back; running ones hear that the
+worker drains and have their time; then they are ended and released without charge; the last outcomes are told; the program's own
+resources are closed; the instance says goodbye.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol
+
+from drumbeat.clock import Clock
+from drumbeat.context import AbortReason
+from drumbeat.errors import ConfigError, StoreUnavailable
+from drumbeat.events import (
+    Events,
+    InstanceBuried,
+    LeaseLost,
+    LoopBlocked,
+    StoreDown,
+    StoreUp,
+)
+from drumbeat.ids import InstanceId
+from drumbeat.model.instance import Buried, NewInstance, Peer, Pulse, Role
+from drumbeat.model.job import Outcome, OutcomeKind, can_take
+from drumbeat.presence import Presence
+from drumbeat.service import Patience, Wakeup, background
+from drumbeat.settings import Settings
+from drumbeat.store.protocol import Store
+from drumbeat.tasks import Task
+from drumbeat.worker.buffer import Buffer
+from drumbeat.worker.exchange import Exchange
+from drumbeat.worker.fetcher import Fetcher
+from drumbeat.worker.housekeeping import Housekeeper
+from drumbeat.worker.marks import Marks, NoMarks
+from drumbeat.worker.pace import Pace
+from drumbeat.worker.plans import plans
+from drumbeat.worker.processes import Processes
+from drumbeat.worker.reporter import Reporter
+from drumbeat.worker.runner import Runner
+from drumbeat.worker.runs import Runs
+from drumbeat.worker.slots import Slots
+from drumbeat.worker.threads import Threads
+from drumbeat.worker.turns import Turns
+from drumbeat.worker.watch import LoopWatch
+
+EXIT_OK = 0
+EXIT_REPLACE = 70
+"""Too many threads are stuck in handlers: start me again."""
+EXIT_NO_STORE = 75
+"""The store has been away for long and nothing runs: start me again later (EX_TEMPFAIL)."""
+INTERRUPTED_WITHIN = 5.0
+ROLES = {
+    "both": (Role.WORKER, Role.CONTROLLER),
+    "worker": (Role.WORKER,),
+    "controller": (Role.CONTROLLER,),
+}
+
+
+class Program(Protocol):
+    """What a worker must know of the app it works for."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def events(self) -> Events: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def registered_tasks(self) -> Sequence[Task[..., Any]]: ...
+    @property
+    def lifespans(self) -> Sequence[Callable[[], Any]]: ...
+
+    async def store(self) -> Store:
+        """The running loop's store, shared with handlers that enqueue."""
+        ...
+
+    async def open_store(self) -> Store:
+        """Another store of its own, for the heart."""
+        ...
+
+
+class Worker:
+    """Made on the loop that it runs on."""
+
+    def __init__(
+        self,
+        program: Program,
+        settings: Settings,
+        *,
+        ref: str | None = None,
+        marks: Marks | NoMarks | None = None,
+        may_leave: bool = False,
+        on_stuck: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._program = program
+        self._settings = settings
+        self._clock = program.clock
+        self._events = program.events
+        self._may_leave = may_leave
+        self._on_stuck = on_stuck
+        self._marks = marks or NoMarks()
+        self._plans = plans(program.registered_tasks)
+        self._tasks = {name: plan.signature for name, plan in self._plans.items()}
+        self._takes = can_take(self._tasks)
+        self._identity = InstanceId("")
+        self._address: str | None = None
+        self._exit_code = EXIT_OK
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._went_out_at = 0.0
+        self._ref = ref
+        self._assemble()
+
+    def _assemble(self) -> None:
+        settings, clock = self._settings, self._clock
+        self._wakeup = Wakeup(clock)
+        self._runs = Runs()
+        self._buffer = Buffer(self._wakeup.set)
+        self._pace = Pace(settings.concurrency, most=2 * settings.batch)
+        self._reporter = Reporter(clock, self._events, self._wakeup.set)
+        named = {task.queue for task in self._program.registered_tasks}
+        self._turns = Turns(settings.weights(named) or {"default": 3}, strict=settings.strict)
+        self._fetcher = Fetcher(
+            clock,
+            self._buffer,
+            self._turns,
+            self._pace,
+            batches={name: plan.batch for name, plan in self._plans.items() if plan.batch},
+            batch=settings.batch,
+            poll=settings.poll,
+            wake=self._wakeup.set,
+        )
+        self._threads = Threads(self._on_abandoned)
+        self._patience = Patience(clock, down=self._on_down, up=self._on_up)
+        self._processes = self._pool()
+
+    def _pool(self) -> Processes | None:
+        apart = sorted(name for name, plan in self._plans.items() if plan.pool == "process")
+        if self._ref is not None:
+            return Processes(self._ref, self._settings, limit=self._settings.concurrency)
+        if apart:
+            raise ConfigError(
+                f'task {apart[0]!r} has pool="process", but child processes cannot find this app: '
+                "make it a module-level variable and start it with `drumbeat run module:app`"
+            )
+        return None
+
+    def request_stop(self) -> None:
+        """Drain; called again: do not wait for what runs."""
+        (self._hurry if self._stop.is_set() else self._stop).set()
+
+    async def run(self) -> int:
+        """Work until asked to stop, and drain. Returns the exit code that a process should end with."""
+        store = await self._program.store()
+        self._exchange = Exchange(
+            store.jobs,
+            self._clock,
+            self._buffer,
+            self._fetcher,
+            self._reporter,
+            self._patience,
+            self._wakeup,
+            batch=self._settings.batch,
+            identity=lambda: self._identity,
+        )
+        watch = LoopWatch(
+            self._clock,
+            {name: plan.function for name, plan in self._plans.items()},
+            lambda: len(self._runs) > 0,
+            self._on_blocked,
+        )
+        presence = Presence(self._program.open_store, self, self._settings, self._clock, beside=watch.run)
+        housekeeper = Housekeeper(store, self._settings, self._clock, self._patience)
+        async with store.wake.listen(self._fetcher.hear) as self._address, presence.registered():
+            async with self._subscribers(), self._lifespans(), background(housekeeper):
+                await (self._stop.wait() if self._settings.role == "controller" else self._work(store))
+        return self._exit_code
+
+    async def _work(self, store: Store) -> None:
+        runner = Runner(
+            self._plans,
+            self._clock,
+            self._events,
+            self._reporter,
+            self._runs,
+            self._pace,
+            self._marks,
+            self._threads,
+            self._processes,
+            payload_limit=self._settings.payload_limit,
+            store_now=self._exchange.store_now,
+            identity=lambda: self._identity,
+        )
+        slots = Slots(self._settings.concurrency, self._buffer, runner, self._clock)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._exchange.run(), name="exchange")
+                async with asyncio.TaskGroup() as inner:
+                    working = inner.create_task(slots.run(), name="slots")
+                    await self._stop.wait()
+                    await self._drain(store, working)
+                self._exchange.close()
+        finally:
+            self._threads.close()
+            if self._processes is not None:
+                await self._processes.close()
+
+    async def _drain(self, store: Store, working: "asyncio.Task[None]") -> None:
+        self._fetcher.stop()
+        self._reporter.give_back(self._buffer.close())
+        self._runs.abort_all(AbortReason.DRAINING)
+        working.add_done_callback(lambda _: self._hurry.set())
+        if self._settings.drain is not None:
+            self._clock.later(self._settings.drain, self._hurry.set)
+        await self._hurry.wait()
+        self._runs.interrupt_all(AbortReason.DRAINING)
+        done, _ = await asyncio.wait([working], timeout=INTERRUPTED_WITHIN)
+        if not done:
+            await self._leave_stuck(store)
+
+    async def _leave_stuck(self, store: Store) -> None:
+        """A handler swallows its cancellation: others get its job, and this process must not go on with it."""
+        try:
+            async with asyncio.timeout(INTERRUPTED_WITHIN):
+                await store.instances.leave(self._identity, "a handler did not end")
+        except (StoreUnavailable, TimeoutError):
+            pass  # found dead by others
+        self._on_stuck()
+
+    @property
+    def has_stuck_threads(self) -> bool:
+        """Threads still work on jobs that were given up: only the end of the process stops them."""
+        return self._threads.abandoned > 0
+
+    @asynccontextmanager
+    async def _lifespans(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for lifespan in self._program.lifespans:
+                await stack.enter_async_context(asynccontextmanager(lifespan)())
+            yield
+
+    @asynccontextmanager
+    async def _subscribers(self) -> AsyncIterator[None]:
+        """Where async subscribers of events run."""
+        home = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+
+            def spawn(coroutine: Coroutine[Any, Any, object]) -> None:
+                home.call_soon_threadsafe(lambda: group.create_task(coroutine, name="event subscriber"))
+
+            with self._events.spawning(spawn):
+                yield
+
+    # The household of `presence`: what its heart tells, on this loop.
+
+    def describe(self, id: InstanceId) -> NewInstance:
+        roles, works = ROLES[self._settings.role], self._settings.role != "controller"
+        return NewInstance(
+            id=id,
+            app=self._settings.name,
+            version=self._settings.version,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            roles=roles,
+            queues=self._turns.queues if works else (),
+            tasks=self._tasks if works else {},
+            concurrency=self._settings.concurrency if works else 0,
+            wake=self._address if works else None,
+        )
+
+    def running(self) -> int:
+        return len(self._runs)
+
+    def on_identity(self, id: InstanceId) -> None:
+        self._identity = id
+        self._marks.identify(id)
+        self._wakeup.set()
+
+    def on_pulse(self, pulse: Pulse) -> None:
+        self._exchange.hear(pulse)
+        self._fetcher.wanting(tuple(sorted(self._takes.intersection(pulse.waiting))))
+        asked = {hold.id: hold.token for hold in pulse.cancels}
+        for job in self._buffer.remove(set(asked)):
+            self._reporter.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.CANCELLED))
+        for id, token in asked.items():
+            run = self._runs.get(id)
+            # One job of a batch cannot be cancelled alone: it ends as the batch ends.
+            if run is not None and len(run.jobs) == 1 and run.jobs[0].token == token and not run.interrupted:
+                run.abort(AbortReason.CANCELLED)
+
+    def on_lost(self) -> None:
+        self._events.emit(LeaseLost(instance=self._identity, running=len(self._runs)))
+        for job in self._buffer.empty():
+            self._reporter.drop(job)
+        self._runs.abort_all(AbortReason.LEASE_LOST)
+
+    def on_buried(self, peer: Peer, buried: Buried) -> None:
+        self._events.emit(InstanceBuried(instance=self._identity, dead=peer.id, jobs=buried))
+
+    def on_hopeless(self, failures: int) -> None:
+        if self._may_leave and not self._reporter.held and not self._stop.is_set():
+            self._exit_code = EXIT_NO_STORE
+            self._stop.set()
+            self._hurry.set()
+
+    def _on_abandoned(self, count: int) -> None:
+        if self._may_leave and count >= self._settings.concurrency and not self._stop.is_set():
+            self._exit_code = EXIT_REPLACE
+            self._stop.set()
+
+    def _on_blocked(self, seconds: float, tasks: tuple[str, ...], where: str) -> None:
+        self._events.emit(LoopBlocked(instance=self._identity, seconds=seconds, tasks=tasks, where=where))
+
+    def _on_down(self, error: StoreUnavailable) -> None:
+        self._went_out_at = self._clock.monotonic()
+        self._events.emit(StoreDown(instance=self._identity, url=self._settings.url, reason=str(error)))
+
+    def _on_up(self) -> None:
+        after = self._clock.monotonic() - self._went_out_at
+        self._events.emit(StoreUp(instance=self._identity, url=self._settings.url, after=after))

@@ -1,0 +1,101 @@
+"""Running a worker as a process: the event loop, the signals, the exit code.
+
+`run` is for the process a person or a service manager started; `process_main` for a child of the supervisor; `serve` for a
+program that has a loop of its own.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from drumbeat.settings import Settings
+from drumbeat.worker import Program, Worker
+from drumbeat.worker.marks import Marks
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+async def serve(program: Program, settings: Settings, *, ref: str | None = None) -> None:
+    """Work on the running loop until cancelled; a cancellation drains."""
+    worker = Worker(program, settings, ref=ref)
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(worker.run(), name="worker")
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            worker.request_stop()
+            await asyncio.wait([work])
+            raise
+
+
+def run(
+    program: Program,
+    settings: Settings,
+    *,
+    ref: str | None = None,
+    marks_path: str | None = None,
+    orphaned: Callable[[Callable[[], None]], None] | None = None,
+) -> int:
+    """Work in this process until SIGTERM or SIGINT, drain, and return the exit code.
+
+    `orphaned(stop)` is called on the loop by a supervised child, to have `stop` called when its supervisor is gone.
+    """
+
+    async def main() -> int:
+        marks = None if marks_path is None else Marks.open(marks_path)
+        worker = Worker(program, settings, ref=ref, marks=marks, may_leave=True, on_stuck=_leave_at_once)
+        if orphaned is not None:
+            orphaned(worker.request_stop)
+        with stop_on_signals(worker.request_stop):
+            code = await worker.run()
+        if worker.has_stuck_threads:
+            # A stuck thread must not go on with a job that somebody else has started meanwhile.
+            _leave_at_once(code)
+        return code
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(main())
+
+
+def _leave_at_once(code: int = 0) -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` at each SIGINT and SIGTERM while the body runs; the old handlers come back after it."""
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+def process_main(ref: str, flags: Mapping[str, object], marks_path: str | None) -> int:
+    """The main function of a supervised worker process."""
+    from drumbeat.appref import load
+
+    program = load(ref)
+    settings = program.configure(flags)
+    return run(program, settings, ref=ref, marks_path=marks_path)
