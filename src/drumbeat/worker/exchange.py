@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from drumbeat.clock import Clock
 from drumbeat.errors import StoreError, StoreUnavailable
-from drumbeat.ids import InstanceId
+from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.instance import Pulse
 from drumbeat.model.job import Claim, Exchanged, Hold, Outcome, OutcomeKind
 from drumbeat.service import Patience, Wakeup
@@ -56,7 +56,7 @@ class Exchange:
         self._offset_us = 0
         self._closing = False
         self._suspicious = False
-        self._missing: set[tuple[str, int]] = set()
+        self._missing: set[tuple[JobId, int]] = set()
         self._ticked_at = self._reconciled_at = clock.monotonic()
         self._taken = 0
 

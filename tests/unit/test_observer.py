@@ -1,0 +1,54 @@
+from drumbeat.ids import InstanceId
+from drumbeat.model.instance import Peer
+from drumbeat.model.observer import Observer
+
+A = InstanceId("a")
+B = InstanceId("b")
+
+
+def observer() -> Observer:
+    return Observer(dead_after=10, longest_gap=5)
+
+
+def dead_after_looks(watch: Observer, looks: list[tuple[float, list[Peer]]]) -> list[InstanceId]:
+    found: list[InstanceId] = []
+    for moment, peers in looks:
+        found += [peer.id for peer in watch.look(peers, moment, moment)]
+    return found
+
+
+def test_a_heart_that_stands_still_for_ten_seconds_is_dead() -> None:
+    looks = [(float(second), [Peer(A, 7)]) for second in range(11)]
+    assert dead_after_looks(observer(), looks) == [A]
+
+
+def test_a_heart_that_beats_is_alive() -> None:
+    looks = [(float(second), [Peer(A, second // 9)]) for second in range(60)]
+    assert dead_after_looks(observer(), looks) == []
+
+
+def test_after_a_gap_in_its_own_beats_an_observer_counts_anew() -> None:
+    looks = [(float(second), [Peer(A, 7)]) for second in range(9)]
+    looks += [(20.0 + second, [Peer(A, 7)]) for second in range(10)]
+    assert dead_after_looks(observer(), looks) == []
+
+
+def test_after_a_failed_beat_an_observer_counts_anew() -> None:
+    watch = observer()
+    dead_after_looks(watch, [(float(second), [Peer(A, 7)]) for second in range(9)])
+    watch.missed()
+    assert dead_after_looks(watch, [(9.0 + second, [Peer(A, 7)]) for second in range(10)]) == []
+
+
+def test_a_slow_answer_does_not_lengthen_what_was_seen() -> None:
+    watch = observer()
+    watch.look([Peer(A, 7)], 0.0, 4.0)
+    watch.look([Peer(A, 7)], 8.0, 9.0)
+    assert watch.look([Peer(A, 7)], 13.5, 14.0) == []
+    assert watch.look([Peer(A, 7)], 14.0, 14.1) == [Peer(A, 7)]
+
+
+def test_one_that_comes_back_with_another_count_is_counted_anew() -> None:
+    watch = observer()
+    dead_after_looks(watch, [(float(second), [Peer(A, 7), Peer(B, second)]) for second in range(9)])
+    assert dead_after_looks(watch, [(9.0 + second, [Peer(A, 8), Peer(B, 9 + second)]) for second in range(10)]) == []
