@@ -22,13 +22,17 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 _LENGTH = struct.Struct(">I")
-_BOOT = "from drumbeat.spawn import begin; begin({descriptor})"
+# The folder of this package comes first: a file called drumbeat.py in the current folder must not be taken for it.
+_BOOT = "import sys; sys.path.insert(0, {root!r}); from drumbeat.spawn import begin; begin({descriptor})"
+_ROOT = str(Path(__file__).parents[1])
 MAIN = "__main__"
+UNKNOWN_EXIT = 255
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,20 +42,27 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """module:function; it is called with the socket and the arguments, and returns the exit code."""
     arguments: dict[str, Any]
     path: list[str]
+    argv: list[str]
     folder: str
     main: dict[str, str]
     """How to make the parent's main module: what multiprocessing calls init_main_from_path or init_main_from_name."""
 
 
 def spawn(
-    target: str, arguments: Mapping[str, Any], *, with_main: bool = False
+    target: str, arguments: Mapping[str, Any], *, label: str, with_main: bool = False
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a Python that calls target(socket, **arguments). `with_main`: it needs the parent's own script, for its app."""
+    """Start a Python that calls target(socket, prepare, **arguments).
+
+    `label` is what people see in the list of processes. `with_main`: it needs the parent's own script, for its app.
+    """
     ours, theirs = socket.socketpair()
     with theirs:
         try:
             process = subprocess.Popen(
-                _command(theirs.fileno()), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], process_group=0
+                [*_command(theirs.fileno()), label],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                process_group=0,
             )
         except BaseException:
             ours.close()
@@ -61,6 +72,7 @@ def spawn(
         arguments=dict(arguments),
         # A path entry of '' means the current folder, wherever that will be.
         path=[entry or os.getcwd() for entry in sys.path],
+        argv=sys.argv,
         folder=os.getcwd(),
         main=_main() if with_main else {},
     )
@@ -71,7 +83,12 @@ def spawn(
 
 def _command(descriptor: int) -> list[str]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [multiprocessing.spawn.get_executable(), *flags, "-c", _BOOT.format(descriptor=descriptor)]  # type: ignore[list-item]
+    return [
+        os.fsdecode(multiprocessing.spawn.get_executable()),
+        *flags,
+        "-c",
+        _BOOT.format(root=_ROOT, descriptor=descriptor),
+    ]
 
 
 def _main() -> dict[str, str]:
@@ -88,6 +105,7 @@ def begin(descriptor: int) -> None:
         os._exit(1)
     order = msgspec.json.decode(text, type=Order)
     sys.path[:] = order.path
+    sys.argv[:] = order.argv
     module, _, function = order.target.partition(":")
     target: Callable[..., int] = getattr(importlib.import_module(module), function)
     sys.exit(target(link, prepare=lambda: _prepare(order), **order.arguments))
@@ -192,9 +210,21 @@ class Watch:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
-        _, status = os.waitpid(self._process.pid, 0) if self._process.returncode is None else (0, 0)
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        self.exited.set_result(self._process.returncode)
+        code = self._process.returncode = _reap(self._process.pid)
+        if not self.exited.cancelled():
+            self.exited.set_result(code)
+
+
+def _reap(pid: int) -> int:
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        if found is None or found.si_code != os.CLD_EXITED or found.si_status != 0:
+            # What it had started is without its parent now, and goes on with a job that somebody else will run. Killed
+            # before the leader is reaped: as long as it is not, the number is that of this group.
+            _kill_group(pid)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return UNKNOWN_EXIT  # the program ignores SIGCHLD, or waits for every child itself
 
 
 def _kill_group(leader: int) -> None:

@@ -1,0 +1,191 @@
+"""Finding a program's Drumbeat object by `module:attr`: for commands, and for processes that must make it anew.
+
+Importing a module is running the user's code, so everything that can go wrong there is told in one line that names the
+module. This module does not know what a Drumbeat is made of, nor who uses it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing.spawn
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NewType
+
+import msgspec
+
+from drumbeat.errors import ConfigError
+from drumbeat.settings import FOREVER, NAMES, Settings
+
+if TYPE_CHECKING:
+    from drumbeat.app import Drumbeat
+
+AppRef = NewType("AppRef", str)
+"""`module:attr`; in text that a person wrote also `module` alone."""
+
+MAIN = "__main__"
+_importing = 0
+
+
+def is_importing() -> bool:
+    """Whether a program is being imported to find its app: then it must not start to run."""
+    return _importing > 0
+
+
+def needs_main(ref: str) -> bool:
+    """Whether the app is in the script that was started, which a child process must run again to have it."""
+    return _parts(ref)[0] == MAIN
+
+
+def load(ref: str, *, prepare: Callable[[], None] | None = None) -> Drumbeat:
+    """The app of this name, with all modules imported that register its tasks.
+
+    In a spawned process `prepare` makes the parent's script known as `__main__`, if that is where the app is.
+
+    Raises:
+        ConfigError: there is none, in one line; an error of the program's own is its cause.
+    """
+    module_name, attr = _parts(ref)
+    if prepare is not None and module_name == MAIN:
+        with _told_as(MAIN):
+            prepare()
+    module = import_module(module_name)
+    app = _named(module, attr) if attr else _only(module)
+    for name in app.settings.imports:
+        import_module(name)
+    return app
+
+
+def flags_of(settings: Settings) -> dict[str, Any]:
+    """What another process must be told as flags, so that the same app goes by the same settings there; JSON values."""
+    values: dict[str, Any] = msgspec.to_builtins(settings)
+    flags = {name: values[name] for name in NAMES if values[name] is not None}
+    return flags if "drain" in flags else flags | {"drain": FOREVER}
+
+
+def import_module(name: str) -> ModuleType:
+    """Import a module of the user's, from the current folder or wherever Python finds it.
+
+    Raises:
+        ConfigError: it is not there, or fails.
+    """
+    _look_in(os.getcwd())
+    with _told_as(name):
+        return importlib.import_module(name)
+
+
+def find(app: object) -> AppRef | None:
+    """Where a child process will find this app: None if no module has it under a name of its own.
+
+    The program that was started comes first: it has imported everything that registers tasks.
+    """
+    for name in (MAIN, *sys.modules):
+        module = sys.modules.get(name)
+        if not isinstance(module, ModuleType) or (name == MAIN and not hasattr(module, "__file__")):
+            continue  # what was typed into a prompt cannot be run again
+        # Not by getattr, which may import what is loaded lazily.
+        names: dict[str, object] = object.__getattribute__(module, "__dict__")
+        for attr, value in names.copy().items():
+            if value is app and attr.isidentifier():
+                return AppRef(f"{_own_name(module, name)}:{attr}")
+    return None
+
+
+def _own_name(module: ModuleType, name: str) -> str:
+    """`python -m shop.jobs` is a module with a name of its own, though it is known as `__main__`."""
+    spec = module.__spec__ if name == MAIN else None
+    return name if spec is None else spec.name
+
+
+def _parts(ref: str) -> tuple[str, str]:
+    module, _, attr = ref.strip().partition(":")
+    if module.endswith(".py") or os.sep in module:
+        wanted = module.removesuffix(".py").replace(os.sep, ".").strip(".")
+        raise ConfigError(f"app {ref!r} is a file: write the module's name, {wanted}:{attr or 'app'}", "app")
+    if not all(piece.isidentifier() for piece in (*module.split("."), *(attr.split(".") if attr else ()))):
+        raise ConfigError(f"app {ref!r} must be module:attr, such as app:app or shop.jobs:app", "app")
+    return module, attr
+
+
+def _look_in(folder: str) -> None:
+    if folder not in sys.path and "" not in sys.path:
+        sys.path.insert(0, folder)
+
+
+@contextmanager
+def _told_as(name: str) -> Iterator[None]:
+    """Import this module in the body; what goes wrong is told in one line."""
+    global _importing
+    _importing += 1
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise ConfigError(_missing(name, error.name), "app") from error
+        raise _broken(name, error) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(name, error) from error
+    finally:
+        _importing -= 1
+
+
+def _missing(name: str, missing: str) -> str:
+    part = "" if missing == name else f" (there is no {missing!r})"
+    return f"there is no module {name!r}{part} in {os.getcwd()}, nor elsewhere on Python's path"
+
+
+def _broken(name: str, error: BaseException) -> ConfigError:
+    """The module's own error, with the place in the user's code where it happened."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f" ({error.filename}:{error.lineno})"
+    kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
+    text = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
+    return ConfigError(f"module {name!r} cannot be imported: {kind}{text}{place}", "app")
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith("<frozen ") or file in (__file__, importlib.__file__, multiprocessing.spawn.__file__)
+
+
+def _drumbeat() -> type[Drumbeat]:
+    # By name: this module stands below the app, because workers use it in the processes that they start.
+    kind: type[Drumbeat] = importlib.import_module("drumbeat.app").Drumbeat
+    return kind
+
+
+def _apps_of(module: ModuleType) -> dict[str, Drumbeat]:
+    kind = _drumbeat()
+    return {attr: value for attr, value in vars(module).items() if isinstance(value, kind)}
+
+
+def _named(module: ModuleType, attr: str) -> Drumbeat:
+    found: object = module
+    for piece in attr.split("."):
+        if not hasattr(found, piece):
+            there = _listed(_apps_of(module))
+            raise ConfigError(f"module {module.__name__!r} has no {attr!r}; {there}", "app")
+        found = getattr(found, piece)
+    if not isinstance(found, _drumbeat()):
+        there = _listed(_apps_of(module))
+        raise ConfigError(
+            f"{attr!r} in module {module.__name__!r} is {type(found).__name__}, not a Drumbeat; {there}", "app"
+        )
+    return found
+
+
+def _only(module: ModuleType) -> Drumbeat:
+    apps = {id(app): app for app in _apps_of(module).values()}
+    if len(apps) != 1:
+        raise ConfigError(f"which app of module {module.__name__!r} is meant? {_listed(_apps_of(module))}", "app")
+    return next(iter(apps.values()))
+
+
+def _listed(attrs: Iterable[str]) -> str:
+    names = sorted(attrs)
+    return f"there is {', '.join(names)}" if names else "there is no Drumbeat in it"
