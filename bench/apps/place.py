@@ -1,0 +1,13 @@
+"""Where this measure's files are, as the harness says by the environment."""
+
+import os
+from pathlib import Path
+
+from bench.apps import FOLDER_NAME
+from bench.ledger import Ledger
+
+ledger = Ledger.from_environment()
+
+
+def folder() -> Path:
+    return Path(os.environ[FOLDER_NAME])

@@ -1,0 +1,121 @@
+"""What a contender has to offer, so that each is measured by the same code.
+
+A `Contender` describes a library in the harness's process without importing it; a `Producer` is its client, opened
+only in a child process of its own. Times are taken inside the producer, so that imports and set-up are never counted.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+
+STAMP = "stamp"
+STAMP_WALL = "stamp_wall"
+
+ENQUEUE, DRAIN, LATENCY, LATENESS, BACKLOG = "enqueue", "drain", "latency", "lateness", "backlog"
+COMMON_MEASURES = frozenset({ENQUEUE, DRAIN, LATENCY, LATENESS})
+
+
+class Producer(ABC):
+    """A library's client. Job n of a measure calls the task with n alone, which stamps slot n of the ledger."""
+
+    bulk_chunk: int | None = None
+    """How many jobs are given to one bulk call. None: the library has no bulk call."""
+
+    def bulk(self, first: int, count: int) -> float:
+        """Enqueue jobs first.. by the library's bulk call; the seconds it took."""
+        assert self.bulk_chunk is not None
+        chunk = self.bulk_chunk
+        started = time.perf_counter()
+        for at in range(first, first + count, chunk):
+            self._bulk(range(at, min(at + chunk, first + count)))
+        return time.perf_counter() - started
+
+    def single(self, first: int, count: int) -> float:
+        """Enqueue jobs first.. one call after the other; the seconds it took."""
+        started = time.perf_counter()
+        for number in range(first, first + count):
+            self._single(number)
+        return time.perf_counter() - started
+
+    def paced(self, first: int, gaps: Sequence[float]) -> list[int]:
+        """Enqueue one job after each gap; the monotonic moment just before each call.
+
+        Before, not after: what a user waits for includes the write, and a job may start before its enqueue
+        returns.
+        """
+        called = []
+        for number, gap in enumerate(gaps, first):
+            time.sleep(gap)
+            called.append(time.monotonic_ns())
+            self._single(number)
+        return called
+
+    def schedule(self, first: int, delays: Sequence[float]) -> list[int]:
+        """Enqueue one wall-stamping job for each delay from now; the wall-clock moment each is due."""
+        due = []
+        for number, delay in enumerate(delays, first):
+            moment = time.time_ns() + int(delay * 1e9)
+            due.append(moment)
+            self._schedule(number, moment)
+        return due
+
+    def future(self, count: int, delay: float) -> float:
+        """Enqueue `count` jobs that will not become due in this run; the seconds it took."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections."""
+
+    def _bulk(self, numbers: range) -> None:
+        raise NotImplementedError
+
+    @abstractmethod
+    def _single(self, number: int) -> None: ...
+
+    @abstractmethod
+    def _schedule(self, number: int, due_ns: int) -> None: ...
+
+    @abstractmethod
+    def unfinished(self) -> int:
+        """Jobs which the library's own store does not yet hold as finished."""
+
+
+class Contender(ABC):
+    name: str
+    distribution: str
+    durability: str
+    tuning: str
+    """What was set and why, shown with the results."""
+    drain_jobs: int
+    """Jobs of one drain: some seconds of work, so more for a faster library."""
+    measures: frozenset[str] = COMMON_MEASURES
+
+    def version(self) -> str:
+        return metadata.version(self.distribution)
+
+    @abstractmethod
+    def load(self) -> None:
+        """Import the library, to see that it can be loaded here at all. Raises ImportError."""
+
+    @abstractmethod
+    def worker_arguments(self) -> list[str]:
+        """What follows `python` on the worker's command line."""
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """What the library's processes need besides BENCH_FOLDER."""
+        return {}
+
+    @abstractmethod
+    def open_producer(self) -> Producer:
+        """Called in the producer's process, with the environment set."""
+
+
+def until(done: Callable[[], bool], *, seconds: float, poll: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            raise TimeoutError(what)
+        time.sleep(poll)

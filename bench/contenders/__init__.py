@@ -1,0 +1,10 @@
+"""Every contender, in the order of the table."""
+
+from bench.contender import Contender
+from bench.contenders.flexiq_sqlite import FlexiqSqlite
+from bench.contenders.honker_sqlite import HonkerSqlite
+from bench.contenders.huey_sqlite import HueySqlite
+
+CONTENDERS: dict[str, Contender] = {
+    contender.name: contender for contender in (HueySqlite(), FlexiqSqlite(), HonkerSqlite())
+}

@@ -1,0 +1,158 @@
+"""The processes of one measure: producers, which answer in JSON, and workers, whose CPU time and memory are read.
+
+A worker's children are counted with it: a supervisor that sleeps is not an idle worker.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.apps import FOLDER_NAME
+from bench.contender import Contender
+from bench.ledger import ENVIRONMENT_NAME, Ledger
+
+ROOT = Path(__file__).resolve().parent.parent
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class ChildFailed(Exception):
+    """A producer or a worker ended in a way that it should not have."""
+
+
+class Stage:
+    """A fresh folder with a fresh ledger: where one contender does one measure."""
+
+    def __init__(self, contender: Contender, folder: Path, slots: int) -> None:
+        self.contender = contender
+        self.folder = folder
+        path = folder / "ledger"
+        self.ledger = Ledger.create(path, slots)
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+            FOLDER_NAME: str(folder),
+            ENVIRONMENT_NAME: str(path),
+            **contender.environment(folder),
+        }
+
+    def produce(self, operation: str, **arguments: Any) -> Any:
+        return self.begin(operation, **arguments).answer()
+
+    def begin(self, operation: str, **arguments: Any) -> "Answering":
+        """A producer that has imported and opened everything, and has been told to go."""
+        command = [sys.executable, "-m", "bench.producer", self.contender.name, operation, json.dumps(arguments)]
+        errors = self.folder / f"{operation}.stderr"
+        return Answering(self._start(command, errors, stdin=subprocess.PIPE, stdout=subprocess.PIPE), errors)
+
+    @contextmanager
+    def worker(self) -> Iterator["Worker"]:
+        command = [sys.executable, *self.contender.worker_arguments()]
+        errors = self.folder / "worker.stderr"
+        worker = Worker(self._start(command, errors, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL), errors)
+        try:
+            yield worker
+            worker.check()
+        finally:
+            worker.stop()
+
+    def _start(self, command: list[str], errors: Path, **streams: Any) -> subprocess.Popen[str]:
+        with errors.open("ab") as stderr:
+            # A session of its own: a stop reaches the worker's children too.
+            return subprocess.Popen(
+                command, env=self._environment, cwd=ROOT, stderr=stderr, text=True, start_new_session=True, **streams
+            )
+
+
+@contextmanager
+def stage(contender: Contender, slots: int, parent: Path | None) -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="drumbeat-bench-", dir=parent, ignore_cleanup_errors=True) as folder:
+        yield Stage(contender, Path(folder), slots)
+
+
+class Answering:
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self._process = process
+        self._errors = errors
+        assert process.stdin is not None and process.stdout is not None
+        self._read = process.stdout
+        # Lines before "ready" are a library's greeting.
+        while line := self._read.readline():
+            if line.strip() == "ready":
+                break
+        else:
+            self._fail()
+        process.stdin.write("go\n")
+        process.stdin.close()
+
+    def answer(self) -> Any:
+        last = ""
+        for line in self._read:
+            last = line.strip() or last
+        if self._process.wait() != 0:
+            self._fail()
+        return json.loads(last)
+
+    def _fail(self) -> None:
+        self._process.wait()
+        raise ChildFailed(f"producer: {tail(self._errors)}")
+
+
+class Worker:
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self._process = process
+        self._errors = errors
+
+    def check(self) -> None:
+        if self._process.poll() is not None:
+            raise ChildFailed(f"worker left with {self._process.returncode}: {tail(self._errors)}")
+
+    def cpu_seconds(self) -> float:
+        return sum(cpu_ticks(pid) for pid in family(self._process.pid)) / TICKS_PER_SECOND
+
+    def resident_mb(self) -> float:
+        return sum(resident_kb(pid) for pid in family(self._process.pid)) / 1024
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                pass
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+
+
+def tail(path: Path, lines: int = 6) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) or "no message"
+
+
+def family(pid: int) -> list[int]:
+    members = [pid]
+    for member in members:
+        for task in Path(f"/proc/{member}/task").glob("*/children"):
+            members += [int(child) for child in task.read_text().split()]
+    return members
+
+
+def cpu_ticks(pid: int) -> int:
+    # The second field is a command name that may hold spaces: count from its closing bracket.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def resident_kb(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0

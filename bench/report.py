@@ -1,0 +1,137 @@
+"""The figures as a table for people, as Markdown for RESULTS.md, and as plain data.
+
+Each cell is the median of the rounds and, where there were several, the least and the greatest in brackets.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.contender import Contender
+from bench.measures import Size
+from bench.rounds import Results
+
+METHOD = """\
+Each measure starts on an empty store in a fresh folder; producer and worker are processes of their own; a handler
+does nothing but write the moment of its start to a shared memory slot, the same for all. Bulk and single enqueue are
+timed inside the producer, without imports and set-up. Drained: all jobs are enqueued first, then one worker process
+starts; the clock runs from the first handler's start until the library's own store holds every job as finished
+(looked at every 5 ms). Pickup: from just before the call of enqueue in one process to the handler's start in an idle
+worker, by CLOCK_MONOTONIC, at uneven gaps of 5 to 45 ms. Lateness: start minus due moment, by the wall clock; early
+is how many of all rounds began before it. Idle CPU is the worker's and its children's, of one core; memory is their
+resident size right after the drain. One warm-up round is thrown away; in each round the contenders take turns, in an
+order that rotates."""
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    figures: tuple[str, ...]
+    digits: int = 0
+    total: bool = False
+
+
+COLUMNS = (
+    Column("enqueue/s, bulk", ("enqueue_bulk",)),
+    Column("enqueue/s, single", ("enqueue_single",)),
+    Column("drained/s", ("drained",)),
+    Column("pickup p50 / p99 ms", ("pickup_p50", "pickup_p99"), digits=1),
+    Column("late p50 / p99 / max ms", ("late_p50", "late_p99", "late_max"), digits=1),
+    Column("early", ("early",), total=True),
+    Column("idle CPU %", ("idle_cpu",), digits=1),
+    Column("RSS MB", ("resident_mb",)),
+)
+BACKLOG_COLUMNS = (
+    Column("drained/s beside the backlog", ("backlog_drained",)),
+    Column("of an empty store's", ("backlog_ratio",), digits=2),
+    Column("RSS growth MB", ("backlog_growth_mb",), digits=1),
+)
+
+
+def cell(figures: dict[str, list[float]], column: Column, size: Size) -> str:
+    parts = []
+    for name in column.figures:
+        values = figures.get(name)
+        if not values:
+            return "-"
+        if column.total:
+            return f"{sum(values):,.0f} of {size.scheduled * len(values):,}"
+        text = f"{statistics.median(values):,.{column.digits}f}"
+        if len(values) > 1:
+            text += f" ({min(values):,.{column.digits}f}..{max(values):,.{column.digits}f})"
+        parts.append(text)
+    return " / ".join(parts)
+
+
+def rows(contenders: Sequence[Contender], results: Results, columns: Sequence[Column], size: Size) -> list[list[str]]:
+    """A row for each contender that has at least one of the columns' figures."""
+    found = []
+    for contender in contenders:
+        cells = [cell(results.figures.get(contender.name, {}), column, size) for column in columns]
+        if any(text != "-" for text in cells):
+            found.append([f"{contender.name} {contender.version()}", *cells])
+    return found
+
+
+def tables(contenders: Sequence[Contender], results: Results, size: Size) -> list[tuple[list[str], list[list[str]]]]:
+    found = []
+    for columns in (COLUMNS, BACKLOG_COLUMNS):
+        body = rows(contenders, results, columns, size)
+        if body:
+            found.append((["", *(column.title for column in columns)], body))
+    return found
+
+
+def show(console: Console, contenders: Sequence[Contender], results: Results, size: Size) -> None:
+    for head, body in tables(contenders, results, size):
+        table = Table(show_lines=True)
+        for title in head:
+            table.add_column(title, justify="right" if title else "left")
+        for row in body:
+            table.add_row(*(text.replace(" (", "\n(") for text in row))
+        console.print(table)
+    for failure in results.failures:
+        console.print(f"failed: {failure}", style="red", markup=False)
+
+
+def markdown(
+    contenders: Sequence[Contender],
+    missing: dict[str, str],
+    results: Results,
+    machine: dict[str, str],
+    size: Size,
+    rounds: int,
+) -> str:
+    lines = [f"Median of {rounds} rounds (least..greatest).", ""]
+    for head, body in tables(contenders, results, size):
+        lines += [line(head), line(["---"] * len(head)), *map(line, body), ""]
+    lines += [f"- {contender.name}: synchronous {contender.durability}; {contender.tuning}" for contender in contenders]
+    lines += [f"- {name}: left out, it cannot be loaded here ({why})" for name, why in missing.items()]
+    lines += [f"- failed: {failure}" for failure in results.failures]
+    lines += ["", "Machine: " + "; ".join(f"{what} {value}" for what, value in machine.items()) + ".", "", METHOD]
+    return "\n".join(lines)
+
+
+def line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def data(contenders: Sequence[Contender], missing: dict[str, str], results: Results, machine: dict[str, str]) -> Any:
+    return {
+        "machine": machine,
+        "contenders": {
+            contender.name: {
+                "version": contender.version(),
+                "durability": contender.durability,
+                "tuning": contender.tuning,
+                "figures": results.figures.get(contender.name, {}),
+            }
+            for contender in contenders
+        },
+        "missing": missing,
+        "failures": results.failures,
+    }
