@@ -60,13 +60,15 @@ def _in_others(given: Any, got: Any) -> Difference | None:
         case dict() if isinstance(given, Mapping):
             return _in_mapping(given, got)
         case list() | tuple() if isinstance(given, Sequence) and not isinstance(given, str | bytes | bytearray):
-            # A named tuple that came back as a list has lost its names, as any object would.
-            return _changed(given, got) if hasattr(given, "_fields") else _in_sequence(given, got)
+            # Only named tuples of one type are the same, as other records are.
+            is_named = hasattr(given, "_fields") or hasattr(got, "_fields")
+            return _changed(given, got) if is_named else _in_sequence(given, got)
         case set() | frozenset() if isinstance(given, Set):
             return _in_set(given, got)
         case bytes() | bytearray() | memoryview() if isinstance(given, _BYTES):
             return None if bytes(given) == bytes(got) else _changed(given, got)
-    same_kind = type(given) is type(got) or (type(got) in _MAY_BE_SUBCLASSED and isinstance(given, type(got)))
+    is_subclass = type(got) in _MAY_BE_SUBCLASSED and isinstance(given, type(got)) and not isinstance(given, bool)
+    same_kind = type(given) is type(got) or is_subclass
     if not same_kind or given != got:
         return _changed(given, got)
     return ("", TOO_LARGE) if isinstance(given, int) and not _LEAST <= given <= _MOST else None

@@ -93,6 +93,6 @@ def wrong_type(task: str, given: Mapping[str, Any], hints: Mapping[str, Any], er
 def changed(task: str, name: str, value: Any, hint: Any, found: Difference) -> InvalidArguments:
     """The value is JSON, and was read back, but as something else."""
     where, reason = found
-    if not where and hint is not Any and "would arrive as" in reason:
+    if not where and hint is not Any and reason.startswith("is ") and "would arrive as" in reason:
         reason = f"must be {text_of(hint)}, not {type(value).__name__}"
     return InvalidArguments(f"{task}: argument {name!r}{f' at {where}' if where else ''} {reason}", name)

@@ -29,10 +29,16 @@ def is_model(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump_json")
 
 
+# msgspec writes these by itself, and asks about them only where it meets one as a key.
+_ONLY_AS_KEYS = frozenset({bool, list, tuple, dict, set, frozenset, type(None)})
+
+
 def _plain(value: Any) -> Any:
     """What stands in JSON for a value that msgspec does not know."""
     if is_model(type(value)):
-        return msgspec.Raw(value.model_dump_json(by_alias=True, round_trip=True).encode())
+        return msgspec.Raw(value.model_dump_json(by_alias=True, round_trip=True, warnings=False).encode())
+    if type(value) in _ONLY_AS_KEYS:
+        raise NotImplementedError(f"the keys of a dict in JSON are texts and numbers, not {type(value).__name__}")
     match value:
         case str():
             return str.__str__(value)
