@@ -13,7 +13,7 @@ DrumbeatError
 |   `-- NotTransactional
 +-- JobNotFound  JobExpired  NotInJob
 +-- JobError                    raised to whoever waits for a result
-|   +-- JobFailed  JobCancelled  JobTimedOut
+|   +-- JobFailed  JobCancelled  JobTimedOut  ResultNotKept
 `-- LockError
     +-- LockTimeout  LockLost
 
@@ -191,6 +191,13 @@ class JobTimedOut(JobError):
 
     def _ending(self, type: str, message: str) -> str:
         return f"timed out: {message}" if message else "timed out"
+
+
+class ResultNotKept(JobError):
+    """The job succeeded, but what it returned could not be stored."""
+
+    def _ending(self, type: str, message: str) -> str:
+        return f"succeeded, but its result was not kept: {message}"
 
 
 class LockError(DrumbeatError):

@@ -76,7 +76,7 @@ class JobHandle(Generic[R_co]):
 class SyncJobHandle(Generic[R_co]):
     """One job, for code without a loop; the methods are those of `JobHandle`, and block."""
 
-    __slots__ = ("_handle", "_client")
+    __slots__ = ("_client", "_handle")
 
     def __init__(self, client: Client, handle: JobHandle[R_co]) -> None:
         self._client = client

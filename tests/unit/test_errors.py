@@ -20,6 +20,7 @@ from drumbeat.errors import (
     LockTimeout,
     NotInJob,
     NotTransactional,
+    ResultNotKept,
     SchemaOutOfDate,
     StoreError,
     StoreFull,
@@ -47,6 +48,7 @@ SAMPLES: list[DrumbeatError] = [
     JobFailed("id-1", "charge", type="ValueError", message="no money", traceback="Traceback ..."),
     JobCancelled("id-1", "charge"),
     JobTimedOut("id-1", "charge", message="after 30 s"),
+    ResultNotKept("id-1", "charge", message="too large"),
     LockTimeout("sweep", 2.5),
     LockLost("sweep", "not renewed in time"),
 ]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from drumbeat.codec import MAX_PAYLOAD, Undecodable
-from drumbeat.errors import InvalidArguments, JobError
+from drumbeat.errors import InvalidArguments
 from drumbeat.handle import job_error
 from drumbeat.model.death import SIGNATURE, Obituary
 
@@ -31,5 +31,4 @@ class ObituarySignature:
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise Undecodable(f"not JSON: {error}", json=False) from error
         job = obituary.job
-        error: JobError = job_error(job.id, job.task, job.state, obituary.error)
-        return (job, error), {}
+        return (job, job_error(job.id, job.task, job.state, obituary.error)), {}

@@ -141,7 +141,7 @@ def _batch(batch: object) -> int | None:
     return batch
 
 
-def check_retries(value: int, error: Refusal) -> int:
+def check_retries(value: object, error: Refusal) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_RETRIES:
         return value
     raise error(f"retries must be a whole number from 0 to {MOST_RETRIES}, not {shown(value)}", "retries")

@@ -12,9 +12,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-import msgspec
-
-from drumbeat.codec import MAX_PAYLOAD, Signature, Undecodable
+from drumbeat.codec import MAX_PAYLOAD, Signature
 from drumbeat.errors import ConfigError, InvalidArguments, JobError, WrongContext
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import new_job_id
@@ -31,10 +29,6 @@ Upgrade = Callable[[dict[str, Any], str], dict[str, Any]]
 """Turns stored arguments of an older signature into today's; the second argument is the older signature's hash."""
 OnDead = TypeVar("OnDead", bound=Callable[[Job, JobError], object])
 Upgrader = TypeVar("Upgrader", bound=Upgrade)
-
-
-MOST_READ = 64 * 1024 * 1024
-"""Bytes of stored arguments that are read: the most that `payload_limit` may allow anywhere."""
 
 
 class Arguments(Protocol):
@@ -81,7 +75,7 @@ class Task(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.upgrader: Upgrade | None = None
         self.on_dead_task: Task[..., Any] | None = None
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]
 
     @property
     def queue(self) -> str:
@@ -111,16 +105,6 @@ class Task(Generic[P, R]):
     def returns(self) -> Any:
         """The type that the result of a job is read back by."""
         return self.signature.returns
-
-    def arguments(self, raw: str, signature: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call the function with, from the stored arguments of a job with this signature; for the worker.
-
-        Raises:
-            Undecodable: they do not fit, also not by the task's upgrade.
-        """
-        if self.upgrader is not None and signature != self.signature.hash:
-            raw = _upgraded(self.upgrader, raw, signature)
-        return self.signature.decode(raw, limit=MOST_READ)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, JobHandle[R]]:
         """Queue a call; the job is on disk when this returns.
@@ -272,20 +256,11 @@ class Decorator(Protocol):
     """What `@app.task(...)` with options is."""
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
-
-
-def _upgraded(upgrade: Upgrade, raw: str, signature: str) -> str:
-    try:
-        old = msgspec.json.decode(raw, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise Undecodable(f"not a JSON object: {error}", json=False) from error
-    try:
-        return msgspec.json.encode(upgrade(old, signature)).decode()
-    except Exception as error:  # the user's own function
-        raise Undecodable(f"upgrade failed: {type(error).__name__}: {error}", json=True) from error
 
 
 def check_loop(called: str, instead: str) -> None:

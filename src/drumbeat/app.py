@@ -1,0 +1,282 @@
+"""Drumbeat: settings, tasks and a client, put together; the one object that a program makes.
+
+The constructor does no I/O and reads no environment: settings resolve at the first use, connections open at the first call
+on a loop. This is the only module that knows all parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
+
+from drumbeat import appref
+from drumbeat.client import Client
+from drumbeat.clock import SYSTEM, Clock
+from drumbeat.durations import Duration
+from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.events import Event, Events, Subscriber
+from drumbeat.handle import JobHandle, SyncJobHandle
+from drumbeat.model.job import NewJob
+from drumbeat.names import check_key, check_name, shown
+from drumbeat.nouns import Dead, Instances, Jobs, Queues, SyncNouns, Tasks
+from drumbeat.settings import Settings, check_known, load
+from drumbeat.store.protocol import Store
+from drumbeat.store.urls import open_store
+from drumbeat.supervisor import Supervisor
+from drumbeat.sync import THREAD, blocking
+from drumbeat.tasks import AsyncTask, BatchDecorator, BatchTask, Decorator, Registry, SyncTask, Task, TaskOptions
+from drumbeat.tasks.options import read_options
+from drumbeat.tasks.task import check_loop, check_no_loop
+from drumbeat.worker import main
+
+P = ParamSpec("P")
+R = TypeVar("R")
+E = TypeVar("E", bound=Event)
+S = TypeVar("S", bound=Callable[..., object])
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+L = TypeVar("L", bound=Callable[[], AsyncIterator[Any]] | Lifespan)
+
+
+class MoreSettings(TypedDict, total=False):
+    """Settings that are rarely written in code; `settings.Settings` says what each of them is."""
+
+    queues: str | Mapping[str, int] | Iterable[str]
+    strict: bool
+    role: Literal["both", "worker", "controller"]
+    concurrency: int
+    batch: int
+    processes: int
+    drain: Duration | Literal["forever"]
+    heartbeat: Duration
+    dead_after: Duration
+    poll: Duration
+    max_failed_beats: int
+    retention: Duration
+    crash_limit: int
+    payload_limit: int
+    wait_for_version: Duration
+    log_level: str
+    log_format: Literal["text", "json"]
+
+
+class Drumbeat:
+    """Background jobs on a store. Make one for each program, and register tasks with it."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        coordination: str | None = None,
+        namespace: str | None = None,
+        name: str | None = None,
+        version: str | None = None,
+        imports: Iterable[str] = (),
+        clock: Clock = SYSTEM,
+        **settings: Unpack[MoreSettings],
+    ) -> None:
+        given: dict[str, object] = {
+            "url": url,
+            "coordination": coordination,
+            "namespace": namespace,
+            "name": name,
+            "version": version,
+            "imports": tuple(imports) or None,
+            **settings,
+        }
+        check_known(given)
+        self._code = given
+        self._flags: dict[str, object] = {}
+        self._settings: Settings | None = None
+        self.clock = clock
+        self.registry = Registry()
+        self.events = Events()
+        self.lifespans: list[Lifespan] = []
+        self.client = Client(lambda: self.settings, self.registry, clock)
+        self.jobs = Jobs(self.client)
+        self.dead = Dead(self.client, self.jobs, clock)
+        self.queues = Queues(self.client)
+        self.tasks = Tasks(self.client)
+        self.instances = Instances(self.client)
+
+    @property
+    def settings(self) -> Settings:
+        """What this app goes by: resolved at the first use, from flags, code, environment, `.env` and defaults."""
+        if self._settings is None:
+            self._settings = load(self._flags, self._code)
+        return self._settings
+
+    def configure(self, flags: Mapping[str, object]) -> Settings:
+        """Let the flags of a command line overrule everything else. For the time before the first call."""
+        check_known(flags)
+        self._flags = dict(flags)
+        self._settings = None
+        return self.settings
+
+    @overload
+    def task(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+    @overload
+    def task(self, *, batch: int, **options: Unpack[TaskOptions]) -> BatchDecorator: ...
+    @overload
+    def task(self, **options: Unpack[TaskOptions]) -> Decorator: ...
+    def task(self, *function: Callable[..., Any], batch: int | None = None, **options: Any) -> Any:
+        """Register a function whose calls can be queued. With or without options; see `tasks.Options`.
+
+        Raises:
+            ConfigError: an option or a parameter is not acceptable, or the name is taken; it says by whom.
+        """
+        given = cast("TaskOptions", options)
+        if not function:
+            return functools.partial(self._register, batch=batch, options=given)
+        return self._register(*function, batch=batch, options=given)
+
+    def _register(self, function: Any, *, batch: int | None, options: TaskOptions) -> Task[..., Any]:
+        if not callable(function) or isinstance(function, type | Task):
+            raise ConfigError(f"a task must be a function, not {shown(function)}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigError(f"{function.__qualname__} is a generator: a task must return, not yield")
+        name = check_name("task", options.get("name", getattr(function, "__name__", "")), ConfigError)
+        is_async = inspect.iscoroutinefunction(function)
+        read = read_options(options, batch=batch, is_async=is_async)
+        kind: type[Task[..., Any]] = BatchTask if batch is not None else AsyncTask if is_async else SyncTask
+        task = kind(self.client, function, name, read)
+        self.registry.add(task)
+        return task
+
+    def on_event(self, kind: type[E]) -> Callable[[S], S]:
+        """Decorator: call the function with every event of this kind that happens in this process."""
+        if not _is_kind_of_event(kind):
+            raise ConfigError(f"on_event takes a kind of event, such as JobFailed, not {shown(kind)}")
+
+        def subscribe(function: S) -> S:
+            self.events.subscribe(kind, cast("Subscriber[E]", function))
+            return function
+
+        return subscribe
+
+    def lifespan(self, function: L) -> L:
+        """Decorator: what a worker process opens before its first claim, and closes after its last job.
+
+        An async generator function with one `yield`, or what contextlib.asynccontextmanager has made of one.
+        """
+        if inspect.isasyncgenfunction(function):
+            self.lifespans.append(contextlib.asynccontextmanager(function))
+        elif inspect.isfunction(function) and not inspect.iscoroutinefunction(function):
+            self.lifespans.append(cast("Lifespan", function))
+        else:
+            raise ConfigError("a lifespan is an `async def` with one `yield`, or an async context manager function")
+        return function
+
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> Coroutine[Any, Any, list[JobHandle[Any]]]:
+        """Queue many calls, made by `task.bind(...)`, in one transaction: all or none. One handle for each, in order.
+
+        A plain function, as `enqueue` is: a mistake is told where the call is written.
+        """
+        check_loop("app.enqueue_many", "app.sync.enqueue_many")
+        return self.client.enqueue_many(_checked(jobs))
+
+    async def cancel(self, *, task: str | Task[..., Any], key: str) -> int:
+        """Cancel all live jobs of this task and key. Returns how many will not run, or were asked to stop."""
+        name = task.name if isinstance(task, Task) else check_name("task", task)
+        return await self.client.cancel_key(name, check_key(key))
+
+    @functools.cached_property
+    def sync(self) -> SyncFace:
+        """The same for code without a loop."""
+        return SyncFace(self)
+
+    def run(self, **flags: Unpack[MoreSettings]) -> None:
+        """Run all roles in this process (and in others, with processes=) until SIGTERM or SIGINT, and drain.
+
+        Leaves by SystemExit with the code that a service manager should see, unless it is 0. When this module is being
+        imported by one of its own worker processes, nothing happens.
+        """
+        if appref.is_importing():
+            return
+        settings = self.configure(self._flags | flags)
+        ref = appref.find(self)
+        if settings.processes > 1:
+            if ref is None:
+                raise ConfigError("processes= needs an app that is a module-level variable, so that others can import it")
+            code = Supervisor(ref, settings).run()
+        else:
+            code = main.run(self, settings, ref=ref)
+        if code:
+            raise SystemExit(code)
+
+    async def serve(self, **flags: Unpack[MoreSettings]) -> None:
+        """Run all roles on this loop until cancelled; a cancellation drains. Never ends the process, nor takes signals."""
+        await main.serve(self, self.configure(self._flags | flags), ref=appref.find(self))
+
+    @property
+    def registered_tasks(self) -> list[Task[..., Any]]:
+        return list(self.registry)
+
+    async def store(self) -> Store:
+        """This loop's store, opened at the first call."""
+        return await self.client.connections.here().store()
+
+    async def open_store(self) -> Store:
+        """Another store on the same database; whoever opens it closes it."""
+        return await open_store(self.settings.url, namespace=self.settings.namespace, clock=self.clock)
+
+    async def __aenter__(self) -> Self:
+        connection = self.client.connections.here()
+        await connection.store()
+        connection.users += 1
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        connection = self.client.connections.here()
+        connection.users -= 1
+        # Entered twice on one loop, by a framework and by a test for instance: the last one closes.
+        if connection.users == 0:
+            await connection.close()
+
+    async def close(self) -> None:
+        """Close what was opened on this loop. A later call opens it again."""
+        await self.client.close()
+
+    def __repr__(self) -> str:
+        return f"<Drumbeat {self._code['name'] or 'app'}>"
+
+
+class SyncFace(SyncNouns):
+    """`app.sync`: what an app can do, for code without a loop."""
+
+    def __init__(self, app: Drumbeat) -> None:
+        super().__init__(
+            app.client, jobs=app.jobs, dead=app.dead, queues=app.queues, tasks=app.tasks, instances=app.instances
+        )
+        self._app = app
+        self.cancel = blocking("app.sync.cancel", app.cancel)
+        self.close = blocking("app.sync.close", app.close)
+
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[SyncJobHandle[Any]]:
+        """As `app.enqueue_many`."""
+        check_no_loop("app.sync.enqueue_many", "await app.enqueue_many")
+        client = self._app.client
+        handles = THREAD.call("app.sync.enqueue_many", client.enqueue_many(_checked(jobs)))
+        return [SyncJobHandle(client, handle) for handle in handles]
+
+
+def _is_kind_of_event(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Event)
+
+
+def _checked(jobs: Iterable[NewJob]) -> list[NewJob]:
+    listed = list(jobs)
+    if not all(type(job) is NewJob for job in listed):
+        wrong = next(job for job in listed if type(job) is not NewJob)
+        raise InvalidArguments(f"enqueue_many takes what task.bind(...) gives, not {shown(wrong)}", "jobs")
+    return listed

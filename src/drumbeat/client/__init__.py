@@ -1,0 +1,133 @@
+"""A program's side of the store: enqueue, cancel, and wait for results, on whatever loop it is asked.
+
+It is what tasks (`tasks.Home`) and handles (`handle.Client`) stand on. It runs no jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar, assert_never
+
+from drumbeat.clock import SYSTEM, Clock
+from drumbeat.codec import Undecodable, decode_result
+from drumbeat.durations import Duration, seconds
+from drumbeat.errors import InvalidArguments, ResultNotKept
+from drumbeat.handle import JobHandle, SyncJobHandle, job_error
+from drumbeat.ids import JobId
+from drumbeat.model.job import CancelAnswer, Ended, Job, JobState, NewJob
+from drumbeat.settings import Settings
+from drumbeat.store.protocol import Store
+from drumbeat.store.urls import open_store
+from drumbeat.sync import THREAD
+from drumbeat.tasks import Registry, Task
+
+from .connections import Connections
+
+__all__ = ["Client"]
+
+T = TypeVar("T")
+
+
+class Client:
+    """One for each app. It does nothing before the first call."""
+
+    def __init__(self, settings: Callable[[], Settings], registry: Registry, clock: Clock = SYSTEM) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.registry = registry
+        self.connections = Connections(self._open)
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings()
+
+    def register(self, task: Task[..., Any]) -> None:
+        self.registry.add(task)
+
+    def declared_queues(self) -> frozenset[str]:
+        """Every queue that some worker of this program takes."""
+        return self.registry.queues() | self.settings.queues.keys()
+
+    async def store(self) -> Store:
+        """The store of the running loop, opened if need be."""
+        return await self.connections.here().store()
+
+    async def _open(self) -> Store:
+        return await open_store(self.settings.url, namespace=self.settings.namespace, clock=self._clock)
+
+    async def enqueue(self, job: NewJob) -> JobHandle[Any]:
+        store = await self.store()
+        (added,) = await store.jobs.add([job])
+        return JobHandle(self, added.id, added.created)
+
+    def enqueue_sync(self, called: str, job: NewJob) -> SyncJobHandle[Any]:
+        return SyncJobHandle(self, self.call_sync(called, self.enqueue(job)))
+
+    async def enqueue_many(self, jobs: Sequence[NewJob]) -> list[JobHandle[Any]]:
+        store = await self.store()
+        return [JobHandle(self, added.id, added.created) for added in await store.jobs.add(jobs)]
+
+    async def cancel_job(self, id: JobId) -> CancelAnswer:
+        store = await self.store()
+        (answer,) = await store.jobs.cancel([id])
+        return answer
+
+    async def cancel_key(self, task: str, key: str) -> int:
+        """How many live jobs of this task and key were cancelled, or asked to stop."""
+        store = await self.store()
+        answers = await store.jobs.cancel_key(task, key)
+        return sum(answer in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED) for answer in answers)
+
+    async def show_job(self, id: JobId) -> Job:
+        store = await self.store()
+        return await store.inspect.job(id)
+
+    async def result(self, id: JobId, timeout: Duration | None) -> Any:
+        limit = None if timeout is None else seconds(timeout, name="timeout", error=InvalidArguments)
+        return self._read(await self.wait(id, limit))
+
+    async def wait(self, id: JobId, limit: float | None) -> Ended:
+        """How the job ended, as soon as it has; `limit` is in seconds, and 0 means to look just once."""
+        if limit == 0:
+            store = await self.store()
+            (ended,) = await store.jobs.ended([id])
+            if ended is None:
+                raise TimeoutError(f"job {id} has not ended")
+            return ended
+        try:
+            async with asyncio.timeout(limit):
+                poller = await self.connections.here().poller()
+                return await poller.wait(id)
+        except TimeoutError as error:
+            raise TimeoutError(f"job {id} had not ended after {limit:g} s") from error
+
+    def _read(self, ended: Ended) -> Any:
+        match ended.state:
+            case JobState.SUCCEEDED:
+                if ended.result_error is not None:
+                    raise ResultNotKept(ended.id, ended.task, message=ended.result_error)
+                return self._decoded(ended)
+            case JobState.DEAD | JobState.CANCELLED:
+                raise job_error(ended.id, ended.task, ended.state, ended.error)
+            case JobState.PENDING | JobState.RUNNING:
+                raise AssertionError(f"job {ended.id} has not ended: {ended.state}")
+            case _:
+                assert_never(ended.state)
+
+    def _decoded(self, ended: Ended) -> Any:
+        if ended.result is None:
+            return None
+        task = self.registry.find(ended.task)
+        try:
+            return decode_result(ended.result, None if task is None else task.returns)
+        except Undecodable:
+            # The function returned something else than its annotation says: that is what it returned, then.
+            return decode_result(ended.result)
+
+    def call_sync(self, called: str, work: Coroutine[Any, Any, T]) -> T:
+        return THREAD.call(called, work)
+
+    async def close(self) -> None:
+        """Close the store of the running loop. The next call opens it again."""
+        await self.connections.here().close()

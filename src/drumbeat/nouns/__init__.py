@@ -1,0 +1,14 @@
+"""The nouns of the public face, `app.jobs`, `app.dead`, `app.queues`, `app.tasks`, `app.instances`, and their verbs.
+
+The same words are the commands of the command line and the paths of the API. Each noun is a thin layer over the store: it
+checks what it is given, says what is allowed where that is wrong, and asks.
+"""
+
+from drumbeat.nouns.blocking import SyncNouns
+from drumbeat.nouns.dead import Dead
+from drumbeat.nouns.instances import Instances
+from drumbeat.nouns.jobs import Jobs
+from drumbeat.nouns.queues import Queues
+from drumbeat.nouns.tasks import TaskInfo, Tasks
+
+__all__ = ["Dead", "Instances", "Jobs", "Queues", "SyncNouns", "TaskInfo", "Tasks"]

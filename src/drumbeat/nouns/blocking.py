@@ -1,0 +1,81 @@
+"""The nouns for code without a loop: the same verbs, which wait. Used as `app.sync.jobs.list()` and so on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drumbeat.client import Client
+from drumbeat.handle import SyncJobHandle
+from drumbeat.sync import blocking
+
+from .dead import Dead
+from .instances import Instances
+from .jobs import Jobs
+from .queues import Queues
+from .tasks import Tasks
+
+
+class SyncJobs:
+    """As `app.jobs`."""
+
+    def __init__(self, client: Client, jobs: Jobs) -> None:
+        self._client = client
+        self._jobs = jobs
+        self.list = blocking("app.sync.jobs.list", jobs.list)
+        self.show = blocking("app.sync.jobs.show", jobs.show)
+        self.attempts = blocking("app.sync.jobs.attempts", jobs.attempts)
+        self.wait = blocking("app.sync.jobs.wait", jobs.wait)
+        self.cancel = blocking("app.sync.jobs.cancel", jobs.cancel)
+        self.run_now = blocking("app.sync.jobs.run_now", jobs.run_now)
+
+    def handle(self, id: str) -> SyncJobHandle[Any]:
+        """A handle for a job whose id was kept somewhere."""
+        return SyncJobHandle(self._client, self._jobs.handle(id))
+
+
+class SyncDead:
+    """As `app.dead`."""
+
+    def __init__(self, dead: Dead) -> None:
+        self.list = blocking("app.sync.dead.list", dead.list)
+        self.show = blocking("app.sync.dead.show", dead.show)
+        self.replay = blocking("app.sync.dead.replay", dead.replay)
+        self.discard = blocking("app.sync.dead.discard", dead.discard)
+
+
+class SyncQueues:
+    """As `app.queues`."""
+
+    def __init__(self, queues: Queues) -> None:
+        self.list = blocking("app.sync.queues.list", queues.list)
+        self.pause = blocking("app.sync.queues.pause", queues.pause)
+        self.resume = blocking("app.sync.queues.resume", queues.resume)
+
+
+class SyncTasks:
+    """As `app.tasks`."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self.list = blocking("app.sync.tasks.list", tasks.list)
+        self.show = blocking("app.sync.tasks.show", tasks.show)
+
+
+class SyncInstances:
+    """As `app.instances`."""
+
+    def __init__(self, instances: Instances) -> None:
+        self.list = blocking("app.sync.instances.list", instances.list)
+        self.show = blocking("app.sync.instances.show", instances.show)
+
+
+class SyncNouns:
+    """All nouns of an app, for code without a loop."""
+
+    def __init__(
+        self, client: Client, *, jobs: Jobs, dead: Dead, queues: Queues, tasks: Tasks, instances: Instances
+    ) -> None:
+        self.jobs = SyncJobs(client, jobs)
+        self.dead = SyncDead(dead)
+        self.queues = SyncQueues(queues)
+        self.tasks = SyncTasks(tasks)
+        self.instances = SyncInstances(instances)

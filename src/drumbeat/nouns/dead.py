@@ -1,0 +1,115 @@
+"""`app.dead`: the dead letters, jobs that were given up and wait for a person."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncIterator, Iterable
+from typing import Unpack
+
+import msgspec
+
+from drumbeat.client import Client
+from drumbeat.clock import Clock
+from drumbeat.errors import InvalidArguments, JobNotFound, UniqueConflict
+from drumbeat.ids import JobId
+from drumbeat.model.job import Job, JobFilter, JobState, Replayed
+from drumbeat.names import shown
+
+from .jobs import Jobs
+from .wanted import PAGE, Common, all_ids, check_either, listed, read_filter, read_ids
+
+
+class WantedDead(Common, total=False):
+    """Which dead letters to list."""
+
+    before: str | None
+    limit: int
+
+
+class Dead:
+    """Look at dead letters, replay them, or let them go."""
+
+    def __init__(self, client: Client, jobs: Jobs, clock: Clock) -> None:
+        self._client = client
+        self._jobs = jobs
+        self._clock = clock
+
+    async def list(self, **wanted: Unpack[WantedDead]) -> builtins.list[Job]:
+        """Dead letters, newest first; `before=` the last one's id gives the next page."""
+        return await listed(self._client, _of_the_dead(read_filter(wanted)))
+
+    async def show(self, id: str) -> Job:
+        """One dead letter, with its error and its arguments."""
+        job = await self._jobs.show(id)
+        if job.state is not JobState.DEAD:
+            raise InvalidArguments(f"job {id} is {job.state}, not a dead letter", "id")
+        return job
+
+    async def replay(
+        self, which: str | Iterable[str] | None = None, *, rate: float | None = None, **common: Unpack[Common]
+    ) -> builtins.list[Replayed]:
+        """Give dead letters a new life under the same id: by id, or all that have something in common, oldest first.
+
+        One answer for each. `rate`: at most so many in a second; None: all at once.
+
+        Raises:
+            JobNotFound, UniqueConflict: one single id was given, and could not be replayed.
+        """
+        rate = _read_rate(rate)
+        check_either(which, common)
+        answers: builtins.list[Replayed] = []
+        store = await self._client.store()
+        async for ids in self._paced(await self._ids(which, common), rate):
+            answers += await store.jobs.replay(ids)
+        if isinstance(which, str) and not answers[0].done:
+            await self._refuse(answers[0])
+        return answers
+
+    async def discard(self, which: str | Iterable[str] | None = None, **common: Unpack[Common]) -> int:
+        """Move dead letters to history, where they are pruned in time. Returns how many there were.
+
+        Raises:
+            JobNotFound: one single id was given, and is no dead letter.
+        """
+        check_either(which, common)
+        store = await self._client.store()
+        ids = await self._ids(which, common)
+        discarded = 0
+        for start in range(0, len(ids), PAGE):
+            discarded += await store.jobs.discard(ids[start : start + PAGE])
+        if isinstance(which, str) and not discarded:
+            await self.show(which)
+            raise JobNotFound(which)
+        return discarded
+
+    async def _ids(self, which: str | Iterable[str] | None, common: Common) -> builtins.list[JobId]:
+        if which is not None:
+            return read_ids(which)
+        ids = [id async for page in all_ids(self._client, _of_the_dead(read_filter(common))) for id in page]
+        return ids[::-1]
+
+    async def _paced(self, ids: builtins.list[JobId], rate: float | None) -> AsyncIterator[builtins.list[JobId]]:
+        # About ten steps a second: even enough for whoever is behind the jobs, and few transactions.
+        step = PAGE if rate is None else max(1, min(PAGE, round(rate / 10)))
+        for start in range(0, len(ids), step):
+            if start and rate is not None:
+                await self._clock.sleep(step / rate)
+            yield ids[start : start + step]
+
+    async def _refuse(self, answer: Replayed) -> None:
+        job = await self.show(answer.id)
+        if answer.conflict is not None:
+            raise UniqueConflict(answer.id, job.key or "", answer.conflict)
+        raise JobNotFound(answer.id)
+
+
+def _of_the_dead(filter: JobFilter) -> JobFilter:
+    return msgspec.structs.replace(filter, state=JobState.DEAD)
+
+
+def _read_rate(rate: object) -> float | None:
+    if rate is None:
+        return None
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.001 <= rate <= 1_000_000:
+        raise InvalidArguments(f"rate must be a number of jobs in a second, such as 10, not {shown(rate)}", "rate")
+    return float(rate)

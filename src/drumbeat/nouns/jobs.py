@@ -1,0 +1,88 @@
+"""`app.jobs`: every queued call of a task, and what became of it."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from typing import Any, Unpack
+
+import msgspec
+
+from drumbeat.client import Client
+from drumbeat.durations import Duration, seconds
+from drumbeat.errors import InvalidArguments, JobNotFound
+from drumbeat.handle import JobHandle
+from drumbeat.ids import JobId, is_job_id
+from drumbeat.model.job import Attempt, CancelAnswer, Job, JobState
+
+from .wanted import Common, Wanted, all_ids, check_either, listed, read_filter, read_ids
+
+
+class Jobs:
+    """Look at jobs, wait for them, cancel them."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def list(self, **wanted: Unpack[Wanted]) -> builtins.list[Job]:
+        """Jobs, newest first; `before=` the last one's id gives the next page."""
+        return await listed(self._client, read_filter(wanted))
+
+    async def show(self, id: str) -> Job:
+        """One job, wherever it is.
+
+        Raises:
+            JobNotFound: there is none. JobExpired: it is so old that its history may have been pruned.
+        """
+        return await self._client.show_job(_known_form(id))
+
+    async def attempts(self, id: str) -> builtins.list[Attempt]:
+        """All runs of a job that have ended, oldest first."""
+        store = await self._client.store()
+        return await store.inspect.attempts(_known_form(id))
+
+    def handle(self, id: str) -> JobHandle[Any]:
+        """A handle for a job whose id was kept somewhere."""
+        return JobHandle(self._client, _known_form(id), created=False)
+
+    async def wait(self, id: str, timeout: Duration | None = None) -> Job:
+        """The job, once it has ended, however that was.
+
+        Raises:
+            TimeoutError: `timeout` is over. JobNotFound, JobExpired: as `show`.
+        """
+        limit = None if timeout is None else seconds(timeout, name="timeout", error=InvalidArguments)
+        await self._client.wait(_known_form(id), limit)
+        return await self.show(id)
+
+    async def cancel(
+        self, which: str | Iterable[str] | None = None, **common: Unpack[Common]
+    ) -> builtins.list[CancelAnswer]:
+        """Cancel jobs by id, or all live ones that have something in common. One answer for each."""
+        check_either(which, common)
+        store = await self._client.store()
+        if which is not None:
+            return await store.jobs.cancel(read_ids(which))
+        answers: builtins.list[CancelAnswer] = []
+        # Running ones last: a pending job that is claimed between the two looks is met as a running one.
+        for state in (JobState.PENDING, JobState.RUNNING):
+            filter = msgspec.structs.replace(read_filter(common), state=state)
+            async for ids in all_ids(self._client, filter):
+                answers += await store.jobs.cancel(ids)
+        return answers
+
+    async def run_now(self, which: str | Iterable[str]) -> int:
+        """Make waiting jobs due at once. Returns how many; one single id that is not waiting is refused."""
+        store = await self._client.store()
+        made_due = await store.jobs.run_now(read_ids(which))
+        if not made_due and isinstance(which, str):
+            job = await self.show(which)
+            raise InvalidArguments(f"job {which} is {job.state}: only a pending job can be run now", "id")
+        return made_due
+
+
+def _known_form(id: str) -> JobId:
+    """Nothing that is not written as an id can be a job's."""
+    if not is_job_id(id):
+        raise JobNotFound(id)
+    return JobId(id)

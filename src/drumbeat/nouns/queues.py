@@ -1,0 +1,51 @@
+"""`app.queues`: the named lines that jobs stand in."""
+
+from __future__ import annotations
+
+import builtins
+
+from drumbeat.client import Client
+from drumbeat.errors import InvalidArguments
+from drumbeat.model.job import QueueStats
+from drumbeat.names import check_name, shown
+
+from .wanted import check_queue
+
+LONGEST_WORD = 200
+
+
+class Queues:
+    """Look at queues, pause and resume them."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def list(self) -> builtins.list[QueueStats]:
+        """Every queue that has jobs, a pause or a worker, and those that this program declares, by name."""
+        store = await self._client.store()
+        known = {stats.name: stats for stats in await store.inspect.queues()}
+        for name in self._client.declared_queues() - known.keys():
+            known[name] = QueueStats(name=name, ready=0, scheduled=0, running=0, waiting=0, oldest_due=None)
+        return sorted(known.values(), key=lambda stats: stats.name)
+
+    async def pause(self, name: str, *, why: str = "", by: str | None = None) -> None:
+        """Let no worker take a job of this queue from now on. Those that run go on; new ones wait.
+
+        `by` and `why` are shown wherever the queue is; `by` is the app's own name if it is not given.
+        """
+        await check_queue(self._client, check_name("queue", name))
+        by = _note("by", self._client.settings.name if by is None else by)
+        store = await self._client.store()
+        await store.jobs.pause(name, by=by, why=_note("why", why))
+
+    async def resume(self, name: str) -> bool:
+        """Undo `pause`. False if it was not paused."""
+        await check_queue(self._client, check_name("queue", name))
+        store = await self._client.store()
+        return await store.jobs.resume(name)
+
+
+def _note(name: str, text: object) -> str:
+    if not isinstance(text, str) or len(text) > LONGEST_WORD or not text.isprintable():
+        raise InvalidArguments(f"{name} must be at most {LONGEST_WORD} printable characters, not {shown(text)}", name)
+    return text
