@@ -53,11 +53,13 @@ class Jobs(Protocol):
         """Record how claims ended, and claim the next jobs, in one transaction. One verdict for each outcome.
 
         Called by the instance that holds the claims. An outcome counts only if the job is running under this instance with
-        this token (else ALREADY if history, the dead letters or an attempt has that (id, token) by the same instance, else
-        STALE, counted in the instance's `refused`; neither changes the job). SUCCEEDED and CANCELLED move the job to history; DEAD, and CRASHED at crash_limit,
-        to the dead letters together with `follow_up`; others make it pending again, but if its cancellation was requested
-        it is CANCELLED instead. Each ended run that had started and is not the job's last is kept as an Attempt; the last
-        one is in the history row itself. RELEASED and PARKED without started_at leave no attempt.
+        this token. Else it is ALREADY if history, the dead letters or an attempt has this very outcome of that (id, token) by
+        the same instance, else STALE, which is counted in the instance's `refused`; neither changes the job. (A burial is on
+        record as a crash: the late result of an instance that was buried is STALE.) SUCCEEDED and CANCELLED move the job to
+        history; DEAD, and CRASHED at crash_limit, to the dead letters together with `follow_up`; others make it pending again,
+        but if its cancellation was requested it is CANCELLED instead. Each ended run that had started and is not the job's
+        last is kept as an Attempt; the last one is in the history row itself. RELEASED and PARKED without started_at leave no
+        attempt.
 
         Claims: for each queue of `claim` that is not paused, pending jobs with run_at <= now that wait for nothing, by
         priority, then run_at, then id. Each gets token = max(last token + 1, now in µs). A buried or unknown instance gets
@@ -142,7 +144,8 @@ class Instances(Protocol):
 
         Of its running jobs those in `started` (None: all) get crashes = max(crashes, 1), an Attempt of outcome CRASHED with
         `why` as error, and are pending again at once, or dead at their crash_limit with their follow-up; the others are
-        released unharmed. Those with a requested cancellation are cancelled. Wakes workers. A second call changes nothing.
+        released unharmed. If only one had started and it was suspect already (crashes >= 1), the crash is its own: crashes
+        grows by 1. Those with a requested cancellation are cancelled. Wakes workers. A second call changes nothing.
         """
         ...
 

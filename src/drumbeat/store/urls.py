@@ -74,6 +74,6 @@ async def open_store(url: str, *, namespace: str = "drumbeat", clock: Clock = SY
     parsed = parse(url)
     check_namespace(namespace)
     # Imported here: only an engine that is used brings in its driver.
-    from drumbeat.store.sqlite import SqliteStore  # noqa: PLC0415
+    from drumbeat.store.sqlite import SqliteStore
 
     return await SqliteStore.open(parsed.path, url=parsed.text, namespace=namespace, clock=clock)

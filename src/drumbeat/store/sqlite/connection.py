@@ -4,7 +4,7 @@ This module knows nothing of jobs. It does not decide which thread a connection 
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from drumbeat.store.sqlfile import repeated
 # A last resort: our own writers queue for their turn and never meet; a stranger's sqlite3 shell may hold the lock.
 BUSY_S = 30.0
 
-Parameters = Sequence[Any] | dict[str, Any]
+Parameters = Sequence[Any] | Mapping[str, Any]
 
 # Batches are brought to one of these sizes with rows of NULL, so that there are few statements to prepare.
 _SIZES = (1, 8, 64, 512)

@@ -1,0 +1,88 @@
+"""The SQLite engine: one file, no server. This module puts its parts together and owns their lifetimes.
+
+loop --requests--> writer thread   one transaction for all that wait, in turn with other processes
+     --requests--> looking thread  a worker's looks and waits: short reads
+     --requests--> listing thread  what people look at: may be slow
+"""
+
+import asyncio
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from drumbeat.clock import SYSTEM, Clock
+from drumbeat.store.protocol import Inspect, Instances, Jobs, Wake
+from drumbeat.store.sqlfile import prefixed
+from drumbeat.store.sqlite import place, schema
+from drumbeat.store.sqlite.adding import Adding
+from drumbeat.store.sqlite.ending import Ending
+from drumbeat.store.sqlite.inspect import SqliteInspect
+from drumbeat.store.sqlite.instances import SqliteInstances
+from drumbeat.store.sqlite.jobs import SqliteJobs
+from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.statements import INSPECT, INSTANCES, JOBS
+from drumbeat.store.sqlite.wake import Announcer, SqliteWake
+from drumbeat.store.sqlite.writer import Writer
+
+
+class SqliteStore:
+    """One SQLite file, as seen from one event loop."""
+
+    def __init__(self, path: Path, *, url: str, namespace: str, clock: Clock, room: int = place.ROOM) -> None:
+        """Nothing is opened yet: use `open`."""
+        loop = asyncio.get_running_loop()
+        jobs_sql, instances_sql = prefixed(JOBS, namespace), prefixed(INSTANCES, namespace)
+        inspect_sql = prefixed(INSPECT, namespace)
+        self.url = url
+        self._announcer = Announcer(instances_sql.addresses)
+        self._writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), self._announcer)
+        self._looks = Reader("looks", path, loop)
+        self._lists = Reader("lists", path, loop)
+        ending = Ending(jobs_sql, Adding(jobs_sql))
+        self.jobs: Jobs = SqliteJobs(
+            jobs_sql,
+            inspect_sql,
+            writer=self._writer,
+            reader=self._looks,
+            ending=ending,
+            clock=clock,
+            room=place.Room(path, least=room),
+        )
+        self.instances: Instances = SqliteInstances(
+            instances_sql, jobs_sql, inspect_sql, writer=self._writer, ending=ending
+        )
+        self.inspect: Inspect = SqliteInspect(inspect_sql, jobs_sql, reader=self._lists, clock=clock)
+        self.wake: Wake = SqliteWake(path, self._announcer)
+
+    @classmethod
+    async def open(
+        cls, path: Path, *, url: str, namespace: str = "drumbeat", clock: Clock = SYSTEM, room: int = place.ROOM
+    ) -> Self:
+        """Open the file, create it or upgrade its tables.
+
+        Raises:
+            ConfigError: it cannot be used, with the reason in one line.
+            SchemaOutOfDate: it belongs to a newer Drumbeat.
+            StoreUnavailable: somebody kept it locked.
+        """
+        place.check(path)
+        store = cls(path, url=url, namespace=namespace, clock=clock, room=room)
+        try:
+            await store._writer.open()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def close(self) -> None:
+        for desk in (self._lists, self._looks, self._writer):
+            await desk.close()
+        self._announcer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,84 @@
+"""Which jobs a claim gets. `pick` and `look` are the two ends: inside the turn, and before going for it."""
+
+from typing import Any
+
+from drumbeat.ids import InstanceId
+from drumbeat.model.job import Claim
+from drumbeat.store.sqlite import rows
+from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.statements import JobSql
+from drumbeat.store.sqlite.writer import Write
+
+
+class Asked:
+    """A claim, made ready on the caller's thread."""
+
+    __slots__ = ("claim", "instance", "queues", "wants")
+
+    def __init__(self, instance: InstanceId, claim: Claim) -> None:
+        self.instance = instance
+        self.claim = claim
+        self.queues = as_json([queue for queue, _ in claim.queues])
+        self.wants = as_json(claim.wants)
+
+
+class Claiming:
+    def __init__(self, sql: JobSql) -> None:
+        self._sql = sql
+
+    def claim(self, write: Write, asked: Asked) -> tuple[str, int | None]:
+        """Claim: the jobs as JSON text (list[Claimed]), and the next due moment if there were fewer than wanted."""
+        picked = self._pick(write, asked)
+        next_due = None
+        if len(picked) < asked.claim.limit:
+            # Before the claim they are still in the index: look behind them.
+            next_due = self._next_due(write.db, asked.queues, write.now)
+        if not picked:
+            return "[]", next_due
+        seqs = as_json(picked)
+        write.db.run(self._sql.claim, {"picked": seqs, "instance": asked.instance, "now": write.now})
+        return write.db.value(self._sql.claimed, {"picked": seqs}), next_due
+
+    def look(self, db: Connection, asked: Asked, now: int) -> tuple[bool, int | None]:
+        """Whether anything may be there to claim, and else the next due moment. A read: it disturbs nobody."""
+        next_due = self._next_due(db, asked.queues, None)
+        if next_due is not None and next_due <= now:
+            return True, None
+        if asked.claim.wants and self._waiting(db, asked, now, 1):
+            return True, None
+        return False, next_due
+
+    def _pick(self, write: Write, asked: Asked) -> list[int]:
+        """Shares first, in the order of the queues' turn; then what is left of the limit, in the same order."""
+        claim, now = asked.claim, write.now
+        if claim.limit <= 0:
+            return []
+        picked = self._waiting(write.db, asked, now, claim.limit) if claim.wants else []
+        shared: list[int] = []
+        rest: list[int] = []
+        wanted = claim.limit - len(picked)
+        for queue, share in claim.queues:
+            if len(shared) >= wanted:
+                break
+            parameters = {"queue": queue, "now": now, "limit": wanted, "instance": asked.instance}
+            found = rows.seqs(write.db.value(self._sql.pick, parameters))
+            share = max(0, min(share, wanted - len(shared)))
+            shared += found[:share]
+            rest += found[share:]
+        return picked + shared + rest[: wanted - len(shared)]
+
+    def _waiting(self, db: Connection, asked: Asked, now: int, limit: int) -> list[int]:
+        parameters = {
+            "wants": asked.wants,
+            "queues": asked.queues,
+            "now": now,
+            "limit": limit,
+            "instance": asked.instance,
+        }
+        return rows.seqs(db.value(self._sql.pick_waiting, parameters))
+
+    def _next_due(self, db: Connection, queues: str, after: int | None) -> int | None:
+        parameters: dict[str, Any] = {"queues": queues, "after": -1 if after is None else after}
+        found: int | None = db.value(self._sql.next_due, parameters)
+        return found

@@ -1,0 +1,212 @@
+"""A thread of its own behind an event loop: requests go in one by one, are taken in groups, and answered group by group.
+
+The thread is a daemon and starts with the first request. What it does with a group is its heir's business: `writer` makes a
+transaction of it, `reader` answers each from its own snapshot. Answers of a group come back to the loop in one call, because
+each such call wakes the loop.
+"""
+
+import asyncio
+import os
+import sqlite3
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
+from drumbeat.store.sqlite.connection import ours
+
+# A process that was stopped while it held the turn keeps everybody waiting: callers are told, and may try again.
+PATIENCE_S = 30.0
+_LARGEST_GROUP = 1_000
+
+
+class Request:
+    """A piece of work on its way: `work(place, argument)`, or `together(place, arguments)` for several of a kind."""
+
+    __slots__ = ("argument", "future", "together", "work")
+
+    def __init__(
+        self,
+        future: "asyncio.Future[Any]",
+        work: Callable[[Any, Any], Any],
+        argument: Any,
+        together: Callable[[Any, Sequence[Any]], Sequence[Any]] | None,
+    ) -> None:
+        self.future = future
+        self.work = work
+        self.argument = argument
+        self.together = together
+
+
+Answer = tuple["asyncio.Future[Any]", Any, Exception | None]
+
+
+class Desk(ABC):
+    """The loop's end and the thread's end of a line of requests."""
+
+    def __init__(self, name: str, path: Path, loop: asyncio.AbstractEventLoop) -> None:
+        self._name = name
+        self._path = path
+        self._loop = loop
+        self._pid = os.getpid()
+        self._inbox: SimpleQueue[Request | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._closing = False
+        self._unanswered: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    # On the loop's thread.
+
+    def ask(
+        self,
+        work: Callable[[Any, Any], Any],
+        argument: Any = None,
+        together: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None,
+    ) -> "asyncio.Future[Any]":
+        """Put a request in line. Cancelling the future leaves the work done or undone, never half done."""
+        if os.getpid() != self._pid:
+            raise StoreError(
+                f"{self._path} was opened before this process was forked: open the store anew in the child"
+            )
+        if self._closing:
+            raise StoreUnavailable(f"{self._path}: the store is closed")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._inbox.put(Request(future, work, argument, together))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._main, name=f"drumbeat {self._name}", daemon=True)
+            self._thread.start()
+        self._watch(future)
+        return future
+
+    async def close(self) -> None:
+        """Let the group under way end, refuse the rest, give everything back."""
+        self._closing = True
+        if os.getpid() != self._pid:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._thread is None:
+            return
+        self._inbox.put(None)
+        self._interrupt()
+        try:
+            # A thread that hangs in a lock held by a stopped process is left behind; it is a daemon.
+            await asyncio.wait_for(asyncio.shield(self._ended), 5)
+        except TimeoutError:
+            pass
+        self._refuse_rest()
+
+    def _watch(self, future: "asyncio.Future[Any]") -> None:
+        while self._unanswered and self._unanswered[0][1].done():
+            self._unanswered.popleft()
+        self._unanswered.append((self._loop.time() + PATIENCE_S, future))
+        if self._timer is None:
+            self._timer = self._loop.call_later(PATIENCE_S, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        now = self._loop.time()
+        while self._unanswered and (self._unanswered[0][1].done() or self._unanswered[0][0] <= now):
+            future = self._unanswered.popleft()[1]
+            if not future.done():
+                future.set_exception(
+                    StoreUnavailable(f"{self._path}: no answer in {PATIENCE_S:g} s; somebody holds its lock")
+                )
+        # Armed again by the next request if nothing waits now.
+        self._timer = self._loop.call_at(self._unanswered[0][0], self._lose_patience) if self._unanswered else None
+
+    def _deliver(self, answers: Sequence[Answer]) -> None:
+        for future, value, error in answers:
+            if future.done():
+                continue  # cancelled, or given up
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+    def _refuse_rest(self) -> None:
+        for _, future in self._unanswered:
+            if not future.done():
+                future.set_exception(StoreUnavailable(f"{self._path}: the store was closed"))
+        self._unanswered.clear()
+
+    # On the desk's own thread.
+
+    def _main(self) -> None:
+        try:
+            while self._serve():
+                pass
+        finally:
+            self._shut()
+            self._tell_loop(lambda: None if self._ended.done() else self._ended.set_result(None))
+
+    def _serve(self) -> bool:
+        """One group; False when it was the last."""
+        try:
+            first = self._inbox.get(timeout=self._pause())
+        except Empty:
+            self._idle()
+            return True
+        if first is None:
+            return False
+        group = [first]
+        try:
+            answers = self._perform(group)
+        except (sqlite3.Error, OSError, DrumbeatError) as error:
+            told = ours(error, self._path) if isinstance(error, sqlite3.Error) else error
+            told = StoreUnavailable(f"{self._path}: {told}") if isinstance(told, OSError) else told
+            answers = [(request.future, None, told) for request in group]
+        self._tell_loop(lambda: self._deliver(answers))
+        return True
+
+    def _drain(self, group: list[Request]) -> None:
+        """Add whoever has come in the meantime."""
+        while len(group) < _LARGEST_GROUP:
+            try:
+                request = self._inbox.get_nowait()
+            except Empty:
+                return
+            if request is None:
+                self._inbox.put(None)  # the end of the line, for the next round
+                return
+            group.append(request)
+
+    def _tell_loop(self, call: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits any more
+
+    def _pause(self) -> float | None:
+        """How long to wait for a request before `_idle` is called; None: for ever."""
+        return None
+
+    def _idle(self) -> None:  # noqa: B027, most heirs have nothing to do
+        """Nothing came in `_pause`."""
+
+    @abstractmethod
+    def _perform(self, group: list[Request]) -> list[Answer]:
+        """Do the work of a group, to which more may be added by `_drain`; one answer for each request."""
+
+    @abstractmethod
+    def _shut(self) -> None:
+        """Give back what the thread has opened."""
+
+    def _interrupt(self) -> None:  # noqa: B027, a writer must not be cut short
+        """Called on the loop's thread at close: cut short what may be cut."""
+
+
+def answered(request: Request, work: Callable[[], Any], path: Path) -> Answer:
+    """Do one request's work and catch its error: any at all, because the thread must go on and the caller must hear."""
+    try:
+        return request.future, work(), None
+    except sqlite3.Error as error:
+        told = ours(error, path)
+        told.__cause__ = error
+        return request.future, None, told
+    except Exception as error:
+        return request.future, None, error

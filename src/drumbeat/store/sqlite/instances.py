@@ -1,0 +1,106 @@
+"""Who lives, on SQLite. The contract is in `store.protocol.Instances`."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.model.death import follow_up
+from drumbeat.model.instance import Buried, InstanceState, NewInstance, Peer, Pulse
+from drumbeat.model.job import Hold, Outcome, OutcomeKind
+from drumbeat.store.sqlite import rows
+from drumbeat.store.sqlite.ending import Ending, Fates, crash, crashed, released
+from drumbeat.store.sqlite.rows import Held, as_json
+from drumbeat.store.sqlite.statements import InspectSql, InstanceSql, JobSql
+from drumbeat.store.sqlite.writer import Write, Writer
+
+_pulse = msgspec.json.Decoder(tuple[int, int, list[Hold], list[str], list[Peer]]).decode
+
+
+class SqliteInstances:
+    def __init__(self, sql: InstanceSql, jobs: JobSql, inspect: InspectSql, *, writer: Writer, ending: Ending) -> None:
+        self._sql = sql
+        self._jobs = jobs
+        self._inspect = inspect
+        self._writer = writer
+        self._ending = ending
+
+    async def register(self, instance: NewInstance) -> None:
+        row = msgspec.structs.asdict(instance)
+        row |= {name: as_json(row[name]) for name in ("roles", "queues", "tasks")}
+        await self._writer.write(lambda write, given: write.db.run(self._sql.register, given | {"now": write.now}), row)
+
+    async def beat(self, id: InstanceId, running: int) -> Pulse:
+        now, text = await self._writer.write(self._beat, (id, running))
+        if text is None:
+            return Pulse(alive=False, beat=0, now=now, running=0, cancels=[], waiting=[], peers=[])
+        beat, held, cancels, waiting, peers = _pulse(text)
+        return Pulse(alive=True, beat=beat, now=now, running=held, cancels=cancels, waiting=waiting, peers=peers)
+
+    async def bury(self, id: InstanceId, *, beat: int | None, started: Sequence[Hold] | None, why: str) -> Buried:
+        marked = None if started is None else {(hold.id, hold.token) for hold in started}
+
+        def work(write: Write, why: str) -> Buried:
+            parameters = {"id": id, "beat": beat, "state": InstanceState.DEAD.value, "why": why, "now": write.now}
+            if not write.db.run(self._sql.end, parameters):
+                return Buried(buried=False)
+            return self._free(write, id, marked, why)
+
+        return await self._writer.write(work, why)
+
+    async def leave(self, id: InstanceId, why: str) -> None:
+        def work(write: Write, why: str) -> None:
+            parameters = {"id": id, "beat": None, "state": InstanceState.LEFT.value, "why": why, "now": write.now}
+            if write.db.run(self._sql.end, parameters):
+                held = rows.held(write.db.value(self._jobs.held_by, {"instance": id}))
+                self._ending.give_back(write, id, released((each.id, each.token) for each in held))
+
+        await self._writer.write(work, why)
+
+    async def forget(self, before: int) -> int:
+        return await self._writer.write(
+            lambda write, moment: write.db.run(self._sql.forget, {"before": moment}), before
+        )
+
+    def _beat(self, write: Write, given: tuple[InstanceId, int]) -> tuple[int, str | None]:
+        id, running = given
+        if not write.db.run(self._sql.beat, {"id": id, "running": running, "now": write.now}):
+            return write.now, None
+        return write.now, write.db.value(self._sql.pulse, {"id": id})
+
+    def _free(self, write: Write, id: InstanceId, marked: set[tuple[JobId, int]] | None, why: str) -> Buried:
+        """What becomes of a dead instance's jobs."""
+        held = rows.held(write.db.value(self._jobs.held_by, {"instance": id}))
+        started = [each for each in held if marked is None or (each.id, each.token) in marked]
+        fates = Fates(id, write.now)
+        suspect = released_ = dead = cancelled = 0
+        for each in held:
+            blamed = marked is None or (each.id, each.token) in marked
+            # A suspect runs alone: if it was the only one that ran, the crash is its own, and counts further.
+            crashes = each.crashes + 1 if each.crashes and len(started) == 1 else max(each.crashes, 1)
+            if each.cancel_requested:
+                fates.cancel(
+                    each, _unstarted(each) if not blamed else crashed(each, why), "crashed" if blamed else None
+                )
+                cancelled += 1
+            elif not blamed:
+                fates.go_back(each, _unstarted(each), each.crashes)
+                released_ += 1
+            elif crashes >= each.crash_limit:
+                fates.die(each, self._death(write, each, why), crashes)
+                dead += 1
+            else:
+                fates.go_back(each, crashed(each, why), crashes)
+                suspect += 1
+        self._ending.write(write, id, fates)
+        return Buried(buried=True, suspect=suspect, released=released_, dead=dead, cancelled=cancelled)
+
+    def _death(self, write: Write, held: Held, why: str) -> Outcome:
+        if held.on_dead is None:
+            return crashed(held, why)
+        row = rows.jobs(write.db.value(self._inspect.live_record, {"ids": as_json([held.id])}))[0]
+        return crashed(held, why, follow_up(row.record(), crash(why)))
+
+
+def _unstarted(held: Held) -> Outcome:
+    return Outcome(id=held.id, token=held.token, kind=OutcomeKind.RELEASED)

@@ -1,0 +1,126 @@
+"""The file that a SQLite store lives in: whether it can be used at all, and whether there is room.
+
+Everything here answers before a connection is opened, so that a wrong path is one clear line and not an error of a driver.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from drumbeat.clock import SYSTEM
+from drumbeat.errors import ConfigError, StoreFull, StoreLost
+
+# Enqueue stops here, while there is still room to finish what is under way (guarantee O2).
+ROOM = 64 * 1024 * 1024
+
+# File locks and shared memory, which WAL stands on, do not work between machines on these.
+_NETWORK = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "coda", "lustre", "gpfs"),
+        *("beegfs", "orangefs", "ocfs2", "gfs2", "ncpfs", "davfs", "vboxsf", "prl_fs"),
+        *("fuse.glusterfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.davfs2"),
+    }
+)
+
+
+def check(path: Path, *, mounts: str | None = None) -> None:
+    """Refuse a path that cannot be a store, in one line.
+
+    Raises:
+        ConfigError: what is wrong with it.
+    """
+    folder = path.parent
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder: name a file in it, such as {path}/drumbeat.db", "url")
+    if not folder.is_dir():
+        raise ConfigError(f"{path}: the folder {folder} does not exist: make it, or choose another", "url")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{path}: the folder {folder} cannot be written by this user", "url")
+    if path.exists():
+        _check_file(path)
+    kind = file_system(folder, _mounts() if mounts is None else mounts)
+    if kind in _NETWORK:
+        raise ConfigError(
+            f"{path} is on a network file system ({kind}), where SQLite can lose data: use a local disk, or PostgreSQL",
+            "url",
+        )
+
+
+def _check_file(path: Path) -> None:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ConfigError(f"{path} is not a file", "url")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise ConfigError(f"{path} cannot be read and written by this user", "url")
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/self/mounts").read_text("utf-8", "surrogateescape")
+    except OSError:
+        return ""  # no such list on this system: nothing can be said
+
+
+def file_system(folder: Path, mounts: str) -> str:
+    """The kind of file system that holds this folder, by the kernel's list of mounts; empty if it is not in there."""
+    real = folder.resolve()
+    best, found = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = Path(fields[1].encode("utf-8", "surrogateescape").decode("unicode_escape"))
+        # A later line of the same mount point lies over the earlier one.
+        if (real == point or point in real.parents) and len(point.parts) >= best:
+            best, found = len(point.parts), fields[2]
+    return found
+
+
+class Room:
+    """Whether the disk has room for more jobs; looked up at most once a second."""
+
+    def __init__(self, path: Path, *, least: int = ROOM) -> None:
+        self._path = path
+        self._least = least
+        self._looked_at = float("-inf")
+        self._free = 0
+
+    def check(self) -> None:
+        """Raises:
+        StoreFull: there is not.
+        """
+        now = SYSTEM.monotonic()
+        if now - self._looked_at >= 1 or self._free < self._least:
+            disk = os.statvfs(self._path.parent)
+            self._free, self._looked_at = disk.f_bavail * disk.f_frsize, now
+        if self._free < self._least:
+            raise StoreFull(
+                f"{self._path}: only {self._free >> 20} MB of its disk are free; jobs are taken again from"
+                f" {self._least >> 20} MB on"
+            )
+
+
+class Identity:
+    """That the file is still the one that was opened; looked up at most once a second."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._node = self._look()
+        self._looked_at = SYSTEM.monotonic()
+
+    def check(self) -> None:
+        """Raises:
+        StoreLost: it was deleted or replaced.
+        """
+        now = SYSTEM.monotonic()
+        if now - self._looked_at < 1:
+            return
+        self._looked_at = now
+        if self._look() != self._node:
+            raise StoreLost(f"{self._path} was deleted or replaced while it was in use")
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino

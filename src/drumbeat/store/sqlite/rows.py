@@ -1,0 +1,278 @@
+"""The shapes in which rows come out of SQLite: arrays of a JSON text, decoded by msgspec, and their way to our records.
+
+The order of fields is the order of columns in the `.sql` files. Times are still integers here.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.model.instance import Instance, InstanceState, Role
+from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Hold, Job, JobState, OutcomeKind, TaskStats, Unique
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_failure = msgspec.json.Decoder(Failure)
+encoded = msgspec.json.Encoder().encode
+
+
+def as_json(value: Any) -> str:
+    """A parameter for json_each, or a structured column."""
+    return encoded(value).decode()
+
+
+def failure_text(error: Failure | None) -> str | None:
+    return None if error is None else as_json(error)
+
+
+def failure(text: str | None) -> Failure | None:
+    return None if text is None else _failure.decode(text)
+
+
+def moment(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)
+
+
+def moment_or_none(us: int | None) -> datetime | None:
+    return None if us is None else _EPOCH + timedelta(microseconds=us)
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True):
+    """What must be known of a running job to end its run."""
+
+    seq: int
+    id: JobId
+    token: int
+    task: str
+    key: str | None
+    unique: Unique
+    run_at: int
+    claimed_at: int
+    failures: int
+    crashes: int
+    crash_limit: int
+    waits_since: int | None
+    cancel_requested: int
+    on_dead: str | None
+
+
+class Holder(msgspec.Struct, frozen=True, array_like=True):
+    """A live unique job."""
+
+    task: str
+    key: str
+    id: JobId
+    state: JobState
+
+
+class Letter(msgspec.Struct, frozen=True, array_like=True):
+    """A dead letter that somebody wants replayed."""
+
+    id: JobId
+    task: str
+    key: str | None
+    unique: Unique
+
+
+class EndedRow(msgspec.Struct, frozen=True, array_like=True):
+    id: JobId
+    task: str
+    state: JobState | None
+    """None: it is live."""
+    result: str | None
+    result_error: str | None
+    error: str | None
+
+    def record(self) -> Ended | None:
+        if self.state is None:
+            return None
+        return Ended(
+            id=self.id,
+            task=self.task,
+            state=self.state,
+            result=self.result,
+            result_error=self.result_error,
+            error=failure(self.error),
+        )
+
+
+class JobRow(msgspec.Struct, frozen=True, array_like=True):
+    """A job of any table; columns that a table lacks are null."""
+
+    id: JobId
+    task: str
+    queue: str
+    state: JobState
+    priority: int
+    key: str | None
+    args: str
+    signature: str
+    created_at: int
+    due_at: int
+    run_at: int
+    started_at: int | None
+    finished_at: int | None
+    instance: InstanceId | None
+    token: int
+    outcome: OutcomeKind | None
+    failures: int
+    crashes: int
+    retries: int | None
+    timeout: int | None
+    crash_limit: int
+    unique: Unique
+    waits_for: str | None
+    waits_since: int | None
+    cancel_requested: int
+    progress: str | None
+    result: str | None
+    result_error: str | None
+    error: str | None
+    on_dead: str | None
+    life: int
+    tenant: str
+
+    def record(self) -> Job:
+        return Job(
+            id=self.id,
+            task=self.task,
+            queue=self.queue,
+            state=self.state,
+            priority=self.priority,
+            key=self.key,
+            args=self.args,
+            signature=self.signature,
+            created_at=moment(self.created_at),
+            due_at=moment(self.due_at),
+            run_at=moment(self.run_at),
+            started_at=moment_or_none(self.started_at),
+            finished_at=moment_or_none(self.finished_at),
+            instance=self.instance,
+            token=self.token,
+            failures=self.failures,
+            crashes=self.crashes,
+            retries=self.retries,
+            timeout=None if self.timeout is None else self.timeout / 1_000_000,
+            crash_limit=self.crash_limit,
+            unique=self.unique,
+            waits_for=self.waits_for,
+            cancel_requested=bool(self.cancel_requested),
+            progress=self.progress,
+            result=self.result,
+            result_error=self.result_error,
+            error=failure(self.error),
+            on_dead=self.on_dead,
+            life=self.life,
+            tenant=self.tenant,
+        )
+
+    def last_attempt(self) -> Attempt | None:
+        """The run that ended this job; None if it ended without one."""
+        if self.outcome is None or self.finished_at is None:
+            return None
+        if self.outcome is OutcomeKind.CANCELLED and self.started_at is None:
+            return None  # it was claimed, heard of its cancellation and never started
+        return Attempt(
+            token=self.token,
+            instance=self.instance,
+            outcome=self.outcome,
+            started_at=moment_or_none(self.started_at),
+            finished_at=moment(self.finished_at),
+            error=failure(self.error),
+        )
+
+
+class AttemptRow(msgspec.Struct, frozen=True, array_like=True):
+    token: int
+    instance: InstanceId | None
+    outcome: OutcomeKind
+    started_at: int | None
+    finished_at: int
+    error: str | None
+
+    def record(self) -> Attempt:
+        return Attempt(
+            token=self.token,
+            instance=self.instance,
+            outcome=self.outcome,
+            started_at=moment_or_none(self.started_at),
+            finished_at=moment(self.finished_at),
+            error=failure(self.error),
+        )
+
+
+class QueueRow(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    ready: int
+    scheduled: int
+    running: int
+    waiting: int
+    oldest_due: int | None
+
+
+class PauseRow(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    paused_by: str
+    paused_why: str
+    paused_at: int
+
+
+class TaskRow(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    pending: int
+    running: int
+    succeeded: int
+    dead: int
+    cancelled: int
+
+    def record(self) -> TaskStats:
+        return TaskStats(**msgspec.structs.asdict(self))
+
+
+class InstanceRow(msgspec.Struct, frozen=True, array_like=True):
+    id: InstanceId
+    state: InstanceState
+    app: str
+    version: str
+    host: str
+    pid: int
+    roles: tuple[Role, ...]
+    queues: tuple[str, ...]
+    tasks: dict[str, str]
+    concurrency: int
+    running: int
+    refused: int
+    beat: int
+    started_at: int
+    beat_at: int
+    ended_at: int | None
+    ended_why: str | None
+
+    def record(self) -> Instance:
+        facts = msgspec.structs.asdict(self)
+        facts |= {
+            "started_at": moment(self.started_at),
+            "beat_at": moment(self.beat_at),
+            "ended_at": moment_or_none(self.ended_at),
+        }
+        return Instance(**facts)
+
+
+claimed = msgspec.json.Decoder(list[Claimed]).decode
+held = msgspec.json.Decoder(list[Held]).decode
+holders = msgspec.json.Decoder(list[Holder]).decode
+letters = msgspec.json.Decoder(list[Letter]).decode
+ended = msgspec.json.Decoder(list[EndedRow | None]).decode
+jobs = msgspec.json.Decoder(list[JobRow]).decode
+attempts = msgspec.json.Decoder(list[AttemptRow]).decode
+queues = msgspec.json.Decoder(list[QueueRow]).decode
+pauses = msgspec.json.Decoder(list[PauseRow]).decode
+tasks = msgspec.json.Decoder(list[TaskRow]).decode
+instances = msgspec.json.Decoder(list[InstanceRow]).decode
+holds = msgspec.json.Decoder(list[Hold]).decode
+ids = msgspec.json.Decoder(list[JobId]).decode
+seqs = msgspec.json.Decoder(list[int]).decode
+texts = msgspec.json.Decoder(list[str]).decode
+texts_or_none = msgspec.json.Decoder(list[str | None]).decode
+pairs = msgspec.json.Decoder(list[tuple[JobId, str | None]]).decode

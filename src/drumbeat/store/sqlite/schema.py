@@ -1,0 +1,54 @@
+"""The tables of a SQLite store: created and upgraded when it is opened, inside the writer's turn."""
+
+import sqlite3
+
+from drumbeat.store import migrate
+from drumbeat.store.sqlfile import in_namespace, prefixed
+from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.statements import SCHEMA
+
+MIGRATIONS = migrate.load("drumbeat.store.sqlite.migrations")
+
+
+def upgrade(db: Connection, namespace: str) -> None:
+    """Bring the tables of this namespace to the newest version that this code knows; all or nothing.
+
+    Raises:
+        SchemaOutOfDate: they are newer, and say that code of this age cannot use them.
+    """
+    if db.value("PRAGMA journal_mode") != "wal":
+        db.run("PRAGMA journal_mode = WAL")
+    if not migrate.missing(MIGRATIONS, _found(db, namespace)):
+        return
+    sql = prefixed(SCHEMA, namespace)
+    db.run("BEGIN IMMEDIATE")
+    try:
+        for migration in migrate.missing(MIGRATIONS, _found(db, namespace)):
+            for statement in statements(in_namespace(migration.sql, namespace)):
+                db.run(statement)
+            db.run(sql.keep, {"name": "version", "value": migration.number})
+            db.run(sql.keep, {"name": "oldest_code", "value": migration.oldest_code})
+        db.run("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.run("ROLLBACK")
+
+
+def _found(db: Connection, namespace: str) -> migrate.Schema:
+    sql = prefixed(SCHEMA, namespace)
+    if not db.value(sql.has_meta):
+        return migrate.Schema()
+    return migrate.Schema(version=db.value(sql.version) or 0, oldest_code=db.value(sql.oldest_code) or 0)
+
+
+def statements(script: str) -> list[str]:
+    """One by one: sqlite3's executescript would commit the transaction first."""
+    found: list[str] = []
+    rest = ""
+    for line in script.splitlines(keepends=True):
+        if not line.lstrip().startswith("--"):
+            rest += line
+        if rest.strip() and sqlite3.complete_statement(rest):
+            found.append(rest.strip())
+            rest = ""
+    return found

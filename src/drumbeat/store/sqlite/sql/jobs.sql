@@ -1,0 +1,402 @@
+-- Statements about the life of jobs. Batches arrive as the rows of one VALUES, or as one JSON text, and leave as one JSON
+-- text: a step of SQLite gives up the interpreter's lock, and a step for each row would wait for it each time.
+-- Where VALUES is repeated, the fixed parameters ?1, ?2 stand before it in the text: `?` counts on from the largest so far.
+-- Batches are filled up with rows of NULL; these must fall out of every statement.
+
+-- name: add
+-- Columns of a row: NewJob's fields in their order. An id that is anywhere already is passed over.
+INSERT INTO drumbeat_job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, "unique", retries,
+                          timeout, crash_limit, on_dead, tenant)
+SELECT column1, column2, column3, column4, column5, column6, ?1, ifnull(column7, ?1 + column8),
+       ifnull(column7, ?1 + column8), column9, column10, column11, column12, column13, column14, column15
+  FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+ WHERE column1 IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM drumbeat_history WHERE id = column1)
+   AND NOT EXISTS (SELECT 1 FROM drumbeat_dead WHERE id = column1)
+    ON CONFLICT (id) DO NOTHING;
+
+-- name: added_after
+SELECT json_group_array(id)
+  FROM drumbeat_job
+ WHERE seq > :seq;
+
+-- name: known
+-- Which of these ids are anywhere.
+SELECT json_group_array(wanted.value)
+  FROM json_each(:ids) AS wanted
+ WHERE EXISTS (SELECT 1 FROM drumbeat_job WHERE id = wanted.value)
+    OR EXISTS (SELECT 1 FROM drumbeat_history WHERE id = wanted.value)
+    OR EXISTS (SELECT 1 FROM drumbeat_dead WHERE id = wanted.value);
+
+-- name: holders
+-- Live unique jobs of these (task, key).
+SELECT json_group_array(json_array(job.task, job.key, job.id, job.state))
+  FROM json_each(:keys) AS wanted
+ CROSS JOIN drumbeat_job AS job
+ WHERE job.task = wanted.value ->> 0
+   AND job.key = wanted.value ->> 1
+   AND job.key IS NOT NULL
+   AND job."unique" <> '';
+
+-- name: finish
+-- Move running jobs to history. ?1 instance, ?2 state, ?3 outcome, ?4 now.
+-- Columns of a row: id, token, started_at, finished_at, result, result_error, error.
+INSERT INTO drumbeat_history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
+                              created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
+                              crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead,
+                              life, tenant)
+SELECT ?2, ifnull(ended.column4, ?4), ?1, ?3, job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature,
+       job.created_at, job.due_at, job.run_at, ended.column3, job.token, job.failures, job.crashes, job.retries,
+       job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress, ended.column5, ended.column6,
+       ended.column7, job.on_dead, job.life, job.tenant
+  FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
+ CROSS JOIN drumbeat_job AS job
+ WHERE job.id = ended.column1
+   AND job.state = 'running'
+   AND job.instance = ?1
+   AND job.token = ended.column2
+    ON CONFLICT (id) DO NOTHING;
+
+-- name: finished_after
+SELECT json_group_array(id)
+  FROM drumbeat_history
+ WHERE seq > :seq;
+
+-- name: delete_finished
+-- Take out of the live table what has just been moved to history.
+DELETE FROM drumbeat_job
+ WHERE seq IN (SELECT job.seq
+                 FROM drumbeat_history AS history
+                CROSS JOIN drumbeat_job AS job
+                WHERE history.seq > :seq
+                  AND job.id = history.id);
+
+-- name: delete_jobs
+DELETE FROM drumbeat_job
+ WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: die
+-- Make dead letters of live jobs. ?1 now. Columns of a row: id, outcome, started_at, finished_at, failures, crashes, error.
+INSERT INTO drumbeat_dead (finished_at, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
+                           started_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique",
+                           cancel_requested, progress, error, on_dead, life, tenant)
+SELECT ifnull(ended.column4, ?1), job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature,
+       job.created_at, job.due_at, job.run_at, ended.column3, job.instance, job.token, ended.column2, ended.column5,
+       ended.column6, job.retries, job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress,
+       ended.column7, job.on_dead, job.life, job.tenant
+  FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
+ CROSS JOIN drumbeat_job AS job
+ WHERE job.id = ended.column1;
+
+-- name: give_back
+-- Make running jobs pending again.
+-- Columns of a row: seq, run_at, failures, crashes, unique, waits_for, waits_since, error.
+UPDATE drumbeat_job
+   SET state = 'pending',
+       instance = NULL,
+       claimed_at = NULL,
+       progress = NULL,
+       run_at = back.column2,
+       failures = back.column3,
+       crashes = back.column4,
+       "unique" = back.column5,
+       waits_for = back.column6,
+       waits_since = back.column7,
+       error = ifnull(back.column8, error)
+  FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?)) AS back
+ WHERE drumbeat_job.seq = back.column1;
+
+-- name: keep_attempts
+-- Columns of a row: id, token, instance, outcome, started_at, finished_at, error.
+INSERT INTO drumbeat_attempt (id, token, instance, outcome, started_at, finished_at, error)
+SELECT column1, column2, column3, column4, column5, column6, column7
+  FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
+ WHERE column1 IS NOT NULL
+    ON CONFLICT DO NOTHING;
+
+-- name: held
+-- Those of these jobs that run under this instance. Columns as in rows.Held.
+SELECT json_group_array(json_array(job.seq, job.id, job.token, job.task, job.key, job."unique", job.run_at, job.claimed_at,
+                                   job.failures, job.crashes, job.crash_limit, job.waits_since, job.cancel_requested,
+                                   job.on_dead))
+  FROM json_each(:ids) AS wanted
+ CROSS JOIN drumbeat_job AS job
+ WHERE job.id = wanted.value
+   AND job.state = 'running'
+   AND job.instance = :instance;
+
+-- name: held_by
+-- All jobs that run under this instance. Columns as in rows.Held.
+SELECT json_group_array(json_array(job.seq, job.id, job.token, job.task, job.key, job."unique", job.run_at, job.claimed_at,
+                                   job.failures, job.crashes, job.crash_limit, job.waits_since, job.cancel_requested,
+                                   job.on_dead))
+  FROM drumbeat_job AS job
+ WHERE job.state = 'running'
+   AND job.instance = :instance;
+
+-- name: recorded
+-- What is on record about these (id, token) of this instance: the outcome, or null.
+SELECT json_group_array(coalesce(
+           (SELECT outcome FROM drumbeat_history
+             WHERE id = wanted.value ->> 0 AND token = wanted.value ->> 1 AND instance = :instance),
+           (SELECT outcome FROM drumbeat_dead
+             WHERE id = wanted.value ->> 0 AND token = wanted.value ->> 1 AND instance = :instance),
+           (SELECT outcome FROM drumbeat_attempt
+             WHERE id = wanted.value ->> 0 AND token = wanted.value ->> 1 AND instance = :instance)))
+  FROM json_each(:holds) AS wanted;
+
+-- name: count_refused
+UPDATE drumbeat_instance
+   SET refused = refused + :refused
+ WHERE id = :instance;
+
+-- name: pick
+-- The next jobs of a queue. Level by level, each a range of the claim index: future jobs are never stepped over.
+SELECT json_group_array(seq)
+  FROM (SELECT job.seq
+          FROM drumbeat_level AS level
+         CROSS JOIN drumbeat_job AS job
+         WHERE job.queue = :queue
+           AND job.priority = level.priority
+           AND job.run_at <= :now
+           AND job.state = 'pending'
+           AND job.waits_for IS NULL
+           AND NOT EXISTS (SELECT 1 FROM drumbeat_queue WHERE name = :queue)
+           AND EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = 'alive')
+         ORDER BY level.priority, job.run_at, job.id
+         LIMIT :limit);
+
+-- name: pick_waiting
+-- The next jobs that wait for something this worker has. The recursion jumps from one value to the next, so that a million
+-- jobs that wait for somebody else cost one seek.
+  WITH RECURSIVE waiting (value) AS (
+       SELECT min(waits_for)
+         FROM drumbeat_job
+        WHERE state = 'pending' AND waits_for IS NOT NULL
+        UNION ALL
+       SELECT (SELECT min(waits_for)
+                 FROM drumbeat_job
+                WHERE state = 'pending' AND waits_for IS NOT NULL AND waits_for > waiting.value)
+         FROM waiting
+        WHERE waiting.value IS NOT NULL
+        LIMIT 1000)
+SELECT json_group_array(seq)
+  FROM (SELECT job.seq
+          FROM waiting
+         CROSS JOIN json_each(:queues) AS queue
+         CROSS JOIN drumbeat_level AS level
+         CROSS JOIN drumbeat_job AS job
+         WHERE waiting.value IN (SELECT value FROM json_each(:wants))
+           AND job.waits_for = waiting.value
+           AND job.queue = queue.value
+           AND job.priority = level.priority
+           AND job.run_at <= :now
+           AND job.state = 'pending'
+           AND job.waits_for IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM drumbeat_queue WHERE name = queue.value)
+           AND EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = 'alive')
+         LIMIT :limit);
+
+-- name: claim
+UPDATE drumbeat_job
+   SET state = 'running',
+       instance = :instance,
+       token = max(token + 1, :now),
+       claimed_at = :now,
+       waits_for = NULL
+ WHERE seq IN (SELECT value FROM json_each(:picked));
+
+-- name: claimed
+-- Columns as in model.job.Claimed.
+SELECT json_group_array(json_array(job.id, job.token, job.task, job.queue, job.priority, job.key, job.args, job.signature,
+                                   job.created_at, job.due_at, job.run_at, job.failures, job.crashes, job.retries,
+                                   job.timeout, job.crash_limit, job.on_dead, job.life, job.waits_since))
+  FROM json_each(:picked) AS picked
+ CROSS JOIN drumbeat_job AS job
+ WHERE job.seq = picked.value;
+
+-- name: next_due
+-- The earliest moment after `after` of these queues: one seek for each queue and level.
+SELECT min((SELECT job.run_at
+              FROM drumbeat_job AS job
+             WHERE job.queue = queue.value
+               AND job.priority = level.priority
+               AND job.run_at > :after
+               AND job.state = 'pending'
+               AND job.waits_for IS NULL
+             ORDER BY job.run_at
+             LIMIT 1))
+  FROM json_each(:queues) AS queue
+ CROSS JOIN drumbeat_level AS level
+ WHERE NOT EXISTS (SELECT 1 FROM drumbeat_queue WHERE name = queue.value);
+
+-- name: running
+SELECT json_group_array(json_array(id, token))
+  FROM drumbeat_job
+ WHERE state = 'running'
+   AND instance = :instance;
+
+-- name: note
+-- ?1 instance. Columns of a row: id, token, progress.
+UPDATE drumbeat_job
+   SET progress = note.column3
+  FROM (SELECT ?1 AS instance, column1, column2, column3 FROM (VALUES (?, ?, ?))) AS note
+ WHERE drumbeat_job.id = note.column1
+   AND drumbeat_job.token = note.column2
+   AND drumbeat_job.instance = note.instance
+   AND drumbeat_job.state = 'running';
+
+-- name: states
+-- Where these jobs are: [id, state], live ones first looked for.
+SELECT json_group_array(json_array(wanted.value, coalesce(
+           (SELECT state FROM drumbeat_job WHERE id = wanted.value),
+           (SELECT state FROM drumbeat_history WHERE id = wanted.value),
+           (SELECT state FROM drumbeat_dead WHERE id = wanted.value))))
+  FROM json_each(:ids) AS wanted;
+
+-- name: live_of_key
+SELECT json_group_array(id)
+  FROM drumbeat_job
+ WHERE task = :task
+   AND key = :key
+   AND key IS NOT NULL;
+
+-- name: cancel_pending
+INSERT INTO drumbeat_history (state, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
+                              finished_at, token, failures, crashes, retries, timeout, crash_limit, "unique",
+                              cancel_requested, progress, error, on_dead, life, tenant)
+SELECT 'cancelled', job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
+       job.run_at, :now, job.token, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit, job."unique", 1,
+       job.progress, job.error, job.on_dead, job.life, job.tenant
+  FROM json_each(:ids) AS wanted
+ CROSS JOIN drumbeat_job AS job
+ WHERE job.id = wanted.value
+   AND job.state = 'pending';
+
+-- name: request_cancel
+UPDATE drumbeat_job
+   SET cancel_requested = 1
+ WHERE id IN (SELECT value FROM json_each(:ids))
+   AND state = 'running';
+
+-- name: run_now
+UPDATE drumbeat_job
+   SET run_at = min(run_at, :now)
+ WHERE id IN (SELECT value FROM json_each(:ids))
+   AND state = 'pending';
+
+-- name: dead_letters
+-- What a replay must know: [id, task, key, unique].
+SELECT json_group_array(json_array(dead.id, dead.task, dead.key, dead."unique"))
+  FROM json_each(:ids) AS wanted
+ CROSS JOIN drumbeat_dead AS dead
+ WHERE dead.id = wanted.value;
+
+-- name: revive
+-- A new life under the same id. The token goes on growing from where it was.
+INSERT INTO drumbeat_job (id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, retries,
+                          timeout, crash_limit, "unique", on_dead, life, tenant)
+SELECT dead.id, dead.task, dead.queue, dead.priority, dead.key, dead.args, dead.signature, dead.created_at, dead.due_at, :now,
+       dead.token, dead.retries, dead.timeout, dead.crash_limit, dead."unique", dead.on_dead, dead.life + 1, dead.tenant
+  FROM json_each(:ids) AS wanted
+ CROSS JOIN drumbeat_dead AS dead
+ WHERE dead.id = wanted.value;
+
+-- name: keep_last_attempts
+-- Before a dead letter lives again: its last run becomes one of its earlier runs.
+INSERT INTO drumbeat_attempt (id, token, instance, outcome, started_at, finished_at, error)
+SELECT dead.id, dead.token, dead.instance, dead.outcome, dead.started_at, dead.finished_at, dead.error
+  FROM json_each(:ids) AS wanted
+ CROSS JOIN drumbeat_dead AS dead
+ WHERE dead.id = wanted.value
+   AND dead.outcome IS NOT NULL
+    ON CONFLICT DO NOTHING;
+
+-- name: discard
+INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at,
+                              finished_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit,
+                              "unique", cancel_requested, progress, result, result_error, error, on_dead, life, tenant)
+SELECT dead.id, dead.task, dead.queue, dead.state, dead.priority, dead.key, dead.args, dead.signature, dead.created_at,
+       dead.due_at, dead.run_at, dead.started_at, dead.finished_at, dead.instance, dead.token, dead.outcome, dead.failures,
+       dead.crashes, dead.retries, dead.timeout, dead.crash_limit, dead."unique", dead.cancel_requested, dead.progress,
+       dead.result, dead.result_error, dead.error, dead.on_dead, dead.life, dead.tenant
+  FROM drumbeat_dead AS dead
+ WHERE dead.id IN (SELECT value FROM json_each(:ids));
+
+-- name: delete_dead
+DELETE FROM drumbeat_dead
+ WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: ended
+-- How jobs ended: [id, task, state, result, result_error, error], or [id, task, null ...] for a live one.
+SELECT json_group_array(json(coalesce(
+           (SELECT json_array(id, task, state, result, result_error, error) FROM drumbeat_history WHERE id = wanted.value),
+           (SELECT json_array(id, task, NULL, NULL, NULL, NULL) FROM drumbeat_job WHERE id = wanted.value),
+           (SELECT json_array(id, task, state, result, result_error, error) FROM drumbeat_dead WHERE id = wanted.value),
+           'null')))
+  FROM json_each(:ids) AS wanted;
+
+-- name: pruned_before
+SELECT value
+  FROM drumbeat_meta
+ WHERE name = 'pruned_before';
+
+-- name: waited_too_long
+-- Ids of jobs that have waited since before `before` for something beginning with `prefix`.
+  WITH RECURSIVE waiting (value) AS (
+       SELECT min(waits_for)
+         FROM drumbeat_job
+        WHERE state = 'pending' AND waits_for IS NOT NULL AND waits_for >= :prefix
+        UNION ALL
+       SELECT (SELECT min(waits_for)
+                 FROM drumbeat_job
+                WHERE state = 'pending' AND waits_for IS NOT NULL AND waits_for > waiting.value)
+         FROM waiting
+        WHERE waiting.value IS NOT NULL AND substr(waiting.value, 1, length(:prefix)) = :prefix)
+SELECT json_group_array(id)
+  FROM (SELECT job.id
+          FROM waiting
+         CROSS JOIN drumbeat_job AS job
+         WHERE substr(waiting.value, 1, length(:prefix)) = :prefix
+           AND job.waits_for = waiting.value
+           AND job.waits_since < :before
+           AND job.state = 'pending'
+           AND job.waits_for IS NOT NULL
+         LIMIT :limit);
+
+-- name: prunable
+-- The oldest of history; rows are in the order of their end, give or take what reporters held back, so the head is enough.
+SELECT json_group_array(seq)
+  FROM (SELECT seq
+          FROM (SELECT seq, finished_at
+                  FROM drumbeat_history
+                 ORDER BY seq
+                 LIMIT :limit + 1000)
+         WHERE finished_at < :before
+         ORDER BY finished_at, seq
+         LIMIT :limit);
+
+-- name: prune_attempts
+DELETE FROM drumbeat_attempt
+ WHERE id IN (SELECT history.id
+                FROM json_each(:seqs) AS pruned
+               CROSS JOIN drumbeat_history AS history
+               WHERE history.seq = pruned.value);
+
+-- name: prune
+DELETE FROM drumbeat_history
+ WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: keep_pruned_before
+INSERT INTO drumbeat_meta (name, value)
+VALUES ('pruned_before', :before)
+    ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value);
+
+-- name: pause
+INSERT INTO drumbeat_queue (name, paused_at, paused_by, paused_why)
+VALUES (:queue, :now, :by, :why)
+    ON CONFLICT (name) DO NOTHING;
+
+-- name: resume
+DELETE FROM drumbeat_queue
+ WHERE name = :queue;

@@ -1,0 +1,93 @@
+"""The names of all statements; a name that is missing here or in its `.sql` file stops the import."""
+
+import msgspec
+
+from drumbeat.store import sqlfile
+
+_PACKAGE = "drumbeat.store.sqlite.sql"
+
+
+class JobSql(msgspec.Struct, frozen=True, kw_only=True):
+    add: str
+    added_after: str
+    known: str
+    holders: str
+    finish: str
+    finished_after: str
+    delete_finished: str
+    delete_jobs: str
+    die: str
+    give_back: str
+    keep_attempts: str
+    held: str
+    held_by: str
+    recorded: str
+    count_refused: str
+    pick: str
+    pick_waiting: str
+    claim: str
+    claimed: str
+    next_due: str
+    running: str
+    note: str
+    states: str
+    live_of_key: str
+    cancel_pending: str
+    request_cancel: str
+    run_now: str
+    dead_letters: str
+    revive: str
+    keep_last_attempts: str
+    discard: str
+    delete_dead: str
+    ended: str
+    pruned_before: str
+    waited_too_long: str
+    prunable: str
+    prune_attempts: str
+    prune: str
+    keep_pruned_before: str
+    pause: str
+    resume: str
+
+
+class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
+    register: str
+    beat: str
+    pulse: str
+    end: str
+    forget: str
+    addresses: str
+
+
+class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
+    live_record: str
+    history_record: str
+    dead_record: str
+    live_list: str
+    live_list_of_key: str
+    live_list_running: str
+    history_list: str
+    history_list_of_task: str
+    history_list_of_key: str
+    history_list_not_succeeded: str
+    dead_list: str
+    dead_list_of_task: str
+    attempts: str
+    queues: str
+    pauses: str
+    tasks: str
+    instances: str
+
+
+class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
+    has_meta: str
+    version: str
+    oldest_code: str
+    keep: str
+
+
+JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
+INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
+INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
+SCHEMA = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")

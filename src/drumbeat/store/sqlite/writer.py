@@ -1,0 +1,211 @@
+"""The writing thread: group commit, in turn with all other processes, checkpoints included.
+
+request, request, request          each: work(write, argument)
+          |
+take the turn (flock)              the normal way to wait; more requests may arrive meanwhile and join the group
+BEGIN IMMEDIATE; now = clock       the moment is taken inside the turn: waiting makes no job early and no token old
+each in a savepoint                one that fails spoils nothing for the others; those of a kind run as one
+COMMIT                             one fsync for all of them
+checkpoint if the log is long      while we have the turn: nobody writes beside a checkpoint
+give back the turn
+answer all, wake workers
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from drumbeat.clock import Clock
+from drumbeat.store.sqlite.connection import Connection, translated
+from drumbeat.store.sqlite.desk import Answer, Desk, Request, answered
+from drumbeat.store.sqlite.place import Identity
+from drumbeat.store.sqlite.turn import Turn
+from drumbeat.store.sqlite.wake import Announcer
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+# At this size of the log whoever has the turn brings it into the database.
+LONG_LOG = 16 * 1024 * 1024
+
+
+class Write:
+    """What a request may use: the connection inside the transaction, the moment, and a bell for workers."""
+
+    __slots__ = ("db", "due", "now")
+
+    def __init__(self, db: Connection, now: int) -> None:
+        self.db = db
+        self.now = now
+        self.due: int | None = None
+
+    def ring(self, run_at: int) -> None:
+        """Once this is committed, workers hear that a job with this due moment may have come."""
+        if self.due is None or run_at < self.due:
+            self.due = run_at
+
+
+class Writer(Desk):
+    def __init__(
+        self,
+        path: Path,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        prepare: Callable[[Connection], None],
+        announcer: Announcer,
+    ) -> None:
+        super().__init__("writer", path, loop)
+        self._clock = clock
+        self._prepare = prepare
+        self._announcer = announcer
+        self._db: Connection | None = None
+        self._turn: Turn | None = None
+        self._identity: Identity | None = None
+        self._log = Path(f"{path}-wal")
+        self._long_log = LONG_LOG
+
+    async def open(self) -> None:
+        """Create or upgrade the database; nothing is done if it was done before."""
+        await self.ask(lambda _write, _argument: None)
+
+    async def write(
+        self,
+        work: Callable[[Write, A], R],
+        argument: A,
+        together: Callable[[Write, Sequence[A]], Sequence[R]] | None = None,
+    ) -> R:
+        """Do this in a transaction; durable when it returns.
+
+        `together` does the same for several requests at once. It must do all or raise; then each is done alone.
+        """
+        answer: R = await self.ask(work, argument, together)
+        return answer
+
+    def _perform(self, group: list[Request]) -> list[Answer]:
+        db, turn = self._opened()
+        with turn:
+            self._drain(group)
+            wanted = [request for request in group if not request.future.done()]
+            if self._identity is not None:
+                self._identity.check()
+            with translated(self._path):
+                answers, due = self._transaction(db, wanted)
+                self._checkpoint(db)
+        if due is not None:
+            self._announcer.tell(due, db)
+            self._tell_loop(lambda: self._announcer.tell_here(due))
+        return answers
+
+    def _opened(self) -> tuple[Connection, Turn]:
+        if self._turn is None:
+            self._turn = Turn(self._path)
+        if self._db is None:
+            # In turn as well: two processes may create the same file at the same moment.
+            with self._turn, translated(self._path):
+                db = Connection(self._path, read_only=False)
+                try:
+                    self._prepare(db)
+                except BaseException:
+                    db.close()
+                    raise
+                self._db = db
+            self._identity = Identity(self._path)
+        return self._db, self._turn
+
+    def _transaction(self, db: Connection, group: list[Request]) -> tuple[list[Answer], int | None]:
+        units = _units(group)
+        db.run("BEGIN IMMEDIATE")
+        try:
+            write = Write(db, self._clock.now_us())
+            if len(units) == 1:
+                answers = self._alone(write, units[0])
+            else:
+                answers = [answer for unit in units for answer in self._guarded(write, unit)]
+            if db.in_transaction:
+                db.run("COMMIT")
+        finally:
+            if db.in_transaction:
+                db.run("ROLLBACK")
+        return answers, write.due
+
+    def _alone(self, write: Write, unit: list[Request]) -> list[Answer]:
+        """The only unit of its transaction needs no savepoint: its failure is the transaction's."""
+        answers = self._run(write, unit)
+        if any(error is not None for _, _, error in answers):
+            if write.db.in_transaction:
+                write.db.run("ROLLBACK")
+            if len(unit) > 1:
+                write.db.run("BEGIN IMMEDIATE")
+                return [answer for request in unit for answer in self._guarded(write, [request])]
+        return answers
+
+    def _guarded(self, write: Write, unit: list[Request]) -> list[Answer]:
+        """A unit among others: whatever it did is undone if it fails."""
+        write.db.run("SAVEPOINT request")
+        answers = self._run(write, unit)
+        if all(error is None for _, _, error in answers):
+            write.db.run("RELEASE request")
+            return answers
+        # SQLite itself undoes the whole transaction for some errors (a full disk): then there is nothing to go back to,
+        # and the others must not be told that they were done.
+        if not write.db.in_transaction:
+            raise next(error for _, _, error in answers if error is not None)
+        write.db.run("ROLLBACK TO request")
+        write.db.run("RELEASE request")
+        if len(unit) > 1:
+            return [answer for request in unit for answer in self._guarded(write, [request])]
+        return answers
+
+    def _run(self, write: Write, unit: list[Request]) -> list[Answer]:
+        first = unit[0]
+        if len(unit) == 1:
+            return [answered(first, lambda: first.work(write, first.argument), self._path)]
+        together = first.together
+        assert together is not None
+        _, values, error = answered(first, lambda: together(write, [each.argument for each in unit]), self._path)
+        if error is not None:
+            return [(each.future, None, error) for each in unit]
+        return [(each.future, value, None) for each, value in zip(unit, values, strict=True)]
+
+    def _checkpoint(self, db: Connection) -> None:
+        try:
+            size = os.stat(self._log).st_size
+        except FileNotFoundError:
+            return
+        if size < self._long_log:
+            return
+        db.run("PRAGMA busy_timeout = 0")
+        busy = db.value("PRAGMA wal_checkpoint(TRUNCATE)")
+        db.run(f"PRAGMA busy_timeout = {30_000}")
+        # A reader kept a part of the log in use: try again when it has grown by another quarter.
+        self._long_log = size + LONG_LOG // 4 if busy else LONG_LOG
+
+    def _pause(self) -> float | None:
+        return self._announcer.pause()
+
+    def _idle(self) -> None:
+        self._announcer.flush()
+
+    def _shut(self) -> None:
+        self._announcer.flush()
+        if self._db is not None:
+            self._db.close()
+        if self._turn is not None:
+            self._turn.close()
+
+
+def _units(group: list[Request]) -> list[list[Request]]:
+    """Requests that can be done together become one unit; the others stand alone."""
+    units: list[list[Request]] = []
+    together: dict[Any, list[Request]] = {}
+    for request in group:
+        if request.together is None:
+            units.append([request])
+        elif (unit := together.get(request.together)) is not None:
+            unit.append(request)
+        else:
+            together[request.together] = unit = [request]
+            units.append(unit)
+    return units
