@@ -2,32 +2,21 @@
 
     listening > registered > lifespans > housekeeping > exchange > slots
 
-What stands outside lives longer. To stop, in this order: no claim any more; buffered jobs go back; running ones hear that the
-worker drains and have their time; then they are ended and released without charge; the last outcomes are told; the program's own
-resources are closed; the instance says goodbye.
+What stands outside lives longer. To stop, in this order: no claim any more; buffered jobs go back; running ones hear that
+the worker drains and have their time; then they are ended and released without charge; the last outcomes are told; the
+program's own resources are closed; the instance says goodbye.
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
 from drumbeat.clock import Clock
 from drumbeat.context import AbortReason
 from drumbeat.errors import ConfigError, StoreUnavailable
-from drumbeat.events import (
-    Events,
-    InstanceBuried,
-    LeaseLost,
-    LoopBlocked,
-    StoreDown,
-    StoreUp,
-)
+from drumbeat.events import Events, LoopBlocked, StoreDown, StoreUp
 from drumbeat.ids import InstanceId
-from drumbeat.model.instance import Buried, NewInstance, Peer, Pulse, Role
-from drumbeat.model.job import Outcome, OutcomeKind, can_take
 from drumbeat.presence import Presence
 from drumbeat.service import Patience, Wakeup, background
 from drumbeat.settings import Settings
@@ -36,6 +25,7 @@ from drumbeat.tasks import Task
 from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.exchange import Exchange
 from drumbeat.worker.fetcher import Fetcher
+from drumbeat.worker.household import Household
 from drumbeat.worker.housekeeping import Housekeeper
 from drumbeat.worker.marks import Marks, NoMarks
 from drumbeat.worker.pace import Pace
@@ -55,11 +45,6 @@ EXIT_REPLACE = 70
 EXIT_NO_STORE = 75
 """The store has been away for long and nothing runs: start me again later (EX_TEMPFAIL)."""
 INTERRUPTED_WITHIN = 5.0
-ROLES = {
-    "both": (Role.WORKER, Role.CONTROLLER),
-    "worker": (Role.WORKER,),
-    "controller": (Role.CONTROLLER,),
-}
 
 
 class Program(Protocol):
@@ -74,7 +59,7 @@ class Program(Protocol):
     @property
     def registered_tasks(self) -> Sequence[Task[..., Any]]: ...
     @property
-    def lifespans(self) -> Sequence[Callable[[], Any]]: ...
+    def lifespans(self) -> Sequence[Callable[[], AbstractAsyncContextManager[Any]]]: ...
 
     async def store(self) -> Store:
         """The running loop's store, shared with handlers that enqueue."""
@@ -107,9 +92,6 @@ class Worker:
         self._marks = marks or NoMarks()
         self._plans = plans(program.registered_tasks)
         self._tasks = {name: plan.signature for name, plan in self._plans.items()}
-        self._takes = can_take(self._tasks)
-        self._identity = InstanceId("")
-        self._address: str | None = None
         self._exit_code = EXIT_OK
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -136,6 +118,18 @@ class Worker:
             poll=settings.poll,
             wake=self._wakeup.set,
         )
+        self._household = Household(
+            settings,
+            self._events,
+            self._buffer,
+            self._fetcher,
+            self._reporter,
+            self._runs,
+            self._marks,
+            queues=self._turns.queues,
+            tasks=self._tasks,
+            leave=self._on_hopeless,
+        )
         self._threads = Threads(self._on_abandoned)
         self._patience = Patience(clock, down=self._on_down, up=self._on_up)
         self._processes = self._pool()
@@ -158,7 +152,7 @@ class Worker:
     async def run(self) -> int:
         """Work until asked to stop, and drain. Returns the exit code that a process should end with."""
         store = await self._program.store()
-        self._exchange = Exchange(
+        self._exchange = self._household.exchange = Exchange(
             store.jobs,
             self._clock,
             self._buffer,
@@ -167,7 +161,7 @@ class Worker:
             self._patience,
             self._wakeup,
             batch=self._settings.batch,
-            identity=lambda: self._identity,
+            identity=self._identity,
         )
         watch = LoopWatch(
             self._clock,
@@ -175,11 +169,16 @@ class Worker:
             lambda: len(self._runs) > 0,
             self._on_blocked,
         )
-        presence = Presence(self._program.open_store, self, self._settings, self._clock, beside=watch.run)
+        presence = Presence(self._program.open_store, self._household, self._settings, self._clock, beside=watch.run)
         housekeeper = Housekeeper(store, self._settings, self._clock, self._patience)
-        async with store.wake.listen(self._fetcher.hear) as self._address, presence.registered():
-            async with self._subscribers(), self._lifespans(), background(housekeeper):
-                await (self._stop.wait() if self._settings.role == "controller" else self._work(store))
+        async with (
+            store.wake.listen(self._fetcher.hear) as self._household.address,
+            presence.registered(),
+            self._subscribers(),
+            self._lifespans(),
+            background(housekeeper),
+        ):
+            await (self._stop.wait() if self._settings.role == "controller" else self._work(store))
         return self._exit_code
 
     async def _work(self, store: Store) -> None:
@@ -195,7 +194,7 @@ class Worker:
             self._processes,
             payload_limit=self._settings.payload_limit,
             store_now=self._exchange.store_now,
-            identity=lambda: self._identity,
+            identity=self._identity,
         )
         slots = Slots(self._settings.concurrency, self._buffer, runner, self._clock)
         try:
@@ -228,10 +227,13 @@ class Worker:
         """A handler swallows its cancellation: others get its job, and this process must not go on with it."""
         try:
             async with asyncio.timeout(INTERRUPTED_WITHIN):
-                await store.instances.leave(self._identity, "a handler did not end")
+                await store.instances.leave(self._identity(), "a handler did not end")
         except (StoreUnavailable, TimeoutError):
             pass  # found dead by others
         self._on_stuck()
+
+    def _identity(self) -> InstanceId:
+        return self._household.identity
 
     @property
     def has_stuck_threads(self) -> bool:
@@ -242,7 +244,7 @@ class Worker:
     async def _lifespans(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             for lifespan in self._program.lifespans:
-                await stack.enter_async_context(asynccontextmanager(lifespan)())
+                await stack.enter_async_context(lifespan())
             yield
 
     @asynccontextmanager
@@ -257,54 +259,8 @@ class Worker:
             with self._events.spawning(spawn):
                 yield
 
-    # The household of `presence`: what its heart tells, on this loop.
-
-    def describe(self, id: InstanceId) -> NewInstance:
-        roles, works = ROLES[self._settings.role], self._settings.role != "controller"
-        return NewInstance(
-            id=id,
-            app=self._settings.name,
-            version=self._settings.version,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            roles=roles,
-            queues=self._turns.queues if works else (),
-            tasks=self._tasks if works else {},
-            concurrency=self._settings.concurrency if works else 0,
-            wake=self._address if works else None,
-        )
-
-    def running(self) -> int:
-        return len(self._runs)
-
-    def on_identity(self, id: InstanceId) -> None:
-        self._identity = id
-        self._marks.identify(id)
-        self._wakeup.set()
-
-    def on_pulse(self, pulse: Pulse) -> None:
-        self._exchange.hear(pulse)
-        self._fetcher.wanting(tuple(sorted(self._takes.intersection(pulse.waiting))))
-        asked = {hold.id: hold.token for hold in pulse.cancels}
-        for job in self._buffer.remove(set(asked)):
-            self._reporter.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.CANCELLED))
-        for id, token in asked.items():
-            run = self._runs.get(id)
-            # One job of a batch cannot be cancelled alone: it ends as the batch ends.
-            if run is not None and len(run.jobs) == 1 and run.jobs[0].token == token and not run.interrupted:
-                run.abort(AbortReason.CANCELLED)
-
-    def on_lost(self) -> None:
-        self._events.emit(LeaseLost(instance=self._identity, running=len(self._runs)))
-        for job in self._buffer.empty():
-            self._reporter.drop(job)
-        self._runs.abort_all(AbortReason.LEASE_LOST)
-
-    def on_buried(self, peer: Peer, buried: Buried) -> None:
-        self._events.emit(InstanceBuried(instance=self._identity, dead=peer.id, jobs=buried))
-
-    def on_hopeless(self, failures: int) -> None:
-        if self._may_leave and not self._reporter.held and not self._stop.is_set():
+    def _on_hopeless(self) -> None:
+        if self._may_leave and not self._stop.is_set():
             self._exit_code = EXIT_NO_STORE
             self._stop.set()
             self._hurry.set()
@@ -315,12 +271,12 @@ class Worker:
             self._stop.set()
 
     def _on_blocked(self, seconds: float, tasks: tuple[str, ...], where: str) -> None:
-        self._events.emit(LoopBlocked(instance=self._identity, seconds=seconds, tasks=tasks, where=where))
+        self._events.emit(LoopBlocked(instance=self._identity(), seconds=seconds, tasks=tasks, where=where))
 
     def _on_down(self, error: StoreUnavailable) -> None:
         self._went_out_at = self._clock.monotonic()
-        self._events.emit(StoreDown(instance=self._identity, url=self._settings.url, reason=str(error)))
+        self._events.emit(StoreDown(instance=self._identity(), url=self._settings.url, reason=str(error)))
 
     def _on_up(self) -> None:
         after = self._clock.monotonic() - self._went_out_at
-        self._events.emit(StoreUp(instance=self._identity, url=self._settings.url, after=after))
+        self._events.emit(StoreUp(instance=self._identity(), url=self._settings.url, after=after))

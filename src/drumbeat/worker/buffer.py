@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 
 from drumbeat.ids import JobId
@@ -66,7 +66,7 @@ class Buffer:
         self._jobs = kept
         return taken
 
-    def remove(self, ids: set[JobId]) -> list[Claimed]:
+    def remove(self, ids: Container[JobId]) -> list[Claimed]:
         """Take these out, because they must not start."""
         removed = [job for job in self._jobs if job.id in ids]
         if removed:

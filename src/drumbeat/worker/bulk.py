@@ -34,7 +34,9 @@ def endings_of(task: str, calls: int, answers: Any, returned: Callable[[Any], En
         return [Ending(how=How.RETURNED)] * calls
     if not isinstance(answers, list) or len(answers) != calls:
         shape = f"a list of {len(answers)}" if isinstance(answers, list) else type(answers).__name__
-        error = WrongAnswer(f"batch task {task!r} was given {calls} calls and must return None or a list of {calls}, not {shape}")
+        error = WrongAnswer(
+            f"batch task {task!r} was given {calls} calls and must return None or a list of {calls}, not {shape}"
+        )
         return [from_exception(error)] * calls
     return [
         from_exception(answer)

@@ -19,7 +19,7 @@ import socket
 import threading
 import traceback
 from collections.abc import Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any
@@ -192,7 +192,7 @@ class Server:
         self._threads = Threads(lambda count: None)
         async with AsyncExitStack() as stack:
             for lifespan in self._lifespans:
-                await stack.enter_async_context(asynccontextmanager(lifespan)())
+                await stack.enter_async_context(lifespan())
             opened.set_result(None)
             await self._leaving.wait()
 

@@ -52,7 +52,9 @@ class Policy(Protocol):
 def failure(error: BaseException) -> Failure:
     """An exception as storable text: type, message, traceback without locals."""
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
     try:
         message = str(error)
     except Exception as broken:  # the task's own __str__

@@ -117,4 +117,3 @@ class Fetcher:
 
     def _is_time(self) -> bool:
         return self._hungry or self._clock.monotonic() >= self._look_at
-

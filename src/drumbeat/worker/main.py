@@ -1,6 +1,6 @@
 """Running a worker as a process: the event loop, the signals, the exit code.
 
-`run` is for the process a person or a service manager started; `process_main` for a child of the supervisor; `serve` for a
+`run` is for the process that a person, a service manager or the supervisor started; `serve` for a
 program that has a loop of its own.
 """
 
@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from drumbeat.settings import Settings
@@ -32,24 +32,13 @@ async def serve(program: Program, settings: Settings, *, ref: str | None = None)
             raise
 
 
-def run(
-    program: Program,
-    settings: Settings,
-    *,
-    ref: str | None = None,
-    marks_path: str | None = None,
-    orphaned: Callable[[Callable[[], None]], None] | None = None,
-) -> int:
-    """Work in this process until SIGTERM or SIGINT, drain, and return the exit code.
-
-    `orphaned(stop)` is called on the loop by a supervised child, to have `stop` called when its supervisor is gone.
-    """
+def run(program: Program, settings: Settings, *, ref: str | None = None, marks_path: str | None = None) -> int:
+    """Work in this process until SIGTERM or SIGINT, drain, and return the exit code."""
 
     async def main() -> int:
-        marks = None if marks_path is None else Marks.open(marks_path)
+        widest = max((task.batch or 1 for task in program.registered_tasks), default=1)
+        marks = None if marks_path is None else Marks.create(marks_path, settings.concurrency, widest)
         worker = Worker(program, settings, ref=ref, marks=marks, may_leave=True, on_stuck=_leave_at_once)
-        if orphaned is not None:
-            orphaned(worker.request_stop)
         with stop_on_signals(worker.request_stop):
             code = await worker.run()
         if worker.has_stuck_threads:
@@ -91,11 +80,3 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
             loop.remove_signal_handler(number)
             signal.signal(number, handler)
 
-
-def process_main(ref: str, flags: Mapping[str, object], marks_path: str | None) -> int:
-    """The main function of a supervised worker process."""
-    from drumbeat.appref import load
-
-    program = load(ref)
-    settings = program.configure(flags)
-    return run(program, settings, ref=ref, marks_path=marks_path)

@@ -53,7 +53,7 @@ class Marks:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], slots: int, width: int) -> Self:
-        """The worker's side: a new file, there only when it is complete. `width`: most jobs that one slot runs at once."""
+        """A new file, there only when it is complete. `width`: the most jobs that one slot runs at once."""
         width = max(1, width)
         size = _SLOTS_AT + slots * _slot_size(width)
         draft = f"{os.fspath(path)}.new"
@@ -69,10 +69,10 @@ class Marks:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self | None:
-        """The supervisor's side; None when the worker died before it had made its marks."""
+        """The marks in this file; None when a worker died before it had made them."""
         try:
-            with Path(path).open("rb") as file:
-                memory = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            with Path(path).open("r+b") as file:
+                memory = mmap.mmap(file.fileno(), 0)
         except (FileNotFoundError, ValueError):
             return None
         if len(memory) < _SLOTS_AT:

@@ -18,7 +18,19 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Plan:
     """A task, as the hot path needs it: plain attributes."""
 
-    __slots__ = ("backoff", "batch", "decode", "function", "is_async", "name", "pool", "retries", "signature", "timeout_us", "_upgrade")
+    __slots__ = (
+        "_upgrade",
+        "backoff",
+        "batch",
+        "decode",
+        "function",
+        "is_async",
+        "name",
+        "pool",
+        "retries",
+        "signature",
+        "timeout_us",
+    )
 
     def __init__(self, task: Task[..., Any]) -> None:
         self.name = task.name
@@ -48,7 +60,9 @@ class Plan:
                 return self._upgrade(job)
             except Exception as broken:  # the user's own upgrade, or what it made cannot be read either
                 return Ending(how=How.UNDECODABLE, error=failure(broken))
-        return Ending(how=How.UNDECODABLE, error=Failure("Undecodable", f"the arguments cannot be read: {error.reason}"))
+        return Ending(
+            how=How.UNDECODABLE, error=Failure("Undecodable", f"the arguments cannot be read: {error.reason}")
+        )
 
 
 def _upgraded(task: Task[..., Any]) -> Callable[[Claimed], Arguments]:

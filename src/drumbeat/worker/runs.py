@@ -19,7 +19,13 @@ class Run:
     __slots__ = ("cancels", "jobs", "outside", "running", "slot", "started_us", "task")
 
     def __init__(
-        self, jobs: list[Claimed], task: str, running: RunningJob, slot: "asyncio.Task[Any]", started_us: int, outside: bool
+        self,
+        jobs: list[Claimed],
+        task: str,
+        running: RunningJob,
+        slot: "asyncio.Task[Any]",
+        started_us: int,
+        outside: bool,
     ) -> None:
         self.jobs = jobs
         self.task = task

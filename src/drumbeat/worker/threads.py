@@ -31,7 +31,7 @@ class Call:
     def make(self) -> None:
         try:
             self.value = self._context.run(self._call)
-        except BaseException as error:  # noqa: BLE001  the handler's own, SystemExit included: carried to the loop, which judges it
+        except BaseException as error:  # the handler's own, SystemExit included: the loop judges it
             self.error = error
 
 
