@@ -1,0 +1,90 @@
+"""Calls that both type checkers must accept."""
+
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, assert_type
+
+from drumbeat import Call, Drumbeat, Job, JobError, JobFailed, JobHandle, SyncJobHandle
+from drumbeat.model.job import NewJob
+from drumbeat.tasks import AsyncTask, BatchTask, SyncTask
+
+app = Drumbeat()
+
+
+@app.task
+async def plain(customer: int) -> str:
+    return str(customer)
+
+
+@app.task(queue="critical", retries=5, timeout="30s")
+async def charge(customer: int, amount: Decimal, *, note: str = "") -> str:
+    return f"{customer} {amount} {note}"
+
+
+@app.task
+def resize(path: str) -> int:
+    return len(path)
+
+
+@app.task(pool="process")
+def crunch(numbers: list[int]) -> int:
+    return sum(numbers)
+
+
+@app.task(batch=500)
+async def publish(calls: list[Call[str]]) -> list[int | Exception] | None:
+    return [len(call.value) for call in calls]
+
+
+@app.task(batch=100, queue="low")
+def store(calls: list[Call[int]]) -> None:
+    assert_type(calls[0].value, int)
+
+
+@charge.on_dead
+async def refund(job: Job, error: JobError) -> None: ...
+
+
+@charge.upgrade
+def renamed(arguments: dict[str, Any], signature: str) -> dict[str, Any]:
+    return arguments
+
+
+@app.on_event(JobFailed)
+def tell(event: JobFailed) -> None:
+    assert_type(event.dead, bool)
+
+
+async def calls() -> None:
+    assert_type(await plain.enqueue(1), JobHandle[str])
+    assert_type(await charge.enqueue(1, Decimal(2)), JobHandle[str])
+    assert_type(await charge.using(delay=60, key="c:1", unique=True).enqueue(1, amount=Decimal(2)), JobHandle[str])
+    assert_type(
+        await charge.using(at=datetime(2030, 1, 1, tzinfo=UTC), unique="pending", key="k").enqueue(
+            1, Decimal(2), note="x"
+        ),
+        JobHandle[str],
+    )
+    assert_type(await (await charge.enqueue(1, Decimal(2))).result(timeout=10), str)
+    assert_type(resize.enqueue_sync("a"), SyncJobHandle[int])
+    assert_type(resize.enqueue_sync("a").result(), int)
+    assert_type(charge.bind(1, Decimal(2)), NewJob)
+    assert_type(await app.enqueue_many([charge.bind(1, Decimal(2)), resize.bind("a")]), list[JobHandle[Any]])
+    assert_type(await publish.enqueue("x"), JobHandle[int])
+    assert_type(await store.enqueue(1), JobHandle[None])
+    assert_type(await app.cancel(task=charge, key="c:1"), int)
+    assert_type(await app.jobs.list(state="dead", limit=10), list[Job])
+    assert_type(app.sync.jobs.list(queue="low"), list[Job])
+
+
+async def direct_calls_are_calls_of_the_function() -> None:
+    coroutine: Coroutine[Any, Any, str] = plain(1)
+    assert_type(await coroutine, str)
+    assert_type(await charge(1, Decimal(2)), str)
+    assert_type(resize("a"), int)
+
+
+async_task: AsyncTask[[int], str] = plain
+sync_task: SyncTask[[str], int] = resize
+batch_task: BatchTask[str, int] = publish

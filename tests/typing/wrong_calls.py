@@ -1,0 +1,59 @@
+"""Calls that both type checkers must refuse: each line that ends in `# wrong` has an error, and no other line has one."""
+
+from decimal import Decimal
+
+from drumbeat import Call, Drumbeat
+
+app = Drumbeat()
+
+
+@app.task
+async def plain(customer: int) -> str:
+    return str(customer)
+
+
+@app.task(queue="critical", retries=5)
+async def charge(customer: int, amount: Decimal) -> str:
+    return f"{customer} {amount}"
+
+
+@app.task
+def resize(path: str) -> int:
+    return len(path)
+
+
+@app.task(batch=500)
+async def publish(calls: list[Call[str]]) -> None: ...
+
+
+async def wrong_arguments() -> None:
+    await plain.enqueue("1")  # wrong
+    await plain.enqueue()  # wrong
+    await plain.enqueue(1, 2)  # wrong
+    await charge.enqueue(1, amount="9.90")  # wrong
+    await charge.enqueue(1, amuont=Decimal(1))  # wrong
+    await charge.using(delay=60).enqueue("1", Decimal(1))  # wrong
+    charge.bind(1)  # wrong
+    resize.enqueue_sync(1)  # wrong
+    await publish.enqueue(1)  # wrong
+    await plain("1")  # wrong
+    resize(1)  # wrong
+
+
+async def wrong_options() -> None:
+    charge.using(dealy=60)  # wrong
+    charge.using(priority="high")  # wrong
+    charge.using(delay=60)(1, Decimal(1))  # wrong
+
+
+async def wrong_results() -> None:
+    number: int = await (await plain.enqueue(1)).result()  # wrong
+    text: str = resize.enqueue_sync("a").result()  # wrong
+    print(number, text)
+
+
+@app.task(quue="low")  # wrong
+def misspelt() -> None: ...
+
+
+Drumbeat(concurency=3)  # wrong
