@@ -12,6 +12,7 @@ This module knows nothing of jobs.
 
 import asyncio
 import importlib
+import logging
 import multiprocessing.spawn
 import os
 import signal
@@ -23,9 +24,11 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+
+from drumbeat import logs
 
 _LENGTH = struct.Struct(">I")
 # The folder of this package comes first: a file called drumbeat.py in the current folder must not be taken for it.
@@ -33,6 +36,11 @@ _BOOT = "import sys; sys.path.insert(0, {root!r}); from drumbeat.spawn import be
 _ROOT = str(Path(__file__).parents[1])
 MAIN = "__main__"
 UNKNOWN_EXIT = 255
+
+
+class LogSettings(msgspec.Struct, frozen=True):
+    level: str
+    format: Literal["text", "json"]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +52,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     path: list[str]
     argv: list[str]
     folder: str
+    logs: LogSettings | None
+    """How the parent logs, if it logs in our own way."""
     main: dict[str, str]
     """How to make the parent's main module: what multiprocessing calls init_main_from_path or init_main_from_name."""
 
@@ -74,6 +84,7 @@ def spawn(
         path=[entry or os.getcwd() for entry in sys.path],
         argv=sys.argv,
         folder=os.getcwd(),
+        logs=_our_logs(),
         main=_main() if with_main else {},
     )
     with suppress(BrokenPipeError, ConnectionResetError):  # it died already: whoever watches it is told
@@ -96,6 +107,15 @@ def _main() -> dict[str, str]:
     return {key: known[key] for key in ("init_main_from_name", "init_main_from_path") if key in known}
 
 
+def _our_logs() -> LogSettings | None:
+    """How this process logs, if that was set up by `logs.configure`; else it is the user's own business, in every process."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, logs.TextLines | logs.JsonLines):
+            level = logging.getLevelName(logging.getLogger("drumbeat").level).lower()
+            return LogSettings(level, "json" if isinstance(handler.formatter, logs.JsonLines) else "text")
+    return None
+
+
 def begin(descriptor: int) -> None:
     """The first function of a spawned process; the last as well."""
     os.set_inheritable(descriptor, False)
@@ -106,6 +126,8 @@ def begin(descriptor: int) -> None:
     order = msgspec.json.decode(text, type=Order)
     sys.path[:] = order.path
     sys.argv[:] = order.argv
+    if order.logs is not None:
+        logs.configure(order.logs.level, order.logs.format)
     module, _, function = order.target.partition(":")
     target: Callable[..., int] = getattr(importlib.import_module(module), function)
     sys.exit(target(link, prepare=lambda: _prepare(order), **order.arguments))

@@ -1,0 +1,230 @@
+"""Starts worker processes, watches them, replaces the dead and frees their jobs at once. Runs no user code.
+
+    supervisor --socket--> worker process 1 --marks--> what it had started
+               --socket--> worker process 2 ...
+
+A dead worker's marks say which jobs it had started: those are suspects, the others are innocent. The supervisor buries the
+instance in the store with that knowledge, where others could only wait for its heartbeat to fail and suspect all. The socket
+carries nothing but its own end: a worker whose supervisor is gone drains as after SIGTERM.
+
+The first SIGTERM or SIGINT is passed on and the workers drain; the next is passed on too, and they release what runs. What is
+still there long after that is killed.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from drumbeat import appref
+from drumbeat.clock import SYSTEM, Clock, jittered
+from drumbeat.errors import ConfigError, DrumbeatError, StoreUnavailable
+from drumbeat.ids import InstanceId
+from drumbeat.model.instance import Buried
+from drumbeat.model.job import Hold
+from drumbeat.settings import Settings
+from drumbeat.spawn import Watch, how_it_ended, spawn
+from drumbeat.store.urls import open_store
+from drumbeat.worker.marks import Marks
+
+log = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+EXIT_OK, EXIT_WRONG, EXIT_REPLACE, EXIT_NO_STORE = 0, 2, 70, 75
+QUICK = 5.0
+"""A worker that lived shorter than this has died at its start, or nearly."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+NO_STORE_PAUSE = 5.0
+LAST_RESORT = 10.0
+"""So long after the time to drain, a worker that still lives is killed."""
+FIRST_BURIAL_PAUSE, LONGEST_BURIAL_PAUSE = 0.1, 2.0
+BURY_WITHIN = 5.0
+"""So long a supervisor that is leaving waits for the store; then the jobs are found by others, by the missing heartbeat."""
+
+
+class Restarts:
+    """How long to wait before a worker is started again: not at all, unless it keeps dying at its start. Pure."""
+
+    def __init__(self) -> None:
+        self._quick = 0
+
+    def pause(self, exit_code: int, lived: float) -> float:
+        self._quick = self._quick + 1 if lived < QUICK else 0
+        growing = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (self._quick - 2)) if self._quick > 1 else 0.0
+        return max(growing, NO_STORE_PAUSE) if exit_code == EXIT_NO_STORE else growing
+
+
+class WorkerProcess:
+    """One worker process, from its start to its death."""
+
+    def __init__(self, ref: str, settings: Settings, marks: Path, clock: Clock) -> None:
+        arguments = {"ref": ref, "flags": appref.flags_of(settings), "marks_path": str(marks)}
+        process, self._link = spawn(
+            "drumbeat.worker.supervised:main",
+            arguments,
+            label=f"drumbeat-worker {ref}",
+            with_main=appref.needs_main(ref),
+        )
+        self.pid = process.pid
+        self.watch = Watch(process)
+        self._marks = marks
+        self._clock = clock
+        self._started_at = clock.monotonic()
+
+    @property
+    def lived(self) -> float:
+        return self._clock.monotonic() - self._started_at
+
+    async def gone(self) -> int:
+        """Wait for its death; the exit code."""
+        return await asyncio.shield(self.watch.exited)
+
+    def last_words(self) -> str:
+        """Why it could not start, if it said so. Once it is dead."""
+        self._link.setblocking(False)
+        with self._link, suppress(BlockingIOError, ConnectionResetError):
+            return self._link.recv(65_536, socket.MSG_DONTWAIT).decode(errors="replace")
+        return ""
+
+    def started(self) -> tuple[InstanceId | None, list[Hold]]:
+        """Who it was, and what it had started. Once it is dead."""
+        marks = Marks.open(self._marks)
+        if marks is None:
+            return None, []
+        found = marks.read()
+        marks.close()
+        self._marks.unlink(missing_ok=True)
+        return found
+
+
+class Supervisor:
+    def __init__(self, ref: str, settings: Settings, *, clock: Clock = SYSTEM) -> None:
+        self._ref = ref
+        self._settings = settings
+        self._clock = clock
+        self._workers: set[WorkerProcess] = set()
+        self._problem: str | None = None
+
+    def run(self) -> int:
+        """Keep the workers until SIGTERM or SIGINT, and until they have drained. Returns the exit code.
+
+        Raises:
+            ConfigError: a worker could not start because the program or its settings are wrong.
+        """
+        code = asyncio.run(self._run())
+        if self._problem is not None:
+            raise ConfigError(self._problem)
+        return code
+
+    async def _run(self) -> int:
+        self._stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for signal_number in SIGNALS:
+            loop.add_signal_handler(signal_number, self._on_signal, signal_number)
+        try:
+            with tempfile.TemporaryDirectory(prefix="drumbeat-") as folder:
+                # Outside, so that the store may be away while workers are started again.
+                async with asyncio.TaskGroup() as self._burials, asyncio.TaskGroup() as keepers:
+                    for number in range(self._settings.processes):
+                        keepers.create_task(self._keep(number, Path(folder)), name=f"worker process {number}")
+        finally:
+            for signal_number in SIGNALS:
+                loop.remove_signal_handler(signal_number)
+        return EXIT_OK if self._problem is None else EXIT_WRONG
+
+    async def _keep(self, number: int, folder: Path) -> None:
+        """Have a worker process in this place until asked to stop."""
+        restarts = Restarts()
+        lives = 0
+        while not self._stopping.is_set():
+            lives += 1
+            worker = WorkerProcess(self._ref, self._settings, folder / f"{number}-{lives}", self._clock)
+            self._workers.add(worker)
+            log.info("worker process started", extra={"place": number, "pid": worker.pid})
+            exit_code = await worker.gone()
+            self._workers.discard(worker)
+            self._mourn(number, worker, exit_code)
+            if not self._stopping.is_set():
+                await self._pause(number, restarts.pause(exit_code, worker.lived))
+
+    def _mourn(self, number: int, worker: WorkerProcess, exit_code: int) -> None:
+        words = worker.last_words()
+        instance, holds = worker.started()
+        facts = {"place": number, "pid": worker.pid, "how": how_it_ended(exit_code)}
+        if exit_code == EXIT_OK:
+            log.info("worker process left", extra=facts)
+            return  # it has said goodbye to the store itself
+        if exit_code == EXIT_WRONG and words:
+            self._problem = self._problem or words
+            self._stop_all()
+            return
+        if exit_code in (EXIT_REPLACE, EXIT_NO_STORE) or self._stopping.is_set():
+            log.info("worker process left", extra=facts)
+        else:
+            log.error("worker process died", extra=facts | {"had_started": len(holds)})
+        if instance is not None:
+            why = f"process died: {how_it_ended(exit_code)}"
+            self._burials.create_task(self._bury(instance, holds, why), name=f"burial of {instance}")
+
+    async def _pause(self, number: int, seconds: float) -> None:
+        if not seconds:
+            return
+        log.warning("worker process waits before it is started again", extra={"place": number, "seconds": seconds})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    async def _bury(self, instance: InstanceId, holds: list[Hold], why: str) -> None:
+        """Free the jobs of a dead worker; patient with a store that is away."""
+        died_at, pause = self._clock.monotonic(), FIRST_BURIAL_PAUSE
+        while True:
+            try:
+                store = await open_store(self._settings.url, namespace=self._settings.namespace, clock=self._clock)
+                async with store:
+                    buried = await store.instances.bury(instance, beat=None, started=holds, why=why)
+            except StoreUnavailable as error:
+                reason = str(error)
+            except DrumbeatError as error:
+                log.error(
+                    "jobs of a dead worker process were not freed", extra={"instance": instance, "reason": str(error)}
+                )
+                return
+            else:
+                self._tell(instance, buried)
+                return
+            if self._stopping.is_set() and self._clock.monotonic() - died_at > BURY_WITHIN:
+                log.error(
+                    "jobs of a dead worker process are left to others", extra={"instance": instance, "reason": reason}
+                )
+                return
+            await self._clock.sleep(jittered(pause))
+            pause = min(LONGEST_BURIAL_PAUSE, 2 * pause)
+
+    def _tell(self, instance: InstanceId, buried: Buried) -> None:
+        if buried.buried:
+            counts: dict[str, object] = {
+                name: getattr(buried, name) for name in ("suspect", "released", "dead", "cancelled")
+            }
+            log.warning("jobs of a dead worker process were freed", extra={"instance": instance} | counts)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        log.info("stopping", extra={"signal": number.name, "workers": len(self._workers)})
+        self._stop_all()
+
+    def _stop_all(self) -> None:
+        """Ask all workers to drain; asked again, they release what runs."""
+        is_first = not self._stopping.is_set()
+        self._stopping.set()
+        for worker in self._workers:
+            worker.watch.signal(signal.SIGTERM)
+        patience = self._settings.drain if is_first else 0.0
+        if patience is not None:
+            self._clock.later(patience + LAST_RESORT, self._kill_all)
+
+    def _kill_all(self) -> None:
+        for worker in self._workers:
+            log.error("worker process does not leave: killed", extra={"pid": worker.pid})
+            worker.watch.kill()
