@@ -268,6 +268,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     error: str | None = None
     """A part of the error's type or message."""
+    letters: bool = False
+    """Only dead letters: not the dead that somebody has discarded."""
     before: JobId | None = None
     """Keyset paging: only ids smaller than this one, newest first."""
     limit: int = 50

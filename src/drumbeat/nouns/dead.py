@@ -10,7 +10,7 @@ import msgspec
 
 from drumbeat.client import Client
 from drumbeat.clock import Clock
-from drumbeat.errors import InvalidArguments, JobNotFound, UniqueConflict
+from drumbeat.errors import InvalidArguments, UniqueConflict
 from drumbeat.ids import JobId
 from drumbeat.model.job import Job, JobFilter, JobState, Replayed
 from drumbeat.names import shown
@@ -53,7 +53,7 @@ class Dead:
         One answer for each. `rate`: at most so many in a second; None: all at once.
 
         Raises:
-            JobNotFound, UniqueConflict: one single id was given, and could not be replayed.
+            InvalidArguments, JobNotFound, UniqueConflict: one single id was given, and could not be replayed.
         """
         rate = _read_rate(rate)
         check_either(which, common)
@@ -69,7 +69,7 @@ class Dead:
         """Move dead letters to history, where they are pruned in time. Returns how many there were.
 
         Raises:
-            JobNotFound: one single id was given, and is no dead letter.
+            InvalidArguments, JobNotFound: one single id was given, and is no dead letter.
         """
         check_either(which, common)
         store = await self._client.store()
@@ -79,7 +79,7 @@ class Dead:
             discarded += await store.jobs.discard(ids[start : start + PAGE])
         if isinstance(which, str) and not discarded:
             await self.show(which)
-            raise JobNotFound(which)
+            raise _no_letter(which)
         return discarded
 
     async def _ids(self, which: str | Iterable[str] | None, common: Common) -> builtins.list[JobId]:
@@ -100,11 +100,15 @@ class Dead:
         job = await self.show(answer.id)
         if answer.conflict is not None:
             raise UniqueConflict(answer.id, job.key or "", answer.conflict)
-        raise JobNotFound(answer.id)
+        raise _no_letter(answer.id)
+
+
+def _no_letter(id: str) -> InvalidArguments:
+    return InvalidArguments(f"job {id} is no dead letter any more: somebody has discarded it", "id")
 
 
 def _of_the_dead(filter: JobFilter) -> JobFilter:
-    return msgspec.structs.replace(filter, state=JobState.DEAD)
+    return msgspec.structs.replace(filter, state=JobState.DEAD, letters=True)
 
 
 def _read_rate(rate: object) -> float | None:

@@ -104,6 +104,9 @@ class SqliteInspect:
     def _tables(self, filter: JobFilter) -> list[tuple[str, str]]:
         """(statement that lists ids, statement that gives records) of each table that may hold such jobs."""
         sql, state = self._sql, filter.state
+        dead = (sql.dead_list if filter.task is None else sql.dead_list_of_task, sql.dead_record)
+        if filter.letters:
+            return [dead]
         tables: list[tuple[str, str]] = []
         if state is None or state in LIVE:
             live = sql.live_list_running if state is JobState.RUNNING else sql.live_list
@@ -113,7 +116,7 @@ class SqliteInspect:
         if state is None or state not in LIVE:
             tables.append((self._history_listing(filter), sql.history_record))
         if state is None or state is JobState.DEAD:
-            tables.append((sql.dead_list if filter.task is None else sql.dead_list_of_task, sql.dead_record))
+            tables.append(dead)
         return tables
 
     def _history_listing(self, filter: JobFilter) -> str:
