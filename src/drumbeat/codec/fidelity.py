@@ -8,11 +8,13 @@ they are finite and not too deep.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence, Set
+import re
+from collections.abc import Collection, Mapping, MutableMapping, Sequence, Set
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from drumbeat.codec.wire import is_model
 
@@ -23,11 +25,21 @@ Difference = tuple[str, str]
 """Where in the value (`[3].name`, or empty), and what is wrong there."""
 
 # Of one type before and after: then they are equal as well.
-ALWAYS_SAME = frozenset({str, bool, type(None), bytes, date, time, UUID})
+ALWAYS_SAME: frozenset[type] = frozenset({str, bool, type(None), bytes, date, time, UUID})
 # A subclass may be given for these if it is equal: StrEnum for str, a pendulum moment for datetime.
 _MAY_BE_SUBCLASSED = frozenset({str, int, float, Decimal, date, datetime, time, timedelta, UUID})
 _BYTES = (bytes, bytearray, memoryview)
+# Asked at every record of a list: finding out takes longer than comparing one. Classes that come and go are let go.
+_fields: MutableMapping[type, Collection[str] | None] = WeakKeyDictionary()
 _LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+
+
+def is_equal(given: Any, got: Any, raw: bytes) -> bool:
+    """A quick yes for values of types that `hints.is_told_by_equality`; a no means nothing yet."""
+    return bool(given == got) and _LONG_NUMBER.search(raw) is None
 
 
 def difference(given: Any, got: Any) -> Difference | None:
@@ -84,7 +96,7 @@ def _changed(given: Any, got: Any) -> Difference:
 def _in_sequence(given: Sequence[Any], got: Sequence[Any]) -> Difference | None:
     if len(given) != len(got):
         return "", f"would arrive with {len(got)} items instead of {len(given)}"
-    if _are_plain(given, got):
+    if len(given) > 8 and _are_plain(given, got):
         return None
     for place, (one, other) in enumerate(zip(given, got, strict=True)):
         if (found := difference(one, other)) is not None:
@@ -110,14 +122,11 @@ def _in_mapping(given: Mapping[Any, Any], got: Mapping[Any, Any]) -> Difference 
         lost = [key for key in given if key not in got]
         return "", f"would arrive without {lost[0]!r:.60}" if lost else "has keys that are the same text in JSON"
     # JSON keeps the order of keys, and so does the decoder: the n-th belongs to the n-th.
-    keys = list(given)
-    if (found := _in_sequence(keys, list(got))) is not None:
-        return "", f"has a key that {found[1]}"
-    values = list(given.values())
-    got_values = list(got.values())
-    if _are_plain(values, got_values):
-        return None
-    for key, one, other in zip(keys, values, got_values, strict=True):
+    for (key, one), (got_key, other) in zip(given.items(), got.items(), strict=True):
+        if not (type(key) is str is type(got_key)) and (found := difference(key, got_key)) is not None:
+            return "", f"has a key that {found[1]}"
+        if type(one) is type(other) and type(one) in ALWAYS_SAME:
+            continue
         if (found := difference(one, other)) is not None:
             return f"[{key!r:.60}]{found[0]}", found[1]
     return None
@@ -137,6 +146,13 @@ def _in_set(given: Set[Any], got: Set[Any]) -> Difference | None:
 
 def fields_of(kind: type) -> Collection[str] | None:
     """The names of the fields of a record type, or None if it is none."""
+    try:
+        return _fields[kind]
+    except KeyError:
+        return _fields.setdefault(kind, _found_fields(kind))
+
+
+def _found_fields(kind: type) -> Collection[str] | None:
     if is_model(kind):
         return kind.model_fields  # type: ignore[attr-defined, no-any-return]
     for listed in ("__struct_fields__", "__dataclass_fields__", "_fields"):

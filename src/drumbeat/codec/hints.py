@@ -19,6 +19,23 @@ import msgspec
 
 from drumbeat.codec.wire import is_model
 
+_JSON_ITSELF = (
+    msgspec.inspect.AnyType,
+    msgspec.inspect.NoneType,
+    msgspec.inspect.BoolType,
+    msgspec.inspect.IntType,
+    msgspec.inspect.FloatType,
+    msgspec.inspect.StrType,
+)
+
+
+_MAY_BE_LARGE = (
+    msgspec.inspect.AnyType,
+    msgspec.inspect.ListType,
+    msgspec.inspect.DictType,
+    msgspec.inspect.UnionType,
+)
+
 
 def hint_of(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any] | None) -> Any:
     """The type an annotation means; `names` are those known where the function was defined, beside its module's.
@@ -41,6 +58,27 @@ def unsupported(hint: Any) -> type | None:
     found: list[type] = []
     _describe(msgspec.inspect.type_info(hint), {}, found)
     return found[0] if found else None
+
+
+def is_told_by_equality(hint: Any) -> bool:
+    """Whether a list or a dict of this type that comes back equal is the same: so for what JSON has itself.
+
+    Not so for Decimal (a float is equal), enums of texts, and whatever has those in it.
+    """
+    node = msgspec.inspect.type_info(hint)
+    return isinstance(node, _MAY_BE_LARGE) and _is_json_itself(node)
+
+
+def _is_json_itself(node: msgspec.inspect.Type) -> bool:
+    match node:
+        case msgspec.inspect.ListType():
+            return _is_json_itself(node.item_type)
+        case msgspec.inspect.DictType():
+            return isinstance(node.key_type, msgspec.inspect.StrType) and _is_json_itself(node.value_type)
+        case msgspec.inspect.UnionType():
+            return all(map(_is_json_itself, node.types))
+        case _:
+            return isinstance(node, _JSON_ITSELF)
 
 
 def fingerprint(parts: list[tuple[str, str, bool, Any]]) -> str:
