@@ -85,7 +85,7 @@ def find(app: object) -> AppRef | None:
     """
     for name in (MAIN, *sys.modules):
         module = sys.modules.get(name)
-        if not isinstance(module, ModuleType) or (name == MAIN and not hasattr(module, "__file__")):
+        if not isinstance(module, ModuleType) or (name == MAIN and not _is_file(module)):
             continue  # what was typed into a prompt cannot be run again
         # Not by getattr, which may import what is loaded lazily.
         names: dict[str, object] = object.__getattribute__(module, "__dict__")
@@ -93,6 +93,11 @@ def find(app: object) -> AppRef | None:
             if value is app and attr.isidentifier():
                 return AppRef(f"{_own_name(module, name)}:{attr}")
     return None
+
+
+def _is_file(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and os.path.isfile(file)
 
 
 def _own_name(module: ModuleType, name: str) -> str:
@@ -150,7 +155,8 @@ def _broken(name: str, error: BaseException) -> ConfigError:
 
 
 def _is_machinery(file: str) -> bool:
-    return file.startswith("<frozen ") or file in (__file__, importlib.__file__, multiprocessing.spawn.__file__)
+    ours = (os.path.dirname(__file__), importlib.__file__, multiprocessing.spawn.__file__, "<frozen ")
+    return file.startswith(ours)
 
 
 def _drumbeat() -> type[Drumbeat]:
