@@ -83,15 +83,18 @@ def find(app: object) -> AppRef | None:
 
     The program that was started comes first: it has imported everything that registers tasks.
     """
-    for name in (MAIN, *sys.modules):
-        module = sys.modules.get(name)
-        if not isinstance(module, ModuleType) or (name == MAIN and not _is_file(module)):
-            continue  # what was typed into a prompt cannot be run again
+    main = sys.modules.get(MAIN)
+    # What was typed into a prompt cannot be run again. (Python knows the main module by more than one name.)
+    places = {} if main is None or not _is_file(main) else {_own_name(main): main}
+    places |= {name: module for name, module in sys.modules.items() if module is not main}
+    for name, module in places.items():
+        if not isinstance(module, ModuleType):
+            continue
         # Not by getattr, which may import what is loaded lazily.
         names: dict[str, object] = object.__getattribute__(module, "__dict__")
         for attr, value in names.copy().items():
             if value is app and attr.isidentifier():
-                return AppRef(f"{_own_name(module, name)}:{attr}")
+                return AppRef(f"{name}:{attr}")
     return None
 
 
@@ -100,10 +103,9 @@ def _is_file(module: ModuleType) -> bool:
     return file is not None and os.path.isfile(file)
 
 
-def _own_name(module: ModuleType, name: str) -> str:
+def _own_name(main: ModuleType) -> str:
     """`python -m shop.jobs` is a module with a name of its own, though it is known as `__main__`."""
-    spec = module.__spec__ if name == MAIN else None
-    return name if spec is None else spec.name
+    return MAIN if main.__spec__ is None else main.__spec__.name
 
 
 def _parts(ref: str) -> tuple[str, str]:
