@@ -7,13 +7,17 @@ only in a child process of its own. Times are taken inside the producer, so that
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 STAMP = "stamp"
 STAMP_WALL = "stamp_wall"
 
-ENQUEUE, DRAIN, LATENCY, LATENESS, BACKLOG = "enqueue", "drain", "latency", "lateness", "backlog"
+ENQUEUE, DRAIN, LATENCY, LATENESS = "enqueue", "drain", "latency", "lateness"
+BACKLOG, FLOOR = "backlog", "floor"
 COMMON_MEASURES = frozenset({ENQUEUE, DRAIN, LATENCY, LATENESS})
 
 
@@ -56,9 +60,10 @@ class Producer(ABC):
         """Enqueue one wall-stamping job for each delay from now; the wall-clock moment each is due."""
         due = []
         for number, delay in enumerate(delays, first):
-            moment = time.time_ns() + int(delay * 1e9)
-            due.append(moment)
-            self._schedule(number, moment)
+            # Whole microseconds: what a datetime can say, so that nothing is rounded on the way.
+            due_ns = (time.time_ns() + int(delay * 1e9)) // 1_000 * 1_000
+            due.append(due_ns)
+            self._schedule(number, due_ns)
         return due
 
     def future(self, count: int, delay: float) -> float:
@@ -111,6 +116,11 @@ class Contender(ABC):
     @abstractmethod
     def open_producer(self) -> Producer:
         """Called in the producer's process, with the environment set."""
+
+
+def moment(ns: int) -> datetime:
+    """An aware datetime, exact to the microsecond; by way of a float it would not be."""
+    return EPOCH + timedelta(microseconds=ns // 1_000)
 
 
 def until(done: Callable[[], bool], *, seconds: float, poll: float, what: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.contender import BACKLOG, DRAIN, ENQUEUE, LATENCY, LATENESS, Contender
+from bench.contender import BACKLOG, DRAIN, ENQUEUE, FLOOR, LATENCY, LATENESS, Contender
 from bench.processes import Stage, Worker, stage
 from bench.producer import WARM_UP_JOBS
 
@@ -28,6 +28,8 @@ class Size:
     idle_seconds: float
     patience: float = 120
     """How long a drain may take before it is called failed."""
+    seed: int = 0
+    """Of the random gaps and delays: the same for all contenders of a round, another in each round."""
 
 
 FULL = Size(bulk=50_000, single=2_000, drain=1, pickups=200, scheduled=200, backlog=1_000_000, idle_seconds=10)
@@ -65,7 +67,7 @@ def drained(place: Stage, jobs: int, size: Size) -> tuple[float, float]:
 
 def latency(contender: Contender, size: Size, parent: Path | None) -> Figures:
     # Uneven gaps, so that no polling interval is met in phase; the same for all.
-    dice = random.Random(7)
+    dice = random.Random(size.seed)
     gaps = [dice.uniform(0.005, 0.045) for _ in range(size.pickups)]
     with stage(contender, WARM_UP_JOBS + size.pickups, parent) as place, place.worker() as worker:
         called = place.produce("paced", gaps=gaps)
@@ -83,7 +85,7 @@ def idle_percent(worker: Worker, seconds: float) -> float:
 
 
 def lateness(contender: Contender, size: Size, parent: Path | None) -> Figures:
-    dice = random.Random(11)
+    dice = random.Random(size.seed)
     delays = sorted(dice.uniform(2.0, 2.0 + size.scheduled / 40) for _ in range(size.scheduled))
     with stage(contender, WARM_UP_JOBS + size.scheduled, parent) as place, place.worker():
         due = place.produce("schedule", delays=delays)
@@ -112,12 +114,20 @@ def backlog(contender: Contender, size: Size, parent: Path | None) -> Figures:
     }
 
 
+def floor(contender: Contender, size: Size, parent: Path | None) -> Figures:
+    jobs = max(int(contender.drain_jobs * size.drain), 1_000)
+    with stage(contender, 1, parent) as place:
+        inserting, draining = place.produce("floor", count=jobs)
+    return {"enqueue_bulk": jobs / inserting, "drained": jobs / draining}
+
+
 MEASURES: dict[str, Callable[[Contender, Size, Path | None], Figures]] = {
     ENQUEUE: enqueue,
     DRAIN: drain,
     LATENCY: latency,
     LATENESS: lateness,
     BACKLOG: backlog,
+    FLOOR: floor,
 }
 
 

@@ -58,7 +58,15 @@ def schedule(producer: Producer, *, delays: list[float]) -> list[int]:
     return due
 
 
-OPERATIONS = {function.__name__: function for function in (bulk, single, fill, future, watch, paced, schedule)}
+def floor(producer: Producer, *, count: int) -> tuple[float, float]:
+    """The seconds of a bare loop that inserts, and of one that claims and finishes."""
+    from bench.apps.place import folder
+    from bench.floor import measure
+
+    return measure(folder() / "floor.db", count)
+
+
+OPERATIONS = {function.__name__: function for function in (bulk, single, fill, future, watch, paced, schedule, floor)}
 
 
 def main(name: str, operation: str, arguments: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ does nothing but write the moment of its start to a shared memory slot, the same
 timed inside the producer, without imports and set-up. Drained: all jobs are enqueued first, then one worker process
 starts; the clock runs from the first handler's start until the library's own store holds every job as finished
 (looked at every 5 ms). Pickup: from just before the call of enqueue in one process to the handler's start in an idle
-worker, by CLOCK_MONOTONIC, at uneven gaps of 5 to 45 ms. Lateness: start minus due moment, by the wall clock; early
+worker, by CLOCK_MONOTONIC, at random gaps of 5 to 45 ms. Lateness: start minus due moment, by the wall clock; early
 is how many of all rounds began before it. Idle CPU is the worker's and its children's, of one core; memory is their
 resident size right after the drain. One warm-up round is thrown away; in each round the contenders take turns, in an
 order that rotates."""

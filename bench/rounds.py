@@ -5,7 +5,7 @@ meanwhile meets them all; the order turns by one from round to round.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.contender import Contender
@@ -54,7 +54,14 @@ def run(
         turn = number % len(contenders)
         order = [*contenders[turn:], *contenders[:turn]]
         prefix = f"round {number + 1} of {rounds}: "
-        one_round(order, measures, size, parent, results, lambda what, prefix=prefix: tell(prefix + what))
+        one_round(
+            order,
+            measures,
+            replace(size, seed=number),
+            parent,
+            results,
+            lambda what, prefix=prefix: tell(prefix + what),
+        )
     return results
 
 

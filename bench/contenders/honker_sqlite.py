@@ -40,7 +40,8 @@ class HonkerSqlite(Contender):
     durability = "NORMAL (fixed in its core)"
     tuning = (
         "`python -m honker worker` with its default concurrency, the number of cores; async handlers, "
-        "store_result=False, default 1 ms watcher; bulk is one transaction around 5,000 enqueues; run_at is cut to whole seconds, so a job may start early"
+        "store_result=False, default 1 ms watcher; bulk is one transaction around 5,000 enqueues; "
+        "run_at is cut to whole seconds, so a job may start early"
     )
     drain_jobs = 4_000
 

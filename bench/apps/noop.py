@@ -1,0 +1,16 @@
+"""Drumbeat's program. Where the store is, DRUMBEAT_URL says."""
+
+from bench.apps.place import ledger
+from drumbeat import Drumbeat
+
+app = Drumbeat()
+
+
+@app.task
+async def stamp(number: int) -> None:
+    ledger.stamp(number)
+
+
+@app.task
+async def stamp_wall(number: int) -> None:
+    ledger.stamp_wall(number)
