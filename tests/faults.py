@@ -1,0 +1,83 @@
+"""A store that fails on purpose: before a call, after it (the effect is there, the answer is lost), or refusing it."""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from drumbeat.app import Drumbeat
+from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.store.protocol import Store
+
+
+class FaultyStore:
+    """Stands before a real store. Calls are named as in "jobs.exchange"."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.fail_before: Counter[str] = Counter()
+        """So many of the next calls fail without an effect."""
+        self.fail_after: Counter[str] = Counter()
+        """So many of the next calls have their effect, and their answer is lost."""
+        self.refuse: Callable[[str, tuple[Any, ...]], bool] = lambda call, args: False
+        """Calls that the store says no to, for good."""
+        self.is_down = False
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, part: str) -> Any:
+        found = getattr(self._store, part)
+        return FaultyPart(self, part, found) if part in ("jobs", "instances", "inspect") else found
+
+
+class FaultyPart:
+    def __init__(self, faulty: FaultyStore, name: str, part: Any) -> None:
+        self._faulty = faulty
+        self._name = name
+        self._part = part
+
+    def __getattr__(self, operation: str) -> Any:
+        call = f"{self._name}.{operation}"
+        faulty, real = self._faulty, getattr(self._part, operation)
+
+        async def called(*args: Any, **kwargs: Any) -> Any:
+            faulty.calls[call] += 1
+            if faulty.is_down or faulty.fail_before[call] > 0:
+                faulty.fail_before[call] -= 1
+                raise StoreUnavailable("down on purpose")
+            if faulty.refuse(call, args):
+                raise StoreError("refused on purpose")
+            answer = await real(*args, **kwargs)
+            if faulty.fail_after[call] > 0:
+                faulty.fail_after[call] -= 1
+                raise StoreUnavailable("the answer was lost on purpose")
+            return answer
+
+        return called
+
+
+class FaultyProgram:
+    """An app whose worker talks to a faulty store; clients and the heart do not."""
+
+    def __init__(self, app: Drumbeat) -> None:
+        self._app = app
+        self.faults: FaultyStore | None = None
+        self.heart: FaultyStore | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._app, name)
+
+    async def store(self) -> Any:
+        self.faults = self.faults or FaultyStore(await self._app.store())
+        return self.faults
+
+    async def open_store(self) -> Any:
+        self.heart = FaultyStore(await self._app.open_store())
+        return _closing(self.heart)
+
+
+@asynccontextmanager
+async def _closing(store: FaultyStore) -> Any:
+    try:
+        yield store
+    finally:
+        await store.close()
