@@ -133,6 +133,7 @@ class Task(Generic[P, R]):
 
     def on_dead(self, function: OnDead) -> OnDead:
         """Decorator: `function(job, error)` becomes a job of its own in the step that makes a job of this task dead."""
+        _check_takes(function, ("job", "error"))
         options = Options(
             queue=self.options.queue,
             priority=self.options.priority,
@@ -150,6 +151,7 @@ class Task(Generic[P, R]):
         It is asked for jobs of another signature only, and gets the arguments as plain JSON values. For a signature that it
         does not know it should give them back as they are.
         """
+        _check_takes(function, ("arguments", "signature"))
         if self.upgrader is not None:
             raise ConfigError(
                 f"task {self.name!r} has an upgrade already, at {place_of(self.upgrader)}; "
@@ -261,6 +263,14 @@ class Decorator(Protocol):
     ) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+
+def _check_takes(function: Callable[..., Any], names: tuple[str, ...]) -> None:
+    try:
+        inspect.signature(function).bind(*names)
+    except TypeError as error:
+        wanted = ", ".join(names)
+        raise ConfigError(f"{place_of(function)}: this function must take ({wanted}): {error}") from error
 
 
 def check_loop(called: str, instead: str) -> None:
