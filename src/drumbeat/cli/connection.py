@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from drumbeat.cli.failures import Refused
 from drumbeat.cli.options import Target
+from drumbeat.clock import SYSTEM
+from drumbeat.durations import from_us
+from drumbeat.errors import InvalidArguments, UnknownTask
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -16,10 +20,35 @@ T = TypeVar("T")
 
 
 def ask(target: Target, question: Callable[[Drumbeat], Awaitable[T]], *, needs_app: bool = False) -> T:
-    """Open the app that the target names, ask it, and close it."""
+    """Open the store that the target names, ask, and close it."""
+    app = found(target, needs_app=needs_app)
 
     async def asked() -> T:
-        async with found(target, needs_app=needs_app) as app:
+        async with app:
             return await question(app)
 
-    return asyncio.run(asked())
+    try:
+        return asyncio.run(asked())
+    except (InvalidArguments, UnknownTask) as error:
+        if app.settings.app is None and (isinstance(error, UnknownTask) or error.argument in ("queue", "task")):
+            # Without the program, only names that the store has met are known.
+            raise Refused(f"{error} (--app module:attr adds those of a program)") from error
+        raise
+
+
+def found(target: Target, *, needs_app: bool = False) -> Drumbeat:
+    """The user's app if one is named, else one without tasks; the flags of the command overrule its own settings."""
+    from drumbeat import appref
+    from drumbeat.app import Drumbeat
+    from drumbeat.settings import load
+
+    ref = load(target.flags, {}).app
+    if ref is None and needs_app:
+        raise Refused("which app? Add --app module:attr, or set DRUMBEAT_APP")
+    app = Drumbeat() if ref is None else appref.load(ref)
+    app.configure(target.flags)
+    return app
+
+
+def now() -> datetime:
+    return from_us(SYSTEM.now_us())

@@ -19,14 +19,12 @@ from typing import Any
 
 import click
 
-from drumbeat.errors import DrumbeatError, StoreFull, StoreLost, StoreUnavailable, UniqueConflict
+from drumbeat.errors import DrumbeatError, NotTransactional, SchemaOutOfDate, StoreError, UniqueConflict
 
 BAD_INPUT = 2
 NOT_DONE = 1
 INTERRUPTED = 130
 NOBODY_READS = 141
-
-_NOT_DONE = (StoreUnavailable, StoreFull, StoreLost, UniqueConflict)
 
 
 class Refused(click.ClickException):
@@ -75,7 +73,9 @@ def told(start: Callable[[], Any]) -> int:
 
 
 def code_of(error: BaseException) -> int:
-    return NOT_DONE if isinstance(error, _NOT_DONE) else BAD_INPUT
+    if isinstance(error, SchemaOutOfDate | NotTransactional):
+        return BAD_INPUT
+    return NOT_DONE if isinstance(error, StoreError | UniqueConflict) else BAD_INPUT
 
 
 def _of_click(error: click.ClickException) -> str:

@@ -10,8 +10,7 @@ from drumbeat.cli import output, words
 from drumbeat.cli.connection import ask, now
 from drumbeat.cli.failures import NotDone, Refused
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import KEY, NAME, STATE, Target, filter_options, pass_target, target_options
-from drumbeat.ids import JobId
+from drumbeat.cli.options import KEY, NAME, Target, filter_options, pass_target, target_options
 from drumbeat.model.job import CancelAnswer
 
 if TYPE_CHECKING:
@@ -30,11 +29,11 @@ SAID = {
 
 
 @command.command("list")
-@click.option("--state", type=STATE, help="pending, running, succeeded, dead or cancelled.")
+@click.option("--state", metavar="STATE", help="pending, running, succeeded, dead or cancelled.")
 @filter_options
 @target_options
 @pass_target
-def list_(target: Target, **wanted: Any) -> None:
+def list_(target: Target, /, **wanted: Any) -> None:
     """List jobs, newest first."""
     jobs = ask(target, lambda app: app.jobs.list(**wanted))
     moment = now()
@@ -55,7 +54,7 @@ def list_(target: Target, **wanted: Any) -> None:
 @click.argument("id")
 @target_options
 @pass_target
-def show(target: Target, id: str) -> None:
+def show(target: Target, /, id: str) -> None:
     """Show a job with all of its runs."""
     show_one(target, id)
 
@@ -64,7 +63,7 @@ def show_one(target: Target, id: str) -> None:
     from drumbeat.cli.page import for_programs, show_job
 
     async def question(app: Drumbeat) -> tuple[Job, list[Attempt]]:
-        return await app.jobs.show(JobId(id)), await app.jobs.attempts(JobId(id))
+        return await app.jobs.show(id), await app.jobs.attempts(id)
 
     job, attempts = ask(target, question)
     if target.json:
@@ -79,13 +78,13 @@ def show_one(target: Target, id: str) -> None:
 @click.option("--key", type=KEY, help="Together with --task.")
 @target_options
 @pass_target
-def cancel(target: Target, ids: tuple[str, ...], task: str | None, key: str | None) -> None:
+def cancel(target: Target, /, ids: tuple[str, ...], task: str | None, key: str | None) -> None:
     """Cancel jobs, by their ids, or by task and key."""
     if bool(ids) == bool(task or key) or bool(task) != bool(key):
         raise Refused("say which jobs to cancel: their ids, or --task and --key together")
     if ids:
-        answers = ask(target, lambda app: app.jobs.cancel(list(map(JobId, ids))))
-        _tell_cancelled(target, dict(zip(ids, answers, strict=True)))
+        answers = ask(target, lambda app: app.jobs.cancel(ids))
+        _tell_cancelled(target, dict(zip(dict.fromkeys(ids), answers, strict=True)))
         return
     assert task is not None and key is not None
     cancelled = ask(target, lambda app: app.cancel(task=task, key=key))
@@ -111,9 +110,10 @@ def _tell_cancelled(target: Target, answers: dict[str, CancelAnswer]) -> None:
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @target_options
 @pass_target
-def run_now(target: Target, ids: tuple[str, ...]) -> None:
+def run_now(target: Target, /, ids: tuple[str, ...]) -> None:
     """Make waiting jobs due at once."""
-    made_due = ask(target, lambda app: app.jobs.run_now(list(map(JobId, ids))))
+    # One single id that is not waiting is refused with the reason.
+    made_due = ask(target, lambda app: app.jobs.run_now(ids[0] if len(ids) == 1 else ids))
     if target.json:
         output.json_document({"due": made_due})
     else:

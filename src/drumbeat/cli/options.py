@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from drumbeat.durations import seconds, to_us
-from drumbeat.errors import DrumbeatError
+from drumbeat.errors import ConfigError, DrumbeatError
 from drumbeat.names import check_key, check_name
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ else:
     _ParamType = click.ParamType  # generic only in newer releases of click
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-VIEWS_OF_PENDING = ("scheduled", "ready", "retrying", "waiting")
 
 
 class Target:
@@ -93,34 +91,39 @@ def _moment(text: str) -> datetime:
     return moment
 
 
-def _state(text: str) -> str:
-    from drumbeat.model.job import JobState
-
-    if text in VIEWS_OF_PENDING:
-        raise ValueError(f"{text!r} is how a pending job is shown: use pending")
-    if text not in list(JobState):
-        raise ValueError(f"there is no state {text!r}: use {', '.join(JobState)}")
-    return text
+def _duration(text: str) -> float:
+    try:
+        return seconds(text, name="it")
+    except ConfigError:
+        raise ValueError(f"{text!r} is no length of time: write 90 (seconds), 250ms, 5m, 2h or 1h30m") from None
 
 
-DURATION = Checked("duration", lambda text: seconds(text, name="it"))
+DURATION = Checked("duration", _duration)
 MOMENT = Checked("moment", _moment)
-STATE = Checked("state", _state)
 NAME = Checked("name", lambda text: check_name("the name", text))
 KEY = Checked("key", check_key)
 
 
-def filter_options(command: F) -> F:
-    """`--task --queue --key --error --before --limit`: which jobs are meant."""
+def common_options(command: F) -> F:
+    """`--task --queue --key --error`: what the jobs that are meant have in common."""
     for option in (
-        click.option(
-            "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
-        ),
-        click.option("--before", metavar="ID", help="Only ids before this one: the next page."),
         click.option("--error", metavar="TEXT", help="Whose error has this in its type or message."),
         click.option("--key", type=KEY, help="With this key."),
         click.option("--queue", type=NAME, help="Of this queue."),
         click.option("--task", type=NAME, help="Of this task."),
+    ):
+        command = option(command)
+    return command
+
+
+def filter_options(command: F) -> F:
+    """The same, and `--before --limit`: for lists."""
+    for option in (
+        click.option(
+            "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
+        ),
+        click.option("--before", metavar="ID", help="Only older ones than this: the next page."),
+        common_options,
     ):
         command = option(command)
     return command

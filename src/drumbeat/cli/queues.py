@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+
 import click
 
 from drumbeat.cli import output, words
@@ -46,7 +48,7 @@ def list_(target: Target) -> None:
 @pass_target
 def pause(target: Target, queue: str, why: str) -> None:
     """Give out no more jobs of a queue; those that run go on."""
-    ask(target, lambda app: app.queues.pause(queue, why=why))
+    ask(target, lambda app: app.queues.pause(queue, why=why, by=_person()))
     if target.json:
         output.json_document({"queue": queue, "paused": True})
     else:
@@ -64,3 +66,11 @@ def resume(target: Target, queue: str) -> None:
         output.json_document({"queue": queue, "resumed": resumed})
     else:
         output.say(f"Queue {queue} gives out jobs again." if resumed else f"Queue {queue} was not paused.")
+
+
+def _person() -> str:
+    """Who acts, for those who find a queue paused."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may run as a number without a name
+        return "the command line"

@@ -8,6 +8,7 @@ import msgspec
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.errors import ConfigError
 from drumbeat.names import check_namespace, shown
+from drumbeat.store.migrate import Schema
 from drumbeat.store.protocol import Store
 
 FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db"
@@ -77,3 +78,17 @@ async def open_store(url: str, *, namespace: str = "drumbeat", clock: Clock = SY
     from drumbeat.store.sqlite import SqliteStore
 
     return await SqliteStore.open(parsed.path, url=parsed.text, namespace=namespace, clock=clock)
+
+
+def look_at_schema(url: str, *, namespace: str = "drumbeat") -> tuple[Schema, int]:
+    """What the store says about its schema, and the newest version that this code knows; nothing is changed.
+
+    Raises:
+        ConfigError: as `open_store`.
+    """
+    parsed = parse(url)
+    check_namespace(namespace)
+    from drumbeat.store.sqlite import place, schema
+
+    place.check(parsed.path)
+    return schema.look(parsed.path, namespace), schema.MIGRATIONS[-1].number

@@ -1,10 +1,12 @@
 """The tables of a SQLite store: created and upgraded when it is opened, inside the writer's turn."""
 
 import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 from drumbeat.store import migrate
 from drumbeat.store.sqlfile import in_namespace, prefixed
-from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.connection import Connection, translated
 from drumbeat.store.sqlite.statements import SCHEMA
 
 MIGRATIONS = migrate.load("drumbeat.store.sqlite.migrations")
@@ -32,6 +34,14 @@ def upgrade(db: Connection, namespace: str) -> None:
     finally:
         if db.in_transaction:
             db.run("ROLLBACK")
+
+
+def look(path: Path, namespace: str) -> migrate.Schema:
+    """What the tables of this namespace say about themselves; nothing is created or changed."""
+    if not path.exists():
+        return migrate.Schema()
+    with translated(path), closing(Connection(path, read_only=True)) as db:
+        return _found(db, namespace)
 
 
 def _found(db: Connection, namespace: str) -> migrate.Schema:

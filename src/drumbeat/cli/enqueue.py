@@ -1,0 +1,72 @@
+"""`drumbeat enqueue TASK name=value ...`: queue a job from a shell, typed by the task's own signature."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drumbeat.cli import output
+from drumbeat.cli.connection import ask
+from drumbeat.cli.options import DURATION, KEY, MOMENT, NAME, Target, pass_target, target_options
+
+if TYPE_CHECKING:
+    from drumbeat.app import Drumbeat
+    from drumbeat.handle import JobHandle
+
+
+@click.command("enqueue")
+@click.argument("task")
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
+@click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
+@click.option("--delay", type=DURATION, help="Run it so much later, such as 90, 5m or 1h30m.")
+@click.option("--at", type=MOMENT, help="Run it at this moment, such as 2026-11-15T09:30Z.")
+@click.option("--priority", type=click.IntRange(0, 9), help="0 first, 9 last.")
+@click.option("--queue", type=NAME, help="Another queue than the task's own.")
+@click.option("--key", type=KEY, help="What to find, cancel or deduplicate it by.")
+@click.option("--unique", is_flag=True, help="With --key: not if a live job of the task has that key.")
+@click.option("--unique-pending", is_flag=True, help="Likewise, but a job that already runs does not count.")
+@click.option("--retries", type=click.IntRange(min=0), help="Instead of the task's own.")
+@click.option("--timeout", type=DURATION, help="Instead of the task's own.")
+@target_options
+@pass_target
+def command(
+    target: Target,
+    /,
+    task: str,
+    arguments: tuple[str, ...],
+    document: str | None,
+    unique: bool,
+    unique_pending: bool,
+    **options: Any,
+) -> None:
+    """Queue a job of an app's task. Needs --app, or DRUMBEAT_APP.
+
+    \b
+      drumbeat enqueue charge customer=42 amount=9.90 --delay 5m --app shop:app
+      drumbeat enqueue notify 'to:=["ada", "bob"]' --app shop:app
+    """
+    from drumbeat.cli.arguments import parse, typed_by
+    from drumbeat.codec import Signature
+
+    typed = parse(arguments, document)
+    given = {name: value for name, value in options.items() if value is not None}
+    if unique or unique_pending:
+        given["unique"] = True if unique else "pending"
+
+    async def queued(app: Drumbeat) -> JobHandle[Any]:
+        found = app.registry[task]
+        bound = found.using(**given)
+        args, kwargs = typed_by(found.signature, task, typed) if isinstance(found.signature, Signature) else ((), {})
+        return await bound.enqueue(*args, **kwargs)
+
+    tell(target, ask(target, queued, needs_app=True))
+
+
+def tell(target: Target, job: JobHandle[Any]) -> None:
+    if target.json:
+        output.json_document({"id": job.id, "created": job.created})
+    elif job.created:
+        output.say(job.id)
+    else:
+        output.say(f"{job.id} (not a new job: this one is live with the same key)")

@@ -1,0 +1,64 @@
+"""`drumbeat migrate`: create the store's tables, or bring them up to date. Harmless where nothing is to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from drumbeat.cli import output
+from drumbeat.cli.failures import NotDone, Refused
+from drumbeat.cli.options import Target, pass_target, target_options
+
+
+@click.command("migrate")
+@click.argument("place", required=False, metavar="[URL]")
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 if something is to do.")
+@target_options
+@pass_target
+def command(target: Target, /, place: str | None, check: bool) -> None:
+    """Create the store's tables, or bring them up to date.
+
+    A SQLite file is also created and upgraded by the first program that opens it.
+    """
+    from drumbeat.cli.connection import found as find
+
+    if place is not None and target.flags.setdefault("url", place) != place:
+        raise Refused("two URLs: give the argument or --url, not both")
+    settings = find(target).settings
+    found, known, where = _look(settings.url, settings.namespace)
+    needed = found < known
+    if needed and not check:
+        asyncio.run(_open(settings.url, settings.namespace))
+    now, _, _ = _look(settings.url, settings.namespace)
+    _tell(target, {"url": where, "found": found, "version": now, "known": known, "up_to_date": now >= known})
+    if needed and check:
+        raise NotDone(f"{where}: the schema is version {found}, this Drumbeat has {known}: run `drumbeat migrate`")
+
+
+def _look(url: str, namespace: str) -> tuple[int, int, str]:
+    """The version that the store has, the one that this code knows, and where the store is."""
+    from drumbeat.errors import SchemaOutOfDate
+    from drumbeat.store.urls import look_at_schema, masked, parse
+
+    found, known = look_at_schema(url, namespace=namespace)
+    if found.oldest_code > known:
+        raise SchemaOutOfDate(found=found.version, known=known)
+    return found.version, known, masked(parse(url).text)
+
+
+async def _open(url: str, namespace: str) -> None:
+    from drumbeat.store.urls import open_store
+
+    async with await open_store(url, namespace=namespace):
+        pass
+
+
+def _tell(target: Target, facts: dict[str, Any]) -> None:
+    if target.json:
+        output.json_document(facts)
+    elif facts["found"] != facts["version"]:
+        output.say(f"{facts['url']}: version {facts['found']} -> {facts['version']}")
+    elif facts["up_to_date"]:
+        output.say(f"{facts['url']}: version {facts['version']}, nothing to do")
