@@ -75,11 +75,19 @@ class DrumbeatProducer(Producer):
         self._do(self._app.close())
         self._runner.close()
 
+    # `enqueue` looks for the running loop where it is called, so each call stands inside a coroutine.
+
     def _single(self, number: int) -> None:
-        self._do(self._program.stamp.enqueue(number))
+        async def enqueue() -> None:
+            await self._program.stamp.enqueue(number)
+
+        self._do(enqueue())
 
     def _schedule(self, number: int, due_ns: int) -> None:
-        self._do(self._program.stamp_wall.using(at=moment(due_ns)).enqueue(number))
+        async def enqueue() -> None:
+            await self._program.stamp_wall.using(at=moment(due_ns)).enqueue(number)
+
+        self._do(enqueue())
 
 
 class DrumbeatSqlite(Contender):
