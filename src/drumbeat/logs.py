@@ -63,7 +63,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            "pid": record.process,
+            "process": record.process,
         }
         line |= {key: value for key, value in fields_of(record).items() if key not in line}
         if record.exc_info:

@@ -14,6 +14,8 @@ import weakref
 from pathlib import Path
 from types import TracebackType
 
+from drumbeat.errors import ConfigError
+
 _open: "weakref.WeakSet[Turn]" = weakref.WeakSet()
 
 
@@ -21,7 +23,11 @@ class Turn:
     """A place in the line; `with turn:` waits for it."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(f"{path}-turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._file = os.open(f"{path}-turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except (FileNotFoundError, PermissionError) as error:
+            # To ask again would not help: a person must choose another place.
+            raise ConfigError(f"{path} cannot be written: {error.strerror}: choose another file", "url") from error
         _open.add(self)
 
     def __enter__(self) -> None:

@@ -1,0 +1,117 @@
+"""Events as log records: the library's own subscriber, while a worker runs.
+
+A success is told at DEBUG only (a record costs 10 µs, a job 20), with one summary a second at INFO while there is work; a
+failed attempt is a WARNING, a dead letter an ERROR, an outage is told once for each change. Texts are constant, facts are
+fields. How records look and where they go is not decided here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .events import (
+    Event,
+    Events,
+    InstanceBuried,
+    JobFailed,
+    JobFinished,
+    JobsDone,
+    JobStarted,
+    LeaseLost,
+    LoopBlocked,
+    ResultRefused,
+    StoreDown,
+    StoreUp,
+    ThreadAbandoned,
+)
+
+log = logging.getLogger("drumbeat.worker")
+
+
+@contextmanager
+def told(events: Events) -> Iterator[None]:
+    """Log what happens while the body runs."""
+    wanted: dict[type[Event], Callable[[Any], None]] = dict(_ALWAYS)
+    if log.isEnabledFor(logging.DEBUG):
+        # Only then: an event that somebody listens to is built for each job.
+        wanted |= _WHEN_DEBUGGING
+    for kind, tell in wanted.items():
+        events.subscribe(kind, tell)
+    try:
+        yield
+    finally:
+        for kind, tell in wanted.items():
+            events.unsubscribe(kind, tell)
+
+
+def _job_started(event: JobStarted) -> None:
+    log.debug("job started", extra={"job": event.job.id, "task": event.job.task, "attempt": event.job.attempt})
+
+
+def _job_finished(event: JobFinished) -> None:
+    facts = {"job": event.job.id, "task": event.job.task, "state": str(event.state), "took": event.took}
+    log.debug("job finished", extra=facts)
+
+
+def _job_failed(event: JobFailed) -> None:
+    facts = {"job": event.job.id, "task": event.job.task, "attempt": event.attempt}
+    facts["error"] = f"{event.error.type}: {event.error.message}"
+    if event.dead:
+        log.error("job is dead", extra=facts)
+    else:
+        log.warning("job failed", extra=facts | {"retry_in": event.retry_in})
+
+
+def _jobs_done(event: JobsDone) -> None:
+    counts = {"succeeded": event.succeeded, "failed": event.failed, "dead": event.dead, "cancelled": event.cancelled}
+    log.info("jobs done", extra={name: count for name, count in counts.items() if count} | {"seconds": event.seconds})
+
+
+def _result_refused(event: ResultRefused) -> None:
+    facts = {"job": event.id, "task": event.task, "token": event.token, "instance": event.instance}
+    log.warning("late result refused: the job belongs to another instance by now", extra=facts)
+
+
+def _lease_lost(event: LeaseLost) -> None:
+    facts = {"instance": event.instance, "running": event.running}
+    log.error("this instance was taken for dead: its running jobs are aborted", extra=facts)
+
+
+def _store_down(event: StoreDown) -> None:
+    log.error("the store does not answer; trying again", extra={"url": event.url, "reason": event.reason})
+
+
+def _store_up(event: StoreUp) -> None:
+    log.warning("the store answers again", extra={"url": event.url, "after": event.after})
+
+
+def _loop_blocked(event: LoopBlocked) -> None:
+    facts = {"seconds": event.seconds, "tasks": ",".join(event.tasks), "where": event.where}
+    log.warning("a handler blocks the event loop: use `def`, or await", extra=facts)
+
+
+def _thread_abandoned(event: ThreadAbandoned) -> None:
+    facts = {"job": event.id, "task": event.task, "abandoned": event.abandoned}
+    log.error("a handler did not end in time: its thread was replaced", extra=facts)
+
+
+def _instance_buried(event: InstanceBuried) -> None:
+    facts = {"dead": event.dead, "suspect": event.jobs.suspect, "released": event.jobs.released}
+    log.warning("an instance was found dead: its jobs are free", extra=facts)
+
+
+_ALWAYS: dict[type[Event], Callable[[Any], None]] = {
+    JobFailed: _job_failed,
+    JobsDone: _jobs_done,
+    ResultRefused: _result_refused,
+    LeaseLost: _lease_lost,
+    StoreDown: _store_down,
+    StoreUp: _store_up,
+    LoopBlocked: _loop_blocked,
+    ThreadAbandoned: _thread_abandoned,
+    InstanceBuried: _instance_buried,
+}
+_WHEN_DEBUGGING: dict[type[Event], Callable[[Any], None]] = {JobStarted: _job_started, JobFinished: _job_finished}

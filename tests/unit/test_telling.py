@@ -1,0 +1,84 @@
+"""Events become log records of the right level, and successes cost nothing unless somebody debugs."""
+
+import logging
+
+import pytest
+
+from drumbeat.events import Events, InstanceBuried, JobFailed, JobFinished, JobsDone, StoreDown, StoreUp
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.model.instance import Buried
+from drumbeat.model.job import Claimed, Failure, JobState
+from drumbeat.telling import told
+
+ME = InstanceId("me")
+JOB = Claimed(
+    id=JobId("a"),
+    token=1,
+    task="charge",
+    queue="default",
+    priority=5,
+    key=None,
+    args="{}",
+    signature="s",
+    created_at=0,
+    due_at=0,
+    run_at=0,
+    failures=1,
+    crashes=0,
+    retries=None,
+    timeout=None,
+    crash_limit=3,
+    on_dead=None,
+    life=0,
+    waits_since=None,
+)
+ERROR = Failure("ValueError", "broken")
+
+
+@pytest.mark.parametrize(
+    ("event", "level", "message"),
+    [
+        (JobFailed(instance=ME, job=JOB, attempt=2, error=ERROR, dead=False, retry_in=1.0), "WARNING", "job failed"),
+        (JobFailed(instance=ME, job=JOB, attempt=2, error=ERROR, dead=True), "ERROR", "job is dead"),
+        (JobsDone(instance=ME, succeeded=3, failed=0, dead=0, cancelled=0, seconds=1.0), "INFO", "jobs done"),
+        (StoreDown(instance=ME, url="u", reason="r"), "ERROR", "the store does not answer; trying again"),
+        (StoreUp(instance=ME, url="u", after=2.0), "WARNING", "the store answers again"),
+        (
+            InstanceBuried(instance=ME, dead=InstanceId("you"), jobs=Buried(buried=True, suspect=1)),
+            "WARNING",
+            "an instance was found dead: its jobs are free",
+        ),
+    ],
+)
+def test_an_event_is_told_at_its_level(
+    event: JobFailed, level: str, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = Events()
+    with caplog.at_level(logging.INFO, "drumbeat"), told(events):
+        events.emit(event)
+    assert [(record.levelname, record.message) for record in caplog.records] == [(level, message)]
+
+
+def test_a_failure_carries_its_facts_as_fields(caplog: pytest.LogCaptureFixture) -> None:
+    events = Events()
+    with told(events):
+        events.emit(JobFailed(instance=ME, job=JOB, attempt=2, error=ERROR, dead=False, retry_in=1.5))
+    (record,) = caplog.records
+    facts = {name: vars(record)[name] for name in ("job", "task", "attempt", "error", "retry_in")}
+    assert facts == {"job": "a", "task": "charge", "attempt": 2, "error": "ValueError: broken", "retry_in": 1.5}
+
+
+def test_successes_are_listened_to_only_when_debugging(caplog: pytest.LogCaptureFixture) -> None:
+    events = Events()
+    with caplog.at_level(logging.INFO, "drumbeat"), told(events):
+        assert not events.wanted(JobFinished)
+    with caplog.at_level(logging.DEBUG, "drumbeat"), told(events):
+        events.emit(JobFinished(instance=ME, job=JOB, state=JobState.SUCCEEDED, took=0.1))
+    assert [record.levelname for record in caplog.records] == ["DEBUG"]
+
+
+def test_nobody_listens_once_the_worker_has_ended() -> None:
+    events = Events()
+    with told(events):
+        assert events.wanted(JobFailed)
+    assert not events.wanted(JobFailed)
