@@ -1,0 +1,42 @@
+"""An app on a fresh file, and a hand that ends jobs as a worker would."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumbeat import Drumbeat
+from drumbeat.ids import InstanceId
+from drumbeat.model.job import OutcomeKind
+from tests.contract import making
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[Drumbeat]:
+    async with Drumbeat(f"sqlite:///{tmp_path}/test.db") as app:
+        yield app
+
+
+class Hand:
+    """Claims everything that is due, and ends it in the way that a test asks for."""
+
+    def __init__(self, app: Drumbeat, instance: InstanceId) -> None:
+        self._app = app
+        self._instance = instance
+
+    async def claim(self) -> list[Any]:
+        queues = sorted(self._app.client.declared_queues())
+        return await making.claim(await self._app.store(), self._instance, *queues)
+
+    async def end(self, kind: OutcomeKind, **facts: Any) -> list[Any]:
+        jobs = await self.claim()
+        await making.report(
+            await self._app.store(), self._instance, *(making.outcome(job, kind, **facts) for job in jobs)
+        )
+        return jobs
+
+
+@pytest.fixture
+async def hand(app: Drumbeat) -> Hand:
+    return Hand(app, await making.worker(await app.store()))
