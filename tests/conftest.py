@@ -1,0 +1,64 @@
+"""Databases for tests: a fresh one of each engine, and as many stores on it as a test wants.
+
+`store` is the first; `open_again()` gives another on the same database, as another process would have. A module that moves
+time overrides the fixture `clock`.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from drumbeat.clock import SYSTEM, Clock
+from drumbeat.store.protocol import Store
+from drumbeat.store.urls import open_store
+
+ENGINES = ["sqlite"]
+
+OpenAgain = Callable[[], Awaitable[Store]]
+
+
+def fresh_url(engine: str, folder: Path) -> str:
+    """The URL of an empty database."""
+    assert engine == "sqlite"
+    return f"sqlite:///{folder / 'test.db'}"
+
+
+@asynccontextmanager
+async def fresh_store(engine: str, folder: Path, *, clock: Clock = SYSTEM) -> AsyncIterator[Store]:
+    """A store on an empty database."""
+    async with await open_store(fresh_url(engine, folder), clock=clock) as store:
+        yield store
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return SYSTEM
+
+
+@pytest.fixture
+def store_url(engine: str, tmp_path: Path) -> str:
+    return fresh_url(engine, tmp_path)
+
+
+@pytest.fixture
+async def store(store_url: str, clock: Clock) -> AsyncIterator[Store]:
+    async with await open_store(store_url, clock=clock) as store:
+        yield store
+
+
+@pytest.fixture
+async def open_again(store: Store, store_url: str, clock: Clock) -> AsyncIterator[OpenAgain]:
+    async with AsyncExitStack() as stack:
+
+        async def open_again() -> Store:
+            return await stack.enter_async_context(await open_store(store_url, clock=clock))
+
+        yield open_again

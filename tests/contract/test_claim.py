@@ -1,0 +1,241 @@
+"""Jobs.exchange, the claiming half: which jobs, in which order, under which token."""
+
+from drumbeat.ids import new_instance_id, new_job_ids
+from drumbeat.model.job import JobState, OutcomeKind, unknown_task
+from drumbeat.store.protocol import Store
+from tests.contract.making import (
+    HOUR,
+    add,
+    claim,
+    claimed_one,
+    end,
+    exchange,
+    ids,
+    new_job,
+    outcome,
+    wanting,
+    worker,
+)
+
+
+async def test_a_job_is_claimed_once(store: Store) -> None:
+    one, two = await worker(store), await worker(store)
+    [id] = await add(store, new_job())
+    assert ids(await claim(store, one)) == [id]
+    assert await claim(store, one) == []
+    assert await claim(store, two) == []
+
+
+async def test_a_claimed_job_says_everything_the_worker_must_know(store: Store) -> None:
+    instance = await worker(store)
+    job = new_job(
+        queue="q", args='{"a":"\\"Ä\\u0000"}', priority=1, key="k", retries=2, timeout=5, crash_limit=4, on_dead="later"
+    )
+    await store.jobs.add([job])
+    [claimed] = await claim(store, instance, "q")
+    assert (claimed.id, claimed.task, claimed.queue, claimed.priority) == (job.id, "greet", "q", 1)
+    assert (claimed.key, claimed.args, claimed.signature) == ("k", job.args, "s1")
+    assert (claimed.failures, claimed.crashes, claimed.retries, claimed.timeout) == (0, 0, 2, 5)
+    assert (claimed.crash_limit, claimed.on_dead, claimed.life, claimed.waits_since) == (4, "later", 0, None)
+    assert claimed.created_at == claimed.due_at == claimed.run_at <= claimed.token
+    record = await store.inspect.job(job.id)
+    assert (record.state, record.instance, record.token) == (JobState.RUNNING, instance, claimed.token)
+
+
+async def test_the_token_is_the_stores_time_and_grows_with_each_claim(store: Store) -> None:
+    instance = await worker(store)
+    before = await store.inspect.now()
+    job = await claimed_one(store, instance)
+    assert before <= job.token <= await store.inspect.now()
+    for _ in range(5):
+        await end(store, instance, job, OutcomeKind.RELEASED)
+        [again] = await claim(store, instance)
+        assert again.token > job.token
+        job = again
+
+
+async def test_a_future_job_is_never_claimed_early(store: Store) -> None:
+    instance = await worker(store)
+    await add(store, new_job(delay=HOUR))
+    assert await claim(store, instance) == []
+
+
+async def test_order_is_priority_then_due_moment_then_id(store: Store) -> None:
+    instance = await worker(store)
+    now = await store.inspect.now()
+    first, second, third, fourth, fifth = new_job_ids(5)
+    await add(
+        store,
+        new_job(id=fifth, priority=9, run_at=now - 900),
+        new_job(id=third, priority=5, run_at=now - 100),
+        new_job(id=fourth, priority=5, run_at=now - 100),
+        new_job(id=second, priority=5, run_at=now - 200),
+        new_job(id=first, priority=0, run_at=now),
+    )
+    assert ids(await claim(store, instance, limit=2)) == [first, second]
+    assert ids(await claim(store, instance)) == [third, fourth, fifth]
+
+
+async def test_future_jobs_of_a_more_urgent_priority_are_stepped_over(store: Store) -> None:
+    instance = await worker(store)
+    await add(store, *(new_job(priority=0, delay=HOUR) for _ in range(50)))
+    [due] = await add(store, new_job(priority=9))
+    assert ids(await claim(store, instance, limit=10)) == [due]
+
+
+async def test_only_the_named_queues_are_claimed_from(store: Store) -> None:
+    instance = await worker(store)
+    [mine] = await add(store, new_job(queue="mine"))
+    await add(store, new_job(queue="other"))
+    assert ids(await claim(store, instance, "mine", "empty")) == [mine]
+
+
+async def test_each_queue_first_gives_its_share_then_the_rest_is_filled_in_order(store: Store) -> None:
+    instance = await worker(store)
+    names = {queue: [f"{queue}{number}" for number in range(10)] for queue in ("critical", "default", "low")}
+    for queue, tasks in names.items():
+        await add(store, *(new_job(task=task, queue=queue) for task in tasks))
+    got = await claim(store, instance, ("critical", 6), ("default", 3), ("low", 1), limit=10)
+    assert [job.task for job in got] == names["critical"][:6] + names["default"][:3] + names["low"][:1]
+    got = await claim(store, instance, ("low", 1), ("default", 2), ("critical", 3), limit=10)
+    assert sorted(job.task for job in got) == sorted(
+        names["low"][1:6] + names["default"][3:5] + names["critical"][6:9]
+    ), "shares 1 + 2 + 3, then four more of the first queue"
+
+
+async def test_a_queue_without_jobs_leaves_its_share_to_the_others(store: Store) -> None:
+    instance = await worker(store)
+    await add(store, *(new_job(queue="default") for _ in range(10)))
+    assert len(await claim(store, instance, ("critical", 6), ("default", 3), ("low", 1), limit=10)) == 10
+
+
+async def test_shares_of_the_whole_limit_are_strict_order(store: Store) -> None:
+    instance = await worker(store)
+    await add(store, *(new_job(queue="b") for _ in range(3)), *(new_job(queue="a") for _ in range(3)))
+    assert [job.queue for job in await claim(store, instance, ("a", 4), ("b", 4), limit=4)] == ["a", "a", "a", "b"]
+
+
+async def test_no_more_than_the_limit_is_claimed(store: Store) -> None:
+    instance = await worker(store)
+    await add(store, *(new_job(queue=queue) for queue in "abc" for _ in range(5)))
+    assert len(await claim(store, instance, ("a", 5), ("b", 5), ("c", 5), limit=7)) == 7
+    assert await claim(store, instance, "a", "b", "c", limit=0) == []
+
+
+async def test_a_paused_queue_gives_nothing_until_it_is_resumed(store: Store) -> None:
+    instance = await worker(store)
+    [id] = await add(store, new_job(queue="a"))
+    [open] = await add(store, new_job(queue="b"))
+    await store.jobs.pause("a", by="ada", why="deploy")
+    await store.jobs.pause("a", by="eve", why="again")
+    assert ids(await claim(store, instance, "a", "b")) == [open]
+    assert (await exchange(store, instance, claim=wanting("a"))).next_due is None
+    assert await store.jobs.resume("a") is True
+    assert await store.jobs.resume("a") is False
+    assert ids(await claim(store, instance, "a", "b")) == [id]
+
+
+async def test_an_instance_that_is_unknown_or_ended_gets_no_jobs(store: Store) -> None:
+    gone, dead, living = await worker(store), await worker(store), await worker(store)
+    await store.instances.leave(gone, "bye")
+    await store.instances.bury(dead, beat=None, started=None, why="test")
+    [id] = await add(store, new_job())
+    for instance in (new_instance_id(), gone, dead):
+        assert await claim(store, instance) == []
+    assert ids(await claim(store, living)) == [id]
+
+
+async def test_an_unfilled_claim_tells_the_next_due_moment_of_its_queues(store: Store) -> None:
+    instance = await worker(store)
+    now = await store.inspect.now()
+    await add(
+        store,
+        new_job(queue="a", run_at=now + 3 * HOUR),
+        new_job(queue="a", run_at=now + 2 * HOUR, priority=9),
+        new_job(queue="other", run_at=now + HOUR),
+    )
+    assert (await exchange(store, instance, claim=wanting("a"))).next_due == now + 2 * HOUR
+    [id] = await add(store, new_job(queue="a"))
+    got = await exchange(store, instance, claim=wanting("a", limit=2))
+    assert (ids(got.jobs), got.next_due) == ([id], now + 2 * HOUR)
+    assert (await exchange(store, instance, claim=wanting("empty"))).next_due is None
+
+
+async def test_a_filled_claim_tells_no_next_due_moment(store: Store) -> None:
+    instance = await worker(store)
+    await add(store, new_job(), new_job(delay=HOUR))
+    assert (await exchange(store, instance, claim=wanting(limit=1))).next_due is None
+
+
+async def test_an_exchange_tells_the_stores_now(store: Store) -> None:
+    instance = await worker(store)
+    before = await store.inspect.now()
+    told = [
+        (await exchange(store, instance)).now,
+        (await exchange(store, instance, claim=wanting())).now,
+        (await exchange(store, instance, [outcome((await claimed_one(store, instance)), OutcomeKind.SUCCEEDED)])).now,
+    ]
+    moments = [before, *told, await store.inspect.now()]
+    assert moments == sorted(moments)
+
+
+async def test_outcomes_and_the_next_claim_are_one_step(store: Store) -> None:
+    instance = await worker(store)
+    job = await claimed_one(store, instance)
+    [following] = await add(store, new_job())
+    got = await exchange(store, instance, [outcome(job, OutcomeKind.RETRY)], wanting())
+    assert sorted(ids(got.jobs)) == sorted([following, job.id]), "what the outcome gave back can be claimed at once"
+
+
+async def test_a_job_that_waits_for_something_is_claimed_only_by_who_wants_it(store: Store) -> None:
+    instance = await worker(store)
+    job = await claimed_one(store, instance, task="strange")
+    parked = {"waits_for": unknown_task("strange"), "started_at": None}
+    assert await end(store, instance, job, OutcomeKind.PARKED, **parked) == "done"
+    got = await exchange(store, instance, claim=wanting())
+    assert (got.jobs, got.next_due) == ([], None)
+    assert await claim(store, instance, wants=["task:other"]) == []
+    assert await claim(store, instance, "elsewhere", wants=["task:strange"]) == []
+    [again] = await claim(store, instance, wants=["task:a", "task:strange", "task:z"])
+    assert again.id == job.id
+    assert again.waits_since is not None and again.waits_since >= job.token
+    record = await store.inspect.job(job.id)
+    assert (record.state, record.waits_for) == (JobState.RUNNING, None)
+
+
+async def test_wanted_jobs_come_before_the_queues_by_priority_and_within_the_limit(store: Store) -> None:
+    instance = await worker(store)
+    tasks = [claimed.id for claimed in [await claimed_one(store, instance, priority=p) for p in (7, 3, 5)]]
+    held = {job.id: job for job in await store.jobs.running(instance)}
+    for id in tasks:
+        await store.jobs.exchange(
+            instance, [outcome(held[id], OutcomeKind.PARKED, waits_for="task:x", started_at=None)], None
+        )
+    [urgent] = await add(store, new_job(priority=0))
+    assert ids(await claim(store, instance, wants=["task:x"], limit=2)) == [tasks[1], tasks[2]]
+    assert ids(await claim(store, instance, wants=["task:x"], limit=2)) == [tasks[0], urgent]
+
+
+async def test_paused_queues_keep_their_waiting_jobs_too(store: Store) -> None:
+    instance = await worker(store)
+    job = await claimed_one(store, instance)
+    await end(store, instance, job, OutcomeKind.PARKED, waits_for="task:x", started_at=None)
+    await store.jobs.pause("default", by="ada", why="")
+    assert await claim(store, instance, wants=["task:x"]) == []
+
+
+async def test_waiting_goes_on_counting_from_its_beginning_until_the_job_has_run(store: Store) -> None:
+    instance = await worker(store)
+    job = await claimed_one(store, instance)
+    parked = {"waits_for": "task:x", "started_at": None}
+    await end(store, instance, job, OutcomeKind.PARKED, **parked)
+    [first] = await claim(store, instance, wants=["task:x"])
+    await end(store, instance, first, OutcomeKind.PARKED, **parked)
+    [second] = await claim(store, instance, wants=["task:x"])
+    assert first.waits_since == second.waits_since
+    await end(store, instance, second, OutcomeKind.RELEASED, started_at=None)
+    [third] = await claim(store, instance)
+    assert third.waits_since == first.waits_since, "released unharmed: it never ran"
+    await end(store, instance, third, OutcomeKind.RETRY)
+    [fourth] = await claim(store, instance)
+    assert fourth.waits_since is None
