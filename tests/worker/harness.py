@@ -32,7 +32,7 @@ class Recorder:
 
 @asynccontextmanager
 async def working(app: Any, **settings: Any) -> AsyncIterator[Worker]:
-    """A worker beside the body; it drains when the body is left. Its exit code is in `worker.exit_code`."""
+    """A worker beside the body; it drains when the body is left."""
     quick = {"heartbeat": 0.05, "dead_after": 0.5, "poll": 0.2, "drain": 5} | settings
     worker = Worker(app, app.configure(quick), ref=None, may_leave=True)
     async with asyncio.TaskGroup() as group:
@@ -40,5 +40,6 @@ async def working(app: Any, **settings: Any) -> AsyncIterator[Worker]:
         try:
             yield worker
         finally:
-            worker.request_stop()
+            if not worker.is_stopping:
+                worker.request_stop()
             await asyncio.wait([running])

@@ -22,6 +22,7 @@ from drumbeat.service import Patience, Wakeup, background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
+from drumbeat.telling import told
 from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.exchange import Exchange
 from drumbeat.worker.fetcher import Fetcher
@@ -92,7 +93,8 @@ class Worker:
         self._marks = marks or NoMarks()
         self._plans = plans(program.registered_tasks)
         self._tasks = {name: plan.signature for name, plan in self._plans.items()}
-        self._exit_code = EXIT_OK
+        self.exit_code = EXIT_OK
+        """What a process that ran this worker should end with."""
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._went_out_at = 0.0
@@ -149,8 +151,12 @@ class Worker:
         """Drain; called again: do not wait for what runs."""
         (self._hurry if self._stop.is_set() else self._stop).set()
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stop.is_set()
+
     async def run(self) -> int:
-        """Work until asked to stop, and drain. Returns the exit code that a process should end with."""
+        """Work until asked to stop, and drain. Returns the exit code."""
         store = await self._program.store()
         self._exchange = self._household.exchange = Exchange(
             store.jobs,
@@ -179,7 +185,7 @@ class Worker:
             background(housekeeper),
         ):
             await (self._stop.wait() if self._settings.role == "controller" else self._work(store))
-        return self._exit_code
+        return self.exit_code
 
     async def _work(self, store: Store) -> None:
         runner = Runner(
@@ -256,18 +262,18 @@ class Worker:
             def spawn(coroutine: Coroutine[Any, Any, object]) -> None:
                 home.call_soon_threadsafe(lambda: group.create_task(coroutine, name="event subscriber"))
 
-            with self._events.spawning(spawn):
+            with self._events.spawning(spawn), told(self._events):
                 yield
 
     def _on_hopeless(self) -> None:
         if self._may_leave and not self._stop.is_set():
-            self._exit_code = EXIT_NO_STORE
+            self.exit_code = EXIT_NO_STORE
             self._stop.set()
             self._hurry.set()
 
     def _on_abandoned(self, count: int) -> None:
         if self._may_leave and count >= self._settings.concurrency and not self._stop.is_set():
-            self._exit_code = EXIT_REPLACE
+            self.exit_code = EXIT_REPLACE
             self._stop.set()
 
     def _on_blocked(self, seconds: float, tasks: tuple[str, ...], where: str) -> None:

@@ -168,6 +168,7 @@ class Exchange:
     def _unhoard(self) -> None:
         """Nothing was taken from the buffer for a whole tick: others may be idle, so it goes back."""
         if self._buffer and self._buffer.taken == self._taken:
+            self._fetcher.stalled()
             self._reporter.give_back(self._buffer.empty())
         self._taken = self._buffer.taken
 

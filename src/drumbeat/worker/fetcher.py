@@ -39,6 +39,7 @@ class Fetcher:
         self._look_at = 0.0
         self._group = 1
         self._stopped = False
+        self._stalled_at = -1
         self.wants: tuple[str, ...] = ()
 
     def stop(self) -> None:
@@ -48,6 +49,10 @@ class Fetcher:
     @property
     def is_stopped(self) -> bool:
         return self._stopped
+
+    def stalled(self) -> None:
+        """What was held was not taken for long: hold nothing until a slot takes a job again."""
+        self._stalled_at = self._buffer.taken
 
     def hear(self, run_at: int) -> None:
         """A hint: a job with this due moment may have come; 0: look now."""
@@ -70,7 +75,7 @@ class Fetcher:
     @property
     def room(self) -> int:
         """How many more jobs may be held. A batch task's idle slot takes a whole batch."""
-        ahead = self._pace.ahead
+        ahead = 0 if self._buffer.taken == self._stalled_at else self._pace.ahead
         self._buffer.low = ahead // 2
         return min(self._batch, ahead + self._buffer.idle * self._group - len(self._buffer))
 

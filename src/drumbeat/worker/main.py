@@ -6,17 +6,20 @@ program that has a loop of its own.
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from drumbeat.clock import Clock
 from drumbeat.settings import Settings
 from drumbeat.worker import Program, Worker
 from drumbeat.worker.marks import Marks
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SAME_REQUEST = 0.5
 
 
 async def serve(program: Program, settings: Settings, *, ref: str | None = None) -> None:
@@ -39,7 +42,8 @@ def run(program: Program, settings: Settings, *, ref: str | None = None, marks_p
         widest = max((task.batch or 1 for task in program.registered_tasks), default=1)
         marks = None if marks_path is None else Marks.create(marks_path, settings.concurrency, widest)
         worker = Worker(program, settings, ref=ref, marks=marks, may_leave=True, on_stuck=_leave_at_once)
-        with stop_on_signals(worker.request_stop):
+        stop = worker.request_stop if marks_path is None else _once(worker.request_stop, program.clock)
+        with stop_on_signals(stop):
             code = await worker.run()
         if worker.has_stuck_threads:
             # A stuck thread must not go on with a job that somebody else has started meanwhile.
@@ -48,6 +52,20 @@ def run(program: Program, settings: Settings, *, ref: str | None = None, marks_p
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(main())
+
+
+def _once(stop: Callable[[], None], clock: Clock) -> Callable[[], None]:
+    """For a supervised process: the same request may come twice at once, because a service manager that stops a service
+    signals all of its processes, and the supervisor passes on its own. Only a later one means that it is urgent."""
+    called_at = -math.inf
+
+    def call() -> None:
+        nonlocal called_at
+        if clock.monotonic() - called_at > SAME_REQUEST:
+            called_at = clock.monotonic()
+            stop()
+
+    return call
 
 
 def _leave_at_once(code: int = 0) -> None:

@@ -1,6 +1,6 @@
 """Run jobs: on the loop, in a thread, in a child process; alone when a crash was blamed on them.
 
-The seam is `run(slot, group)`: a group of jobs of one task goes in, an outcome for each goes to the reporter. Task code is
+The seam is `run`: a group of jobs of one task goes in, an outcome for each goes to the reporter. Task code is
 the only code we do not trust: whatever it raises ends here.
 """
 
@@ -66,8 +66,8 @@ class Runner:
         plan = self._plans.get(job.task)
         return 1 if plan is None or plan.batch is None or job.crashes else plan.batch
 
-    async def run(self, slot: int, group: list[Claimed]) -> None:
-        """Run jobs of one task; each one's outcome is put when this returns or raises."""
+    async def run(self, slot: int, me: "asyncio.Task[Any]", group: list[Claimed]) -> None:
+        """Run jobs of one task, in a slot whose task is `me`; each one's outcome is put when this returns or raises."""
         plan = self._plans.get(group[0].task)
         if plan is None:
             for job in group:
@@ -83,7 +83,7 @@ class Runner:
             else:
                 self._not_run(job, plan, decoded)
         if ready:
-            await self._run(slot, plan, ready, arguments)
+            await self._run(slot, me, plan, ready, arguments)
 
     def _not_run(self, job: Claimed, plan: Plan, decoded: Ending | Outcome) -> None:
         if isinstance(decoded, Outcome):
@@ -92,9 +92,9 @@ class Runner:
             now = self._store_now()
             self._put(job, plan, decoded, now, now)
 
-    async def _run(self, slot: int, plan: Plan, jobs: list[Claimed], arguments: list[Arguments]) -> None:
-        me = asyncio.current_task()
-        assert me is not None
+    async def _run(
+        self, slot: int, me: "asyncio.Task[Any]", plan: Plan, jobs: list[Claimed], arguments: list[Arguments]
+    ) -> None:
         running = RunningJob(jobs[0], self._reporter.note)
         started = self._store_now()
         apart = self._processes is not None and (plan.pool == "process" or bool(jobs[0].crashes))

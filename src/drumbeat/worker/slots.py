@@ -37,12 +37,14 @@ class Slots:
                 group.create_task(self._slot(group, number), name=f"slot {number}", context=self._context.copy())
 
     async def _slot(self, group: asyncio.TaskGroup, number: int) -> None:
+        me = asyncio.current_task()
+        assert me is not None
         monotonic = self._clock.monotonic
         resumed = monotonic()
         while (job := await self._buffer.take()) is not None:
             size = self._runner.group_size(job)
             jobs = [job] if size == 1 else [job, *self._buffer.take_more(job.task, size - 1)]
-            await self._runner.run(number, jobs)
+            await self._runner.run(number, me, jobs)
             if self._is_stained():
                 fresh = self._context.copy()
                 group.create_task(self._slot(group, number), name=f"slot {number}", context=fresh)

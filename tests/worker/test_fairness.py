@@ -1,0 +1,191 @@
+"""Nobody is starved, nothing is hoarded, nothing leaks from job to job."""
+
+import asyncio
+import time
+from collections import Counter
+from contextvars import ContextVar
+from pathlib import Path
+
+from drumbeat.app import Drumbeat
+from drumbeat.context import current_job
+from drumbeat.events import LoopBlocked
+from drumbeat.model.job import JobState
+from tests.waiting import until
+from tests.worker.harness import Recorder, working
+
+
+async def test_queues_are_served_by_weight_and_none_starves(app: Drumbeat) -> None:
+    order: list[str] = []
+
+    @app.task(queue="critical")
+    async def critical() -> None:
+        order.append("critical")
+
+    @app.task(queue="default")
+    async def default() -> None:
+        order.append("default")
+
+    @app.task(queue="low")
+    async def low() -> None:
+        order.append("low")
+
+    async with app:
+        await app.enqueue_many([task.bind() for task in (low, default, critical) for _ in range(300)])
+        async with working(app, concurrency=1, batch=1):
+            await until(lambda: len(order) >= 200, deadline=30)
+    share = Counter(order[:200])
+    assert abs(share["critical"] - 120) <= 3 and abs(share["default"] - 60) <= 3 and abs(share["low"] - 20) <= 3
+
+
+async def test_strict_order_empties_the_heavier_queue_first(app: Drumbeat) -> None:
+    order: list[str] = []
+
+    @app.task(queue="critical")
+    async def critical() -> None:
+        order.append("critical")
+
+    @app.task(queue="low")
+    async def low() -> None:
+        order.append("low")
+
+    async with app:
+        await app.enqueue_many([task.bind() for task in (low, critical) for _ in range(50)])
+        async with working(app, concurrency=1, strict=True):
+            await until(lambda: len(order) == 100)
+    assert order == ["critical"] * 50 + ["low"] * 50
+
+
+async def test_urgent_jobs_go_first_and_equals_by_age(app: Drumbeat) -> None:
+    order: list[int] = []
+
+    @app.task
+    async def work(n: int) -> None:
+        order.append(n)
+
+    async with app:
+        for n, priority in enumerate([5, 9, 0, 5, 0]):
+            await work.using(priority=priority).enqueue(n)
+        async with working(app, concurrency=1):
+            await until(lambda: len(order) == 5)
+    assert order == [2, 4, 0, 3, 1]
+
+
+async def test_slow_jobs_are_not_hoarded_beside_an_idle_worker(app: Drumbeat, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    runners: set[str] = set()
+    other = Drumbeat(f"sqlite:///{tmp_path}/jobs.db")
+
+    for each, name in ((app, "first"), (other, "second")):
+
+        async def slow(n: int, name: str = name) -> None:
+            runners.add(name)
+            await go_on.wait()
+
+        each.task(name="slow")(slow)
+
+    async with app, other:
+        slow_task = app.registry["slow"]
+        await app.enqueue_many([slow_task.bind(n) for n in range(6)])
+        async with working(app, concurrency=3), working(other, concurrency=3):
+            await until(lambda: runners == {"first", "second"})
+            running = await app.jobs.list(state=JobState.RUNNING)
+            assert len(running) <= 6
+            go_on.set()
+            await until(lambda: _none_live(app))
+
+
+async def _none_live(app: Drumbeat) -> bool:
+    return not await app.jobs.list(state=JobState.RUNNING) and not await app.jobs.list(state=JobState.PENDING)
+
+
+async def test_fast_jobs_held_behind_one_that_turned_slow_go_back(app: Drumbeat) -> None:
+    go_on = asyncio.Event()
+
+    @app.task
+    async def work(n: int) -> None:
+        if n == 400:
+            await go_on.wait()
+
+    async with app:
+        await app.enqueue_many([work.bind(n) for n in range(1000)])
+        async with working(app, concurrency=1):
+            await until(lambda: _only_one_is_held(app), what="hoarded jobs going back")
+            go_on.set()
+            await until(lambda: _none_live(app))
+
+
+async def _only_one_is_held(app: Drumbeat) -> bool:
+    running = await app.jobs.list(state=JobState.RUNNING)
+    return len(running) == 1 and '"n":400' in running[0].args
+
+
+LEAKY: ContextVar[str] = ContextVar("leaky", default="clean")
+
+
+async def test_a_context_variable_set_by_one_job_is_not_seen_by_the_next(app: Drumbeat) -> None:
+    seen: list[str] = []
+
+    @app.task
+    async def stain(n: int) -> None:
+        seen.append(LEAKY.get())
+        LEAKY.set(f"stained by {n}")
+
+    async with app, working(app, concurrency=1):
+        for n in range(5):
+            await (await stain.enqueue(n)).result(timeout=5)
+    assert seen == ["clean"] * 5
+
+
+async def test_a_handler_that_blocks_the_loop_is_named(app: Drumbeat, recorder: Recorder) -> None:
+    @app.task
+    async def innocent() -> None:
+        await asyncio.Event().wait()
+
+    @app.task
+    async def blocks() -> None:
+        end = time.monotonic() + 1.6
+        while time.monotonic() < end:
+            pass
+
+    async with app, working(app, dead_after=10, drain=0.1):
+        await innocent.enqueue()
+        await blocks.enqueue()
+        told = await recorder.next(LoopBlocked)
+    assert told.tasks == ("blocks",)
+    assert told.where.startswith("test_fairness.py:")
+
+
+async def test_the_heart_beats_while_a_handler_blocks_the_loop(app: Drumbeat) -> None:
+    beats: list[int] = []
+
+    @app.task(retries=0)
+    async def blocks() -> int:
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            pass
+        return current_job().token
+
+    async with app, working(app, heartbeat=0.05, dead_after=0.5):
+        before = (await until(app.instances.list))[0].beat
+        await (await blocks.enqueue()).result(timeout=10)
+        (instance,) = await app.instances.list()
+        beats.append(instance.beat - before)
+    assert beats[0] >= 10
+
+
+async def test_a_paused_queue_gives_nothing_until_it_is_resumed(app: Drumbeat) -> None:
+    @app.task(queue="mail")
+    async def send() -> str:
+        return "sent"
+
+    @app.task
+    async def other() -> str:
+        return "other"
+
+    async with app, working(app):
+        await app.queues.pause("mail", why="provider down", by="ada")
+        mail = await send.enqueue()
+        assert await (await other.enqueue()).result(timeout=5) == "other"
+        assert (await app.jobs.show(mail.id)).state is JobState.PENDING
+        await app.queues.resume("mail")
+        assert await mail.result(timeout=5) == "sent"

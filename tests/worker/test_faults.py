@@ -1,0 +1,209 @@
+"""A worker whose store fails before, after and during its calls."""
+
+import asyncio
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from drumbeat.app import Drumbeat
+from drumbeat.context import AbortReason, current_job
+from drumbeat.events import LeaseLost, ResultRefused, StoreDown, StoreUp
+from drumbeat.model.instance import InstanceState
+from drumbeat.model.job import JobState, Outcome
+from drumbeat.worker import EXIT_NO_STORE
+from tests.faults import FaultyProgram
+from tests.waiting import until
+from tests.worker.harness import Recorder, working
+
+
+@pytest.fixture
+async def program(app: Drumbeat) -> FaultyProgram:
+    program = FaultyProgram(app)
+    await program.store()
+    return program
+
+
+async def all_succeeded(app: Drumbeat, count: int) -> bool:
+    return len(await app.jobs.list(state="succeeded", limit=count + 1)) == count
+
+
+async def test_answers_of_finishes_that_are_lost_repeat_nothing(app: Drumbeat, program: FaultyProgram) -> None:
+    runs: Counter[int] = Counter()
+
+    @app.task
+    async def work(n: int) -> None:
+        runs[n] += 1
+
+    assert program.faults is not None
+    async with app:
+        await app.enqueue_many([work.bind(n) for n in range(50)])
+        async with working(program, concurrency=5):
+            for _ in range(5):
+                before = program.faults.calls["jobs.exchange"]
+                program.faults.fail_after["jobs.exchange"] += 1
+                await until(lambda before=before: program.faults.calls["jobs.exchange"] > before + 1)
+            await until(lambda: all_succeeded(app, 50), deadline=20)
+    assert set(runs) == set(range(50)) and max(runs.values()) == 1
+
+
+async def test_jobs_of_a_claim_whose_answer_was_lost_are_released_and_run_once(
+    app: Drumbeat, program: FaultyProgram
+) -> None:
+    runs: Counter[int] = Counter()
+
+    @app.task
+    async def work(n: int) -> None:
+        runs[n] += 1
+
+    assert program.faults is not None
+    async with app:
+        program.faults.fail_after["jobs.exchange"] = 1
+        await app.enqueue_many([work.bind(n) for n in range(5)])
+        async with working(program):
+            await until(lambda: all_succeeded(app, 5), deadline=20)
+    assert runs == {n: 1 for n in range(5)}
+
+
+async def test_one_outcome_that_the_store_refuses_does_not_hold_up_the_others(
+    app: Drumbeat, program: FaultyProgram
+) -> None:
+    def is_bad(call: str, args: tuple[Any, ...]) -> bool:
+        return call == "jobs.exchange" and any(outcome.result == '"poison"' for outcome in _outcomes(args))
+
+    @app.task
+    async def work(n: int) -> str:
+        return "poison" if n == 7 else "fine"
+
+    assert program.faults is not None
+    program.faults.refuse = is_bad
+    async with app:
+        jobs = await app.enqueue_many([work.bind(n) for n in range(20)])
+        async with working(program):
+            await until(lambda: all_succeeded(app, 20))
+        records = [await app.jobs.show(job.id) for job in jobs]
+    assert [record.result for record in records].count('"fine"') == 19
+    assert records[7].result is None and records[7].result_error == "the store refused the result"
+
+
+def _outcomes(args: tuple[Any, ...]) -> list[Outcome]:
+    return list(args[1])
+
+
+async def test_work_goes_on_after_an_outage_that_is_told_once(
+    app: Drumbeat, program: FaultyProgram, recorder: Recorder
+) -> None:
+    runs: Counter[int] = Counter()
+
+    @app.task
+    async def work(n: int) -> None:
+        runs[n] += 1
+
+    assert program.faults is not None
+    async with app, working(program):
+        await (await work.enqueue(0)).result(timeout=5)
+        program.faults.is_down = True
+        await recorder.next(StoreDown)
+        jobs = await app.enqueue_many([work.bind(n) for n in range(1, 20)])
+        await until(lambda: program.faults.calls["jobs.exchange"] > 5)
+        assert sum(runs.values()) == 1
+        program.faults.is_down = False
+        for job in jobs:
+            await job.result(timeout=10)
+        await recorder.next(StoreUp)
+    assert len(recorder.of(StoreDown)) == 1
+    assert max(runs.values()) == 1
+
+
+async def test_a_worker_that_was_buried_aborts_its_handlers_and_goes_on_under_a_new_name(
+    app: Drumbeat, recorder: Recorder
+) -> None:
+    started = asyncio.Event()
+    reasons: list[AbortReason | None] = []
+    attempts: list[int] = []
+
+    @app.task(retries=0)
+    async def long() -> str:
+        attempts.append(current_job().token)
+        started.set()
+        if len(attempts) == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                reasons.append(current_job().aborted.reason)
+        return "second"
+
+    async with app, working(app):
+        job = await long.enqueue()
+        await started.wait()
+        (instance,) = await app.instances.list()
+        store = await app.store()
+        assert (await store.instances.bury(instance.id, beat=None, started=None, why="a test")).buried
+        await recorder.next(LeaseLost)
+        assert await job.result(timeout=5) == "second"
+        (reborn,) = await app.instances.list()
+        assert reborn.id != instance.id
+        gone = next(each for each in await app.instances.list(all=True) if each.id == instance.id)
+        assert gone.state is InstanceState.DEAD
+    assert reasons == [AbortReason.LEASE_LOST]
+    assert attempts[1] > attempts[0]
+
+
+async def test_the_late_result_of_a_buried_worker_is_refused_and_counted(app: Drumbeat, recorder: Recorder) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    answers = iter(["zombie", "living"])
+
+    @app.task(retries=0)
+    def long() -> str:
+        answer = next(answers)
+        if answer == "zombie":
+            started.set()
+            go_on.wait(10)
+        return answer
+
+    async with app, working(app):
+        job = await long.enqueue()
+        await until(started.is_set)
+        (instance,) = await app.instances.list()
+        store = await app.store()
+        await store.instances.bury(instance.id, beat=None, started=None, why="a test")
+        await recorder.next(LeaseLost)
+        assert await job.result(timeout=5) == "living"
+        go_on.set()
+        refused = await recorder.next(ResultRefused)
+        assert refused.id == job.id
+        assert (await app.jobs.show(job.id)).result == '"living"'
+        assert sum(each.refused for each in await app.instances.list(all=True)) == 1
+
+
+async def test_with_nothing_at_hand_a_worker_leaves_a_store_that_stays_away(app: Drumbeat, program: FaultyProgram) -> None:
+    @app.task
+    async def work() -> None: ...
+
+    async with app, working(program, max_failed_beats=3) as worker:
+        await until(lambda: program.heart and program.heart.calls["instances.beat"])
+        program.heart.is_down = True
+        await until(lambda: worker.exit_code == EXIT_NO_STORE)
+
+
+async def test_a_worker_does_not_leave_while_a_job_runs(app: Drumbeat, program: FaultyProgram) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def work() -> str:
+        started.set()
+        await go_on.wait()
+        return "done"
+
+    async with app:
+        async with working(program, max_failed_beats=2) as worker:
+            job = await work.enqueue()
+            await started.wait()
+            program.heart.is_down = True
+            await until(lambda: program.heart.calls["instances.beat"] > 20)
+            assert not worker.is_stopping
+            program.heart.is_down = False
+            go_on.set()
+            assert await job.result(timeout=5) == "done"
+        assert (await app.jobs.show(job.id)).state is JobState.SUCCEEDED
