@@ -13,6 +13,7 @@ still there long after that is killed.
 
 import asyncio
 import logging
+import math
 import signal
 import socket
 import tempfile
@@ -38,6 +39,8 @@ QUICK = 5.0
 """A worker that lived shorter than this has died at its start, or nearly."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 NO_STORE_PAUSE = 5.0
+SAME_REQUEST = 1.0
+"""A second signal so soon is the first said twice: SIGINT and SIGTERM at once, or an impatient script."""
 LAST_RESORT = 10.0
 """So long after the time to drain, a worker that still lives is killed."""
 FIRST_BURIAL_PAUSE, LONGEST_BURIAL_PAUSE = 0.1, 2.0
@@ -70,6 +73,7 @@ class WorkerProcess:
         )
         self.pid = process.pid
         self.watch = Watch(process)
+        self.was_killed = False
         self._marks = marks
         self._clock = clock
         self._started_at = clock.monotonic()
@@ -106,6 +110,7 @@ class Supervisor:
         self._settings = settings
         self._clock = clock
         self._workers: set[WorkerProcess] = set()
+        self._signalled_at = -math.inf
         self._problem: str | None = None
 
     def run(self) -> int:
@@ -141,7 +146,12 @@ class Supervisor:
         lives = 0
         while not self._stopping.is_set():
             lives += 1
-            worker = WorkerProcess(self._ref, self._settings, folder / f"{number}-{lives}", self._clock)
+            try:
+                worker = WorkerProcess(self._ref, self._settings, folder / f"{number}-{lives}", self._clock)
+            except OSError as error:  # no memory, or no more processes: the others work on
+                log.error("worker process cannot be started", extra={"place": number, "reason": str(error)})
+                await self._pause(number, max(FIRST_PAUSE, restarts.pause(EXIT_OK, 0.0)))
+                continue
             self._workers.add(worker)
             log.info("worker process started", extra={"place": number, "pid": worker.pid})
             exit_code = await worker.gone()
@@ -165,6 +175,8 @@ class Supervisor:
             log.info("worker process left", extra=facts)
         else:
             log.error("worker process died", extra=facts | {"had_started": len(holds)})
+        if worker.was_killed:
+            holds = []  # by us, because it did not drain in time: no crash, and drained jobs are released without a charge
         if instance is not None:
             why = f"process died: {how_it_ended(exit_code)}"
             self._burials.create_task(self._bury(instance, holds, why), name=f"burial of {instance}")
@@ -211,6 +223,10 @@ class Supervisor:
             log.warning("jobs of a dead worker process were freed", extra={"instance": instance} | counts)
 
     def _on_signal(self, number: signal.Signals) -> None:
+        now = self._clock.monotonic()
+        if now - self._signalled_at < SAME_REQUEST:
+            return
+        self._signalled_at = now
         log.info("stopping", extra={"signal": number.name, "workers": len(self._workers)})
         self._stop_all()
 
@@ -227,4 +243,5 @@ class Supervisor:
     def _kill_all(self) -> None:
         for worker in self._workers:
             log.error("worker process does not leave: killed", extra={"pid": worker.pid})
+            worker.was_killed = True
             worker.watch.kill()
