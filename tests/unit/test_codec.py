@@ -111,6 +111,8 @@ def there_and_back(hint: Any, value: Any) -> Any:
         (list[object], [1, None]),
         (Annotated[int, msgspec.Meta(ge=0)], 5),
         (list, [1, "a", None]),
+        (tuple[float, ...], tuple(n / 3 for n in range(50))),
+        (list[int | None], [*range(20), None]),
         (dict, {"a": None}),
     ],
     ids=repr,
@@ -323,6 +325,14 @@ def test_the_hash_changes_with_what_is_stored() -> None:
 
     hashes = [Signature.of(function).hash for function in (base, renamed, retyped, required, more)]
     assert len(set(hashes)) == 5
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(Literal["a", "b", 1], Literal[1, "b", "a"]), (int | None, Optional[int]), (str | int | None, None | int | str)],  # noqa: UP045
+)
+def test_the_hash_does_not_see_an_order_that_means_nothing(one: Any, other: Any) -> None:
+    assert Signature.of_value("t", one).hash == Signature.of_value("t", other).hash
 
 
 def test_the_hash_sees_the_fields_of_nested_models() -> None:

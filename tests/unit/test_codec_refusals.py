@@ -16,6 +16,7 @@ from drumbeat.codec import MAX_DEPTH, MAX_PAYLOAD, Signature
 from drumbeat.errors import InvalidArguments
 from tests.unit.codec_models import (
     Address,
+    Aliased,
     Color,
     Customer,
     Line,
@@ -96,7 +97,9 @@ def test_a_wrong_type_is_refused(hint: Any, value: Any, why: str) -> None:
 
 
 def test_a_moment_whose_zone_is_older_than_minutes_would_shift_and_is_refused() -> None:
-    assert "would arrive changed" in refusal(dt.datetime, dt.datetime(1890, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")))
+    old = dt.datetime(1890, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))
+    assert "would arrive changed" in refusal(dt.datetime, old)
+    assert "has an item that would be lost" in refusal(set[dt.datetime], {old})
 
 
 @pytest.mark.parametrize("number", [NAN, math.inf, -math.inf])
@@ -118,6 +121,8 @@ def test_a_moment_whose_zone_is_older_than_minutes_would_shift_and_is_refused() 
         (Customer, lambda n: Customer(name="Ada", score=n)),
         (list[Customer], lambda n: [Customer(name="Ada", score=n)]),
         (Decimal, lambda n: Decimal(n)),
+        (tuple[float | None, ...], lambda n: (*([0.5] * 20), n)),
+        (Aliased, lambda n: Aliased(**{"from": "here", "extra": n})),
         (list[Decimal], lambda n: [Decimal(1), Decimal(n)]),
     ],
 )
@@ -168,6 +173,8 @@ def test_a_lone_surrogate_is_refused(hint: Any, value: Any) -> None:
         (Any, lambda n: n),
         (float, lambda n: n),
         (list[int], lambda n: [1, n]),
+        (list[int], lambda n: [*range(20), n]),
+        (tuple[int, ...], lambda n: (*range(20), n)),
         (dict[int, str], lambda n: {n: "a"}),
         (dict[str, Any], lambda n: {"a": [n]}),
         (set[int], lambda n: {n}),

@@ -35,6 +35,7 @@ def test_the_whole_range_is_used() -> None:
         30_000_000,
         30_000_000,
     ]
+    assert Backoff(base="1us", cap=30).delay_us(40, lambda: almost_one) == 30_000_000
     assert backoff.delay_us(3, lambda: 0.0) == 0
     assert backoff.delay_us(3, lambda: 0.5) == 4_000_000
 

@@ -79,8 +79,7 @@ def _in_others(given: Any, got: Any) -> Difference | None:
             return _in_set(given, got)
         case bytes() | bytearray() | memoryview() if isinstance(given, _BYTES):
             return None if bytes(given) == bytes(got) else _changed(given, got)
-    is_subclass = type(got) in _MAY_BE_SUBCLASSED and isinstance(given, type(got)) and not isinstance(given, bool)
-    same_kind = type(given) is type(got) or is_subclass
+    same_kind = type(given) is type(got) or (type(got) in _MAY_BE_SUBCLASSED and isinstance(given, type(got)))
     if not same_kind or given != got:
         return _changed(given, got)
     return ("", TOO_LARGE) if isinstance(given, int) and not _LEAST <= given <= _MOST else None
@@ -109,12 +108,10 @@ def _are_plain(given: Collection[Any], got: Collection[Any]) -> bool:
     kinds = set(map(type, given))
     if len(kinds) > 1 or kinds != set(map(type, got)):
         return False
-    if not kinds <= ALWAYS_SAME:
-        kind = kinds.pop()
-        if kind is int:
-            return bool(min(given) >= _LEAST and max(given) <= _MOST)
-        return kind is float and all(map(math.isfinite, given))
-    return True
+    if kinds == {int}:
+        return bool(min(given) >= _LEAST and max(given) <= _MOST)
+    # A float that came back as one was finite: others are null in JSON.
+    return kinds <= ALWAYS_SAME or kinds == {float}
 
 
 def _in_mapping(given: Mapping[Any, Any], got: Mapping[Any, Any]) -> Difference | None:

@@ -106,8 +106,6 @@ def _describe(node: Any, seen: dict[int, int], unknown: list[type]) -> Any:
             return _describe_custom(node.cls, unknown)
         case msgspec.inspect.EnumType():
             return ["enum", sorted((member.value for member in node.cls), key=repr)]
-        case msgspec.inspect.LiteralType():
-            return ["literal", sorted(node.values, key=repr)]
         case msgspec.inspect.UnionType():
             shapes = [_describe(member, seen, unknown) for member in node.types]
             return ["union", sorted(shapes, key=json.dumps)]
