@@ -27,12 +27,10 @@ from drumbeat.nouns import Dead, Instances, Jobs, Queues, SyncNouns, Tasks
 from drumbeat.settings import Settings, check_known, load
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
-from drumbeat.supervisor import Supervisor
 from drumbeat.sync import THREAD, blocking
 from drumbeat.tasks import AsyncTask, BatchDecorator, BatchTask, Decorator, Registry, SyncTask, Task, TaskOptions
 from drumbeat.tasks.options import read_options
 from drumbeat.tasks.task import check_loop, check_no_loop
-from drumbeat.worker import main
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -206,14 +204,20 @@ class Drumbeat:
         if settings.processes > 1:
             if ref is None:
                 raise ConfigError("processes= needs an app that is a module-level variable, so that others can import it")
+            from drumbeat.supervisor import Supervisor  # here, because a program that only enqueues needs none of it
+
             code = Supervisor(ref, settings).run()
         else:
+            from drumbeat.worker import main
+
             code = main.run(self, settings, ref=ref)
         if code:
             raise SystemExit(code)
 
     async def serve(self, **flags: Unpack[MoreSettings]) -> None:
         """Run all roles on this loop until cancelled; a cancellation drains. Never ends the process, nor takes signals."""
+        from drumbeat.worker import main
+
         await main.serve(self, self.configure(self._flags | flags), ref=appref.find(self))
 
     @property

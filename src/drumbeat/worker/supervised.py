@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from drumbeat import appref, logs
+from drumbeat import appref
 from drumbeat.errors import ConfigError, SchemaOutOfDate
 from drumbeat.worker.main import run
 
@@ -24,9 +24,7 @@ def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
     threading.Thread(target=_drain_when_orphaned, args=[link], name="drumbeat-lifeline", daemon=True).start()
     try:
         app = appref.load(ref, prepare=prepare)
-        settings = app.configure(flags)
-        logs.configure(settings.log_level, settings.log_format)
-        return run(app, settings, ref=ref, marks_path=marks_path)
+        return run(app, app.configure(flags), ref=ref, marks_path=marks_path)
     except (ConfigError, SchemaOutOfDate) as error:
         return _say(link, error)
     except BaseExceptionGroup as group:
