@@ -136,11 +136,13 @@ def hang_with_company(path: str) -> None:
 
 @app.task(pool="process")
 def die_with_company(path: str) -> None:
-    """Dies while a program that it started holds its socket, as a forked process does."""
+    """Dies while a process that it forked, and that has left its group, holds its socket."""
     if os.fork() == 0:
+        os.setsid()
+        Path(path).write_text(str(os.getpid()))
         time.sleep(600)
-        os._exit(0)
-    Path(path).write_text(str(os.getpid()))
+    while not Path(path).exists():
+        time.sleep(0.01)
     os._exit(9)
 
 

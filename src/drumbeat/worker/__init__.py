@@ -8,6 +8,7 @@ program's own resources are closed; the instance says goodbye.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
@@ -39,6 +40,8 @@ from drumbeat.worker.slots import Slots
 from drumbeat.worker.threads import Threads
 from drumbeat.worker.turns import Turns
 from drumbeat.worker.watch import LoopWatch
+
+log = logging.getLogger(__name__)
 
 EXIT_OK = 0
 EXIT_REPLACE = 70
@@ -217,6 +220,8 @@ class Worker:
                 await self._processes.close()
 
     async def _drain(self, store: Store, working: "asyncio.Task[None]") -> None:
+        patience = "forever" if self._settings.drain is None else f"{self._settings.drain:g} s"
+        log.info("draining", extra={"running": len(self._runs), "waits": patience})
         self._fetcher.stop()
         self._reporter.give_back(self._buffer.close())
         self._runs.abort_all(AbortReason.DRAINING)
