@@ -10,8 +10,8 @@ async def greet(name: str) -> None: ...
 
 
 job = greet.enqueue_sync("Ada")
-print("waiting", flush=True)
 try:
+    print("waiting", flush=True)
     job.result()
 except KeyboardInterrupt:
     print("interrupted, and the next call works:", job.job().state)
