@@ -104,9 +104,9 @@ def _in_sequence(given: Sequence[Any], got: Sequence[Any]) -> Difference | None:
 
 
 def _are_plain(given: Collection[Any], got: Collection[Any]) -> bool:
-    """Whether all items are of one plain type: known without a step of Python for each."""
+    """Whether all items are of plain types, before and after: known without a step of Python for each."""
     kinds = set(map(type, given))
-    if len(kinds) > 1 or kinds != set(map(type, got)):
+    if kinds != set(map(type, got)):
         return False
     if kinds == {int}:
         return bool(min(given) >= _LEAST and max(given) <= _MOST)
