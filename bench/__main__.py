@@ -41,7 +41,12 @@ def main(
     if not chosen:
         raise click.ClickException("nothing to run")
     size = QUICK if quick else FULL
-    machine_facts = machine.describe(folder)
+    facts = machine.describe(folder) | {"load before the run": f"{machine.load():.2f}"}
+    if machine.is_busy():
+        facts["busy"] = "yes, with other work: the figures show that everything runs, not how fast"
+        console.print(
+            f"The machine is busy (load {machine.load():.2f}): these figures are not to be kept.", style="yellow"
+        )
     with console.status("starting") as status:
         results = run(
             chosen,
@@ -53,9 +58,9 @@ def main(
         )
     report.show(console, chosen, results, size)
     if markdown:
-        print(report.markdown(chosen, missing, results, machine_facts, size, rounds))
+        print(report.markdown(chosen, missing, results, facts, size, rounds))
     if json_file:
-        json_file.write_text(json.dumps(report.data(chosen, missing, results, machine_facts), indent=2))
+        json_file.write_text(json.dumps(report.data(chosen, missing, results, facts), indent=2))
 
 
 main()

@@ -80,13 +80,15 @@ def _drain(db: Connection, path: Path, ids: Sequence[JobId]) -> None:
     Jobs come in the order of their ids, and a first claim's token is its moment: nothing has to be read back.
     """
     held: list[tuple[Any, ...]] = []
+    history = 0  # its rows are numbered from 1, in the order of their end
     for at in range(0, len(ids) + BATCH, BATCH):
         db.run("BEGIN IMMEDIATE")
         now = SYSTEM.now_us()
         if held:
             finished = db.run_rows(JOBS.finish, FINISHED_WIDTH, held, (INSTANCE, "succeeded", "succeeded", now))
             assert finished == len(held), f"{finished} of {len(held)} were finished"
-            db.run(JOBS.delete_finished, {"seq": db.inserted() - finished})
+            db.run(JOBS.delete_finished, {"seq": history})
+            history += finished
         picked = db.value(JOBS.pick, {"queue": QUEUE, "now": now, "limit": BATCH, "instance": INSTANCE})
         db.run(JOBS.claim, {"picked": picked, "instance": INSTANCE, "now": now})
         db.value(JOBS.claimed, {"picked": picked})

@@ -12,12 +12,20 @@ from pathlib import Path
 def describe(parent: Path | None) -> dict[str, str]:
     return {
         "CPU": f"{cpu_model()}, {os.cpu_count()} cores",
-        "load before the run": f"{os.getloadavg()[0]:.2f}",
         "system": f"{platform.system()} {platform.release()}",
         "Python": platform.python_version(),
         "SQLite (of Python)": sqlite3.sqlite_version,
         "4 KiB write and fsync, median": f"{fsync_ms(parent):.2f} ms",
     }
+
+
+def load() -> float:
+    return os.getloadavg()[0]
+
+
+def is_busy() -> bool:
+    """Whether others use more than a quarter of the cores: then the figures show only that everything runs."""
+    return load() > 0.25 * (os.cpu_count() or 1)
 
 
 def cpu_model() -> str:

@@ -133,8 +133,10 @@ class Worker:
         self._process.wait()
 
 
-def tail(path: Path, lines: int = 6) -> str:
-    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) or "no message"
+def tail(path: Path) -> str:
+    """The last line of what a process said: of a traceback, the error. One line, because it is shown under the table."""
+    lines = path.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no message"
 
 
 def family(pid: int) -> list[int]:
