@@ -1,7 +1,7 @@
-"""What follows when an attempt did not succeed: pure rules, and the signals by which task code chooses.
+"""How long retries wait, and the signals by which task code steers its own job.
 
-A signal ends the attempt in a chosen way and is not an error. `retries=2` means at most three charged runs; the delay
-before the n-th retry is random between 0 and min(cap, base * 2**n). Who stores the decision is the runner's business.
+A signal ends the attempt in a chosen way and is not an error. The delay before the n-th retry is random between 0 and
+min(cap, base * 2**n). What becomes of the job is decided in `worker/ending.py`.
 """
 
 from __future__ import annotations
@@ -86,36 +86,3 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         # 63 doublings of a microsecond exceed any cap: more would only make big numbers.
         longest_us = min(cap_us, base_us << min(n, 63))
         return min(longest_us, int(random() * (longest_us + 1)))
-
-
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """Run again after the delay; the failure is charged."""
-
-    delay_us: int
-
-
-class SnoozeFor(msgspec.Struct, frozen=True, kw_only=True):
-    """Run again after the delay; nothing is charged."""
-
-    delay_us: int
-
-
-class Dead(msgspec.Struct, frozen=True, kw_only=True):
-    """No more runs: the job becomes a dead letter."""
-
-
-def after_failure(
-    failures: int,
-    retries: int,
-    backoff: Backoff,
-    error: BaseException,
-    random: Callable[[], float] = random.random,
-) -> Retry | SnoozeFor | Dead:
-    """What to do with a job whose attempt ended with `error`; `failures` were charged before this one."""
-    if isinstance(error, Snooze):
-        return SnoozeFor(delay_us=error.delay_us)
-    if isinstance(error, SkipRetry) or failures >= retries:
-        return Dead()
-    if isinstance(error, RetryLater):
-        return Retry(delay_us=error.delay_us)
-    return Retry(delay_us=backoff.delay_us(failures + 1, random))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumbeat.errors import ConfigError, DrumbeatError
-from drumbeat.retry import Backoff, Dead, Retry, RetryLater, Signal, SkipRetry, Snooze, SnoozeFor, after_failure
+from drumbeat.retry import Backoff, RetryLater, Signal, SkipRetry, Snooze
 
 UNIT = st.floats(0, 1, exclude_max=True)
 
@@ -72,37 +72,6 @@ def test_a_backoff_cannot_be_changed() -> None:
 def test_there_is_no_retry_before_the_first() -> None:
     with pytest.raises(ValueError, match="no retry number -1"):
         Backoff().delay_us(-1)
-
-
-@given(st.integers(0, 20))
-@settings(deadline=None)
-def test_a_job_runs_once_and_then_as_often_as_it_has_retries(retries: int) -> None:
-    failures = runs = 0
-    while True:
-        runs += 1
-        if isinstance(after_failure(failures, retries, Backoff(), ValueError("no")), Dead):
-            break
-        failures += 1
-    assert runs == retries + 1
-
-
-def test_the_delay_grows_with_the_failures_before() -> None:
-    almost_one = math.nextafter(1, 0)
-    decisions = [after_failure(failures, 9, Backoff(), ValueError(), lambda: almost_one) for failures in range(3)]
-    assert decisions == [Retry(delay_us=2_000_000), Retry(delay_us=4_000_000), Retry(delay_us=8_000_000)]
-
-
-def test_retry_later_chooses_the_delay_but_is_charged() -> None:
-    assert after_failure(0, 1, Backoff(), RetryLater("5m")) == Retry(delay_us=300_000_000)
-    assert after_failure(1, 1, Backoff(), RetryLater("5m")) == Dead()
-
-
-def test_snooze_is_never_charged() -> None:
-    assert after_failure(99, 0, Backoff(), Snooze(60)) == SnoozeFor(delay_us=60_000_000)
-
-
-def test_skip_retry_is_dead_at_once() -> None:
-    assert after_failure(0, 99, Backoff(), SkipRetry("no such customer")) == Dead()
 
 
 @pytest.mark.parametrize("delay", [60, 60.0, "1m", timedelta(minutes=1)])
