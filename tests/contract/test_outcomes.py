@@ -226,6 +226,18 @@ async def test_a_mixed_batch_gets_a_verdict_for_each_in_order(store: Store) -> N
     assert states == ["succeeded", "pending", "dead", "cancelled", "pending", "pending", "succeeded", "succeeded"]
 
 
+async def test_an_old_and_a_current_claim_in_one_batch_are_told_apart(store: Store) -> None:
+    instance = await worker(store)
+    old = await claimed_one(store, instance)
+    await end(store, instance, old, OutcomeKind.RELEASED, started_at=None)
+    [new] = await claim(store, instance)
+    for kind in (OutcomeKind.RELEASED, OutcomeKind.SUCCEEDED):
+        verdicts = await report(store, instance, outcome(old, kind), outcome(new, kind, started_at=None))
+        assert verdicts == [Verdict.STALE, Verdict.DONE]
+        if kind is OutcomeKind.RELEASED:
+            [new] = await claim(store, instance)
+
+
 async def test_many_outcomes_at_once(store: Store) -> None:
     instance = await worker(store)
     await add(store, *(new_job() for _ in range(1_300)))

@@ -85,7 +85,7 @@ class Adding:
         """Some ids were there before; the new rows are the last ones, in one piece."""
         new: set[JobId] = set()
         if created:
-            new.update(rows.ids(write.db.value(self._sql.added_after, {"seq": write.db.inserted() - created})))
+            new.update(rows.ids(write.db.value(self._sql.added_after, {"seq": write.db.last_inserted - created})))
         answers = []
         for job in jobs:
             answers.append(Added(job.id, job.id in new))

@@ -54,6 +54,8 @@ class Connection:
         self._db = sqlite3.connect(
             path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=256
         )
+        self.last_inserted = 0
+        """The rowid of the last row that `run_rows` inserted."""
         try:
             self.run("PRAGMA temp_store = MEMORY")
             self.run("PRAGMA cache_size = -8192")
@@ -88,13 +90,11 @@ class Connection:
         """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows. How many rows it changed."""
         changed = 0
         for parameters, statement in _batches(sql, width, rows, fixed):
-            changed += self._db.execute(statement, parameters).rowcount
+            cursor = self._db.execute(statement, parameters)
+            if cursor.rowcount:
+                changed += cursor.rowcount
+                self.last_inserted = cursor.lastrowid or 0
         return changed
-
-    def inserted(self) -> int:
-        """The rowid of the last row inserted on this connection."""
-        found: int = self.value("SELECT last_insert_rowid()")
-        return found
 
     @property
     def in_transaction(self) -> bool:

@@ -101,7 +101,7 @@ class Ending:
             ended = self._succeed(write, instance, good)
             if ended is None and len(good) == len(outcomes):
                 return [Verdict.DONE] * len(outcomes)
-            done.update((each.id, each.token) for each in good if ended is None or each.id in ended)
+            done |= {(each.id, each.token) for each in good} if ended is None else ended
         if len(good) < len(outcomes):
             others = [outcome for outcome in outcomes if outcome.kind is not OutcomeKind.SUCCEEDED]
             done |= self._settle(write, instance, others)
@@ -126,7 +126,7 @@ class Ending:
             write.ring(fates.soonest)
         self._adding.follow(write, fates.follow_ups)
 
-    def _succeed(self, write: Write, instance: InstanceId, good: Sequence[Outcome]) -> set[JobId] | None:
+    def _succeed(self, write: Write, instance: InstanceId, good: Sequence[Outcome]) -> set[tuple[JobId, int]] | None:
         """None: all of them, which is nearly always so."""
         ended = [
             (each.id, each.token, each.started_at, each.finished_at, each.result, each.result_error, None)
@@ -137,14 +137,15 @@ class Ending:
             return None
         if not finished:
             return set()
-        first = write.db.inserted() - finished
-        return set(rows.ids(write.db.value(self._sql.finished_after, {"seq": first})))
+        first = write.db.last_inserted - finished
+        found = rows.holds(write.db.value(self._sql.finished_after, {"seq": first}))
+        return {(hold.id, hold.token) for hold in found}
 
     def _finish(self, write: Write, fixed: Row, ended: Sequence[Row]) -> int:
         """Move jobs to history; how many were current. Their rows there are the last ones, in one piece."""
         finished = write.db.run_rows(self._sql.finish, 7, ended, fixed)
         if finished:
-            write.db.run(self._sql.delete_finished, {"seq": write.db.inserted() - finished})
+            write.db.run(self._sql.delete_finished, {"seq": write.db.last_inserted - finished})
         return finished
 
     def _settle(self, write: Write, instance: InstanceId, outcomes: Sequence[Outcome]) -> set[tuple[JobId, int]]:

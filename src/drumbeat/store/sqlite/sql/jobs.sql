@@ -58,7 +58,7 @@ SELECT ?2, ifnull(ended.column4, ?4), ?1, ?3, job.id, job.task, job.queue, job.p
     ON CONFLICT (id) DO NOTHING;
 
 -- name: finished_after
-SELECT json_group_array(id)
+SELECT json_group_array(json_array(id, token))
   FROM drumbeat_history
  WHERE seq > :seq;
 

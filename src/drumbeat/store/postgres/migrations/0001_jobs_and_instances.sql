@@ -1,0 +1,241 @@
+-- oldest_code: 1
+-- Jobs from enqueue to the record of their end, and the instances that run them.
+-- Times are microseconds UTC by the server's clock. Structured values (errors, roles) are JSON text. Names are compared
+-- byte by byte: the server's language has no say in the order of a queue.
+
+CREATE SCHEMA IF NOT EXISTS drumbeat;
+
+CREATE TABLE drumbeat.meta (
+    name  text COLLATE "C" PRIMARY KEY,
+    value bigint NOT NULL
+);
+
+-- The one clock. Stable, so that it can be an index condition: clock_timestamp() cannot.
+CREATE FUNCTION drumbeat.now_us() RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS 'SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint';
+
+-- Live jobs only: pending and running. Columns are in the order of their alignment, so that rows are narrow.
+CREATE TABLE drumbeat.job (
+    id               uuid NOT NULL,
+    created_at       bigint NOT NULL,
+    due_at           bigint NOT NULL,
+    run_at           bigint NOT NULL,
+    token            bigint NOT NULL DEFAULT 0,
+    claimed_at       bigint,
+    timeout          bigint,
+    waits_since      bigint,
+    failures         integer NOT NULL DEFAULT 0,
+    crashes          integer NOT NULL DEFAULT 0,
+    crash_limit      integer NOT NULL,
+    life             integer NOT NULL DEFAULT 0,
+    retries          integer,
+    priority         smallint NOT NULL CHECK (priority BETWEEN 0 AND 9),
+    cancel_requested boolean NOT NULL DEFAULT false,
+    state            text COLLATE "C" NOT NULL DEFAULT 'pending',
+    queue            text COLLATE "C" NOT NULL,
+    task             text COLLATE "C" NOT NULL,
+    key              text COLLATE "C",
+    signature        text COLLATE "C" NOT NULL,
+    "unique"         text COLLATE "C" NOT NULL DEFAULT '',
+    tenant           text COLLATE "C" NOT NULL DEFAULT '',
+    instance         text COLLATE "C",
+    waits_for        text COLLATE "C",
+    on_dead          text COLLATE "C",
+    args             text NOT NULL,
+    progress         text,
+    error            text,
+    CONSTRAINT job_one_per_id PRIMARY KEY (id)
+) WITH (
+    -- A queue's rows die young: vacuum by count, not by share, at full speed, and never lock it to cut off its tail.
+    autovacuum_vacuum_scale_factor = 0.0,
+    autovacuum_vacuum_threshold = 20000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0.0,
+    autovacuum_analyze_threshold = 50000,
+    vacuum_truncate = false
+);
+CREATE INDEX job_for_claim
+    ON drumbeat.job (queue, priority, run_at, id) WHERE state = 'pending' AND waits_for IS NULL;
+CREATE INDEX job_for_those_who_can
+    ON drumbeat.job (waits_for, queue, priority, run_at, id) WHERE state = 'pending' AND waits_for IS NOT NULL;
+CREATE INDEX job_waiting_since
+    ON drumbeat.job (waits_for, waits_since) WHERE state = 'pending' AND waits_for IS NOT NULL;
+CREATE INDEX job_of_instance
+    ON drumbeat.job (instance) WHERE state = 'running';
+CREATE INDEX job_to_be_cancelled
+    ON drumbeat.job (instance) WHERE state = 'running' AND cancel_requested;
+CREATE INDEX job_by_key
+    ON drumbeat.job (task, key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX job_one_live_per_key
+    ON drumbeat.job (task, key) WHERE "unique" = 'live';
+CREATE UNIQUE INDEX job_one_pending_per_key
+    ON drumbeat.job (task, key) WHERE "unique" = 'pending' AND state = 'pending';
+-- Of those that have never run, whatever their kind: two that are added at the same moment do not see each other.
+CREATE UNIQUE INDEX job_one_new_per_key
+    ON drumbeat.job (task, key) WHERE "unique" <> '' AND state = 'pending' AND token = 0;
+
+-- Jobs that have ended: succeeded, cancelled, and dead letters that somebody discarded. One partition for each day (UTC) of
+-- finished_at, made ahead by every instance; old ones are detached and dropped.
+CREATE TABLE drumbeat.history (
+    id               uuid NOT NULL,
+    created_at       bigint NOT NULL,
+    due_at           bigint NOT NULL,
+    run_at           bigint NOT NULL,
+    started_at       bigint,
+    finished_at      bigint NOT NULL,
+    token            bigint NOT NULL,
+    timeout          bigint,
+    failures         integer NOT NULL,
+    crashes          integer NOT NULL,
+    crash_limit      integer NOT NULL,
+    life             integer NOT NULL,
+    retries          integer,
+    priority         smallint NOT NULL,
+    cancel_requested boolean NOT NULL,
+    state            text COLLATE "C" NOT NULL,
+    queue            text COLLATE "C" NOT NULL,
+    task             text COLLATE "C" NOT NULL,
+    key              text COLLATE "C",
+    signature        text COLLATE "C" NOT NULL,
+    "unique"         text COLLATE "C" NOT NULL,
+    tenant           text COLLATE "C" NOT NULL,
+    instance         text COLLATE "C",
+    outcome          text COLLATE "C",
+    on_dead          text COLLATE "C",
+    args             text NOT NULL,
+    progress         text,
+    result           text,
+    result_error     text,
+    error            text
+) PARTITION BY RANGE (finished_at);
+CREATE INDEX history_by_id
+    ON drumbeat.history (id);
+CREATE INDEX history_by_task
+    ON drumbeat.history (task, id);
+CREATE INDEX history_by_key
+    ON drumbeat.history (key, id) WHERE key IS NOT NULL;
+CREATE INDEX history_not_succeeded
+    ON drumbeat.history (state, task, id) WHERE state <> 'succeeded';
+
+-- Dead letters: they wait for a person who replays or discards them.
+CREATE TABLE drumbeat.dead (
+    id               uuid NOT NULL,
+    created_at       bigint NOT NULL,
+    due_at           bigint NOT NULL,
+    run_at           bigint NOT NULL,
+    started_at       bigint,
+    finished_at      bigint NOT NULL,
+    token            bigint NOT NULL,
+    timeout          bigint,
+    failures         integer NOT NULL,
+    crashes          integer NOT NULL,
+    crash_limit      integer NOT NULL,
+    life             integer NOT NULL,
+    retries          integer,
+    priority         smallint NOT NULL,
+    cancel_requested boolean NOT NULL,
+    state            text COLLATE "C" NOT NULL DEFAULT 'dead',
+    queue            text COLLATE "C" NOT NULL,
+    task             text COLLATE "C" NOT NULL,
+    key              text COLLATE "C",
+    signature        text COLLATE "C" NOT NULL,
+    "unique"         text COLLATE "C" NOT NULL,
+    tenant           text COLLATE "C" NOT NULL,
+    instance         text COLLATE "C",
+    outcome          text COLLATE "C",
+    on_dead          text COLLATE "C",
+    args             text NOT NULL,
+    progress         text,
+    result           text,
+    result_error     text,
+    error            text,
+    CONSTRAINT dead_one_per_id PRIMARY KEY (id)
+);
+CREATE INDEX dead_by_task
+    ON drumbeat.dead (task, id);
+
+-- Ended runs that were not their job's last; the last one is in the row of history or dead itself.
+CREATE TABLE drumbeat.attempt (
+    id          uuid NOT NULL,
+    token       bigint NOT NULL,
+    started_at  bigint,
+    finished_at bigint NOT NULL,
+    instance    text COLLATE "C",
+    outcome     text COLLATE "C" NOT NULL,
+    error       text,
+    CONSTRAINT attempt_one_per_token PRIMARY KEY (id, token)
+);
+CREATE INDEX attempt_by_age
+    ON drumbeat.attempt (finished_at);
+
+CREATE TABLE drumbeat.instance (
+    id          text COLLATE "C" PRIMARY KEY,
+    state       text COLLATE "C" NOT NULL DEFAULT 'alive',
+    app         text NOT NULL,
+    version     text NOT NULL,
+    host        text NOT NULL,
+    pid         integer NOT NULL,
+    roles       text NOT NULL,
+    queues      text NOT NULL,
+    tasks       text NOT NULL,
+    concurrency integer NOT NULL,
+    running     integer NOT NULL DEFAULT 0,
+    refused     bigint NOT NULL DEFAULT 0,
+    beat        bigint NOT NULL DEFAULT 0,
+    started_at  bigint NOT NULL,
+    beat_at     bigint NOT NULL,
+    ended_at    bigint,
+    ended_why   text,
+    wake        text
+) WITH (fillfactor = 50);
+
+-- Queues somebody has paused; a queue that is not here is open.
+CREATE TABLE drumbeat.queue (
+    name       text COLLATE "C" PRIMARY KEY,
+    paused_at  bigint NOT NULL,
+    paused_by  text NOT NULL,
+    paused_why text NOT NULL
+);
+
+-- Undo an INSERT of jobs if one of them is known: an id that exists, a unique key that is taken, or a job that has ended.
+-- It runs after the insert, with a younger snapshot: a job that ended meanwhile is missing from the live table and not yet
+-- in the history that the insert itself could see. Ids are made in the order of time, so the ids of a batch are a narrow
+-- range, and nothing else is in it. The caller's own `since` keeps the look to the days on which they can have ended.
+CREATE FUNCTION drumbeat.refuse_known(wanted integer, added bigint, first uuid, last uuid, since bigint) RETURNS void
+    LANGUAGE plpgsql VOLATILE
+    SET plan_cache_mode = force_generic_plan
+    AS $$
+BEGIN
+    IF added < wanted
+       OR EXISTS (SELECT FROM drumbeat.history AS history
+                   WHERE history.id BETWEEN first AND last
+                     AND history.finished_at >= least(since, drumbeat.now_us()) - 86400000000)
+       OR EXISTS (SELECT FROM drumbeat.dead AS dead WHERE dead.id BETWEEN first AND last)
+    THEN
+        RAISE EXCEPTION 'some of these jobs are known' USING ERRCODE = 'DB001';
+    END IF;
+END
+$$;
+
+-- Make the partition of history for the day that begins at this moment, if it is missing. Created first and attached then:
+-- that takes no lock which a finish would wait for.
+CREATE FUNCTION drumbeat.ensure_day(day bigint) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE
+    AS $$
+DECLARE
+    name text := 'history_' || to_char(to_timestamp(day / 1000000) AT TIME ZONE 'UTC', 'YYYYMMDD');
+BEGIN
+    IF to_regclass(format('%I.%I', 'drumbeat', name)) IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended('drumbeat' || '.history', 0));
+    IF to_regclass(format('%I.%I', 'drumbeat', name)) IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('CREATE TABLE %I.%I (LIKE %I.history INCLUDING ALL)', 'drumbeat', name, 'drumbeat');
+    EXECUTE format('ALTER TABLE %I.history ATTACH PARTITION %I.%I FOR VALUES FROM (%s) TO (%s)',
+                   'drumbeat', 'drumbeat', name, day, day + 86400000000);
+    RETURN true;
+END
+$$;
