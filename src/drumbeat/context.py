@@ -79,8 +79,12 @@ class AbortSignal:
             loop = asyncio.get_running_loop()
             woken = loop.create_future()
 
+            def finish() -> None:
+                if not woken.done():
+                    woken.set_result(None)
+
             def wake() -> None:
-                loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))
+                loop.call_soon_threadsafe(finish)
 
             with _signal_lock:
                 self._callbacks.append(wake)
