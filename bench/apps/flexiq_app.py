@@ -7,6 +7,7 @@ from bench.apps.place import folder, ledger
 queue = Queue(
     db_path=str(folder() / "flexiq.db"),
     workers=200,
+    pool_size=4,
     async_concurrency=1_000,
     scheduler_batch_size=1_000,
     scheduler_poll_interval_ms=5,
