@@ -8,7 +8,7 @@ from datetime import datetime
 from drumbeat.cli import output, words
 from drumbeat.model.job import Attempt, Failure, Job, JobState
 
-JOB_COLUMNS = ("id", "task", "queue", "state", "attempt", "run at (UTC)", "key", "arguments")
+JOB_COLUMNS = ("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments")
 DEAD_COLUMNS = ("id", "task", "queue", "attempts", "died at (UTC)", "error", "arguments")
 
 
@@ -19,7 +19,7 @@ def job_row(job: Job, now: datetime) -> list[str]:
         words.word(job.task, 40),
         words.word(job.queue, 30),
         state_of(job, now),
-        str(job.attempt),
+        attempts_of(job),
         words.when(moment, now),
         words.word(job.key, 30),
         words.arguments(job.args),
@@ -31,7 +31,7 @@ def dead_row(job: Job, now: datetime) -> list[str]:
         job.id,
         words.word(job.task, 40),
         words.word(job.queue, 30),
-        charged(job),
+        attempts_of(job),
         words.when(job.finished_at, now),
         error_line(job.error),
         words.arguments(job.args, 40),
@@ -43,16 +43,16 @@ def state_of(job: Job, now: datetime) -> str:
     return f"{word} (cancelling)" if job.cancel_requested and job.state is JobState.RUNNING else word
 
 
-def charged(job: Job) -> str:
-    """How often a job was tried in vain."""
-    crashes = f" + {words.count(job.crashes, 'crash', 'crashes')}" if job.crashes else ""
-    return f"{job.failures}{crashes}"
+def attempts_of(job: Job) -> str:
+    """How often a job was tried, this time included; crashes of its worker are told apart."""
+    tried = job.failures if job.state is JobState.DEAD else job.attempt
+    return f"{tried} + {words.count(job.crashes, 'crash', 'crashes')}" if job.crashes else str(tried)
 
 
 def error_line(error: Failure | None, limit: int = 60) -> str:
     if error is None:
         return words.NOTHING
-    kind = error.type.removeprefix("builtins.")
+    kind = error.type.rpartition(".")[2]
     return words.word(": ".join(part for part in (kind, error.message) if part), limit)
 
 
@@ -79,7 +79,7 @@ def _facts(job: Job, now: datetime) -> dict[str, str]:
         "state": state_of(job, now),
         "key": words.word(job.key, 200) + (f" (unique: {job.unique})" if job.unique else ""),
         "priority": str(job.priority),
-        "attempt": f"{job.attempt} (failures {job.failures}, crashes {job.crashes} of {job.crash_limit})",
+        "attempts": f"{attempts_of(job)} (failures {job.failures}, crashes {job.crashes} of {job.crash_limit})",
         "created at": words.exactly(job.created_at, now),
         "due at": words.exactly(job.due_at, now),
         "run at": words.exactly(job.run_at, now),
@@ -92,7 +92,7 @@ def _facts(job: Job, now: datetime) -> dict[str, str]:
         "replays": str(job.life) if job.life else words.NOTHING,
         "result error": words.word(job.result_error, 400),
     }
-    always = ("id", "task", "queue", "state", "attempt")
+    always = ("id", "task", "queue", "state", "attempts")
     return {name: value for name, value in facts.items() if name in always or value != words.NOTHING}
 
 

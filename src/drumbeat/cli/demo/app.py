@@ -10,7 +10,7 @@ from drumbeat.clock import SYSTEM
 app = Drumbeat(name="demo")
 
 QUICK = Backoff(base=0.1, cap=0.6)
-STEPS = 30
+STEPS = 40
 """Of the long job, a tenth of a second each."""
 
 
@@ -27,10 +27,10 @@ async def greet(name: str) -> str:
     return f"Hello, {name}!"
 
 
-@app.task
+@app.task(queue="critical")
 async def remind(customer: int) -> None:
     """Delayed: runs when its moment comes, and not before."""
-    await SYSTEM.sleep(0.02)
+    await SYSTEM.sleep(0.01)
 
 
 @app.task(retries=4, backoff=QUICK)
