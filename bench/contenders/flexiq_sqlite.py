@@ -37,7 +37,8 @@ class FlexiqSqlite(Contender):
     durability = "NORMAL (fixed in its core)"
     tuning = (
         "async handlers, workers=200, pool_size=4, async_concurrency=1000, scheduler_batch_size=1000, "
-        "scheduler_poll_interval_ms=5: the best of 14 settings, tried once each (the defaults drained 60/s on 2 cores, and less with push_dispatch=True); its "
+        "scheduler_poll_interval_ms=5: the best of 14 settings, tried once each "
+        "(the defaults drained 60/s on 2 cores, and less with push_dispatch=True); its "
         "times are whole milliseconds"
     )
     drain_jobs = 4_000
