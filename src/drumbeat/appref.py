@@ -7,7 +7,6 @@ module. This module does not know what a Drumbeat is made of, nor who uses it.
 from __future__ import annotations
 
 import importlib
-import multiprocessing.spawn
 import os
 import sys
 import traceback
@@ -28,6 +27,8 @@ AppRef = NewType("AppRef", str)
 """`module:attr`; in text that a person wrote also `module` alone."""
 
 MAIN = "__main__"
+_LIBRARY = os.path.dirname(os.__file__)
+_MACHINERY = ("<frozen ", os.path.join(_LIBRARY, "importlib"), os.path.join(_LIBRARY, "multiprocessing"))
 _importing = 0
 
 
@@ -157,8 +158,7 @@ def _broken(name: str, error: BaseException) -> ConfigError:
 
 
 def _is_machinery(file: str) -> bool:
-    ours = (os.path.dirname(__file__), importlib.__file__, multiprocessing.spawn.__file__, "<frozen ")
-    return file.startswith(ours)
+    return file.startswith((os.path.dirname(__file__), *_MACHINERY))
 
 
 def _drumbeat() -> type[Drumbeat]:

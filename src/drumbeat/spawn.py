@@ -13,7 +13,6 @@ This module knows nothing of jobs.
 import asyncio
 import importlib
 import logging
-import multiprocessing.spawn
 import os
 import signal
 import socket
@@ -95,7 +94,7 @@ def spawn(
 def _command(descriptor: int) -> list[str]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [
-        os.fsdecode(multiprocessing.spawn.get_executable()),
+        sys.executable,
         *flags,
         "-c",
         _BOOT.format(root=_ROOT, descriptor=descriptor),
@@ -103,7 +102,10 @@ def _command(descriptor: int) -> list[str]:
 
 
 def _main() -> dict[str, str]:
-    known = multiprocessing.spawn.get_preparation_data(MAIN)
+    # Here, as below: programs that never start a process need not wait for this import.
+    from multiprocessing.spawn import get_preparation_data
+
+    known = get_preparation_data(MAIN)
     return {key: known[key] for key in ("init_main_from_name", "init_main_from_path") if key in known}
 
 
@@ -135,7 +137,9 @@ def begin(descriptor: int) -> None:
 
 def _prepare(order: Order) -> None:
     """Make the parent's script known here as `__main__`. It runs that script, so it is left to the target to call it."""
-    multiprocessing.spawn.prepare({"sys_path": order.path, "dir": order.folder, **order.main})
+    from multiprocessing.spawn import prepare
+
+    prepare({"sys_path": order.path, "dir": order.folder, **order.main})
 
 
 def send(link: socket.socket, frame: bytes) -> None:

@@ -175,6 +175,7 @@ async def test_a_crash_is_seen_though_a_forked_process_holds_the_socket(processe
     ending = await run(processes, claimed("die_with_company", path=str(tmp_path / "pid")))
     assert ending.how is How.CRASHED
     assert "exit code 9" in ((ending.error and ending.error.message) or "")
+    os.kill(int(await written(tmp_path / "pid")), signal.SIGKILL)
 
 
 async def test_a_cancelled_run_kills_its_child_and_what_that_had_started(processes: Processes, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class Processes:
     @property
     def pids(self) -> list[int]:
         """The children that live now."""
-        return sorted(child.pid for child in self._children)
+        return sorted(child.pid for child in self._children if child.is_alive)
 
     async def run(
         self,
