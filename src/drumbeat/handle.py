@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from .durations import Duration
 from .errors import JobCancelled, JobError, JobFailed, JobTimedOut
 from .ids import JobId
@@ -39,15 +41,15 @@ class Client(Protocol):
         ...
 
 
-class JobHandle(Generic[R_co]):
-    """One job. `created` is False if `enqueue` found a live job with the same unique key, and gave that one."""
+class JobHandle(msgspec.Struct, Generic[R_co], frozen=True, eq=False):
+    """One job. `created` is False if `enqueue` found a live job with the same unique key, and gave that one.
 
-    __slots__ = ("_client", "created", "id")
+    A struct, because `enqueue_many` makes as many as there are jobs.
+    """
 
-    def __init__(self, client: Client, id: JobId, created: bool) -> None:
-        self._client = client
-        self.id = id
-        self.created = created
+    _client: Client
+    id: JobId
+    created: bool
 
     async def result(self, timeout: Duration | None = None) -> R_co:
         """Wait until the job has succeeded, and give what its function returned.

@@ -74,9 +74,16 @@ def new_job_id(now_us: int | None = None) -> JobId:
     """A new id, later in sort order than every one made before it in this process."""
     if now_us is not None:
         return new_job_ids(1, now_us)[0]
-    with _by_system.lock:
-        prefix, counter = _by_system.reserve(time.time_ns() // 1_000_000, 1)
-    return JobId(f"{prefix}{counter:012x}")
+    # Written out, not by `reserve` and JobId(): half the time, and every enqueue comes by here.
+    maker = _by_system
+    with maker.lock:
+        ms = time.time_ns() // 1_000_000
+        if ms > maker._ms:
+            maker._begin(ms)
+        counter = maker._counter
+        maker._counter = counter + 1
+        prefix = maker._prefix
+    return f"{prefix}{counter:012x}"  # type: ignore[return-value]
 
 
 def new_job_ids(count: int, now_us: int | None = None) -> list[JobId]:

@@ -12,6 +12,8 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+import msgspec
+
 from drumbeat.codec import MAX_PAYLOAD, Signature
 from drumbeat.errors import ConfigError, InvalidArguments, JobError, WrongContext
 from drumbeat.handle import JobHandle, SyncJobHandle
@@ -75,6 +77,7 @@ class Task(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self.upgrader: Upgrade | None = None
         self.on_dead_task: Task[..., Any] | None = None
+        self._on_dead: str | None = None
         functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]
 
     @property
@@ -142,7 +145,7 @@ class Task(Generic[P, R]):
         name = f"{self.name}.on_dead"
         task: Task[[Job, JobError], Any] = Task(self._home, function, name, options, ObituarySignature())
         self._home.register(task)
-        self.on_dead_task = task
+        self.on_dead_task, self._on_dead = task, name
         return function
 
     def upgrade(self, function: Upgrader) -> Upgrader:
@@ -160,37 +163,31 @@ class Task(Generic[P, R]):
         self.upgrader = function
         return function
 
-    def _new_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], wishes: Wishes | None = None) -> NewJob:
-        settings, options, signature = self._home.settings, self.options, self.signature
-        text = signature.encode(args, kwargs, limit=settings.payload_limit)
-        crash_limit = 1 if options.on_crash == "dead" else settings.crash_limit
-        on_dead = None if self.on_dead_task is None else self.on_dead_task.name
-        if wishes is None:
-            return NewJob(
-                id=new_job_id(),
-                task=self.name,
-                queue=options.queue,
-                args=text,
-                signature=signature.hash,
-                priority=options.priority,
-                crash_limit=crash_limit,
-                on_dead=on_dead,
-            )
+    def _new_job(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
+        settings, options = self._home.settings, self.options
+        signature = self.signature
         return NewJob(
             id=new_job_id(),
             task=self.name,
-            queue=options.queue if wishes.queue is None else self._known_queue(wishes.queue),
-            args=text,
+            queue=options.queue,
+            args=signature.encode(args, kwargs, limit=settings.payload_limit),
             signature=signature.hash,
-            priority=options.priority if wishes.priority is None else wishes.priority,
+            priority=options.priority,
+            crash_limit=settings.crash_limit if options.on_crash == "retry" else 1,
+            on_dead=self._on_dead,
+        )
+
+    def _wished_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], wishes: Wishes) -> NewJob:
+        return msgspec.structs.replace(
+            self._new_job(args, kwargs),
+            queue=self.queue if wishes.queue is None else self._known_queue(wishes.queue),
+            priority=self.options.priority if wishes.priority is None else wishes.priority,
             run_at=wishes.run_at,
             delay=wishes.delay_us,
             key=wishes.key,
             unique=wishes.unique,
             retries=wishes.retries,
             timeout=wishes.timeout_us,
-            crash_limit=crash_limit,
-            on_dead=on_dead,
         )
 
     def _known_queue(self, queue: str) -> str:
@@ -238,17 +235,17 @@ class BoundTask(Generic[P, R]):
         """As `Task.enqueue`."""
         name = self._task.name
         check_loop(f"{name}.using(...).enqueue", f"{name}.using(...).enqueue_sync")
-        return self._task._home.enqueue(self._task._new_job(args, kwargs, self._wishes))
+        return self._task._home.enqueue(self._task._wished_job(args, kwargs, self._wishes))
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[R]:
         """As `Task.enqueue_sync`."""
         called = f"{self._task.name}.using(...).enqueue_sync"
         check_no_loop(called, f"await {self._task.name}.using(...).enqueue")
-        return self._task._home.enqueue_sync(called, self._task._new_job(args, kwargs, self._wishes))
+        return self._task._home.enqueue_sync(called, self._task._wished_job(args, kwargs, self._wishes))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """As `Task.bind`."""
-        return self._task._new_job(args, kwargs, self._wishes)
+        return self._task._wished_job(args, kwargs, self._wishes)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._task.name}>"
