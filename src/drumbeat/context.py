@@ -4,6 +4,7 @@ A RunningJob is made for each run and lives in a context variable, which threads
 talk to the store: progress and aborts are kept here and carried by the worker.
 """
 
+import asyncio
 import threading
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
@@ -43,7 +44,7 @@ class AbortSignal:
     def __init__(self) -> None:
         self.reason: AbortReason | None = None
         self._condition: threading.Condition | None = None
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: tuple[Callable[[], None], ...] = ()
 
     def is_set(self) -> bool:
         return self.reason is not None
@@ -53,7 +54,7 @@ class AbortSignal:
         if self.reason is None or self.reason is AbortReason.DRAINING:
             self.reason = reason
         with _signal_lock:
-            condition, callbacks, self._callbacks = self._condition, self._callbacks, []
+            condition, callbacks, self._callbacks = self._condition, self._callbacks, ()
         if condition is not None:
             with condition:
                 condition.notify_all()
@@ -73,8 +74,6 @@ class AbortSignal:
         return self._wait().__await__()
 
     async def _wait(self) -> AbortReason:
-        import asyncio
-
         if self.reason is None:
             loop = asyncio.get_running_loop()
             woken = loop.create_future()
@@ -87,7 +86,7 @@ class AbortSignal:
                 loop.call_soon_threadsafe(finish)
 
             with _signal_lock:
-                self._callbacks.append(wake)
+                self._callbacks += (wake,)
             if self.reason is not None:  # set between the look and the registration
                 wake()
             await woken

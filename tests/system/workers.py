@@ -50,11 +50,15 @@ class Cluster:
         return journal.read(self.journal, event)
 
     def wait_for(self, event: str, count: int = 1, deadline: float = 20.0) -> list[journal.Entry]:
-        until_sync(lambda: len(self.entries(event)) >= count, what=f"{count} x {event}\n{self.logs()}", deadline=deadline)
+        until_sync(
+            lambda: len(self.entries(event)) >= count, what=f"{count} x {event}\n{self.logs()}", deadline=deadline
+        )
         return self.entries(event)
 
     def logs(self) -> str:
-        return "\n".join(f"--- {log.name}\n{log.read_text()[-4000:]}" for log in sorted(self.folder.glob("worker-*.log")))
+        return "\n".join(
+            f"--- {log.name}\n{log.read_text()[-4000:]}" for log in sorted(self.folder.glob("worker-*.log"))
+        )
 
     def end(self) -> None:
         for process in self._started:

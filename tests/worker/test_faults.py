@@ -177,7 +177,9 @@ async def test_the_late_result_of_a_buried_worker_is_refused_and_counted(app: Dr
         assert sum(each.refused for each in await app.instances.list(all=True)) == 1
 
 
-async def test_with_nothing_at_hand_a_worker_leaves_a_store_that_stays_away(app: Drumbeat, program: FaultyProgram) -> None:
+async def test_with_nothing_at_hand_a_worker_leaves_a_store_that_stays_away(
+    app: Drumbeat, program: FaultyProgram
+) -> None:
     @app.task
     async def work() -> None: ...
 

@@ -113,7 +113,10 @@ async def test_a_thousand_unknown_jobs_at_the_head_of_the_queue_do_not_hold_up_t
     async with app:
         store = await app.store()
         await store.jobs.add(
-            [NewJob(id=new_job_id(), task="nobody", queue="default", args="{}", signature="x", priority=0) for _ in range(1000)]
+            [
+                NewJob(id=new_job_id(), task="nobody", queue="default", args="{}", signature="x", priority=0)
+                for _ in range(1000)
+            ]
         )
         async with working(app):
             assert await (await known.enqueue()).result(timeout=10) == "known"

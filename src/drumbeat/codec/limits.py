@@ -27,7 +27,7 @@ def has_nul(raw: bytes) -> bool:
 
 def is_deeper(raw: bytes, levels: int) -> bool:
     """Whether lists and objects are nested in more than so many levels. Broken JSON may count as deep."""
-    if raw.count(b"[") + raw.count(b"{") <= levels:
+    if len(raw) <= levels or raw.count(b"[") + raw.count(b"{") <= levels:
         return False
     brackets = _STRING.sub(b"", raw).translate(_TO_SQUARE, _NOT_BRACKETS)
     # Each pass takes away the innermost level, so ordinary data is gone after a few.

@@ -74,7 +74,7 @@ class Household:
         )
 
     def running(self) -> int:
-        return len(self._runs)
+        return self._runs.jobs
 
     def on_identity(self, id: InstanceId) -> None:
         self.identity = id
@@ -90,7 +90,7 @@ class Household:
     def _cancel(self, asked: dict[JobId, int]) -> None:
         for job in self._buffer.remove(asked.keys()):
             self._reporter.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.CANCELLED))
-        for run in list(self._runs):
+        for run in self._runs:
             # One job of a batch cannot be cancelled alone: it ends as the batch ends.
             job = run.jobs[0]
             if len(run.jobs) == 1 and asked.get(job.id) == job.token and not run.interrupted:

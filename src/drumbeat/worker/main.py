@@ -97,4 +97,3 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         for number, handler in before.items():
             loop.remove_signal_handler(number)
             signal.signal(number, handler)
-

@@ -12,20 +12,26 @@ class Pace:
         self._concurrency = concurrency
         self._most = most
         self._run_us: float | None = None
+        self._new_us = 0
+        self._new_jobs = 0
 
     def ran(self, took_us: int, jobs: int = 1) -> None:
         """A handler ended; `jobs` were done by one call."""
-        each = max(1.0, took_us / jobs)
-        if self._run_us is None:
-            self._run_us = each
-        else:
-            # A slow run counts at once, because what is held behind it waits; fast ones must prove themselves.
-            weight = WEIGHT if each < self._run_us or each < WITHIN_US else 0.5
-            self._run_us += weight * (each - self._run_us)
+        self._new_us += took_us
+        self._new_jobs += jobs
+        # A slow run counts at once and alone, because what is held behind it waits; fast ones must prove themselves.
+        if took_us > WITHIN_US * jobs:
+            self._new_us, self._new_jobs = 0, 0
+            self._run_us = max(self._run_us or 0.0, took_us / jobs)
 
     @property
     def ahead(self) -> int:
         """How many jobs to hold beyond those that run."""
+        if self._new_jobs:
+            each = max(1.0, self._new_us / self._new_jobs)
+            weight = 1.0 if self._run_us is None else min(1.0, WEIGHT * self._new_jobs)
+            self._run_us = each if self._run_us is None else self._run_us + weight * (each - self._run_us)
+            self._new_us = self._new_jobs = 0
         if self._run_us is None or self._run_us > WITHIN_US:
             return 0
         return min(self._most, int(WITHIN_US / self._run_us * self._concurrency))

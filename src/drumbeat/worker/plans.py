@@ -25,6 +25,7 @@ class Plan:
         "decode",
         "function",
         "is_async",
+        "is_plain",
         "name",
         "pool",
         "retries",
@@ -38,6 +39,8 @@ class Plan:
         self.is_async = task.is_async
         self.pool = task.pool
         self.batch = task.batch
+        self.is_plain = task.pool == "loop" and task.batch is None
+        """An async function called for each job: the quick way."""
         self.retries = task.retries
         self.backoff: Backoff = task.backoff
         self.timeout_us = task.timeout_us

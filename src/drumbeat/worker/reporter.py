@@ -48,7 +48,8 @@ class Reporter:
 
     def put(self, outcome: Outcome) -> None:
         self._outbox.append(outcome)
-        self._on_outcome()
+        if len(self._outbox) == 1:  # whoever empties it looks again before it waits
+            self._on_outcome()
 
     def give_back(self, jobs: Iterable[Claimed]) -> None:
         """Return claims that never started."""

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from drumbeat.context import AbortReason, RunningJob
-from drumbeat.ids import JobId
 from drumbeat.model.job import Claimed
 
 
@@ -47,6 +46,9 @@ class Run:
         if reason is AbortReason.TIMED_OUT or (reason is not AbortReason.DRAINING and not self.outside):
             self.interrupt()
 
+    def time_out(self) -> None:
+        self.abort(AbortReason.TIMED_OUT)
+
     def interrupt(self) -> None:
         """End it now, whatever it takes."""
         self.cancels += 1
@@ -54,34 +56,34 @@ class Run:
 
 
 class Runs:
-    """All runs under way, by the ids of their jobs."""
+    """All runs under way."""
 
     def __init__(self) -> None:
-        self._runs: dict[JobId, Run] = {}
+        self._runs: set[Run] = set()
 
     def __len__(self) -> int:
         return len(self._runs)
 
+    @property
+    def jobs(self) -> int:
+        """How many jobs run: a batch counts each of its own."""
+        return sum(len(run.jobs) for run in self)
+
     def __iter__(self) -> Iterator[Run]:
-        return iter({id(run): run for run in self._runs.values()}.values())
+        return iter(tuple(self._runs))
 
     def add(self, run: Run) -> None:
-        for job in run.jobs:
-            self._runs[job.id] = run
+        self._runs.add(run)
 
     def remove(self, run: Run) -> None:
-        for job in run.jobs:
-            self._runs.pop(job.id, None)
-
-    def get(self, id: JobId) -> Run | None:
-        return self._runs.get(id)
+        self._runs.discard(run)
 
     def abort_all(self, reason: AbortReason) -> None:
-        for run in list(self):
+        for run in self:
             run.abort(reason)
 
     def interrupt_all(self, reason: AbortReason) -> None:
         """The end of patience: end them all."""
-        for run in list(self):
+        for run in self:
             run.running.aborted.set(reason)
             run.interrupt()
