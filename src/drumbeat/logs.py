@@ -7,6 +7,7 @@ itself: inside a user's program that is the user's business.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from typing import Any, Literal, TextIO
 
@@ -14,6 +15,11 @@ import msgspec
 
 from .durations import from_us
 
+HIDDEN = "***"
+_SECRET_NAME = re.compile(
+    r"passw|secret|api_?key|authori[sz]ation|cookie|credential|(private|access)_?(key|token)", re.IGNORECASE
+)
+_URL_PASSWORD = re.compile(r"(?<=://)([^\s/:@\"']*):[^\s/@\"']+@")
 _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -31,8 +37,23 @@ def configure(level: str, format: Literal["text", "json"], stream: TextIO | None
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as `extra`."""
-    return {name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD}
+    """What was given as `extra`, without the values of what is named like a secret."""
+    return _without_secrets({name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD})
+
+
+def _without_secrets(fields: dict[Any, Any]) -> dict[Any, Any]:
+    kept: dict[Any, Any] = {}
+    for name, value in fields.items():
+        if _SECRET_NAME.search(str(name)):
+            kept[name] = HIDDEN
+        else:
+            kept[name] = _without_secrets(value) if isinstance(value, dict) else value
+    return kept
+
+
+def _without_passwords(line: str) -> str:
+    """URLs turn up in messages and tracebacks of drivers, with everything that is in them."""
+    return _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", line) if "://" in line and "@" in line else line
 
 
 class TextLines(logging.Formatter):
@@ -49,7 +70,7 @@ class TextLines(logging.Formatter):
             record.exc_text = self.formatException(record.exc_info)
         if record.exc_text:
             line += "\n" + "\n".join(map(_printable, record.exc_text.splitlines()))
-        return line
+        return _without_passwords(line)
 
 
 class JsonLines(logging.Formatter):
@@ -69,9 +90,10 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         try:
-            return self._encoder.encode(line).decode()
+            return _without_passwords(self._encoder.encode(line).decode())
         except (TypeError, ValueError):  # a lone surrogate, or a key that is no text
-            return self._encoder.encode({key: ascii(value) for key, value in line.items()}).decode()
+            safe = {key: ascii(value) for key, value in line.items()}
+            return _without_passwords(self._encoder.encode(safe).decode())
 
 
 def _shown(value: object) -> str:

@@ -86,3 +86,32 @@ def test_debug_is_for_drumbeat_and_not_for_everything_below_it() -> None:
     logging.getLogger("asyncio").debug("theirs")
     assert "ours" in stream.getvalue()
     assert "theirs" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "name", ["password", "db_passwd", "API_KEY", "apikey", "Authorization", "client_secret", "cookie"]
+)
+@pytest.mark.parametrize("lines", [logs.TextLines(), logs.JsonLines()])
+def test_the_value_of_what_is_named_like_a_secret_is_hidden(name: str, lines: logging.Formatter) -> None:
+    line = lines.format(record("called", **{name: "hunter2", "headers": {name: "hunter2", "accept": "json"}}))
+    assert "hunter2" not in line
+    assert line.count(logs.HIDDEN) == 2
+    assert "json" in line
+
+
+@pytest.mark.parametrize("lines", [logs.TextLines(), logs.JsonLines()])
+def test_the_password_in_a_url_is_hidden_wherever_it_stands(lines: logging.Formatter) -> None:
+    url = "postgresql://ada:hunter2@db.example/app"
+    try:
+        raise OSError(f"cannot reach {url}")
+    except OSError as error:
+        shown = record(f"no answer from {url}", reason=f"{url} is gone")
+        shown.exc_info = (OSError, error, error.__traceback__)
+    line = lines.format(shown)
+    assert "hunter2" not in line
+    assert line.count("postgresql://ada:***@db.example/app") >= 3
+
+
+def test_a_fencing_token_and_a_url_without_a_password_are_no_secrets() -> None:
+    line = logs.TextLines().format(record("claimed", token=42, url="sqlite:////a.db", mail="mailto:ada@example"))
+    assert line.endswith("token=42 url=sqlite:////a.db mail=mailto:ada@example")

@@ -78,6 +78,7 @@ class Task(Generic[P, R]):
         self.upgrader: Upgrade | None = None
         self.on_dead_task: Task[..., Any] | None = None
         self._on_dead: str | None = None
+        self._hash: str | None = None
         functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]
 
     @property
@@ -166,12 +167,14 @@ class Task(Generic[P, R]):
     def _new_job(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
         settings, options = self._home.settings, self.options
         signature = self.signature
+        if self._hash is None:
+            self._hash = signature.hash
         return NewJob(
             id=new_job_id(),
             task=self.name,
             queue=options.queue,
             args=signature.encode(args, kwargs, limit=settings.payload_limit),
-            signature=signature.hash,
+            signature=self._hash,
             priority=options.priority,
             crash_limit=settings.crash_limit if options.on_crash == "retry" else 1,
             on_dead=self._on_dead,
