@@ -180,12 +180,12 @@ class JobsLife(RuleBasedStateMachine):
     @rule(data=st.data())
     def add_again(self, data: st.DataObject) -> None:
         if self.jobs:
-            id = data.draw(st.sampled_from(sorted(self.jobs)))
+            id = data.draw(st.sampled_from(list(self.jobs)))
             assert not self.run(self.store.jobs.add([new_job(id=id)]))[0].created
 
     @rule(target=holds, data=st.data(), queue=st.sampled_from(QUEUES), limit=st.integers(1, 5))
     def claim(self, data: st.DataObject, queue: str, limit: int) -> Any:
-        instance = data.draw(st.sampled_from(sorted(self.instances)))
+        instance = data.draw(st.sampled_from(list(self.instances)))
         answer = self.run(self.store.jobs.exchange(instance, [], wanting(queue, limit=limit)))
         got: list[Claimed] = answer.jobs
         expected = self.claimable(instance, queue, limit)
@@ -199,7 +199,7 @@ class JobsLife(RuleBasedStateMachine):
 
     @rule(target=holds, data=st.data())
     def claim_waiting(self, data: st.DataObject) -> Any:
-        instance = data.draw(st.sampled_from(sorted(self.instances)))
+        instance = data.draw(st.sampled_from(list(self.instances)))
         answer = self.run(self.store.jobs.exchange(instance, [], wanting("a", limit=3, wants=["task:x"])))
         for claimed in answer.jobs:
             job = self.jobs[claimed.id]
@@ -235,7 +235,7 @@ class JobsLife(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         if not self.jobs:
             return
-        job = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+        job = self.jobs[data.draw(st.sampled_from(list(self.jobs)))]
         [answer] = self.run(self.store.jobs.cancel([job.id]))
         if job.state is JobState.PENDING:
             self.cancelled(job)
@@ -250,7 +250,7 @@ class JobsLife(RuleBasedStateMachine):
     @rule(data=st.data())
     def run_now(self, data: st.DataObject) -> None:
         if self.jobs:
-            job = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+            job = self.jobs[data.draw(st.sampled_from(list(self.jobs)))]
             pending = job.state is JobState.PENDING
             assert self.run(self.store.jobs.run_now([job.id])) == pending
             job.due = job.due or pending
@@ -260,7 +260,7 @@ class JobsLife(RuleBasedStateMachine):
         """Replay or discard a dead letter."""
         if not self.jobs:
             return
-        job = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)))]
+        job = self.jobs[data.draw(st.sampled_from(list(self.jobs)))]
         letter = job.state is JobState.DEAD and not job.discarded
         if discard:
             assert self.run(self.store.jobs.discard([job.id])) == letter
@@ -277,7 +277,7 @@ class JobsLife(RuleBasedStateMachine):
 
     @rule(data=st.data(), knows=st.booleans())
     def bury(self, data: st.DataObject, knows: bool) -> None:
-        instance = data.draw(st.sampled_from(sorted(self.instances)))
+        instance = data.draw(st.sampled_from(list(self.instances)))
         held = [job for job in self.jobs.values() if (job.state, job.instance) == (JobState.RUNNING, instance)]
         started = [job for job in held if not knows or data.draw(st.booleans())]
         marks = [Hold(job.id, job.token) for job in started] if knows else None

@@ -5,7 +5,7 @@ This module knows nothing of jobs. It does not decide which thread a connection 
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +96,22 @@ class Connection:
                 self.last_inserted = cursor.lastrowid or 0
         return changed
 
+    def checkpoint(self) -> bool:
+        """Bring the log into the database and empty it, without waiting for anybody. True: somebody kept it in use."""
+        self.run("PRAGMA busy_timeout = 0")
+        try:
+            return bool(self.value("PRAGMA wal_checkpoint(TRUNCATE)"))
+        finally:
+            self.run(f"PRAGMA busy_timeout = {BUSY_S * 1_000:.0f}")
+
     @property
     def in_transaction(self) -> bool:
         return self._db.in_transaction
 
     def interrupt(self) -> None:
-        """Make a statement under way end with an error. Safe from any thread."""
-        self._db.interrupt()
+        """Make a statement under way end with an error. Safe from any thread, also when its own has just closed it."""
+        with suppress(sqlite3.ProgrammingError):
+            self._db.interrupt()
 
     def close(self) -> None:
         self._db.close()

@@ -64,7 +64,7 @@ class Writer(Desk):
         self._turn: Turn | None = None
         self._identity: Identity | None = None
         self._log = Path(f"{path}-wal")
-        self._long_log = LONG_LOG
+        self._kept_log = 0
 
     async def open(self) -> None:
         """Create or upgrade the database; nothing is done if it was done before."""
@@ -170,17 +170,19 @@ class Writer(Desk):
         return [(each.future, value, None) for each, value in zip(unit, values, strict=True)]
 
     def _checkpoint(self, db: Connection) -> None:
+        """Bring the log into the database when it is long. We have the turn, so nobody writes meanwhile.
+
+        TRUNCATE waits for readers that still use the log: not here, where everybody would wait for them. It then has done
+        most of its work anyway, and is tried again when the log has grown by another quarter.
+        """
         try:
             size = os.stat(self._log).st_size
         except FileNotFoundError:
             return
-        if size < self._long_log:
+        if size < LONG_LOG + self._kept_log:
             return
-        db.run("PRAGMA busy_timeout = 0")
-        busy = db.value("PRAGMA wal_checkpoint(TRUNCATE)")
-        db.run(f"PRAGMA busy_timeout = {30_000}")
-        # A reader kept a part of the log in use: try again when it has grown by another quarter.
-        self._long_log = size + LONG_LOG // 4 if busy else LONG_LOG
+        busy = db.checkpoint()
+        self._kept_log = size - LONG_LOG + LONG_LOG // 4 if busy else 0
 
     def _pause(self) -> float | None:
         return self._announcer.pause()

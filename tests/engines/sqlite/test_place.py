@@ -1,0 +1,223 @@
+"""Files that cannot be a store, files that belong to another version, and disks without room."""
+
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull, StoreLost
+from drumbeat.store.sqlite import SqliteStore, place
+from drumbeat.store.urls import masked, open_store, parse
+from tests.contract.making import claim, new_job, worker
+from tests.waiting import until
+
+MOUNTS = """\
+/dev/vda / ext4 rw 0 0
+proc /proc proc rw 0 0
+server:/export /mnt/share nfs4 rw 0 0
+//box/public /mnt/my\\040files cifs rw 0 0
+/dev/vdb /mnt/share/local xfs rw 0 0
+host:/home /mnt/remote fuse.sshfs rw 0 0
+tmpfs /mnt/hidden tmpfs rw 0 0
+server:/other /mnt/hidden nfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/", "ext4"),
+        ("/home/ada", "ext4"),
+        ("/mnt/share", "nfs4"),
+        ("/mnt/share/deep/down", "nfs4"),
+        ("/mnt/share/local/x", "xfs"),
+        ("/mnt/shared", "ext4"),
+        ("/mnt/my files/x", "cifs"),
+        ("/mnt/remote", "fuse.sshfs"),
+        ("/mnt/hidden", "nfs"),
+    ],
+)
+def test_the_file_system_of_a_folder_is_that_of_its_nearest_mount(folder: str, kind: str) -> None:
+    assert place.file_system(Path(folder), MOUNTS) == kind
+
+
+def test_a_network_file_system_is_refused(tmp_path: Path) -> None:
+    mounts = f"/dev/vda / ext4 rw 0 0\nserver:/x {tmp_path.resolve()} nfs4 rw 0 0\n"
+    with pytest.raises(ConfigError, match=r"network file system \(nfs4\)") as caught:
+        place.check(tmp_path / "x.db", mounts=mounts)
+    assert "\n" not in str(caught.value)
+    place.check(tmp_path / "x.db", mounts="/dev/vda / ext4 rw 0 0\n")
+
+
+async def refused(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        await open_store(f"sqlite:///{path}")
+    message = str(caught.value)
+    assert str(path) in message and "\n" not in message
+    return message
+
+
+async def test_paths_that_cannot_be_used_are_refused_in_one_line(tmp_path: Path) -> None:
+    assert "is a folder" in await refused(tmp_path)
+    assert "does not exist" in await refused(tmp_path / "missing" / "x.db")
+    os.mkfifo(tmp_path / "pipe")
+    assert "is not a file" in await refused(tmp_path / "pipe")
+    (tmp_path / "text.db").write_text("hello " * 1_000)
+    assert "is not a SQLite database" in await refused(tmp_path / "text.db")
+    assert (tmp_path / "text.db").read_text() == "hello " * 1_000
+
+
+async def test_unwritable_paths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.db").touch()
+    # Tests may run as root, who may write everywhere.
+    allowed = {tmp_path}
+    monkeypatch.setattr(os, "access", lambda path, mode: path in allowed)
+    assert "cannot be read and written" in await refused(tmp_path / "x.db")
+    allowed.clear()
+    assert "cannot be written" in await refused(tmp_path / "y.db")
+
+
+async def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    path.touch()
+    async with await open_store(f"sqlite:///{path}") as store:
+        assert (await store.jobs.add([new_job()]))[0].created
+
+
+async def test_strangers_tables_are_left_alone(path: Path) -> None:
+    raw = sqlite3.connect(path)
+    raw.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY)")
+    raw.execute("INSERT INTO customers VALUES (42)")
+    raw.commit()
+    async with await open_store(f"sqlite:///{path}") as store:
+        await store.jobs.add([new_job()])
+    assert raw.execute("SELECT id FROM customers").fetchall() == [(42,)]
+    raw.close()
+
+
+async def test_namespaces_share_a_file_but_no_jobs(path: Path) -> None:
+    async with (
+        await open_store(f"sqlite:///{path}", namespace="one") as one,
+        await open_store(f"sqlite:///{path}", namespace="two") as two,
+    ):
+        await one.jobs.add([new_job()])
+        assert await claim(two, await worker(two)) == []
+        assert len(await claim(one, await worker(one))) == 1
+    tables = [name for (name,) in sqlite3.connect(path).execute("SELECT name FROM sqlite_schema")]
+    assert not [name for name in tables if "drumbeat" in name]
+    with pytest.raises(ConfigError):
+        await open_store(f"sqlite:///{path}", namespace="no; DROP TABLE")
+
+
+async def versions(path: Path, version: int, oldest_code: int) -> None:
+    async with await open_store(f"sqlite:///{path}"):
+        pass
+    raw = sqlite3.connect(path)
+    raw.execute("UPDATE drumbeat_meta SET value = ? WHERE name = 'version'", (version,))
+    raw.execute("UPDATE drumbeat_meta SET value = ? WHERE name = 'oldest_code'", (oldest_code,))
+    raw.commit()
+    raw.close()
+
+
+async def test_a_newer_schema_that_this_code_can_still_use_is_used(path: Path) -> None:
+    await versions(path, 7, 1)
+    async with await open_store(f"sqlite:///{path}") as store:
+        assert (await store.jobs.add([new_job()]))[0].created
+    stored = dict(sqlite3.connect(path).execute("SELECT name, value FROM drumbeat_meta"))
+    assert stored == {"version": 7, "oldest_code": 1}
+
+
+async def test_a_schema_beyond_this_code_is_refused(path: Path) -> None:
+    await versions(path, 9, 8)
+    with pytest.raises(SchemaOutOfDate) as caught:
+        await open_store(f"sqlite:///{path}")
+    assert caught.value.found == 9
+
+
+async def test_enqueue_is_refused_without_room_while_the_rest_goes_on(path: Path) -> None:
+    async with await open_store(f"sqlite:///{path}") as store:
+        await store.jobs.add([new_job()])
+    free = shutil.disk_usage(path.parent).free
+    async with await SqliteStore.open(path, url="sqlite:///x", room=free * 10) as store:
+        with pytest.raises(StoreFull, match="MB"):
+            await store.jobs.add([new_job()])
+        assert len(await claim(store, await worker(store))) == 1
+
+
+async def test_a_disk_that_sqlite_finds_full_is_told_as_full_and_spoils_nothing(path: Path) -> None:
+    async with await SqliteStore.open(path, url="sqlite:///x") as store:
+        await store.jobs.add([new_job()])
+        pages = store._writer._db
+        assert pages is not None
+        pages.run("PRAGMA max_page_count = 1")
+        with pytest.raises(StoreFull):
+            await store.jobs.add([new_job(args='"' + "x" * 200_000 + '"')])
+        pages.run("PRAGMA max_page_count = 1000000")
+        assert (await store.jobs.add([new_job()]))[0].created
+        assert len(await claim(store, await worker(store))) == 2
+
+
+async def test_a_file_that_was_replaced_is_noticed(path: Path) -> None:
+    async with await open_store(f"sqlite:///{path}") as store:
+        await store.jobs.add([new_job()])
+        path.rename(path.with_suffix(".old"))
+
+        async def lost() -> bool:
+            try:
+                await store.jobs.add([new_job()])
+            except StoreLost:
+                return True
+            return False
+
+        await until(lost, deadline=5, what="StoreLost")
+
+
+def test_urls_are_understood_once_and_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative, absolute = parse("sqlite:///sub/x.db"), parse(f"sqlite:///{tmp_path}/sub/x.db")
+    assert relative == absolute
+    assert relative.path == tmp_path / "sub" / "x.db"
+    assert relative.text == f"sqlite:///{tmp_path}/sub/x.db"
+    assert parse("sqlite:///with%20space.db").path == tmp_path / "with space.db"
+    assert parse(parse("sqlite:///with%20space.db").text) == parse("sqlite:///with%20space.db")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "x.db",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite://host/x.db",
+        "sqlite:x.db",
+        "mysql://h/d",
+        "sqlite:///x.db?mode=ro",
+    ],
+)
+def test_wrong_urls_are_refused_with_the_allowed_forms(url: str) -> None:
+    with pytest.raises(ConfigError, match="sqlite:///"):
+        parse(url)
+
+
+@pytest.mark.parametrize("url", ["postgresql://ada:secret@host/db", "redis://:secret@host", "rediss://ada:secret@host"])
+def test_engines_to_come_are_named_without_the_password(url: str) -> None:
+    with pytest.raises(ConfigError, match="not part of this version yet") as caught:
+        parse(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ada:secret@host:5432/db", "postgresql://ada:***@host:5432/db"),
+        ("postgresql://ada:se@cret@host/db", "postgresql://ada:***@host/db"),
+        ("redis://:secret@host", "redis://:***@host"),
+        ("sqlite:///x.db", "sqlite:///x.db"),
+        ("postgresql://ada@host/db", "postgresql://ada@host/db"),
+        ("postgresql://ada:secret@[broken/db", "***@[broken/db"),
+    ],
+)
+def test_passwords_are_masked(url: str, shown: str) -> None:
+    assert masked(url) == shown

@@ -1,0 +1,256 @@
+"""Group commit: many requests in one transaction, one bad one alone, and time taken inside the turn."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumbeat.clock import FakeClock
+from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.model.job import JobFilter, OutcomeKind
+from drumbeat.store.sqlite import SqliteStore, desk, writer
+from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.turn import Turn
+from drumbeat.store.sqlite.writer import Write
+from tests.contract.making import HOUR, claim, claimed_one, end, ids, new_job, worker
+from tests.waiting import until
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+class Statements:
+    """Everything that the writer executes, in order."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        assert store._writer._db is not None
+        self.seen: list[str] = []
+        store._writer._db._db.set_trace_callback(self.seen.append)
+
+    def count(self, beginning: str) -> int:
+        return sum(statement.startswith(beginning) for statement in self.seen)
+
+
+class HeldTurn:
+    """Somebody else's turn, so that requests pile up behind it."""
+
+    def __init__(self, path: Path) -> None:
+        self._turn = Turn(path)
+        self._turn.__enter__()
+
+    def give_back(self) -> None:
+        self._turn.__exit__(None, None, None)
+        self._turn.close()
+
+
+async def piled_up(path: Path, calls: list[Any], check: Callable[[], None] = lambda: None) -> list[Any]:
+    """Start all calls while somebody else writes; give back the turn when all are in line."""
+    held = HeldTurn(path)
+    tasks = [asyncio.Task(call) for call in calls]
+    await asyncio.wait(tasks, timeout=0.05)
+    check()
+    held.give_back()
+    await asyncio.wait(tasks)
+    return [task.exception() or task.result() for task in tasks]
+
+
+async def test_requests_that_wait_share_one_transaction(sqlite: SqliteStore, path: Path) -> None:
+    instance = await worker(sqlite)
+    statements = Statements(sqlite)
+    calls = [sqlite.jobs.add([new_job()]) for _ in range(50)]
+    calls += [sqlite.instances.beat(instance, 0), sqlite.jobs.pause("x", by="", why="")]
+    answers = await piled_up(path, calls)
+    assert all(not isinstance(answer, Exception) for answer in answers)
+    assert statements.count("COMMIT") <= 2, "the first may have gone alone"
+    assert statements.count("INSERT INTO drumbeat_job") <= 2, "single adds become one statement"
+    assert len(await sqlite.inspect.jobs(JobFilter(limit=100))) == 50
+
+
+async def test_one_bad_request_in_a_group_spoils_nothing_for_the_others(sqlite: SqliteStore, path: Path) -> None:
+    jobs = [new_job(priority=5 if number != 7 else 10) for number in range(20)]
+    calls = [sqlite.jobs.add([job]) for job in jobs]
+    calls += [sqlite.jobs.pause("x", by="", why=""), sqlite.jobs.add([new_job(), new_job(args=None)])]
+    answers = await piled_up(path, calls)
+    bad = [number for number, answer in enumerate(answers) if isinstance(answer, Exception)]
+    assert bad == [7, 21]
+    assert len(await sqlite.inspect.jobs(JobFilter(limit=100))) == 19
+    assert [queue.paused for queue in await sqlite.inspect.queues() if queue.name == "x"] == [True]
+
+
+async def test_a_text_that_sqlite_cannot_take_fails_alone(sqlite: SqliteStore, path: Path) -> None:
+    answers = await piled_up(path, [sqlite.jobs.add([new_job(args=args)]) for args in ("1", "\ud800", "2")])
+    assert [isinstance(answer, Exception) for answer in answers] == [False, True, False]
+
+
+async def test_a_failing_request_leaves_nothing_behind(sqlite: SqliteStore) -> None:
+    def half(write: Write, _: None) -> None:
+        write.db.run("INSERT INTO drumbeat_meta (name, value) VALUES ('half', 1)")
+        raise LookupError("stopped half way")
+
+    with pytest.raises(LookupError):
+        await sqlite._writer.write(half, None)
+    assert sqlite._writer._db is not None
+    assert not sqlite._writer._db.in_transaction
+    assert await sqlite._looks.read(lambda db: db.value("SELECT count(*) FROM drumbeat_meta WHERE name = 'half'")) == 0
+
+
+async def test_nothing_is_written_when_nothing_is_due(sqlite: SqliteStore, path: Path) -> None:
+    instance = await worker(sqlite)
+    await sqlite.jobs.add([new_job(delay=1_000_000)])
+    statements = Statements(sqlite)
+    assert await claim(sqlite, instance, wants=["task:x"]) == []
+    assert await sqlite.jobs.prune(0, 10) == 0
+    assert await sqlite.jobs.expire_waits("version:", 0, 10) == 0
+    assert statements.seen == []
+
+
+async def test_now_is_taken_inside_the_turn(sqlite: SqliteStore, path: Path, clock: FakeClock) -> None:
+    job = new_job()
+    asked = clock.now_us()
+    await piled_up(path, [sqlite.jobs.add([job])], check=lambda: clock.jump(60))
+    found = await sqlite.inspect.job(job.id)
+    assert found.created_at.timestamp() * 1_000_000 == asked + 60_000_000
+
+
+async def test_tokens_grow_when_the_clock_steps_back(sqlite: SqliteStore, clock: FakeClock) -> None:
+    instance = await worker(sqlite)
+    job = await claimed_one(sqlite, instance, run_at=clock.now_us() - 10 * HOUR)
+    seen = [job.token]
+    for step in (-3_600, -60, 0, 7_200):
+        await end(sqlite, instance, job, OutcomeKind.RELEASED)
+        clock.jump(step)
+        [job] = await claim(sqlite, instance)
+        seen.append(job.token)
+    assert seen == sorted(set(seen))
+    assert seen[1:4] == [seen[0] + 1, seen[0] + 2, seen[0] + 3]
+    assert seen[4] == clock.now_us()
+
+
+async def test_a_job_becomes_claimable_at_its_moment_not_before(sqlite: SqliteStore, clock: FakeClock) -> None:
+    instance = await worker(sqlite)
+    job = new_job(delay=1_000_000)
+    await sqlite.jobs.add([job])
+    await clock.advance(0.999999)
+    assert await claim(sqlite, instance) == []
+    await clock.advance(0.000001)
+    assert ids(await claim(sqlite, instance)) == [job.id]
+
+
+async def test_a_call_that_gets_no_turn_ends_with_store_unavailable(
+    sqlite: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "PATIENCE_S", 0.1)
+    await sqlite.inspect.now()
+    held = HeldTurn(path)
+    job = new_job()
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        await sqlite.jobs.add([job])
+    held.give_back()
+    assert (await sqlite.jobs.add([job]))[0].id == job.id
+    assert len(await sqlite.inspect.jobs(JobFilter())) == 1
+
+
+async def test_a_strangers_lock_is_waited_for(sqlite: SqliteStore, path: Path) -> None:
+    stranger = Connection(path, read_only=False)
+    stranger.run("BEGIN IMMEDIATE")
+    call = asyncio.Task(sqlite.jobs.add([new_job()]))
+    done, _ = await asyncio.wait([call], timeout=0.1)
+    assert not done
+    stranger.run("COMMIT")
+    assert (await call)[0].created
+    stranger.close()
+
+
+async def test_the_log_is_brought_in_when_it_is_long(
+    sqlite: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "LONG_LOG", 1_000_000)
+    log = Path(f"{path}-wal")
+    largest = 0
+    for _ in range(40):
+        await sqlite.jobs.add([new_job(args='"' + "x" * 50_000 + '"')])
+        largest = max(largest, log.stat().st_size)
+    assert largest < 1_500_000
+    assert path.stat().st_size > 1_000_000
+
+
+async def test_a_reader_in_the_middle_does_not_hold_up_a_checkpoint_or_lose_its_snapshot(
+    sqlite: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sqlite.jobs.add([new_job()])
+    reader = Connection(path, read_only=True)
+    reader.run("BEGIN")
+    assert reader.value("SELECT count(*) FROM drumbeat_job") == 1
+    monkeypatch.setattr(writer, "LONG_LOG", 1)
+    await sqlite.jobs.add([new_job()])
+    await sqlite.jobs.add([new_job()])
+    assert reader.value("SELECT count(*) FROM drumbeat_job") == 1
+    reader.run("ROLLBACK")
+    assert reader.value("SELECT count(*) FROM drumbeat_job") == 3
+    reader.close()
+
+
+async def test_a_reading_connection_cannot_write(path: Path, sqlite: SqliteStore) -> None:
+    with pytest.raises(Exception, match="readonly"):
+        await sqlite._looks.read(lambda db: db.run("DELETE FROM drumbeat_job"))
+
+
+async def test_threads_end_with_the_store(path: Path) -> None:
+    before = threading.active_count()
+    async with await SqliteStore.open(path, url="x") as store:
+        await claim(store, await worker(store))
+        await store.inspect.jobs(JobFilter())
+        assert threading.active_count() > before
+    await until(lambda: threading.active_count() == before, what="the end of the threads")
+
+
+async def test_after_a_fork_the_child_is_told_to_open_anew_and_the_parent_goes_on(sqlite: SqliteStore) -> None:
+    await sqlite.jobs.add([new_job()])
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = b"nothing"
+        try:
+            sqlite._writer.ask(lambda *_: None)
+        except StoreError as error:
+            said = str(error).encode()
+        finally:
+            os.write(writing, said)
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"open the store anew in the child" in os.read(reading, 1_000)
+    os.close(reading)
+    os.close(writing)
+    assert (await sqlite.jobs.add([new_job()]))[0].created
+
+
+async def test_a_forked_child_does_not_keep_its_dead_parents_turn(path: Path) -> None:
+    """The parent takes its turn, forks and is killed; the child lives on with the copied descriptors."""
+    reading, writing = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        turn = Turn(path)
+        turn.__enter__()
+        grandchild = os.fork()
+        if grandchild == 0:
+            os.read(reading, 1)
+            os._exit(0)
+        os._exit(0)
+    os.waitpid(parent, 0)
+    got = threading.Event()
+
+    def take() -> None:
+        with Turn(path):
+            got.set()
+
+    threading.Thread(target=take, daemon=True).start()
+    await until(got.is_set, what="the turn")
+    os.write(writing, b"x")
+    os.close(reading)
+    os.close(writing)
