@@ -1,0 +1,49 @@
+"""Several real processes on one file: created at once, crowded, and fair."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from drumbeat.model.job import JobFilter, JobState
+from drumbeat.store.urls import open_store
+
+PROCESSES = 8
+JOBS = 10_000 if os.environ.get("DRUMBEAT_FULL") else 1_000
+
+
+async def crowd(path: Path, processes: int, jobs: int) -> list[dict[str, Any]]:
+    go = path.with_suffix(".go")
+    crowd = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.engines.sqlite.crowd", str(path), str(jobs), str(go)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        for _ in range(processes)
+    ]
+    go.touch()
+    reports = []
+    for process in crowd:
+        out, errors = await asyncio.wait_for(process.communicate(), 60 + processes * jobs / 200)
+        assert process.returncode == 0, errors.decode()
+        assert b"locked" not in errors, errors.decode()
+        reports.append(json.loads(out))
+    return reports
+
+
+async def test_a_crowd_on_one_new_file_loses_nothing_doubles_nothing_and_lets_every_heart_beat(path: Path) -> None:
+    """The file does not exist: all processes create it at the same moment."""
+    reports = await crowd(path, PROCESSES, JOBS)
+    added = [id for report in reports for id in report["added"]]
+    finished = [id for report in reports for id, _ in report["finished"]]
+    assert len(added) == len(set(added)) == PROCESSES * JOBS
+    assert len(finished) == len(set(finished)), "no job was finished twice"
+    assert set(finished) == set(added), "none was lost"
+    assert max(report["longest_beat"] for report in reports) < 5, "turns are taken in order"
+    async with await open_store(f"sqlite:///{path}") as store:
+        [task] = await store.inspect.tasks()
+        assert (task.succeeded, task.pending, task.running) == (PROCESSES * JOBS, 0, 0)
+        assert await store.inspect.jobs(JobFilter(state=JobState.RUNNING)) == []
