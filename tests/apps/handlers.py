@@ -2,12 +2,14 @@
 
 import asyncio
 import ctypes
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from contextvars import ContextVar
 from pathlib import Path
 
 from drumbeat.app import Drumbeat
@@ -18,14 +20,22 @@ from drumbeat.tasks import Call
 app = Drumbeat()
 opened: list[str] = []
 shared: dict[str, object] = {}
+broken = asyncio.Event()
+
+
+async def watch() -> None:
+    await broken.wait()
+    raise RuntimeError("the connection is lost")
 
 
 @app.lifespan
 async def resources():
-    async with asyncio.TaskGroup():  # must be entered and left by one task
+    async with asyncio.TaskGroup() as group:  # must be entered and left by one task
+        watcher = group.create_task(watch())
         opened.append("open")
         yield
         opened.remove("open")
+        watcher.cancel()
     if note := os.environ.get("TEST_GOODBYE"):
         Path(note).write_text("closed")
 
@@ -182,3 +192,58 @@ def signalled() -> str:
     other.stdout.readline()
     other.terminate()
     return f"alive, {other.wait(10)}"
+
+
+colour: ContextVar[str] = ContextVar("colour", default="none")
+
+
+@app.task(pool="process")
+def stain() -> str:
+    before = colour.get()
+    colour.set("red")
+    return before
+
+
+@app.task(pool="process")
+def enqueue_from_process(number: int) -> str:
+    return add.enqueue_sync(number, number).id
+
+
+@app.task
+async def enqueue_from_loop(number: int) -> str:
+    return (await add.enqueue(number, number)).id
+
+
+@app.task(pool="process")
+def with_its_own_loop() -> int:
+    async def answer() -> int:
+        await asyncio.sleep(0)
+        return 42
+
+    return asyncio.run(answer())
+
+
+@app.task
+async def tell_loop() -> None:
+    shared["loop"] = asyncio.get_running_loop()
+
+
+@app.task
+def ask_the_loop() -> int:
+    """A `def` handler in a thread may talk to the loop beside it."""
+
+    async def answer() -> int:
+        return 42
+
+    return asyncio.run_coroutine_threadsafe(answer(), shared["loop"]).result(10)  # type: ignore[arg-type]
+
+
+@app.task
+async def break_lifespan() -> None:
+    """What the program had opened breaks, some time after this job."""
+    broken.set()
+
+
+@app.task(pool="process")
+def log_something() -> None:
+    logging.getLogger("shop").warning("a handler speaks", extra={"number": 7})
