@@ -43,9 +43,13 @@ STYLES = {
 def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
+    class OurConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # rich would exit here; `failures` knows what a closed pipe means
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else WIDE
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    return OurConsole(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def say(line: str) -> None:

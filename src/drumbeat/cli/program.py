@@ -6,6 +6,7 @@ common when something goes wrong is in `failures.py`.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -42,6 +43,10 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
 ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}
 
 
+COMPLETE = "_DRUMBEAT_COMPLETE"
+"""Set by a shell that wants words to complete."""
+
+
 class Program(click.Group):
     """A group that imports a command when it is called, and tells every failure in one line."""
 
@@ -75,10 +80,14 @@ class Program(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
+        name = prog_name or "drumbeat"
+        if COMPLETE in os.environ:
+            return super().main(args, name, complete_var or COMPLETE, standalone_mode, **extra)
+
         def start() -> Any:
-            return super(Program, self).main(
-                args, prog_name or "drumbeat", complete_var, standalone_mode=False, **extra
-            )
+            # Not click's own main, which has a newline for Ctrl-C and an exit code for closed pipes.
+            with self.make_context(name, list(sys.argv[1:] if args is None else args), **extra) as ctx:
+                return self.invoke(ctx)
 
         code = failures.told(start)
         if standalone_mode:
@@ -95,6 +104,7 @@ def show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> N
 
 
 @click.command(
+    "drumbeat",
     cls=Program,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},

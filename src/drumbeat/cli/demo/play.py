@@ -56,6 +56,8 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     succeeded: int = 0
     dead: int = 0
     running: int = 0
+    pending: int = 0
+    detail: str = ""
 
     @property
     def ended(self) -> int:
@@ -159,9 +161,9 @@ class Play:
     async def _look(self) -> bool:
         """Show how far it is, do what is to be done, and tell whether all has ended."""
         stats = {task.name: task for task in await self._app.tasks.list()}
-        counts = [_count(kind, stats[kind.task]) for kind in KINDS]
-        self._screen.show(counts)
         job = await self._app.jobs.show(self._report_id)
+        counts = [_count(kind, stats[kind.task], job) for kind in KINDS]
+        self._screen.show(counts)
         if not self._recovery.victim:
             small = next(count for count in counts if count.kind.task == "resize")
             await self._perhaps_kill(job, small.ended == small.kind.jobs)
@@ -206,8 +208,16 @@ class Play:
         )
 
 
-def _count(kind: Kind, seen: TaskInfo) -> Count:
-    return Count(kind=kind, succeeded=seen.succeeded, dead=seen.dead, running=seen.running)
+def _count(kind: Kind, seen: TaskInfo, report: Job) -> Count:
+    is_running = kind.task == report.task and report.state is JobState.RUNNING
+    return Count(
+        kind=kind,
+        succeeded=seen.succeeded,
+        dead=seen.dead,
+        running=seen.running,
+        pending=seen.pending,
+        detail=f"page {_page(report)} of {PAGES}" if is_running else "",
+    )
 
 
 def _jobs() -> Iterator[NewJob]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -80,9 +83,9 @@ def _bars(counts: Iterable[Count]) -> Table:
 
 
 def _state(count: Count) -> str:
-    parts = [(count.dead, "dead"), (count.running, "running")]
+    parts = [(count.dead, "dead"), (count.running, "running"), (count.pending, "waiting")]
     told = ", ".join(f"{number} {word}" for number, word in parts if number)
-    return told or ("done" if count.ended == count.kind.jobs else "")
+    return f"{told}, {count.detail}" if count.detail else told or ("done" if count.ended == count.kind.jobs else "")
 
 
 def _style(count: Count) -> str:
@@ -155,9 +158,9 @@ def _recovery(ending: Ending) -> str:
 
 def save_svg(path: str, screen: DemoScreen, ending: Ending) -> None:
     """The last screen as a picture, for the README."""
-    import io
-
     canvas = Console(record=True, file=io.StringIO(), width=110, force_terminal=True, highlight=False, markup=False)
     canvas.print(screen.picture())
     show_ending(canvas, ending)
-    canvas.save_svg(path, title="drumbeat demo")
+    # Without the fonts that rich would have a browser load from elsewhere: any monospace one will do.
+    svg = re.sub(r"@font-face \{.*?\}", "", canvas.export_svg(title="drumbeat demo"), flags=re.DOTALL)
+    Path(path).write_text(svg, encoding="utf-8")

@@ -1,0 +1,72 @@
+"""A small shop whose jobs have had every fate: made once by a real worker, copied for each test."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import call, running
+from tests.waiting import until_sync
+
+SHOP = """
+from decimal import Decimal
+
+from drumbeat import Drumbeat, SkipRetry
+
+app = Drumbeat(queues={"mail": 2})
+
+
+@app.task(queue="critical")
+async def charge(customer: int, amount: Decimal = Decimal(1), password: str = "") -> str:
+    return f"{customer} paid {amount}"
+
+
+@app.task(retries=0)
+def refuse(order: int, note: str = "") -> None:
+    raise ValueError(f"order {order} \\x1b[31m{note}")
+
+
+@app.task
+async def give_up(order: int) -> None:
+    raise SkipRetry("never")
+
+
+@refuse.on_dead
+async def mourn(job, error) -> None: ...
+"""
+
+
+@pytest.fixture(scope="session")
+def used_shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "shop.py").write_text(SHOP)
+    for words in (
+        ["charge", "customer=42", "amount=9.90", "password=hush"],
+        ["refuse", "order=1", "--key", "a", "--unique"],
+        ["refuse", "order=2"],
+        ["give_up", "order=3"],
+        ["charge", "customer=7", "--delay", "1h", "--key", "later"],
+    ):
+        queued = call("enqueue", *words, "--app", "shop:app", folder=folder)
+        assert queued.returncode == 0, queued.stderr
+    with running("run", "shop:app", folder=folder) as worker:
+        until_sync(lambda: call("jobs", "list", "--state", "pending", folder=folder).stdout.count("charge") == 1)
+        until_sync(lambda: call("dead", "list", "--json", folder=folder).stdout.count("\n") == 3, deadline=30)
+        os.kill(worker.pid, signal.SIGTERM)
+        assert worker.wait(30) == 0
+    return folder
+
+
+@pytest.fixture
+def shop(used_shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with shop.py and its drumbeat.db, which is also the current folder."""
+    for file in used_shop.iterdir():
+        if file.is_file():
+            shutil.copy(file, tmp_path / file.name)
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("DRUMBEAT_"):
+            monkeypatch.delenv(name)
+    return tmp_path
