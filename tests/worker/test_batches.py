@@ -30,7 +30,7 @@ async def test_a_part_of_a_batch_may_fail_and_only_that_part_is_retried(app: Dru
     seen: list[tuple[int, int]] = []
 
     @app.task(batch=10, retries=0)
-    def store(calls: list[Call[int]]) -> list[None | Exception]:
+    def store(calls: list[Call[int]]) -> list[Exception | None]:
         seen.extend((call.value, call.attempt) for call in calls)
         return [
             ValueError("odd") if call.value == 3 else Snooze(0.01) if call.value == 4 and _first(seen, 4) else None

@@ -40,11 +40,15 @@ async def test_more_jobs_of_one_task_are_taken_and_the_others_keep_their_order()
     assert "".join(job.task for job in buffer.close()) == "bcbca"
 
 
-async def test_it_tells_when_it_runs_low() -> None:
+async def test_it_tells_once_when_it_runs_low_and_again_after_more_were_put() -> None:
     calls: list[int] = []
     buffer = Buffer(lambda: calls.append(len(buffer)))
     buffer.low = 1
     buffer.put([claimed() for _ in range(4)])
     for _ in range(4):
         await buffer.take()
-    assert calls == [1, 0]
+    assert calls == [1]
+    buffer.put([claimed() for _ in range(3)])
+    for _ in range(3):
+        await buffer.take()
+    assert calls == [1, 1]

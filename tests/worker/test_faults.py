@@ -63,7 +63,7 @@ async def test_jobs_of_a_claim_whose_answer_was_lost_are_released_and_run_once(
         await app.enqueue_many([work.bind(n) for n in range(5)])
         async with working(program):
             await until(lambda: all_succeeded(app, 5), deadline=20)
-    assert runs == {n: 1 for n in range(5)}
+    assert runs == dict.fromkeys(range(5), 1)
 
 
 async def test_one_outcome_that_the_store_refuses_does_not_hold_up_the_others(

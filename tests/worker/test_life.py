@@ -1,6 +1,5 @@
 import asyncio
 import threading
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
+from drumbeat.durations import from_us
 from drumbeat.events import JobFailed, JobFinished, JobStarted
 from drumbeat.model.job import Job, JobState, OutcomeKind
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
@@ -119,10 +119,10 @@ async def test_snooze_waits_without_charge_and_retry_later_is_charged(app: Drumb
 async def test_a_delayed_job_starts_at_its_moment_and_never_before(app: Drumbeat, recorder: Recorder) -> None:
     @app.task
     async def remind() -> float:
-        return (datetime.now(UTC) - current_job().scheduled_for).total_seconds()
+        return (from_us(app.clock.now_us()) - current_job().scheduled_for).total_seconds()
 
     async with app, working(app, poll=30):
-        moment = datetime.now(UTC) + timedelta(seconds=0.3)
+        moment = from_us(app.clock.now_us() + 300_000)
         jobs = [await remind.using(at=moment).enqueue(), await remind.using(delay=0.2).enqueue()]
         for job in jobs:
             lateness = await job.result(timeout=5)

@@ -13,12 +13,13 @@ class Buffer:
     def __init__(self, on_low: Callable[[], None]) -> None:
         self._on_low = on_low
         self.low = 0
-        """`on_low` is called when so many jobs or fewer are left after one was taken."""
+        """`on_low` is called when so many jobs or fewer are left after one was taken: once, until more are put."""
         self.taken = 0
         """How many were ever taken: unchanged for long means that what is here is hoarded."""
         self._jobs: deque[Claimed] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closed = False
+        self._told = False
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -30,6 +31,7 @@ class Buffer:
 
     def put(self, jobs: Iterable[Claimed]) -> None:
         self._jobs.extend(jobs)
+        self._told = False
         for _ in range(min(len(self._jobs), len(self._waiting))):
             woken = self._waiting.popleft()
             if not woken.done():
@@ -51,7 +53,8 @@ class Buffer:
                 raise
         self.taken += 1
         job = self._jobs.popleft()
-        if len(self._jobs) <= self.low:
+        if not self._told and len(self._jobs) <= self.low:
+            self._told = True
             self._on_low()
         return job
 
