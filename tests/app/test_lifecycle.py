@@ -37,6 +37,10 @@ def greeting_app(file: Path) -> Drumbeat:
     return app
 
 
+async def enqueued(app: Drumbeat) -> str:
+    return (await app.registry["greet"].enqueue("Ada")).id
+
+
 def names_of(app: Drumbeat) -> set[str]:
     return {job.args for job in app.sync.jobs.list(limit=1_000)}
 
@@ -74,6 +78,18 @@ def test_one_app_works_on_one_loop_after_another_and_closes_with_each(tmp_path: 
         asyncio.run(enqueue(name))
         until_sync(lambda: set(threading.enumerate()) <= before, what="the end of the store's threads")
     assert names_of(app) == {'{"name":"Ada"}', '{"name":"Bob"}'}
+    app.sync.close()
+
+
+def test_a_loop_that_is_closed_by_hand_leaves_no_thread_behind(tmp_path: Path) -> None:
+    app = greeting_app(tmp_path / "a.db")
+    before = set(threading.enumerate())
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(enqueued(app))
+    loop.close()
+    until_sync(lambda: set(threading.enumerate()) <= before, what="the end of the store's threads")
+    asyncio.run(enqueued(app))
+    assert len(app.sync.jobs.list()) == 2
     app.sync.close()
 
 

@@ -57,10 +57,13 @@ async def _close_with_loop(store: Store) -> AsyncGenerator[None]:
     Whoever ends a loop in good order (asyncio.run does) first closes the async generators that live on it: this is the one
     hook by which a library hears of the end of a loop that is not its own.
     """
+    loop = asyncio.get_running_loop()
     try:
         yield
     finally:
-        await store.close()
+        # A loop that was closed by hand asks nobody: then this is the garbage collector, and there is nothing to wait on.
+        if not loop.is_closed():
+            await store.close()
 
 
 class Connections:

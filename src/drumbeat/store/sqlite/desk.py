@@ -22,6 +22,8 @@ from drumbeat.store.sqlite.connection import ours
 # A process that was stopped while it held the turn keeps everybody waiting: callers are told, and may try again.
 PATIENCE_S = 30.0
 _LARGEST_GROUP = 1_000
+# How often an idle thread looks whether its loop is still there: one that was closed by hand tells nobody.
+_LOOK_S = 2.0
 
 
 class Request:
@@ -146,11 +148,13 @@ class Desk(ABC):
 
     def _serve(self) -> bool:
         """One group; False when it was the last."""
+        pause = self._pause()
         try:
-            first = self._inbox.get(timeout=self._pause())
+            first = self._inbox.get(timeout=_LOOK_S if pause is None else pause)
         except Empty:
-            self._idle()
-            return True
+            if pause is not None:
+                self._idle()
+            return not self._loop.is_closed()
         if first is None:
             return False
         group = [first]
