@@ -12,6 +12,7 @@ import time
 from drumbeat import logs, supervisor
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
+from drumbeat.tasks import Call
 
 app = Drumbeat(drain=float(os.environ.get("TEST_DRAIN", "20")), concurrency=4)
 
@@ -65,6 +66,11 @@ def apart(seconds: float) -> None:
     tell("apart end")
 
 
+@app.task(pool="process", retries=0, timeout=0.1)
+def brief() -> int:
+    return os.getpid()
+
+
 @app.task(retries=0)
 async def poison() -> None:
     tell("poison begin")
@@ -77,6 +83,19 @@ async def poison_once() -> None:
     tell("poison_once begin")
     if os.getppid() == int(os.environ["TEST_SUPERVISOR"]):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(batch=10, retries=0)
+async def bulk(calls: list[Call[str]]) -> list[str]:
+    if any(call.value == "poison" for call in calls):
+        tell("bulk poison")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [call.value.upper() for call in calls]
+
+
+@app.task(batch=10, pool="process", retries=0)
+def bulk_apart(calls: list[Call[int]]) -> list[int]:
+    return [call.value * 2 for call in calls]
 
 
 if os.environ.get("TEST_TROUBLE") and __name__ == "__mp_main__":

@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 
 from drumbeat.app import Drumbeat
-from drumbeat.errors import JobFailed
+from drumbeat.errors import JobCancelled, JobFailed, JobTimedOut
 from drumbeat.model.instance import InstanceState
-from drumbeat.model.job import JobState, OutcomeKind
+from drumbeat.model.job import CancelAnswer, JobState, OutcomeKind
 from drumbeat.supervisor import EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE, Restarts
 from tests.waiting import until, until_sync
 
@@ -117,6 +117,30 @@ async def test_a_job_that_kills_its_process_is_a_dead_letter_and_its_neighbours_
     assert len(cluster.told("open")) >= 4
 
 
+async def test_a_suspect_is_not_taken_into_a_batch_again(start: Start, app: Drumbeat) -> None:
+    from tests.apps.cluster import bulk
+
+    cluster = start()
+    values = ["fine"] * 15 + ["poison"] + ["fine"] * 15
+    jobs = await app.enqueue_many([bulk.bind(value) for value in values])
+    async with asyncio.timeout(40):
+        killer = jobs.pop(15)
+        with pytest.raises(JobFailed, match="the process running this job died: SIGKILL"):
+            await killer.result()
+        assert [await job.result() for job in jobs] == ["FINE"] * 30
+    assert (await killer.job()).crashes == 3
+    assert len(cluster.told("bulk", "poison")) == 3
+
+
+async def test_every_call_of_a_batch_in_processes_is_made(start: Start, app: Drumbeat) -> None:
+    from tests.apps.cluster import bulk_apart
+
+    start()
+    jobs = await app.enqueue_many([bulk_apart.bind(number) for number in range(30)])
+    async with asyncio.timeout(30):
+        assert [await job.result() for job in jobs] == [2 * number for number in range(30)]
+
+
 async def test_a_crash_that_does_not_happen_again_costs_a_job_nothing(start: Start, app: Drumbeat) -> None:
     from tests.apps.cluster import poison_once
 
@@ -144,6 +168,40 @@ async def test_the_jobs_of_a_killed_worker_run_again_within_two_seconds_and_it_i
     dead = [each for each in await app.instances.list(all=True) if each.state is InstanceState.DEAD]
     assert [(each.pid, each.ended_why) for each in dead] == [(victim, "process died: SIGKILL")]
     assert (await job.job()).failures == 0
+
+
+async def test_the_start_of_a_child_process_does_not_count_as_the_time_of_its_first_job(
+    start: Start, app: Drumbeat
+) -> None:
+    from tests.apps.cluster import brief
+
+    start()
+    job = await brief.enqueue()
+    assert await job.result(timeout=20)
+    assert (await job.job()).failures == 0
+
+
+async def test_a_time_out_kills_the_process_of_its_job(start: Start, app: Drumbeat) -> None:
+    from tests.apps.cluster import apart
+
+    cluster = start()
+    job = await apart.using(timeout=0.5).enqueue(60)
+    child = await cluster.heard("apart", "begin")
+    with pytest.raises(JobTimedOut):
+        await job.result(timeout=10)
+    assert not is_alive(child)
+
+
+async def test_cancelling_a_running_job_kills_its_process(start: Start, app: Drumbeat) -> None:
+    from tests.apps.cluster import apart
+
+    cluster = start()
+    job = await apart.enqueue(60)
+    child = await cluster.heard("apart", "begin")
+    assert await job.cancel() is CancelAnswer.REQUESTED
+    with pytest.raises(JobCancelled):
+        await job.result(timeout=10)
+    assert not is_alive(child)
 
 
 async def test_sigterm_drains_all_workers(start: Start, app: Drumbeat) -> None:

@@ -25,6 +25,8 @@ from drumbeat.worker.ending import Ending, How
 log = logging.getLogger(__name__)
 
 IDLE = 60.0
+START_WITHIN = 300.0
+"""How long a child may take to load the program and to open its resources."""
 GOODBYE = 5.0
 """How long a child may take to close the program's resources."""
 LINGER = 0.5
@@ -106,7 +108,10 @@ class Processes:
         self._children.add(child)
         child.watch.exited.add_done_callback(lambda _: self._forget(child))
         try:
-            answer = await child.start()
+            async with asyncio.timeout(START_WITHIN):
+                answer = await child.start()
+        except TimeoutError:
+            answer = frames.Refused(f"it was not ready after {START_WITHIN:g} s")
         except BaseException:
             await child.end()
             raise

@@ -65,9 +65,11 @@ class Runner:
         self._loud = events.wanted(JobStarted)
 
     def group_size(self, job: Claimed) -> int:
-        """How many jobs of this task may go in together. A suspect runs alone."""
+        """How many jobs of this task may go in together. A suspect runs alone, and so does what runs in a child process."""
         plan = self._plans.get(job.task)
-        return 1 if plan is None or plan.batch is None or job.crashes else plan.batch
+        if plan is None or plan.batch is None or plan.pool == "process" or job.crashes:
+            return 1
+        return plan.batch
 
     async def run_one(self, slot: int, me: "asyncio.Task[Any]", job: Claimed) -> None:
         """The same as `run` for one job; short, because at full speed this is most of what a worker does."""
@@ -157,12 +159,12 @@ class Runner:
         if self._loud:
             for job in jobs:
                 self._events.emit(JobStarted(instance=self._identity(), job=job))
-        timer = self._timer(plan, run)
+        timer = None if apart else self._timer(plan, run)
         token = None if plan.batch else CURRENT.set(running)
         ending: Ending | list[Ending] | None = None
         try:
             if apart:
-                ending = await self._apart(jobs[0], running)
+                ending = await self._apart(run, plan)
             elif plan.batch:
                 ending = await self._bulk(plan, jobs, arguments)
             else:
@@ -239,13 +241,24 @@ class Runner:
             return None
         return Ending(how=How.RAISED, error=failure(error))
 
-    async def _apart(self, job: Claimed, running: RunningJob) -> Ending:
+    async def _apart(self, run: Run, plan: Plan) -> Ending:
+        """In a child process. The time-out counts from the start of the handler, not from that of the child."""
         assert self._processes is not None
+        timers: list[Timer | None] = []
         try:
-            return await self._processes.run(job, abort=running.aborted, note=self._reporter.note)
+            return await self._processes.run(
+                run.jobs[0],
+                abort=run.running.aborted,
+                note=self._reporter.note,
+                begun=lambda: timers.append(self._timer(plan, run)),
+            )
         except ChildFailed as error:
             # Not the job's fault: it waits, uncharged, and whoever reads the log mends the program.
             return Ending(how=How.SNOOZED, delay=CHILD_FAILED_PAUSE_US, error=failure(error))
+        finally:
+            for timer in timers:
+                if timer is not None:
+                    timer.cancel()
 
     async def _bulk(self, plan: Plan, jobs: list[Claimed], arguments: list[Arguments]) -> list[Ending]:
         calls = calls_of(jobs, arguments)
