@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from drumbeat.cli import output, words
 from drumbeat.cli.connection import ask
 from drumbeat.cli.noun import noun
 from drumbeat.cli.options import Target, pass_target, target_options
+
+if TYPE_CHECKING:
+    from drumbeat.nouns import TaskInfo
 
 command = noun("tasks", "Tasks: the functions that jobs are calls of.")
 
@@ -37,4 +42,21 @@ def show(target: Target, task: str) -> None:
     if target.json:
         output.json_document(found)
         return
-    output.show_page({"task": words.word(found.name, 100)} | {count: f"{getattr(found, count):,}" for count in COUNTS})
+    output.show_page(_facts(found))
+
+
+def _facts(task: TaskInfo) -> dict[str, str]:
+    facts = {"task": words.word(task.name, 100)} | {count: f"{getattr(task, count):,}" for count in COUNTS}
+    if not task.registered:
+        return facts | {"called": "unknown here: --app module:attr tells"}
+    return facts | {
+        "called": words.word(task.call, 400),
+        "defined at": words.word(task.place, 400),
+        "queue": words.word(task.queue),
+        "priority": words.word(task.priority),
+        "retries": words.word(task.retries),
+        "timeout": words.NOTHING if task.timeout is None else f"{task.timeout:g} s",
+        "runs in": {"loop": "the event loop", "thread": "a thread", "process": "a process"}.get(task.pool or "", "?"),
+        "batch": words.word(task.batch),
+        "on dead": words.word(task.on_dead),
+    }

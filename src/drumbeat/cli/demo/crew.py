@@ -10,15 +10,21 @@ import asyncio
 import os
 import signal
 import socket
+import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from drumbeat.spawn import Watch, spawn
+from drumbeat.cli.failures import NotDone
+from drumbeat.settings import PREFIX
+from drumbeat.spawn import Spawned, Watch, spawn
 from drumbeat.worker import supervised
 
 APP = "drumbeat.cli.demo.app:app"
+LONGEST_FOLDER = 50
+"""In a longer one, the names of sockets would be too long for some systems."""
 GOODBYE = 5.0
 """Seconds for a worker to leave by itself."""
 
@@ -28,6 +34,14 @@ def work(link: socket.socket, *, prepare: Callable[[], None], log_path: str, **a
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    # The demo is about itself: neither a setting of the user's environment nor a .env of the folder has a say.
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
+        del os.environ[name]
+    folder = os.path.dirname(log_path)
+    os.chdir(folder)
+    if len(folder) < LONGEST_FOLDER:
+        # What a killed worker leaves behind goes away with the demo's own folder.
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
     return supervised.main(link, prepare=prepare, **arguments)
 
 
@@ -38,7 +52,7 @@ class Crew:
         self._flags = flags
         self._folder = folder
         self._size = size
-        self._workers: dict[int, tuple[Watch, socket.socket]] = {}
+        self._workers: dict[int, tuple[Watch, Spawned]] = {}
 
     async def __aenter__(self) -> Self:
         try:
@@ -65,6 +79,16 @@ class Crew:
         watch.kill()
         await asyncio.shield(watch.exited)
 
+    def check(self) -> None:
+        """Refuse to go on if a worker has ended by itself."""
+        for watch, spawned in self._workers.values():
+            if not watch.is_alive:
+                spawned.link.setblocking(False)
+                said = ""
+                with suppress(BlockingIOError):
+                    said = spawned.link.recv(10_000).decode(errors="replace")
+                raise NotDone(f"a worker process could not start: {said or self.log()[-500:] or 'it says nothing'}")
+
     def log(self) -> str:
         """What the workers had to say."""
         return "".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("worker-*.log")))
@@ -77,8 +101,8 @@ class Crew:
             "flags": dict(self._flags),
             "marks_path": str(marks),
         }
-        process, link = spawn("drumbeat.cli.demo.crew:work", arguments, label=f"drumbeat-demo worker {number + 1}")
-        self._workers[process.pid] = Watch(process), link
+        spawned = spawn("drumbeat.cli.demo.crew:work", arguments, label=f"drumbeat-demo worker {number + 1}")
+        self._workers[spawned.process.pid] = Watch(spawned.process), spawned
 
     async def _end(self) -> None:
         for watch, _ in self._workers.values():
@@ -89,6 +113,7 @@ class Crew:
             try:
                 await asyncio.wait(leaving, timeout=GOODBYE)
             finally:
-                for watch, link in self._workers.values():
+                for watch, spawned in self._workers.values():
                     watch.kill()
-                    link.close()
+                    spawned.link.close()
+                    spawned.lifeline.close()

@@ -149,6 +149,7 @@ class Play:
     async def _workers_are_there(self) -> None:
         self._screen.note(f"{len(self._crew.pids)} worker processes started")
         while len(await self._app.instances.list()) < len(self._crew.pids):
+            self._crew.check()
             if SYSTEM.monotonic() - self._began_at > PATIENCE:
                 break
             await SYSTEM.sleep(LOOK)
