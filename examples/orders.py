@@ -1,0 +1,91 @@
+"""The life of some orders: retries, keys, unique jobs, a death and what follows it, progress, and work in bulk.
+
+    python orders.py
+
+The worker runs beside the program, on the same event loop; `drumbeat run orders:app` would do as well. The jobs are in
+drumbeat.db in this folder, or wherever DRUMBEAT_URL says: look at them with `drumbeat jobs` and `drumbeat dead`.
+"""
+
+import asyncio
+import logging
+from decimal import Decimal
+
+from drumbeat import Backoff, Call, Drumbeat, Job, JobError, SkipRetry, current_job
+
+app = Drumbeat(name="orders")
+refunded = asyncio.Event()
+
+
+@app.task(queue="critical", retries=4, backoff=Backoff(base=0.1, cap=1), timeout=10)
+async def charge(order: int, amount: Decimal, card: str) -> str:
+    """The bank is slow to answer; a card that was stolen is not worth another try."""
+    if card == "stolen":
+        raise SkipRetry("the card was reported stolen")
+    if current_job().attempt < 3:
+        raise ConnectionError("the bank did not answer")
+    return f"order {order}: {amount} charged at attempt {current_job().attempt}"
+
+
+@charge.on_dead
+async def cancel_order(job: Job, error: JobError) -> None:
+    """A job of its own, stored in the step that makes the other one dead: it is never forgotten."""
+    print(f"{job.task} {job.args} is a dead letter: {error.message}")
+    refunded.set()
+
+
+@app.task
+async def ship(order: int) -> None:
+    for step in ("packed", "labelled", "handed over"):
+        current_job().progress(step)
+        await asyncio.sleep(0.5)
+
+
+@app.task
+async def remind(order: int) -> None:
+    """Of a payment that is missing; cancelled when the payment comes."""
+
+
+@app.task(batch=100)
+async def record(calls: list[Call[str]]) -> None:
+    """Many calls, one write: as a database or a broker likes it."""
+    print(f"recorded {len(calls)} lines at once")
+
+
+async def story() -> None:
+    await remind.using(delay="1d", key="order:1").enqueue(1)
+    paid = await charge.enqueue(1, Decimal("9.90"), card="good")
+    print(await paid.result(timeout=30))
+    print("reminders cancelled:", await app.cancel(task=remind, key="order:1"))
+
+    first = await ship.using(delay=0.2, key="order:1", unique=True).enqueue(1)
+    second = await ship.using(key="order:1", unique=True).enqueue(1)
+    print("shipped once:", first.id == second.id, second.created)
+    while (progress := (await first.job()).progress) is None:
+        await asyncio.sleep(0.05)
+    print("progress:", progress)
+    await first.result(timeout=30)
+
+    stolen = await charge.using(key="order:2").enqueue(2, Decimal(5), card="stolen")
+    try:
+        await stolen.result(timeout=30)
+    except JobError as error:
+        print("order 2:", error.message)
+    async with asyncio.timeout(30):
+        await refunded.wait()
+    print("discarded:", await app.dead.discard(key="order:2"))
+
+    lines = await app.enqueue_many(record.bind(f"line {number}") for number in range(250))
+    for line in lines:
+        await line.result(timeout=30)
+
+
+async def main() -> None:
+    async with app, asyncio.TaskGroup() as group:
+        worker = group.create_task(app.serve(), name="worker")
+        await story()
+        worker.cancel()  # it lets running jobs end
+
+
+if __name__ == "__main__":
+    logging.getLogger("drumbeat").setLevel(logging.CRITICAL)  # this program tells its story itself
+    asyncio.run(main())

@@ -1,0 +1,69 @@
+"""Every example runs as its own text says."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import clean_environment, running
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the examples, so that their databases are made elsewhere."""
+    for file in EXAMPLES.glob("*.py"):
+        shutil.copy(file, tmp_path / file.name)
+    return tmp_path
+
+
+def python(*words: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_no_example_is_forgotten() -> None:
+    tested = Path(__file__).read_text(encoding="utf-8")
+    assert [file.name for file in EXAMPLES.glob("*.py") if f'"{file.name}"' not in tested] == []
+
+
+def test_hello(folder: Path) -> None:
+    with running("run", "hello:app", folder=folder) as worker:
+        assert python("hello.py", folder=folder) == "Hello, world!\n"
+        os.kill(worker.pid, signal.SIGTERM)
+        assert worker.wait(30) == 0
+
+
+def test_orders(folder: Path) -> None:
+    lines = python("orders.py", folder=folder).splitlines()
+    progress = next(line for line in lines if line.startswith("progress"))
+    assert progress in [f'progress: "{step}"' for step in ("packed", "labelled", "handed over")]
+    recorded = [int(line.split()[1]) for line in lines if line.startswith("recorded")]
+    assert sum(recorded) == 250
+    assert max(recorded) > 1
+    told = [line for line in lines if not line.startswith(("recorded", "progress"))]
+    # The two words about the death come from two jobs, in either order.
+    assert sorted(told[3:5]) == [
+        'charge {"order":2,"amount":"5","card":"stolen"} is a dead letter: the card was reported stolen',
+        "order 2: the card was reported stolen",
+    ]
+    assert told[:3] + told[5:] == [
+        "order 1: 9.90 charged at attempt 3",
+        "reminders cancelled: 1",
+        "shipped once: True False",
+        "discarded: 1",
+    ]
