@@ -60,7 +60,7 @@ async def story() -> None:
     first = await ship.using(delay=0.2, key="order:1", unique=True).enqueue(1)
     second = await ship.using(key="order:1", unique=True).enqueue(1)
     print("shipped once:", first.id == second.id, second.created)
-    while (progress := (await first.job()).progress) is None:
+    while (progress := (await first.job()).progress) is None:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     print("progress:", progress)
     await first.result(timeout=30)
