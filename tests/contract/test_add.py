@@ -1,5 +1,7 @@
 """Jobs.add: all or none, the same job twice, and unique keys."""
 
+from typing import Any
+
 import pytest
 
 from drumbeat.ids import new_job_ids
@@ -53,6 +55,45 @@ async def test_a_large_batch_is_stored_in_order(store: Store) -> None:
     assert await store.jobs.add(jobs) == [Added(job.id, True) for job in jobs]
     instance = await worker(store)
     assert ids(await claim(store, instance, limit=2_000)) == ids(jobs)
+
+
+KINDS = [
+    {},
+    {"task": "charge", "queue": "critical", "priority": 2, "delay": HOUR, "key": "cust:1"},
+    {"signature": "abc", "retries": 7, "timeout": 1_500_000, "crash_limit": 2, "on_dead": "refund", "tenant": "t1"},
+    {"task": "mail", "key": "cust:2", "unique": Unique.LIVE},
+]
+
+
+@pytest.mark.parametrize("kinds", [KINDS[:1], KINDS[1:2], KINDS[2:3], KINDS[3:], KINDS[:3], KINDS])
+@pytest.mark.parametrize("count", [1, 7, 30])
+async def test_jobs_of_a_batch_are_stored_as_they_were_given_however_alike_they_are(
+    store: Store, kinds: list[dict[str, Any]], count: int
+) -> None:
+    jobs = [
+        new_job(**kind | ({"key": f"cust:{number}"} if "key" in kind else {}), args=f'{{"number":{number}}}')
+        for number in range(count)
+        for kind in kinds
+    ]
+    assert await store.jobs.add(jobs) == [Added(job.id, True) for job in jobs]
+    for job in jobs:
+        found = await store.inspect.job(job.id)
+        for field in ("task", "queue", "args", "signature", "priority", "key", "unique", "retries", "crash_limit"):
+            assert getattr(found, field) == getattr(job, field)
+        assert (found.on_dead, found.tenant) == (job.on_dead, job.tenant)
+        assert found.timeout == (None if job.timeout is None else 1.5)
+        assert (found.run_at - found.created_at).total_seconds() * 1_000_000 == job.delay
+        assert found.due_at == found.run_at
+
+
+async def test_those_of_a_large_batch_that_were_there_are_told_apart(store: Store) -> None:
+    instance = await worker(store)
+    jobs = [new_job(id=id) for id in new_job_ids(40)]
+    await store.jobs.add(jobs[:10])
+    [claimed, *_] = await claim(store, instance, limit=1)
+    await end(store, instance, claimed, OutcomeKind.SUCCEEDED)
+    assert [added.created for added in await store.jobs.add([*jobs, jobs[-1]])] == [False] * 10 + [True] * 30 + [False]
+    assert ids(await claim(store, instance, limit=100)) == ids(jobs[1:])
 
 
 async def test_nothing_to_add_is_nothing_done(store: Store) -> None:

@@ -64,7 +64,7 @@ async def test_a_burst_is_joined(sqlite: SqliteStore, other: SqliteStore, monkey
     async with listening(other) as ear:
         # The registration of the listener has rung nothing: the first is sent at once, the others at the end of the burst.
         for number in range(50):
-            await add(sqlite, new_job(delay=HOUR - number * 1_000))
+            await add(sqlite, new_job(delay=HOUR - number * 60_000_000))
         await until(lambda: len(ear.heard) == 2, what="the two ends of a burst")
     assert ear.heard[1] < ear.heard[0]
 

@@ -1,6 +1,7 @@
 """How jobs get into the live table: new ones, follow-ups, and the rule of unique keys. Runs on the writer's thread."""
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from drumbeat.ids import JobId
 from drumbeat.model.job import Added, JobState, NewJob, Unique
@@ -9,18 +10,61 @@ from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.statements import JobSql
 from drumbeat.store.sqlite.writer import Write
 
-WIDTH = 15
+WIDTH, WIDTH_ALIKE = 15, 3
+# Fewer than so many of a kind are not worth a statement of their own.
+ALIKE = 8
 Row = tuple[str | int | None, ...]
+
+# The parameters ?2 and on of statement `add_alike`. An enum's value by its plain attribute: `.value` is a call.
+_in_common = attrgetter(
+    "task",
+    "queue",
+    "signature",
+    "priority",
+    "run_at",
+    "delay",
+    "unique._value_",
+    "retries",
+    "timeout",
+    "crash_limit",
+    "on_dead",
+    "tenant",
+)
+
+
+class Piece:
+    """Rows for one statement: of `add_alike` if there is something in common, else of `add`."""
+
+    __slots__ = ("common", "rows")
+
+    def __init__(self, rows: Sequence[Row], common: Row | None = None) -> None:
+        self.rows = rows
+        self.common = common
+
+
+def pieces(jobs: Sequence[NewJob]) -> list[Piece]:
+    """All jobs, those that differ little together."""
+    if len(jobs) < ALIKE:
+        return [Piece([row(job) for job in jobs])]
+    groups: dict[Row, list[Row]] = {}
+    last: Row | None = None
+    for job, common in zip(jobs, map(_in_common, jobs), strict=True):
+        if common != last:
+            last, group = common, groups.setdefault(common, [])
+        group.append((job.id, job.args, job.key))
+    if len(groups) * ALIKE > len(jobs):
+        return [Piece([row(job) for job in jobs])]
+    return [Piece(group, common) for common, group in groups.items()]
 
 
 class Batch:
     """Jobs of one call, made ready on the caller's thread."""
 
-    __slots__ = ("jobs", "rows", "soonest_at", "soonest_in", "unique")
+    __slots__ = ("jobs", "pieces", "soonest_at", "soonest_in", "unique")
 
     def __init__(self, jobs: Sequence[NewJob]) -> None:
         self.jobs = jobs
-        self.rows = [row(job) for job in jobs]
+        self.pieces = pieces(jobs)
         self.unique = any(job.unique for job in jobs)
         self.soonest_in = min((job.delay for job in jobs if job.run_at is None), default=None)
         self.soonest_at = min((job.run_at for job in jobs if job.run_at is not None), default=None)
@@ -62,7 +106,7 @@ class Adding:
             return [self.add(write, batch) for batch in batches]
         joined = Batch.__new__(Batch)
         joined.jobs = [job for batch in batches for job in batch.jobs]
-        joined.rows = [row for batch in batches for row in batch.rows]
+        joined.pieces = pieces(joined.jobs)
         joined.soonest_in = min((b.soonest_in for b in batches if b.soonest_in is not None), default=None)
         joined.soonest_at = min((b.soonest_at for b in batches if b.soonest_at is not None), default=None)
         answers = iter(self._add_plain(write, joined))
@@ -74,12 +118,22 @@ class Adding:
             self.add(write, Batch(jobs))
 
     def _add_plain(self, write: Write, batch: Batch) -> list[Added]:
-        created = write.db.run_rows(self._sql.add, WIDTH, batch.rows, (write.now,))
+        created = self._insert(write, batch.pieces)
         if created:
             self._ring(write, batch)
         if created == len(batch.jobs):
             return [Added(job.id, True) for job in batch.jobs]
         return self._answers(write, batch.jobs, created)
+
+    def _insert(self, write: Write, pieces: Iterable[Piece]) -> int:
+        created = 0
+        for piece in pieces:
+            if piece.common is None:
+                created += write.db.run_rows(self._sql.add, WIDTH, piece.rows, (write.now,))
+            else:
+                fixed = (write.now, *piece.common)
+                created += write.db.run_rows(self._sql.add_alike, WIDTH_ALIKE, piece.rows, fixed)
+        return created
 
     def _answers(self, write: Write, jobs: Sequence[NewJob], created: int) -> list[Added]:
         """Some ids were there before; the new rows are the last ones, in one piece."""
@@ -107,7 +161,7 @@ class Adding:
             new.append(job)
             answers.append(Added(job.id, True))
         if new:
-            write.db.run_rows(self._sql.add, WIDTH, [row(job) for job in new], (write.now,))
+            self._insert(write, pieces(new))
             self._ring(write, batch)
         return answers
 

@@ -9,6 +9,7 @@ _PACKAGE = "drumbeat.store.sqlite.sql"
 
 class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     add: str
+    add_alike: str
     added_after: str
     known: str
     holders: str

