@@ -1,0 +1,91 @@
+"""The PostgreSQL engine: a cluster on one server. This module puts its parts together and owns their lifetimes.
+
+loop --claims, outcomes--> work link    one connection, one statement for each exchange
+     --everything else---> side link    enqueue, cancel, lists, beats; LISTEN and NOTIFY
+
+Both are opened when they are first needed: a program that only enqueues has one connection, a worker two, and the heart's
+own store one.
+"""
+
+from types import TracebackType
+from typing import Self
+
+from drumbeat.clock import SYSTEM, Clock
+from drumbeat.store.postgres import schema
+from drumbeat.store.postgres.adding import Adding
+from drumbeat.store.postgres.claiming import Bounds, Claiming
+from drumbeat.store.postgres.connections import Address, Link, address
+from drumbeat.store.postgres.ending import Ending
+from drumbeat.store.postgres.history import History
+from drumbeat.store.postgres.inspect import PostgresInspect
+from drumbeat.store.postgres.instances import PostgresInstances
+from drumbeat.store.postgres.jobs import PostgresJobs
+from drumbeat.store.postgres.statements import statements
+from drumbeat.store.postgres.wake import Announcer, PostgresWake
+from drumbeat.store.protocol import Inspect, Instances, Jobs, Wake
+
+__all__ = ["Address", "PostgresStore", "address"]
+
+
+class PostgresStore:
+    """One PostgreSQL database, as seen from one event loop."""
+
+    def __init__(self, address: Address, *, namespace: str, clock: Clock) -> None:
+        """Nothing is opened yet: use `open`."""
+        sql = statements(namespace)
+        self.url = address.shown
+        self._sql = sql
+        self._work = Link(address, sql.schema, clock)
+        self._side = Link(address, sql.schema, clock)
+        self._announcer = Announcer(self._side, sql.schema, f"{namespace}.wake", clock)
+        bounds = Bounds(clock)
+        self._announcer.inner.append(bounds.hear)
+        self._adding = Adding(sql.jobs, self._side, self._announcer)
+        ending = Ending(sql.jobs, self._adding)
+        history = History(sql.jobs, sql.schema, self._side, clock)
+        self.jobs: Jobs = PostgresJobs(
+            sql.jobs,
+            work=self._work,
+            side=self._side,
+            adding=self._adding,
+            ending=ending,
+            claiming=Claiming(sql.jobs, bounds),
+            history=history,
+            announcer=self._announcer,
+        )
+        self.instances: Instances = PostgresInstances(
+            sql, link=self._side, ending=ending, history=history, announcer=self._announcer, clock=clock
+        )
+        self.inspect: Inspect = PostgresInspect(sql, link=self._side)
+        self.wake: Wake = PostgresWake(self._side, self._announcer, clock)
+
+    @classmethod
+    async def open(cls, address: Address, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Self:
+        """Connect, and see whether the tables are those that this code knows; they are made by `drumbeat migrate`.
+
+        Raises:
+            ConfigError: no entrance, no permission, or the server is read-only or too old, in one line.
+            SchemaOutOfDate: there are no tables, or of another age.
+            StoreUnavailable: no answer; try again.
+        """
+        store = cls(address, namespace=namespace, clock=clock)
+        try:
+            await schema.check(store._side, store._sql)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def close(self) -> None:
+        await self._adding.close()
+        await self._announcer.close()
+        for link in (self._work, self._side):
+            await link.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,221 @@
+"""How jobs get into the live table: new ones, follow-ups, and the rule of unique keys.
+
+Calls that wait for the line are stored together, in one statement: a thousand coroutines that enqueue one job each cost a
+few commits. Nearly always nothing of a batch is known, and that one statement says so; where something is, it is undone and
+the batch is looked at job by job.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
+
+from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
+from drumbeat.ids import JobId, created_us, is_job_id
+from drumbeat.model.job import Added, NewJob, Unique
+from drumbeat.store.postgres import failures
+from drumbeat.store.postgres.connections import PATIENCE, Again, Link, Session
+from drumbeat.store.postgres.statements import JobSql
+from drumbeat.store.postgres.wake import Announcer
+
+_LARGEST_GROUP = 10_000
+_ROWS_A_SECOND = 5_000
+"""A batch may take longer than a call: so many rows even a slow server stores in a second."""
+
+
+class Adding:
+    def __init__(self, sql: JobSql, link: Link, announcer: Announcer) -> None:
+        self._sql = sql
+        self._link = link
+        self._announcer = announcer
+        self._waiting: list[tuple[Sequence[NewJob], asyncio.Future[list[Added]]]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
+        """All or none; one answer for each."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Added]] = loop.create_future()
+        self._waiting.append((jobs, answer))
+        if self._task is None:
+            # Not in a task group: it works for several callers, none of which may take it down. `close` ends it.
+            self._task = loop.create_task(self._work(), name="drumbeat adding")
+        return await answer
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        for _, answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(StoreUnavailable("the store was closed"))
+        self._waiting.clear()
+
+    async def add_within(self, session: Session, jobs: Sequence[NewJob]) -> list[int]:
+        """Follow-ups, in the step that makes their jobs dead; gives the due moments of those that are new."""
+        if not jobs:
+            return []
+        rows = await session.fetch(self._sql.insert, *arguments(jobs))
+        return [due_at(job, row["now"]) for job, row in zip(jobs, rows, strict=False)]
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                group = self._take()
+                try:
+                    await self._store(group)
+                except asyncio.CancelledError:
+                    _fail(group, StoreUnavailable("the store was closed"))
+                    raise
+        finally:
+            self._task = None
+
+    def _take(self) -> list[tuple[Sequence[NewJob], "asyncio.Future[list[Added]]"]]:
+        size = taken = 0
+        for jobs, _ in self._waiting:
+            if taken and size + len(jobs) > _LARGEST_GROUP:
+                break
+            size += len(jobs)
+            taken += 1
+        group, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        return [(jobs, answer) for jobs, answer in group if not answer.done()]
+
+    async def _store(self, group: list[tuple[Sequence[NewJob], "asyncio.Future[list[Added]]"]]) -> None:
+        """Together; alone if that fails for any other reason than that the server is away."""
+        jobs = [job for several, _ in group for job in several] if len(group) > 1 else group[0][0] if group else ()
+        if not jobs:
+            return
+        try:
+            answers = iter(await self._add(jobs))
+        except StoreError as error:
+            if len(group) == 1 or isinstance(error, StoreUnavailable):
+                _fail(group, error)
+                return
+            for each in group:
+                await self._store([each])
+            return
+        except DrumbeatError as error:
+            _fail(group, error)
+            return
+        for several, answer in group:
+            given = [next(answers) for _ in several]
+            if not answer.done():
+                answer.set_result(given)
+
+    async def _add(self, jobs: Sequence[NewJob]) -> list[Added]:
+        patience = PATIENCE + len(jobs) / _ROWS_A_SECOND
+        now = await self._link.call(partial(self._all_new, jobs), patience=patience)
+        if now is not None:
+            self._announcer.tell(min(due_at(job, now) for job in jobs))
+            return [Added(job.id, True) for job in jobs]
+        answers, due = await self._link.transact(partial(self._one_by_one, jobs), patience=patience)
+        if due is not None:
+            self._announcer.tell(due)
+        return answers
+
+    async def _all_new(self, jobs: Sequence[NewJob], session: Session) -> int | None:
+        """The store's now; None: some are known, nothing was stored."""
+        try:
+            now: int = await session.fetchval(self._sql.add, *arguments(jobs), min(_ids(jobs)), max(_ids(jobs)))
+        except asyncpg.PostgresError as error:
+            if error.sqlstate == failures.KNOWN_JOBS:
+                return None
+            raise
+        return now
+
+    async def _one_by_one(self, jobs: Sequence[NewJob], session: Session) -> tuple[list[Added], int | None]:
+        """Look who is known and who holds which key, decide, and insert the others; and due moment of the earliest."""
+        ids = list(_ids(jobs))
+        known = {row["id"] for row in await session.fetch(self._sql.known, ids)}
+        keys = await keys_of(self._sql, session, ((job.task, job.key) for job in jobs if job.unique and job.key))
+        answers: list[Added] = []
+        new: list[NewJob] = []
+        for job in jobs:
+            holder = None if job.id in known else keys.holder(job.task, job.key, job.unique)
+            if job.id in known or holder is not None:
+                answers.append(Added(holder or job.id, False))
+                continue
+            known.add(job.id)
+            keys.take(job.task, job.key, job.unique, job.id)
+            new.append(job)
+            answers.append(Added(job.id, True))
+        if not new:
+            return answers, None
+        rows = await session.fetch(self._sql.insert, *arguments(new))
+        # Fewer: somebody came between look and insert. In history now: it ended between its absence and our snapshot.
+        if len(rows) < len(new) or await session.fetch(self._sql.states, list(_ids(new))):
+            raise Again
+        return answers, min(due_at(job, rows[0]["now"]) for job in new)
+
+
+class Keys:
+    """Who holds which unique key at this moment of the transaction, and who takes one in it."""
+
+    def __init__(self, holders: Iterable[tuple[str, str, JobId, str]]) -> None:
+        self._holders: dict[tuple[str, str], list[tuple[JobId, str]]] = {}
+        for task, key, id, state in holders:
+            self._holders.setdefault((task, key), []).append((id, state))
+
+    def holder(self, task: str, key: str | None, unique: str) -> JobId | None:
+        """The live unique job that makes a new one of this kind unnecessary: for Unique.PENDING only a pending one."""
+        if key is None or not unique:
+            return None
+        found = [id for id, state in self._holders.get((task, key), ()) if unique == Unique.LIVE or state == "pending"]
+        return min(found, default=None)
+
+    def take(self, task: str, key: str | None, unique: str, id: JobId) -> None:
+        if key is not None and unique:
+            self._holders.setdefault((task, key), []).append((id, "pending"))
+
+
+async def keys_of(sql: JobSql, session: Session, keys: Iterable[tuple[str, str | None]]) -> Keys:
+    wanted = list(dict.fromkeys(keys))
+    if not wanted:
+        return Keys(())
+    found = await session.fetch(sql.holders, [task for task, _ in wanted], [key for _, key in wanted])
+    return Keys((row["task"], row["key"], row["id"], row["state"]) for row in found)
+
+
+def arguments(jobs: Sequence[NewJob]) -> list[Any]:
+    """The arguments of `add` and `insert`: arrays only for columns in which the jobs differ from the default or each other."""
+    first = jobs[0]
+    ids = list(_ids(jobs))
+    earliest = min(ids)
+    return [
+        ids,
+        *(_unless_all(jobs, "task", first.task), _unless_all(jobs, "queue", first.queue)),
+        [job.args for job in jobs],
+        *(_unless_all(jobs, "signature", first.signature), _unless_all(jobs, "priority", first.priority)),
+        *(_unless_all(jobs, "run_at", None), _unless_all(jobs, "delay", 0), _unless_all(jobs, "key", None)),
+        [job.unique.value if job.unique else "" for job in jobs] if any(job.unique for job in jobs) else [],
+        *(_unless_all(jobs, "retries", None), _unless_all(jobs, "timeout", None), _unless_all(jobs, "crash_limit", 3)),
+        *(_unless_all(jobs, "on_dead", None), _unless_all(jobs, "tenant", "")),
+        created_us(earliest) if is_job_id(earliest) else 0,
+        *(first.task, first.queue, first.signature, first.priority),
+    ]
+
+
+def due_at(job: NewJob, now: int) -> int:
+    return now + job.delay if job.run_at is None else job.run_at
+
+
+def _ids(jobs: Sequence[NewJob]) -> Iterable[JobId]:
+    return (job.id for job in jobs)
+
+
+def _unless_all(jobs: Sequence[NewJob], name: str, value: Any) -> list[Any]:
+    """The column; empty if it is this value everywhere."""
+    column = list(map(attrgetter(name), jobs))
+    return [] if column.count(value) == len(column) else column
+
+
+def _fail(group: Iterable[tuple[Any, "asyncio.Future[list[Added]]"]], error: DrumbeatError) -> None:
+    for _, answer in group:
+        if not answer.done():
+            answer.set_exception(error)

@@ -1,0 +1,135 @@
+"""Claiming, and the bound that keeps it quick where dead rows cannot be cleared away.
+
+An open snapshot of another session keeps every row that was ever claimed in the index, and each claim would step over all of
+them. So a claim that was filled is remembered by queue and level: the next one starts a second before the last due moment it
+saw. What may lie below is looked for whenever a claim is not filled, once a second, and when a hint says so.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from drumbeat.clock import Clock
+from drumbeat.ids import InstanceId
+from drumbeat.model.job import Claim, Claimed, Outcome
+from drumbeat.store.postgres.connections import Session
+from drumbeat.store.postgres.statements import JobSql
+
+_LEVELS = 10
+_BELOW_US = 1_000_000
+_TRUSTED_S = 1.0
+
+
+class Bounds:
+    """For each queue and level, from which run_at on to look."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._bounds: dict[str, list[int]] = {}
+        self._since = float("-inf")
+        self._highest = 0
+
+    def of(self, claim: Claim) -> list[int]:
+        """The bounds of the claim's queues, one after the other."""
+        if self._bounds and self._clock.monotonic() - self._since > _TRUSTED_S:
+            self.drop()
+        found: list[int] = []
+        for queue, _ in claim.queues:
+            found += self._bounds.get(queue) or [0] * _LEVELS
+        return found
+
+    def saw(self, jobs: Sequence[Claimed]) -> None:
+        """A claim was filled with these; each level's last one is its latest."""
+        if not self._bounds:
+            self._since = self._clock.monotonic()
+        for job in jobs:
+            bound = job.run_at - _BELOW_US
+            levels = self._bounds.setdefault(job.queue, [0] * _LEVELS)
+            if bound > levels[job.priority]:
+                levels[job.priority] = bound
+                self._highest = max(self._highest, bound)
+
+    def hear(self, due: int) -> None:
+        """A job with this due moment may have come."""
+        if due < self._highest:
+            self.drop()
+
+    def drop(self) -> None:
+        self._bounds.clear()
+        self._highest = 0
+
+
+class Answer:
+    """What the statement `exchange` gave."""
+
+    __slots__ = ("ended", "jobs", "next_due", "now", "recorded")
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        first = rows[0]
+        self.now: int = first["token"]
+        self.ended: int = first["created_at"]
+        self.recorded: str | None = first["args"]
+        """The ids of the runs that were recorded, if those were not all."""
+        self.next_due: int | None = first["due_at"]
+        self.jobs = [Claimed(*row) for row in rows[1:]]
+
+
+class Claiming:
+    def __init__(self, sql: JobSql, bounds: Bounds) -> None:
+        self._sql = sql
+        self._bounds = bounds
+
+    def hear(self, due: int) -> None:
+        """A job with this due moment may have come."""
+        self._bounds.hear(due)
+
+    async def exchange(
+        self, session: Session, instance: InstanceId, good: Sequence[Outcome], claim: Claim | None
+    ) -> Answer:
+        """Record successes and claim. The claim is in order: by queue in their turn, then priority, run_at, id."""
+        bounds = [] if claim is None else self._bounds.of(claim)
+        answer = await self._ask(session, instance, good, claim, bounds)
+        if claim is None:
+            return answer
+        missing = claim.limit - len(answer.jobs)
+        if missing > 0 and any(bounds):
+            self._bounds.drop()
+            rest = Claim(queues=tuple((queue, missing) for queue, _ in claim.queues), limit=missing)
+            more = await self._ask(session, instance, (), rest, self._bounds.of(rest))
+            answer.jobs += more.jobs
+            answer.next_due = more.next_due
+        turns = {queue: turn for turn, (queue, _) in enumerate(claim.queues)}
+        answer.jobs.sort(key=lambda job: (turns[job.queue], job.priority, job.run_at, job.id))
+        if answer.jobs and len(answer.jobs) >= claim.limit:
+            self._bounds.saw(answer.jobs)
+        return answer
+
+    async def claim_waiting(self, session: Session, instance: InstanceId, claim: Claim) -> list[Claimed]:
+        """Jobs that wait for what this worker has."""
+        queues = [queue for queue, _ in claim.queues]
+        rows = await session.fetch(self._sql.claim_waiting, instance, list(claim.wants), queues, claim.limit)
+        return sorted((Claimed(*row) for row in rows), key=lambda job: (job.priority, job.run_at, job.id))
+
+    async def _ask(
+        self,
+        session: Session,
+        instance: InstanceId,
+        good: Sequence[Outcome],
+        claim: Claim | None,
+        bounds: list[int],
+    ) -> Answer:
+        queues = () if claim is None else claim.queues
+        rows = await session.fetch(
+            self._sql.exchange,
+            instance,
+            [each.id for each in good],
+            [each.token for each in good],
+            [each.started_at for each in good],
+            [each.finished_at for each in good],
+            [each.result for each in good],
+            [each.result_error for each in good],
+            [queue for queue, _ in queues],
+            [max(0, share) for _, share in queues],
+            0 if claim is None else max(0, claim.limit),
+            bounds,
+        )
+        return Answer(rows)

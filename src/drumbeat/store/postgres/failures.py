@@ -1,0 +1,83 @@
+"""The one place where what the driver or the server says becomes an error of ours: one line, without a password."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# This package is imported only when a PostgreSQL store is opened.
+import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
+
+from drumbeat.errors import ConfigError, DrumbeatError, SchemaOutOfDate, StoreError, StoreFull, StoreUnavailable
+from drumbeat.store import migrate
+
+OLDEST = 13
+MIGRATIONS = migrate.load("drumbeat.store.postgres.migrations")
+KNOWN = MIGRATIONS[-1].number
+
+# Our own: refuse_known.
+KNOWN_JOBS = "DB001"
+# Trying the same again can help at once.
+_AGAIN = frozenset({"40001", "40P01"})
+_NO_TABLES = frozenset({"42P01", "3F000", "42883", "42703"})
+_NO_ENTRANCE = {
+    "28P01": "the password or the user name is wrong",
+    "28000": "this user may not connect to this database",
+    "3D000": "there is no such database",
+    "42501": "this user lacks a permission",
+}
+_AWAY = frozenset({"25006", "55P03", "55006"})
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """`place` is the URL as people may see it."""
+    try:
+        yield
+    except DrumbeatError:
+        raise
+    except TimeoutError as error:
+        raise StoreUnavailable(f"{place}: no answer in time") from error
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        raise ours(error, place) from error
+
+
+def ours(error: Exception, place: str) -> DrumbeatError:
+    """What an error of the driver means to us."""
+    reason = _line(error)
+    if not isinstance(error, asyncpg.PostgresError):
+        # A value that the driver cannot send is the caller's; all its other errors are about the connection.
+        is_value = isinstance(error, ValueError)
+        return StoreError(f"{place}: {reason}") if is_value else StoreUnavailable(f"{place}: {reason}")
+    state = error.sqlstate or ""
+    if state in _NO_TABLES:
+        return SchemaOutOfDate(found=0, known=KNOWN)
+    if state in _NO_ENTRANCE:
+        return ConfigError(f"{place}: {_NO_ENTRANCE[state]} ({reason})", "url")
+    if state == "53100":
+        return StoreFull(f"{place}: {reason}")
+    if state == "25006":
+        return StoreUnavailable(f"{place}: the server is read-only: it is a standby, or closed for writing")
+    if state[:2] in {"08", "53", "57", "58", "40"} or state in _AWAY:
+        return StoreUnavailable(f"{place}: {reason}")
+    return StoreError(f"{place}: {reason}")
+
+
+def is_worth_repeating(error: asyncpg.PostgresError) -> bool:
+    return error.sqlstate in _AGAIN
+
+
+def missing_day(error: asyncpg.PostgresError) -> int | None:
+    """The finished_at that no partition of history takes, if that is what the error is about."""
+    if error.sqlstate != "23514" or not (error.message or "").startswith("no partition"):
+        return None
+    digits = "".join(sign for sign in (error.detail or "") if sign.isdigit())
+    return int(digits) if digits else None
+
+
+def while_running(error: DrumbeatError) -> DrumbeatError:
+    """The same, once the store has been open: what a person must put right may be put right while we wait."""
+    return StoreUnavailable(str(error)) if isinstance(error, ConfigError) else error
+
+
+def _line(error: Exception) -> str:
+    said = error.message if isinstance(error, asyncpg.PostgresError) and error.message else str(error)
+    return " ".join(said.split()) or type(error).__name__

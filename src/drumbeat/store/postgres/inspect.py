@@ -1,0 +1,87 @@
+"""What people look at, on PostgreSQL. The contract is in `store.protocol.Inspect`. Reads only, from one snapshot each."""
+
+from functools import partial
+from typing import Any
+
+from drumbeat.ids import JobId, is_job_id
+from drumbeat.model.instance import Instance
+from drumbeat.model.job import LIVE, Attempt, Job, JobFilter, JobState, QueueStats, TaskStats
+from drumbeat.store.postgres import rows
+from drumbeat.store.postgres.connections import LONG, Link, Session
+from drumbeat.store.postgres.jobs import nowhere
+from drumbeat.store.postgres.statements import Statements
+
+
+class PostgresInspect:
+    def __init__(self, sql: Statements, *, link: Link) -> None:
+        self._sql = sql
+        self._link = link
+
+    async def now(self) -> int:
+        now: int = await self._link.call(lambda session: session.fetchval(self._sql.schema.now))
+        return now
+
+    async def job(self, id: JobId) -> Job:
+        found, pruned_before = await self._link.transact(partial(self._find, id), patience=LONG)
+        if found is None:
+            raise nowhere(id, pruned_before)
+        return rows.job(found)
+
+    async def jobs(self, filter: JobFilter) -> list[Job]:
+        if filter.before is not None and not is_job_id(filter.before):
+            return []
+        found = await self._link.transact(partial(self._list, filter), patience=LONG)
+        found.sort(key=lambda row: str(row["id"]), reverse=True)
+        return [rows.job(row) for row in found[: filter.limit]]
+
+    async def attempts(self, id: JobId) -> list[Attempt]:
+        if not is_job_id(id):
+            return []
+        return await self._link.transact(partial(self._attempts, id), patience=LONG)
+
+    async def queues(self) -> list[QueueStats]:
+        found = await self._link.call(lambda session: session.fetch(self._sql.inspect.queues), patience=LONG)
+        return [rows.queue(row) for row in found]
+
+    async def tasks(self) -> list[TaskStats]:
+        found = await self._link.call(lambda session: session.fetch(self._sql.inspect.tasks), patience=LONG)
+        return [rows.task(row) for row in found]
+
+    async def instances(self, *, all: bool = False) -> list[Instance]:
+        found = await self._link.call(lambda session: session.fetch(self._sql.inspect.instances, all), patience=LONG)
+        return [rows.instance(row) for row in found]
+
+    async def _find(self, id: JobId, session: Session) -> tuple[Any, int | None]:
+        await session.execute(self._sql.schema.one_snapshot)
+        return await self._look(id, session)
+
+    async def _look(self, id: JobId, session: Session) -> tuple[Any, int | None]:
+        if is_job_id(id):
+            sql = self._sql.inspect
+            for statement in (sql.live_list, sql.history_list, sql.dead_list):
+                if (found := await session.fetchrow(statement, *[None] * 6, 1, [id])) is not None:
+                    return found, None
+        return None, await session.fetchval(self._sql.jobs.pruned_before)
+
+    async def _list(self, filter: JobFilter, session: Session) -> list[Any]:
+        """Up to `limit` of each table that may hold such jobs; whoever asks merges them."""
+        await session.execute(self._sql.schema.one_snapshot)
+        state = None if filter.state is None else filter.state.value
+        wanted = (state, filter.task, filter.queue, filter.key, filter.error, filter.before, filter.limit, None)
+        found: list[Any] = []
+        for statement in self._tables(filter.state):
+            found += await session.fetch(statement, *wanted)
+        return found
+
+    def _tables(self, state: JobState | None) -> list[str]:
+        sql = self._sql.inspect
+        tables = [sql.live_list] if state is None or state in LIVE else []
+        tables += [sql.history_list] if state is None or state not in LIVE else []
+        return tables + ([sql.dead_list] if state is None or state is JobState.DEAD else [])
+
+    async def _attempts(self, id: JobId, session: Session) -> list[Attempt]:
+        await session.execute(self._sql.schema.one_snapshot)
+        found = [rows.attempt(row) for row in await session.fetch(self._sql.inspect.attempts, id)]
+        row, _ = await self._look(id, session)
+        last = None if row is None else rows.last_attempt(row)
+        return found if last is None else [*found, last]

@@ -1,0 +1,128 @@
+-- Statements for people's eyes. Columns of jobs as in rows.job; what a table lacks is null.
+
+-- name: live_list
+-- $1 state, $2 task, $3 queue, $4 key, $5 a part of the error, $6 before, $7 limit, $8 these ids only; null: any.
+SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
+       NULL::bigint AS finished_at, instance, token, NULL AS outcome, failures, crashes, retries, timeout, crash_limit,
+       "unique", waits_for, waits_since, cancel_requested, progress, NULL AS result, NULL AS result_error, error, on_dead,
+       life, tenant
+  FROM drumbeat.job
+ WHERE ($1::text IS NULL OR state = $1)
+   AND ($2::text IS NULL OR task = $2)
+   AND ($3::text IS NULL OR queue = $3)
+   AND ($4::text IS NULL OR key = $4)
+   AND ($5::text IS NULL OR strpos(error::json ->> 'type', $5) > 0 OR strpos(error::json ->> 'message', $5) > 0)
+   AND ($6::text IS NULL OR id < $6::uuid)
+   AND ($8::text[] IS NULL OR id = ANY ($8::text[]::uuid[]))
+ ORDER BY job.id DESC
+ LIMIT $7;
+
+-- name: history_list
+SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
+       instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
+       NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant
+  FROM drumbeat.history
+ WHERE ($1::text IS NULL OR state = $1)
+   AND ($2::text IS NULL OR task = $2)
+   AND ($3::text IS NULL OR queue = $3)
+   AND ($4::text IS NULL OR key = $4)
+   AND ($5::text IS NULL OR strpos(error::json ->> 'type', $5) > 0 OR strpos(error::json ->> 'message', $5) > 0)
+   AND ($6::text IS NULL OR id < $6::uuid)
+   AND ($8::text[] IS NULL OR id = ANY ($8::text[]::uuid[]))
+ ORDER BY history.id DESC
+ LIMIT $7;
+
+-- name: dead_list
+SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
+       instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
+       NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant
+  FROM drumbeat.dead
+ WHERE ($1::text IS NULL OR state = $1)
+   AND ($2::text IS NULL OR task = $2)
+   AND ($3::text IS NULL OR queue = $3)
+   AND ($4::text IS NULL OR key = $4)
+   AND ($5::text IS NULL OR strpos(error::json ->> 'type', $5) > 0 OR strpos(error::json ->> 'message', $5) > 0)
+   AND ($6::text IS NULL OR id < $6::uuid)
+   AND ($8::text[] IS NULL OR id = ANY ($8::text[]::uuid[]))
+ ORDER BY dead.id DESC
+ LIMIT $7;
+
+-- name: attempts
+-- Columns as in rows.attempt.
+SELECT token, instance, outcome, started_at, finished_at, error
+  FROM drumbeat.attempt
+ WHERE id = $1::text::uuid
+ ORDER BY token;
+
+-- name: queues
+-- Each source gives what it knows of a queue, and they are added up.
+  WITH known AS (
+       SELECT queue AS name, count(*) FILTER (WHERE run_at <= drumbeat.now_us()) AS ready,
+              count(*) FILTER (WHERE run_at > drumbeat.now_us()) AS scheduled, 0 AS running, 0 AS waiting,
+              min(run_at) FILTER (WHERE run_at <= drumbeat.now_us()) AS oldest_due
+         FROM drumbeat.job
+        WHERE state = 'pending' AND waits_for IS NULL
+        GROUP BY queue
+        UNION ALL
+       SELECT queue, 0, 0, 0, count(*), NULL
+         FROM drumbeat.job
+        WHERE state = 'pending' AND waits_for IS NOT NULL
+        GROUP BY queue
+        UNION ALL
+       SELECT queue, 0, 0, count(*), 0, NULL
+         FROM drumbeat.job
+        WHERE state = 'running'
+        GROUP BY queue
+        UNION ALL
+       SELECT name, 0, 0, 0, 0, NULL
+         FROM drumbeat.queue
+        UNION ALL
+       SELECT taken.value, 0, 0, 0, 0, NULL
+         FROM drumbeat.instance
+        CROSS JOIN json_array_elements_text(instance.queues::json) AS taken (value)
+        WHERE instance.state = 'alive')
+SELECT known.name, sum(ready)::bigint AS ready, sum(scheduled)::bigint AS scheduled, sum(running)::bigint AS running,
+       sum(waiting)::bigint AS waiting, min(oldest_due) AS oldest_due, queue.paused_by, queue.paused_why, queue.paused_at
+  FROM known
+  LEFT JOIN drumbeat.queue
+    ON queue.name = known.name
+ GROUP BY known.name, queue.paused_by, queue.paused_why, queue.paused_at
+ ORDER BY known.name;
+
+-- name: tasks
+  WITH known AS (
+       SELECT task AS name, count(*) FILTER (WHERE state = 'pending') AS pending,
+              count(*) FILTER (WHERE state = 'running') AS running, 0 AS ended, 0 AS dead, 0 AS letters, 0 AS cancelled
+         FROM drumbeat.job
+        GROUP BY task
+        UNION ALL
+       SELECT task, 0, 0, count(*), 0, 0, 0
+         FROM drumbeat.history
+        GROUP BY task
+        UNION ALL
+       SELECT task, 0, 0, 0, count(*) FILTER (WHERE state = 'dead'), 0, count(*) FILTER (WHERE state = 'cancelled')
+         FROM drumbeat.history
+        WHERE state <> 'succeeded'
+        GROUP BY task
+        UNION ALL
+       SELECT task, 0, 0, 0, 0, count(*), 0
+         FROM drumbeat.dead
+        GROUP BY task
+        UNION ALL
+       SELECT known.name, 0, 0, 0, 0, 0, 0
+         FROM drumbeat.instance
+        CROSS JOIN json_object_keys(instance.tasks::json) AS known (name)
+        WHERE instance.state = 'alive')
+SELECT name COLLATE "C" AS name, sum(pending)::bigint AS pending, sum(running)::bigint AS running,
+       sum(ended - dead - cancelled)::bigint AS succeeded, sum(dead + letters)::bigint AS dead,
+       sum(cancelled)::bigint AS cancelled
+  FROM known
+ GROUP BY name COLLATE "C"
+ ORDER BY name COLLATE "C";
+
+-- name: instances
+SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at, beat_at,
+       ended_at, ended_why
+  FROM drumbeat.instance
+ WHERE $1 OR state = 'alive'
+ ORDER BY started_at, id;

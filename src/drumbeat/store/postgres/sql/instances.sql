@@ -1,0 +1,61 @@
+-- Statements about who lives.
+
+-- name: register
+INSERT INTO drumbeat.instance (id, app, version, host, pid, roles, queues, tasks, concurrency, wake, started_at, beat_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, drumbeat.now_us(), drumbeat.now_us())
+    ON CONFLICT (id) DO NOTHING;
+
+-- name: beat
+-- One beat, and everything an instance must know, in one row; none if it does not live. $1 id, $2 running, $3 whether to
+-- count the jobs that run under it: their index is long where vacuum cannot keep up.
+  WITH RECURSIVE beaten AS (
+       UPDATE drumbeat.instance
+          SET beat = beat + 1,
+              beat_at = drumbeat.now_us(),
+              running = $2
+        WHERE id = $1
+          AND state = 'alive'
+       RETURNING beat),
+       waiting (value) AS (
+       SELECT min(waits_for)
+         FROM drumbeat.job
+        WHERE state = 'pending' AND waits_for IS NOT NULL
+        UNION ALL
+       SELECT (SELECT min(job.waits_for)
+                 FROM drumbeat.job
+                WHERE job.state = 'pending' AND job.waits_for IS NOT NULL AND job.waits_for > waiting.value)
+         FROM waiting
+        WHERE waiting.value IS NOT NULL)
+SELECT beaten.beat, drumbeat.now_us() AS now,
+       CASE WHEN $3::boolean THEN (SELECT count(*) FROM drumbeat.job WHERE instance = $1 AND state = 'running') END AS running,
+       ARRAY(SELECT id::text FROM drumbeat.job
+              WHERE instance = $1 AND state = 'running' AND cancel_requested ORDER BY id) AS cancel_ids,
+       ARRAY(SELECT token FROM drumbeat.job
+              WHERE instance = $1 AND state = 'running' AND cancel_requested ORDER BY id) AS cancel_tokens,
+       ARRAY(SELECT value FROM waiting WHERE value IS NOT NULL LIMIT 1000) AS waiting,
+       ARRAY(SELECT id FROM drumbeat.instance WHERE state = 'alive' AND id <> $1 ORDER BY id) AS peers,
+       ARRAY(SELECT beat FROM drumbeat.instance WHERE state = 'alive' AND id <> $1 ORDER BY id) AS peer_beats
+  FROM beaten;
+
+-- name: lock
+-- Against claims: they hold the same row's key while they take jobs for it. beat NULL: whatever the count is.
+SELECT id
+  FROM drumbeat.instance
+ WHERE id = $1
+   AND state = 'alive'
+   AND ($2::bigint IS NULL OR beat = $2)
+   FOR UPDATE;
+
+-- name: end
+UPDATE drumbeat.instance
+   SET state = $2,
+       ended_at = drumbeat.now_us(),
+       ended_why = $3,
+       running = 0
+ WHERE id = $1;
+
+-- name: forget
+DELETE FROM drumbeat.instance
+ WHERE state <> 'alive'
+   AND ended_at < $1
+RETURNING id;

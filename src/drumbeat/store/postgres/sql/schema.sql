@@ -1,0 +1,82 @@
+-- What a store says about its own schema, and the days of its history.
+
+-- name: has_meta
+SELECT to_regclass(format('%I.meta', 'drumbeat')) IS NOT NULL;
+
+-- name: version
+SELECT name, value
+  FROM drumbeat.meta
+ WHERE name IN ('version', 'oldest_code');
+
+-- name: keep
+INSERT INTO drumbeat.meta (name, value)
+VALUES ('version', $1), ('oldest_code', $2)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: lock
+-- Two that migrate at once: the second waits, and finds nothing to do.
+SELECT pg_advisory_xact_lock(hashtextextended($1, 0));
+
+-- name: server
+SELECT current_setting('server_version_num')::integer AS version, pg_is_in_recovery() AS in_recovery,
+       current_setting('transaction_read_only')::boolean AS read_only,
+       current_setting('synchronous_commit') = 'off' AS careless;
+
+-- name: careful
+-- Where the database forgets commits in a crash by default, ours are kept all the same.
+SET synchronous_commit = on;
+
+-- name: one_snapshot
+-- For looks of several statements, so that a job that moves meanwhile is neither missed nor seen twice.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
+
+-- name: now
+SELECT drumbeat.now_us();
+
+-- name: ahead
+-- Make the days of history from today on; how many were missing.
+SELECT count(*) FILTER (WHERE drumbeat.ensure_day((drumbeat.now_us() / 86400000000 + ahead) * 86400000000))
+  FROM generate_series(0, $1::integer) AS ahead;
+
+-- name: ensure_day
+SELECT drumbeat.ensure_day($1);
+
+-- name: days
+-- The partitions of history, oldest first, and those that were detached and not yet dropped.
+SELECT part.relname::text AS name, pg_relation_size(part.oid) AS size, link.inhrelid IS NOT NULL AS attached
+  FROM pg_class AS part
+  LEFT JOIN pg_inherits AS link
+    ON link.inhrelid = part.oid
+ WHERE part.relnamespace = to_regnamespace(format('%I', 'drumbeat'))
+   AND part.relname ~ '^history_[0-9]{8}$'
+   AND part.relkind = 'r'
+ ORDER BY part.relname;
+
+-- name: patience
+-- How long a removal waits for whoever is looking.
+SELECT set_config('lock_timeout', '500ms', true), set_config('statement_timeout', '2s', true);
+
+-- name: patient_session
+-- The same where there is no transaction to set it for.
+SELECT set_config('lock_timeout', '500ms', false), set_config('statement_timeout', '2s', false);
+
+-- name: usual_session
+SELECT set_config('lock_timeout', reset_val, false) FROM pg_settings WHERE name = 'lock_timeout'
+ UNION ALL
+SELECT set_config('statement_timeout', reset_val, false) FROM pg_settings WHERE name = 'statement_timeout';
+
+-- name: detach
+ALTER TABLE drumbeat.history DETACH PARTITION drumbeat.history_of_day;
+
+-- name: detach_concurrently
+ALTER TABLE drumbeat.history DETACH PARTITION drumbeat.history_of_day CONCURRENTLY;
+
+-- name: detach_finalize
+ALTER TABLE drumbeat.history DETACH PARTITION drumbeat.history_of_day FINALIZE;
+
+-- name: drop
+DROP TABLE IF EXISTS drumbeat.history_of_day;
+
+-- name: notify
+-- A hint need not survive a crash: its commit waits for no disk.
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2);

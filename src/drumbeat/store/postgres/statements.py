@@ -1,0 +1,133 @@
+"""The names of all statements; a name that is missing here or in its `.sql` file stops the import.
+
+In the files everything lives in the schema `drumbeat`; another namespace is another schema.
+"""
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from drumbeat.store import sqlfile
+
+_PACKAGE = "drumbeat.store.postgres.sql"
+# `drumbeat.job`, the literal 'drumbeat', and the name in CREATE SCHEMA; not the word inside a longer one.
+_SCHEMA = re.compile(r"(?<![\w.])drumbeat(?=\.|;)")
+_LITERAL = "'drumbeat'"
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class JobSql(msgspec.Struct, frozen=True, kw_only=True):
+    add: str
+    known: str
+    holders: str
+    insert: str
+    exchange: str
+    claim_waiting: str
+    held: str
+    held_by: str
+    finish: str
+    die: str
+    give_back: str
+    keep_attempts: str
+    recorded: str
+    count_refused: str
+    running: str
+    note: str
+    lock: str
+    live_of_key: str
+    states: str
+    request_cancel: str
+    run_now: str
+    dead_letters: str
+    keep_last_attempts: str
+    revive: str
+    discard: str
+    ended: str
+    pruned_before: str
+    waited_too_long: str
+    prune: str
+    prune_attempts: str
+    keep_pruned_before: str
+    pause: str
+    resume: str
+
+
+class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
+    register: str
+    beat: str
+    lock: str
+    end: str
+    forget: str
+
+
+class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
+    live_list: str
+    history_list: str
+    dead_list: str
+    attempts: str
+    queues: str
+    tasks: str
+    instances: str
+
+
+class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
+    has_meta: str
+    version: str
+    keep: str
+    lock: str
+    server: str
+    careful: str
+    one_snapshot: str
+    now: str
+    ahead: str
+    ensure_day: str
+    days: str
+    patience: str
+    patient_session: str
+    usual_session: str
+    detach: str
+    detach_concurrently: str
+    detach_finalize: str
+    drop: str
+    notify: str
+
+
+class Statements(msgspec.Struct, frozen=True, kw_only=True):
+    """All statements of one namespace."""
+
+    jobs: JobSql
+    instances: InstanceSql
+    inspect: InspectSql
+    schema: SchemaSql
+
+
+_JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
+_INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
+_INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
+_SCHEMA_SQL = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
+
+
+def statements(namespace: str) -> Statements:
+    return Statements(
+        jobs=_in_schema(_JOBS, namespace),
+        instances=_in_schema(_INSTANCES, namespace),
+        inspect=_in_schema(_INSPECT, namespace),
+        schema=_in_schema(_SCHEMA_SQL, namespace),
+    )
+
+
+def in_schema(text: str, namespace: str) -> str:
+    """The same SQL for the tables of another namespace, which is letters, digits and _ (see `names.check_namespace`)."""
+    return _SCHEMA.sub(f'"{namespace}"', text).replace(_LITERAL, f"'{namespace}'")
+
+
+def of_day(text: str, name: str) -> str:
+    """A statement about one partition of history."""
+    return text.replace("history_of_day", name)
+
+
+def _in_schema(statements: S, namespace: str) -> S:
+    texts = msgspec.structs.asdict(statements)
+    return type(statements)(**{name: in_schema(text, namespace) for name, text in texts.items()})

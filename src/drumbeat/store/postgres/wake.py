@@ -1,0 +1,144 @@
+"""Hints across processes: NOTIFY with the smallest due moment, heard by every worker that listens.
+
+    add --commit--> Announcer --NOTIFY "run_at sender"--> Link of each worker --> hear(run_at)
+
+A NOTIFY takes a lock that all of them share, so it is never part of a transaction that stores jobs. Bursts are joined: the
+first is sent at once, what follows within some milliseconds goes out together at their end, so that none is lost and a flood
+of enqueues is not a flood of hints. Whoever listens in the same store is told without the detour, and does not hear it twice.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+from drumbeat.clock import Clock, jittered
+from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.service import background
+from drumbeat.store.postgres.connections import Link, Session
+from drumbeat.store.postgres.statements import SchemaSql
+
+BURST_S = 0.005
+CHECK_S = 20.0
+"""A connection that only listens would never notice that its other end is gone."""
+RETRY_S = 0.5
+Hear = Callable[[int], None]
+
+
+class Announcer:
+    """Tells workers; lives as long as its store."""
+
+    def __init__(self, link: Link, sql: SchemaSql, channel: str, clock: Clock) -> None:
+        self._link = link
+        self._sql = sql
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self._due: int | None = None
+        self._closed = False
+        self.channel = channel
+        self._sender = os.urandom(6).hex()
+        self.listeners: list[Hear] = []
+        self.inner: list[Hear] = []
+        """Parts of this store that want to know as well."""
+
+    def tell(self, due: int) -> None:
+        """Jobs with this due moment are stored and visible."""
+        self._hear(due)
+        self._due = due if self._due is None else min(due, self._due)
+        if self._task is None and not self._closed:
+            # Not in a task group: the hint outlives the call that gave rise to it. `close` ends it.
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._send(), name="drumbeat announcer")
+
+    def heard(self, payload: str) -> None:
+        """A NOTIFY has come. Anybody may send one: what is no number means "look"."""
+        due, _, sender = payload.partition(" ")
+        if sender != self._sender:
+            self._hear(int(due) if due.isdigit() else 0)
+
+    async def close(self) -> None:
+        """Send what is waiting, if the server is there."""
+        self._closed = True
+        if (task := self._task) is not None:
+            await asyncio.wait([task], timeout=1)
+            task.cancel()
+
+    def _hear(self, due: int) -> None:
+        for hear in [*self.inner, *self.listeners]:
+            hear(due)
+
+    async def _send(self) -> None:
+        try:
+            while self._due is not None:
+                payload, self._due = f"{self._due} {self._sender}", None
+                # Lost with the server: whoever would have heard it polls.
+                with contextlib.suppress(StoreError):
+                    await self._link.call(partial(self._notify, payload))
+                if not self._closed:
+                    await self._clock.sleep(BURST_S)
+        finally:
+            self._task = None
+
+    async def _notify(self, payload: str, session: Session) -> None:
+        await session.execute(self._sql.notify, self.channel, payload)
+
+
+class PostgresWake:
+    """The listening end."""
+
+    def __init__(self, link: Link, announcer: Announcer, clock: Clock) -> None:
+        self._link = link
+        self._announcer = announcer
+        self._clock = clock
+
+    @contextlib.asynccontextmanager
+    async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
+        """Call `hear(run_at)` for every hint. Behind a pooler of transactions there are only this store's own."""
+        self._announcer.listeners.append(hear)
+        try:
+            if self._link.pooled:
+                yield None
+                return
+            try:
+                await self._link.listen(self._announcer.channel, self._announcer.heard)
+            except StoreUnavailable:
+                self._link.lost.set()
+            async with background(_Ear(self._link, self._announcer, self._clock, hear)):
+                yield None
+        finally:
+            self._announcer.listeners.remove(hear)
+            if not self._announcer.listeners:
+                self._link.forget(self._announcer.channel)
+
+
+class _Ear:
+    """Keeps the connection that listens: opened anew when it is lost, and looked after when it is silent."""
+
+    name = "drumbeat ear"
+
+    def __init__(self, link: Link, announcer: Announcer, clock: Clock, hear: Hear) -> None:
+        self._link = link
+        self._announcer = announcer
+        self._clock = clock
+        self._hear = hear
+
+    async def run(self) -> None:
+        while True:
+            await self._silence()
+            was_lost = self._link.lost.is_set()
+            self._link.lost.clear()
+            try:
+                await self._link.check()
+            except StoreUnavailable:
+                self._link.lost.set()
+                await self._clock.sleep(jittered(RETRY_S))
+                continue
+            if was_lost:
+                self._hear(0)  # what was said meanwhile was not heard
+
+    async def _silence(self) -> None:
+        """Until the connection is lost, or for a while."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CHECK_S):
+                await self._link.lost.wait()
