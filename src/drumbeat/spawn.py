@@ -6,12 +6,16 @@
     Watch                     <-- death ----      exit code, signal
 
 Each child leads a process group of its own: what the terminal sends to the parent's group does not reach it, and what its
-handlers start can be ended together with it. The socket is also the lifeline: its end tells each side that the other is gone.
-This module knows nothing of jobs.
+handlers start can be ended together with it. The end of the socket tells each side that the other is gone. A child that must
+not outlive its parent also has a lifeline, a pipe that nobody writes to: when the parent's end closes, for whatever reason, the
+kernel kills the child's whole group, though it may be deep in C code and deaf to everything else (Linux; elsewhere the child's
+own reader of the socket does it). This module knows nothing of jobs.
 """
 
 import asyncio
+import fcntl
 import importlib
+import io
 import logging
 import os
 import signal
@@ -23,7 +27,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -31,7 +35,7 @@ from drumbeat import logs
 
 _LENGTH = struct.Struct(">I")
 # The folder of this package comes first: a file called drumbeat.py in the current folder must not be taken for it.
-_BOOT = "import sys; sys.path.insert(0, {root!r}); from drumbeat.spawn import begin; begin({descriptor})"
+_BOOT = "import sys; sys.path.insert(0, {root!r}); from drumbeat.spawn import begin; begin({descriptors})"
 _ROOT = str(Path(__file__).parents[1])
 MAIN = "__main__"
 UNKNOWN_EXIT = 255
@@ -57,24 +61,31 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """How to make the parent's main module: what multiprocessing calls init_main_from_path or init_main_from_name."""
 
 
+class Spawned(NamedTuple):
+    process: subprocess.Popen[bytes]
+    link: socket.socket
+    lifeline: io.FileIO
+    """Closing it kills a process that dies with its parent."""
+
+
 def spawn(
-    target: str, arguments: Mapping[str, Any], *, label: str, with_main: bool = False
-) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    target: str, arguments: Mapping[str, Any], *, label: str, with_main: bool = False, dies_with_us: bool = False
+) -> Spawned:
     """Start a Python that calls target(socket, prepare, **arguments).
 
     `label` is what people see in the list of processes. `with_main`: it needs the parent's own script, for its app.
     """
     ours, theirs = socket.socketpair()
-    with theirs:
+    theirs_of_pipe, ours_of_pipe = (io.FileIO(end, mode) for end, mode in zip(os.pipe(), "rw", strict=True))
+    descriptors = [theirs.fileno(), *([theirs_of_pipe.fileno()] if dies_with_us else [])]
+    with theirs, theirs_of_pipe:
         try:
             process = subprocess.Popen(
-                [*_command(theirs.fileno()), label],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                process_group=0,
+                [*_command(descriptors), label], stdin=subprocess.DEVNULL, pass_fds=descriptors, process_group=0
             )
         except BaseException:
             ours.close()
+            ours_of_pipe.close()
             raise
     order = Order(
         target=target,
@@ -88,16 +99,16 @@ def spawn(
     )
     with suppress(BrokenPipeError, ConnectionResetError):  # it died already: whoever watches it is told
         send(ours, msgspec.json.encode(order))
-    return process, ours
+    return Spawned(process, ours, ours_of_pipe)
 
 
-def _command(descriptor: int) -> list[str]:
+def _command(descriptors: list[int]) -> list[str]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [
         sys.executable,
         *flags,
         "-c",
-        _BOOT.format(root=_ROOT, descriptor=descriptor),
+        _BOOT.format(root=_ROOT, descriptors=", ".join(map(str, descriptors))),
     ]
 
 
@@ -118,8 +129,10 @@ def _our_logs() -> LogSettings | None:
     return None
 
 
-def begin(descriptor: int) -> None:
+def begin(descriptor: int, lifeline: int | None = None) -> None:
     """The first function of a spawned process; the last as well."""
+    if lifeline is not None:
+        _hang_on(lifeline)
     os.set_inheritable(descriptor, False)
     link = socket.socket(fileno=descriptor)
     text = receive(link)
@@ -133,6 +146,16 @@ def begin(descriptor: int) -> None:
     module, _, function = order.target.partition(":")
     target: Callable[..., int] = getattr(importlib.import_module(module), function)
     sys.exit(target(link, prepare=lambda: _prepare(order), **order.arguments))
+
+
+def _hang_on(lifeline: int) -> None:
+    """Have the kernel kill this process's group when the other end of the pipe closes."""
+    os.set_inheritable(lifeline, False)
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    # One that closed before this is seen by the first read of the socket, which has closed as well.
 
 
 def _prepare(order: Order) -> None:

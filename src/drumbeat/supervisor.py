@@ -65,12 +65,13 @@ class WorkerProcess:
 
     def __init__(self, ref: str, settings: Settings, marks: Path, clock: Clock) -> None:
         arguments = {"ref": ref, "flags": appref.flags_of(settings), "marks_path": str(marks)}
-        process, self._link = spawn(
+        process, self._link, lifeline = spawn(
             "drumbeat.worker.supervised:main",
             arguments,
             label=f"drumbeat-worker {ref}",
             with_main=appref.needs_main(ref),
         )
+        lifeline.close()  # it must be able to outlive us: it has jobs to finish
         self.pid = process.pid
         self.watch = Watch(process)
         self.was_killed = False

@@ -135,6 +135,13 @@ def hang(path: str) -> None:
 
 
 @app.task(pool="process")
+def hang_in_c(path: str) -> None:
+    """The same in a C function that keeps the interpreter's lock, so that no other thread of this process can do anything."""
+    Path(path).write_text(str(os.getpid()))
+    ctypes.PyDLL(None).sleep(600)
+
+
+@app.task(pool="process")
 def hang_with_company(path: str) -> None:
     """The same with a program that the handler has started."""
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

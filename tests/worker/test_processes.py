@@ -295,7 +295,7 @@ asyncio.run(run(Processes(APP, SETTINGS, limit=1), claimed(sys.argv[1], path=sys
 """
 
 
-@pytest.mark.parametrize("task", ["hang", "hang_with_company"])
+@pytest.mark.parametrize("task", ["hang", "hang_in_c", "hang_with_company"])
 def test_the_children_of_a_killed_worker_die_in_the_middle_of_a_handler(tmp_path: Path, task: str) -> None:
     path = tmp_path / "pids"
     worker = subprocess.Popen([sys.executable, "-c", ORPHANING, task, path])

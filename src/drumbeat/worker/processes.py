@@ -128,10 +128,12 @@ class Processes:
         return ChildFailed(problem)
 
     def _keep(self, child: "Child") -> None:
-        if child.is_alive:
-            self._idle.append(child)
-            uses = child.uses
-            self._clock.later(self._idle_for, lambda: self._retire(child, uses))
+        if not child.is_alive:
+            child.hang_up()
+            return
+        self._idle.append(child)
+        uses = child.uses
+        self._clock.later(self._idle_for, lambda: self._retire(child, uses))
 
     def _retire(self, child: "Child", uses: int) -> None:
         if child in self._idle and child.uses == uses:
@@ -142,6 +144,8 @@ class Processes:
         self._children.discard(child)
         if child in self._idle:
             self._idle.remove(child)
+        if not child.is_busy:
+            child.hang_up()
 
 
 class Child:
@@ -149,13 +153,19 @@ class Child:
 
     def __init__(self, ref: str, settings: Settings, clock: Clock) -> None:
         arguments = {"ref": ref, "flags": appref.flags_of(settings)}
-        self._process, self._link = spawn(
-            "drumbeat.worker.child:main", arguments, label=f"drumbeat-child {ref}", with_main=appref.needs_main(ref)
+        self._process, self._link, self._lifeline = spawn(
+            "drumbeat.worker.child:main",
+            arguments,
+            label=f"drumbeat-child {ref}",
+            with_main=appref.needs_main(ref),
+            dies_with_us=True,
         )
         self._clock = clock
         self._pipe: Pipe | None = None
         self.watch = Watch(self._process)
         self.uses = 0
+        self.is_busy = True
+        """Somebody waits for what it has to say."""
         # A process that its handler has started may hold the socket open, so that its end would never be seen.
         self.watch.exited.add_done_callback(lambda _: clock.later(LINGER, self.hang_up))
 
@@ -172,6 +182,7 @@ class Child:
         self._pipe = await Pipe.on(self._link)
         match await self._hear():
             case frames.Ready():
+                self.is_busy = False
                 return None
             case frames.Refused() as refused:
                 return refused
@@ -183,6 +194,7 @@ class Child:
     ) -> Ending | frames.Refused:
         """How the job ended; Refused if it was not started, without a problem if the process was found dead."""
         self.uses += 1
+        self.is_busy = True
         self._say(frames.Run(job))
         async with asyncio.TaskGroup() as group:
             teller = group.create_task(self._tell(abort), name=f"abort of {job.id}")
@@ -190,6 +202,7 @@ class Child:
                 return await self._converse(job, note, begun)
             finally:
                 teller.cancel()
+                self.is_busy = False
 
     def stop(self) -> None:
         """Ask it to leave; it is killed if it does not."""
@@ -212,6 +225,8 @@ class Child:
         return await asyncio.shield(self.watch.exited)
 
     def hang_up(self) -> None:
+        """Once it is dead."""
+        self._lifeline.close()
         if self._pipe is not None:
             self._pipe.abort()
         else:
