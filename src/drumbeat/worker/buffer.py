@@ -59,13 +59,13 @@ class Buffer:
         return job
 
     def take_more(self, task: str, most: int) -> list[Claimed]:
-        """Up to so many further jobs of one task, oldest first; the others keep their order."""
+        """Up to so many further jobs of one task, oldest first, but no suspect; the others keep their order."""
         if most <= 0 or not self._jobs:
             return []
         taken: list[Claimed] = []
         kept: deque[Claimed] = deque()
         for job in self._jobs:
-            (taken if job.task == task and len(taken) < most else kept).append(job)
+            (taken if job.task == task and not job.crashes and len(taken) < most else kept).append(job)
         self._jobs = kept
         return taken
 
