@@ -168,6 +168,12 @@ def test_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:
     assert done.stdout.split() == ["child", "ok", "parent", "ok", "7"]
 
 
+def test_a_child_forked_in_a_coroutine_has_connections_of_its_own(tmp_path: Path) -> None:
+    done = run_program("forking_on_loop.py", tmp_path)
+    assert done.stderr == ""
+    assert done.stdout.split() == ["child", "ok", "parent", "ok", "4"]
+
+
 def test_many_threads_may_call_at_the_same_time_and_share_one_loop(tmp_path: Path) -> None:
     app = greeting_app(tmp_path / "a.db")
     with ThreadPoolExecutor(16) as threads:
