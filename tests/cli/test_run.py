@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import call, running
+from tests.cli.running import call, refusal, running
 from tests.waiting import until_sync
 
 
@@ -37,7 +37,7 @@ def test_jobs_run_until_sigterm_and_the_exit_code_is_0(shop: Path, processes: st
 
 def test_ctrl_c_drains_too(shop: Path) -> None:
     with running("run", "shop:app", folder=shop) as worker:
-        until_sync(lambda: "alive" in call("instances", folder=shop).stdout, deadline=30, what="a living instance")
+        until_sync(lambda: instances(shop), deadline=30, what="a living instance")
         os.kill(worker.pid, signal.SIGINT)
         _, err = worker.communicate(timeout=30)
     assert worker.returncode == 0
@@ -47,7 +47,7 @@ def test_ctrl_c_drains_too(shop: Path) -> None:
 def test_options_of_the_line_overrule_the_program(shop: Path) -> None:
     words = ("run", "shop:app", "--queues", "critical=9,extra", "--concurrency", "3", "--strict", "--drain", "forever")
     with running(*words, folder=shop, env={"DRUMBEAT_CONCURRENCY": "4"}) as worker:
-        until_sync(lambda: "alive" in call("instances", folder=shop).stdout, deadline=30, what="a living instance")
+        until_sync(lambda: instances(shop), deadline=30, what="a living instance")
         instance = json.loads(call("instances", "--json", folder=shop).stdout)
         os.kill(worker.pid, signal.SIGTERM)
         _, err = worker.communicate(timeout=30)
@@ -58,7 +58,7 @@ def test_options_of_the_line_overrule_the_program(shop: Path) -> None:
 
 def test_the_app_may_come_from_the_environment(shop: Path) -> None:
     with running("run", folder=shop, env={"DRUMBEAT_APP": "shop:app"}) as worker:
-        until_sync(lambda: "alive" in call("instances", folder=shop).stdout, deadline=30, what="a living instance")
+        until_sync(lambda: instances(shop), deadline=30, what="a living instance")
         os.kill(worker.pid, signal.SIGTERM)
         assert worker.wait(30) == 0
 
@@ -72,3 +72,46 @@ def test_a_failing_job_is_told_in_the_log(shop: Path) -> None:
         _, err = worker.communicate(timeout=30)
     assert "ERROR   job is dead" in err
     assert "SkipRetry: never" in err
+
+
+def test_several_processes_may_be_the_program_s_own_wish(tmp_path: Path) -> None:
+    (tmp_path / "pair.py").write_text(
+        "from drumbeat import Drumbeat\napp = Drumbeat(processes=2)\n@app.task\nasync def a() -> None: ...\n"
+    )
+    with running("run", "pair:app", "--concurrency", "3", folder=tmp_path) as supervisor:
+        until_sync(lambda: len(instances(tmp_path)) == 2, deadline=30, what="two living instances")
+        found = instances(tmp_path)
+        os.kill(supervisor.pid, signal.SIGTERM)
+        _, err = supervisor.communicate(timeout=30)
+    assert supervisor.returncode == 0
+    assert supervisor.pid not in {instance["pid"] for instance in found}
+    assert {instance["concurrency"] for instance in found} == {3}
+    assert "processes=2" in err
+
+
+def instances(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in call("instances", "--json", folder=folder).stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("from drumbeat import Drumbeat\napp = Drumbeat('mysql://x')", "mysql"),
+        (
+            "from drumbeat import Drumbeat\napp = Drumbeat(heartbeat='often')",
+            "setting heartbeat (Drumbeat(heartbeat=))",
+        ),
+    ],
+)
+def test_a_program_that_cannot_start_is_told_once_for_all_processes(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "program.py").write_text(text)
+    assert told in refusal(call("run", "program:app", "--processes", "2", folder=tmp_path))
+
+
+def test_a_supervisor_does_not_import_the_program(tmp_path: Path) -> None:
+    """A program that kills whoever imports it does not take the supervisor with it."""
+    (tmp_path / "deadly.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    done = call("run", "deadly:app", "--processes", "2", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "drumbeat: a process that imported deadly:app ended without a word (exit code -9)\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +11,7 @@ import click
 from drumbeat.cli.options import Target, pass_target, url_option
 
 if TYPE_CHECKING:
-    from drumbeat.app import Drumbeat
+    from drumbeat.cli.probe import Known
     from drumbeat.settings import Settings
 
 
@@ -35,54 +37,69 @@ def command(target: Target, /, app: str | None, migrate: bool, **flags: Any) -> 
 
     MODULE:ATTR is the Drumbeat object of your program, such as app:app for `app` in app.py.
     """
-    from drumbeat import appref, logs
+    from drumbeat import logs
 
     target.flags |= {name: value for name, value in flags.items() if value is not None}
-    ref = _ref(target, app)
-    found = appref.load(ref)
-    settings = found.configure(target.flags | {"app": ref})
-    logs.configure(settings.log_level, settings.log_format)
-    _greet(found, settings, ref)
+    settings = _first_settings(target, app)
     # SQLite is brought up to date whenever it is opened: --migrate is for engines where a person decides that.
     if settings.processes > 1:
+        from drumbeat.cli import probe
         from drumbeat.supervisor import Supervisor
 
-        return Supervisor(ref, settings).run()
+        program = probe.ask(ref := str(settings.app), target.flags)
+        logs.configure(program.settings.log_level, program.settings.log_format)
+        _greet(program, ref)
+        return Supervisor(ref, program.settings).run()
+    return _work(str(settings.app), target.flags)
+
+
+def _work(ref: str, flags: dict[str, Any]) -> int:
+    from drumbeat import appref, logs
+    from drumbeat.cli import probe
     from drumbeat.worker import main
 
-    return main.run(found, settings, ref=ref)
+    app = appref.load(ref)
+    settings = app.configure(flags | {"app": ref})
+    if settings.processes > 1:
+        # So says the program's own code. It has been imported here, and a supervisor must be free of it: begin anew.
+        os.execv(
+            sys.executable, [sys.executable, "-m", "drumbeat", *sys.argv[1:], "--processes", str(settings.processes)]
+        )
+    logs.configure(settings.log_level, settings.log_format)
+    _greet(probe.known(app, settings), ref)
+    return main.run(app, settings, ref=ref)
 
 
-def _ref(target: Target, app: str | None) -> str:
+def _first_settings(target: Target, app: str | None) -> Settings:
+    """What the command line and the environment say, before the program is known."""
     from drumbeat.cli.failures import Refused
     from drumbeat.settings import load
 
-    ref = load(target.flags | ({"app": app} if app else {}), {}).app
-    if ref is None:
+    settings = load(target.flags | ({"app": app} if app else {}), {})
+    if settings.app is None:
         raise Refused("which app? Write `drumbeat run module:attr`, or set DRUMBEAT_APP")
-    return ref
+    return settings
 
 
-def _greet(app: Drumbeat, settings: Settings, ref: str) -> None:
+def _greet(program: Known, ref: str) -> None:
     """One line that says what was started, on what, with what."""
     import logging
     from importlib.metadata import version
 
     from drumbeat.store.urls import masked, parse
 
-    tasks = app.registered_tasks
-    weights = settings.weights(task.queue for task in tasks)
+    log, settings = logging.getLogger("drumbeat.run"), program.settings
+    queues = ",".join(f"{queue}={weight}" for queue, weight in program.queues.items())
     facts = {
         "version": version("drumbeat"),
         "app": ref,
         "store": masked(parse(settings.url).text),
-        "queues": ",".join(f"{queue}={weight}" for queue, weight in weights.items())
-        + (" strict" if settings.strict else ""),
-        "tasks": len(tasks),
+        "queues": f"{queues} strict" if settings.strict else queues,
+        "tasks": ",".join(program.tasks),
         "role": settings.role,
         "concurrency": settings.concurrency,
         "processes": settings.processes,
     }
-    logging.getLogger("drumbeat.run").info("drumbeat starts", extra=facts)
-    if not tasks:
-        logging.getLogger("drumbeat.run").warning("this app has no tasks: import the modules that register them")
+    log.info("drumbeat starts", extra=facts)
+    if not program.tasks:
+        log.warning("this app has no tasks: import the modules that register them")

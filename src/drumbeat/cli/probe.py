@@ -1,0 +1,82 @@
+"""What a supervisor must know of a program that it does not import itself: asked of a process that lives for a moment.
+
+A supervisor runs no code of the user's, so that nothing of it can harm whoever watches the workers. But the program's
+settings may be in its code: so a child imports it, tells what is needed over a socket, and is gone.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from drumbeat.cli.failures import NotDone, Refused
+from drumbeat.errors import DrumbeatError
+from drumbeat.settings import Settings, load
+from drumbeat.spawn import receive, send, spawn
+
+if TYPE_CHECKING:
+    from drumbeat.app import Drumbeat
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """A program as far as `drumbeat run` is concerned."""
+
+    settings: Settings
+    tasks: list[str]
+    queues: dict[str, int]
+    """With their weights."""
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    problem: str | None = None
+    flags: dict[str, Any] = {}
+    tasks: list[str] = []
+
+
+def known(app: Drumbeat, settings: Settings) -> Known:
+    """Of an app that is here."""
+    tasks = app.registered_tasks
+    return Known(
+        settings=settings,
+        tasks=sorted(task.name for task in tasks),
+        queues=settings.weights(task.queue for task in tasks),
+    )
+
+
+def ask(ref: str, flags: Mapping[str, Any]) -> Known:
+    """Of an app that is not to be imported here.
+
+    Raises:
+        Refused: it cannot be imported, or its settings are wrong; in one line.
+    """
+    child = spawn("drumbeat.cli.probe:tell", {"ref": ref, "flags": dict(flags)}, label=f"drumbeat-probe {ref}")
+    with child.link, child.lifeline:
+        frame = receive(child.link)
+    code = child.process.wait()
+    if frame is None:
+        raise NotDone(f"a process that imported {ref} ended without a word (exit code {code})")
+    answer = msgspec.json.decode(frame, type=_Answer)
+    if answer.problem is not None:
+        raise Refused(answer.problem)
+    settings = load(answer.flags, {})
+    return Known(settings=settings, tasks=answer.tasks, queues=settings.queues)
+
+
+def tell(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any]) -> int:
+    """The first function of the child."""
+    from drumbeat import appref
+
+    try:
+        app = appref.load(ref)
+        found = known(app, app.configure(flags))
+    except DrumbeatError as error:
+        answer = _Answer(problem=str(error))
+    else:
+        # The weights of all queues, so that nobody else must know which ones the tasks name.
+        flags = appref.flags_of(found.settings) | {"queues": found.queues}
+        answer = _Answer(flags=flags, tasks=found.tasks)
+    send(link, msgspec.json.encode(answer))
+    return 0
