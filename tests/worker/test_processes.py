@@ -173,9 +173,9 @@ async def test_the_death_of_a_child_is_its_jobs_crash(
 
 async def test_a_crash_is_seen_though_a_forked_process_holds_the_socket(processes: Processes, tmp_path: Path) -> None:
     ending = await run(processes, claimed("die_with_company", path=str(tmp_path / "pid")))
+    os.kill(int(await written(tmp_path / "pid")), signal.SIGKILL)
     assert ending.how is How.CRASHED
     assert "exit code 9" in ((ending.error and ending.error.message) or "")
-    os.kill(int(await written(tmp_path / "pid")), signal.SIGKILL)
 
 
 async def test_a_cancelled_run_kills_its_child_and_what_that_had_started(processes: Processes, tmp_path: Path) -> None:
