@@ -29,7 +29,8 @@ class Claiming:
 
     def claim(self, write: Write, asked: Asked) -> tuple[str, int | None]:
         """Claim: the jobs as JSON text (list[Claimed]), and the next due moment if there were fewer than wanted."""
-        picked = self._pick(write, asked)
+        waited = self._waiting(write.db, asked, write.now, asked.claim.limit) if asked.claim.wants else []
+        picked = waited + self._pick(write, asked, asked.claim.limit - len(waited))
         next_due = None
         if len(picked) < asked.claim.limit:
             # Before the claim they are still in the index: look behind them.
@@ -38,6 +39,8 @@ class Claiming:
             return "[]", next_due
         seqs = as_json(picked)
         write.db.run(self._sql.claim, {"picked": seqs, "instance": asked.instance, "now": write.now})
+        if waited:
+            write.db.run(self._sql.end_waits, {"picked": as_json(waited)})
         return write.db.value(self._sql.claimed, {"picked": seqs}), next_due
 
     def look(self, db: Connection, asked: Asked, now: int) -> tuple[bool, int | None]:
@@ -49,24 +52,19 @@ class Claiming:
             return True, None
         return False, next_due
 
-    def _pick(self, write: Write, asked: Asked) -> list[int]:
+    def _pick(self, write: Write, asked: Asked, wanted: int) -> list[int]:
         """Shares first, in the order of the queues' turn; then what is left of the limit, in the same order."""
-        claim, now = asked.claim, write.now
-        if claim.limit <= 0:
-            return []
-        picked = self._waiting(write.db, asked, now, claim.limit) if claim.wants else []
         shared: list[int] = []
         rest: list[int] = []
-        wanted = claim.limit - len(picked)
-        for queue, share in claim.queues:
+        for queue, share in asked.claim.queues:
             if len(shared) >= wanted:
                 break
-            parameters = {"queue": queue, "now": now, "limit": wanted, "instance": asked.instance}
+            parameters = {"queue": queue, "now": write.now, "limit": wanted, "instance": asked.instance}
             found = rows.seqs(write.db.value(self._sql.pick, parameters))
             share = max(0, min(share, wanted - len(shared)))
             shared += found[:share]
             rest += found[share:]
-        return picked + shared + rest[: wanted - len(shared)]
+        return shared + rest[: max(0, wanted - len(shared))]
 
     def _waiting(self, db: Connection, asked: Asked, now: int, limit: int) -> list[int]:
         parameters = {

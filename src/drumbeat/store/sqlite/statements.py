@@ -27,6 +27,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     pick: str
     pick_waiting: str
     claim: str
+    end_waits: str
     claimed: str
     next_due: str
     running: str

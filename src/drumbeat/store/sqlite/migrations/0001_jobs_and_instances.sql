@@ -50,10 +50,11 @@ CREATE UNIQUE INDEX drumbeat_job_one_per_id
     ON drumbeat_job (id);
 CREATE INDEX drumbeat_job_for_claim
     ON drumbeat_job (queue, priority, run_at, id) WHERE state = 'pending' AND waits_for IS NULL;
+-- Who waits is pending: a claim makes waits_for null. The state is left out so that ordinary claims do not touch these.
 CREATE INDEX drumbeat_job_for_those_who_can
-    ON drumbeat_job (waits_for, queue, priority, run_at, id) WHERE state = 'pending' AND waits_for IS NOT NULL;
+    ON drumbeat_job (waits_for, queue, priority, run_at, id) WHERE waits_for IS NOT NULL;
 CREATE INDEX drumbeat_job_waiting_since
-    ON drumbeat_job (waits_for, waits_since) WHERE state = 'pending' AND waits_for IS NOT NULL;
+    ON drumbeat_job (waits_for, waits_since) WHERE waits_for IS NOT NULL;
 CREATE INDEX drumbeat_job_of_instance
     ON drumbeat_job (instance) WHERE state = 'running';
 CREATE INDEX drumbeat_job_by_key

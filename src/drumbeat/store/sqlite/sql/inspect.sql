@@ -166,7 +166,7 @@ SELECT json_group_array(json_array(name, ready, scheduled, running, waiting, old
                  UNION ALL
                 SELECT queue, 0, 0, 0, count(*), NULL
                   FROM drumbeat_job
-                 WHERE state = 'pending' AND waits_for IS NOT NULL
+                 WHERE waits_for IS NOT NULL
                  GROUP BY queue
                  UNION ALL
                 SELECT queue, 0, 0, count(*), 0, NULL

@@ -18,11 +18,11 @@ UPDATE drumbeat_instance
   WITH RECURSIVE waiting (value) AS (
        SELECT min(waits_for)
          FROM drumbeat_job
-        WHERE state = 'pending' AND waits_for IS NOT NULL
+        WHERE waits_for IS NOT NULL
         UNION ALL
        SELECT (SELECT min(waits_for)
                  FROM drumbeat_job
-                WHERE state = 'pending' AND waits_for IS NOT NULL AND waits_for > waiting.value)
+                WHERE waits_for IS NOT NULL AND waits_for > waiting.value)
          FROM waiting
         WHERE waiting.value IS NOT NULL
         LIMIT 1000)

@@ -186,11 +186,11 @@ SELECT json_group_array(seq)
   WITH RECURSIVE waiting (value) AS (
        SELECT min(waits_for)
          FROM drumbeat_job
-        WHERE state = 'pending' AND waits_for IS NOT NULL
+        WHERE waits_for IS NOT NULL
         UNION ALL
        SELECT (SELECT min(waits_for)
                  FROM drumbeat_job
-                WHERE state = 'pending' AND waits_for IS NOT NULL AND waits_for > waiting.value)
+                WHERE waits_for IS NOT NULL AND waits_for > waiting.value)
          FROM waiting
         WHERE waiting.value IS NOT NULL
         LIMIT 1000)
@@ -205,7 +205,6 @@ SELECT json_group_array(seq)
            AND job.queue = queue.value
            AND job.priority = level.priority
            AND job.run_at <= :now
-           AND job.state = 'pending'
            AND job.waits_for IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM drumbeat_queue WHERE name = queue.value)
            AND EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = 'alive')
@@ -216,8 +215,12 @@ UPDATE drumbeat_job
    SET state = 'running',
        instance = :instance,
        token = max(token + 1, :now),
-       claimed_at = :now,
-       waits_for = NULL
+       claimed_at = :now
+ WHERE seq IN (SELECT value FROM json_each(:picked));
+
+-- name: end_waits
+UPDATE drumbeat_job
+   SET waits_for = NULL
  WHERE seq IN (SELECT value FROM json_each(:picked));
 
 -- name: claimed
@@ -360,11 +363,11 @@ SELECT value
   WITH RECURSIVE waiting (value) AS (
        SELECT min(waits_for)
          FROM drumbeat_job
-        WHERE state = 'pending' AND waits_for IS NOT NULL AND waits_for >= :prefix
+        WHERE waits_for IS NOT NULL AND waits_for >= :prefix
         UNION ALL
        SELECT (SELECT min(waits_for)
                  FROM drumbeat_job
-                WHERE state = 'pending' AND waits_for IS NOT NULL AND waits_for > waiting.value)
+                WHERE waits_for IS NOT NULL AND waits_for > waiting.value)
          FROM waiting
         WHERE waiting.value IS NOT NULL AND substr(waiting.value, 1, length(:prefix)) = :prefix)
 SELECT json_group_array(id)
@@ -374,7 +377,6 @@ SELECT json_group_array(id)
          WHERE substr(waiting.value, 1, length(:prefix)) = :prefix
            AND job.waits_for = waiting.value
            AND job.waits_since < :before
-           AND job.state = 'pending'
            AND job.waits_for IS NOT NULL
          LIMIT :limit);
 
