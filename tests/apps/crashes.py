@@ -37,7 +37,9 @@ async def hold(gate: str) -> int:
 @app.task(retries=0)
 def hold_first(gate: str) -> int:
     """In a thread: the first run waits for the file, later ones return at once."""
-    first = not any(each.facts["id"] == current_job().id for each in journal.read(Path(os.environ[journal.FILE]), "started"))
+    first = not any(
+        each.facts["id"] == current_job().id for each in journal.read(Path(os.environ[journal.FILE]), "started")
+    )
     _started()
     while first and not Path(gate).exists():
         time.sleep(0.01)

@@ -156,7 +156,7 @@ def test_a_replay_onto_a_live_key_is_refused_with_that_job(shop: Path, letters: 
 def test_dead_letters_are_discarded(shop: Path, letters: list[dict[str, Any]]) -> None:
     assert invoke("dead", "discard", letters[0]["id"]).stdout == "1 dead letter discarded.\n"
     assert document("dead", "discard", "--all", "--yes") == {"discarded": 2}
-    assert invoke("dead").stdout == "No dead letters.\n"
+    assert invoke("dead").stdout == f"No dead letters in sqlite:///{shop / 'drumbeat.db'}.\n"
 
 
 def test_replaying_everything_where_nothing_is_dead_does_nothing(shop: Path) -> None:

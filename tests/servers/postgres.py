@@ -106,6 +106,13 @@ class PostgresServer:
             self._process.wait()
         self._process = None
 
+    def signal_all(self, number: int) -> None:
+        """Send a signal to the server and all its processes: SIGSTOP makes it hang, SIGCONT goes on."""
+        assert self._process is not None
+        listed = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
+        for pid in (self._process.pid, *map(int, listed.split())):
+            os.kill(pid, number)
+
     async def create_database(self, name: str) -> str:
         """A fresh database; gives its URL."""
         await self.execute(f'CREATE DATABASE "{name}"')
