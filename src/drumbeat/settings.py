@@ -27,6 +27,8 @@ DEFAULT_WEIGHT = 3
 DEFAULT_WEIGHTS = {"critical": 6, "default": 3, "low": 1}
 ROLES = ("both", "worker", "controller")
 FOREVER = "forever"
+MOST_PAYLOAD = 64 * 1024 * 1024
+"""The highest payload_limit. Whoever reads goes by this one: a job may come from a program with a higher limit."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -378,7 +380,7 @@ _READERS: dict[str, Callable[[object], object]] = {
     "max_failed_beats": _whole(1, 1_000_000),
     "retention": _length(0),
     "crash_limit": _whole(1, 1_000),
-    "payload_limit": _whole(1_024, 64 * 1024 * 1024),
+    "payload_limit": _whole(1_024, MOST_PAYLOAD),
     "wait_for_version": _length(0),
     "log_level": _one_of("debug", "info", "warning", "error"),
     "log_format": _one_of("text", "json"),

@@ -1,5 +1,6 @@
 """What the worker must know of each task to run its jobs, looked up once: and what to do with arguments it cannot read."""
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,6 +10,7 @@ from drumbeat.codec import Undecodable
 from drumbeat.errors import InvalidArguments
 from drumbeat.model.job import Claimed, Failure, Outcome, OutcomeKind, other_version, unknown_task
 from drumbeat.retry import Backoff
+from drumbeat.settings import MOST_PAYLOAD
 from drumbeat.tasks import Task
 from drumbeat.worker.ending import Ending, How, failure
 
@@ -45,7 +47,7 @@ class Plan:
         self.backoff: Backoff = task.backoff
         self.timeout_us = task.timeout_us
         self.signature: str = task.signature.hash
-        self.decode: Callable[[str], Arguments] = task.signature.decode
+        self.decode: Callable[[str], Arguments] = functools.partial(task.signature.decode, limit=MOST_PAYLOAD)
         self._upgrade = task.upgrader and _upgraded(task)
 
     def arguments(self, job: Claimed) -> Arguments | Ending | Outcome:
@@ -74,7 +76,8 @@ def _upgraded(task: Task[..., Any]) -> Callable[[Claimed], Arguments]:
         renewed = task.upgrader(msgspec.json.decode(job.args), job.signature)
         if not isinstance(renewed, dict):
             raise InvalidArguments(f"the upgrade of task {task.name!r} must give a dict of arguments")
-        return task.signature.decode(task.signature.encode((), renewed))
+        text = task.signature.encode((), renewed, limit=MOST_PAYLOAD)
+        return task.signature.decode(text, limit=MOST_PAYLOAD)
 
     return upgrade
 
