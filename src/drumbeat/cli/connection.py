@@ -41,12 +41,13 @@ def found(target: Target, *, needs_app: bool = False) -> Drumbeat:
     from drumbeat import appref
     from drumbeat.app import Drumbeat
     from drumbeat.settings import load
+    from drumbeat.store.urls import masked
 
     ref = load(target.flags, {}).app
     if ref is None and needs_app:
         raise Refused("which app? Add --app module:attr, or set DRUMBEAT_APP")
     app = Drumbeat() if ref is None else appref.load(ref)
-    app.configure(target.flags)
+    target.place = masked(app.configure(target.flags).url)
     return app
 
 

@@ -37,7 +37,7 @@ def list_(target: Target, /, **wanted: Any) -> None:
         output.json_lines(for_programs(job, moment) for job in letters)
         return
     rows = [dead_row(job, moment) for job in letters]
-    output.show_table(DEAD_COLUMNS, rows, numbers=["attempts"], empty="No dead letters.")
+    output.show_table(DEAD_COLUMNS, rows, empty=f"No dead letters in {target.place}.")
     if len(letters) == wanted["limit"]:
         output.say(f"The newest {len(letters)}; go on with --before {letters[-1].id}, or raise --limit.")
 

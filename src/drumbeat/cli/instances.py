@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 command = noun("instances", "Instances: the processes that run jobs.")
 
-COLUMNS = ("id", "state", "app", "host", "pid", "roles", "queues", "running", "refused", "started (UTC)", "last beat")
-NUMBERS = ("pid", "running", "refused")
+COLUMNS = output.Columns(
+    names=("id", "state", "app", "host", "pid", "roles", "queues", "running", "refused", "started (UTC)", "last beat"),
+    numbers=frozenset({"pid", "running", "refused"}),
+    elastic=frozenset({"app", "host", "queues"}),
+    spare=("roles", "refused", "started (UTC)", "queues", "host", "app"),
+)
 
 
 @command.command("list")
@@ -34,7 +38,11 @@ def list_(target: Target, everyone: bool) -> None:
         return
     moment = now()
     rows = [_row(instance, moment) for instance in instances]
-    output.show_table(COLUMNS, rows, numbers=NUMBERS, empty="No instance is alive: `drumbeat run app:app` starts one.")
+    output.show_table(
+        COLUMNS,
+        rows,
+        empty=f"No instance is alive in {target.place}: `drumbeat run app:app` starts one.",
+    )
 
 
 def _row(instance: Instance, moment: datetime) -> list[str]:

@@ -45,7 +45,7 @@ def list_(target: Target, /, **wanted: Any) -> None:
     from drumbeat.cli.page import JOB_COLUMNS, job_row
 
     rows = [job_row(job, moment) for job in jobs]
-    output.show_table(JOB_COLUMNS, rows, numbers=["attempts"], empty="No jobs match.")
+    output.show_table(JOB_COLUMNS, rows, empty=f"No jobs match in {target.place}.")
     if len(jobs) == wanted["limit"]:
         output.say(f"The newest {len(jobs)}; go on with --before {jobs[-1].id}, or raise --limit.")
 

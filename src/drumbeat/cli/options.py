@@ -30,6 +30,8 @@ class Target:
     def __init__(self) -> None:
         self.flags: dict[str, str] = {}
         self.json = False
+        self.place = ""
+        """The URL of the store that was asked, fit for messages; an empty answer is often one of the wrong file."""
 
 
 pass_target = click.make_pass_decorator(Target, ensure=True)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 WIDE = 200
 """Columns when the output is no terminal: a file or a pipe has no edge to fold at."""
 
+NARROW = 12
+"""To so many characters a value that may be cut is cut at most."""
+GAP = 2
+
 STYLES = {
     "ready": "cyan",
     "scheduled": "blue",
@@ -66,34 +70,62 @@ def json_document(record: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[str] = ()) -> Table:
-    """A table of words; columns named in `numbers` stand to the right, words for states have their colour."""
-    from rich.box import SIMPLE_HEAD
+class Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns of a table, and what to do where a screen is too narrow for all of them."""
+
+    names: tuple[str, ...]
+    numbers: frozenset[str] = frozenset()
+    """Stand to the right."""
+    elastic: frozenset[str] = frozenset()
+    """May be cut to `NARROW` characters."""
+    spare: tuple[str, ...] = ()
+    """Left out if need be, the first one first."""
+
+    def fitted(self, rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
+        """The places of the columns that there is room for, each with its width."""
+        longest = [max(len(name), *(len(row[place]) for row in rows)) for place, name in enumerate(self.names)]
+        widths = {place: self._least(place, longest[place]) for place in range(len(self.names))}
+        for name in self.spare:
+            if sum(widths.values()) + GAP * len(widths) <= width:
+                break
+            del widths[self.names.index(name)]
+        left = width - sum(widths.values()) - GAP * len(widths)
+        for place in widths:
+            more = max(0, min(left, longest[place] - widths[place]))
+            widths[place] += more
+            left -= more
+        return widths
+
+    def _least(self, place: int, longest: int) -> int:
+        name = self.names[place]
+        return max(len(name), min(longest, NARROW)) if name in self.elastic else longest
+
+
+def table(columns: Columns, rows: Sequence[Sequence[str]], width: int = WIDE) -> Table:
+    """A table of words; those for states have their colour."""
     from rich.table import Table
     from rich.text import Text
 
-    right = set(numbers)
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for column in columns:
+    made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+    widths = columns.fitted(rows, width)
+    for place in widths:
         made.add_column(
-            Text(column),
-            justify="right" if column in right else "left",
-            no_wrap=column in ("id", "instance"),
-            overflow="fold",
+            Text(columns.names[place]), justify="right" if columns.names[place] in columns.numbers else "left"
         )
     for row in rows:
-        made.add_row(*(Text(cell, style=STYLES.get(cell.split(" ")[0], "")) for cell in row))
+        cells = [words.cut(row[place], cell_width) for place, cell_width in widths.items()]
+        made.add_row(*(Text(cell, STYLES.get(cell.split(" ")[0], ""), no_wrap=True) for cell in cells))
     return made
 
 
-def show_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Iterable[str] = (), empty: str
-) -> None:
+def show_table(columns: Columns, rows: Sequence[Sequence[str]], *, empty: str) -> None:
     """A table, or the line that says why there is none."""
-    if rows:
-        console().print(table(columns, rows, numbers=numbers))
-    else:
+    if not rows:
         say(empty)
+        return
+    out = console()
+    # On a very narrow screen lines go on in the next one: an id that was cut could not be copied.
+    out.print(table(columns, rows, out.width), width=WIDE, crop=False)
 
 
 def show_page(facts: Mapping[str, str], blocks: Mapping[str, str] | None = None) -> None:
@@ -108,7 +140,7 @@ def show_page(facts: Mapping[str, str], blocks: Mapping[str, str] | None = None)
     out.print(grid)
     for title, text in (blocks or {}).items():
         out.print(Text(f"\n{title}", style="bold"))
-        out.print(Text(text))
+        out.print(Text(text), soft_wrap=True)
 
 
 def fields(record: msgspec.Struct, **more: object) -> dict[str, Any]:

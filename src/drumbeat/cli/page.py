@@ -8,8 +8,24 @@ from datetime import datetime
 from drumbeat.cli import output, words
 from drumbeat.model.job import Attempt, Failure, Job, JobState
 
-JOB_COLUMNS = ("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments")
-DEAD_COLUMNS = ("id", "task", "queue", "attempts", "died at (UTC)", "error", "arguments")
+JOB_COLUMNS = output.Columns(
+    names=("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments"),
+    numbers=frozenset({"attempts"}),
+    elastic=frozenset({"task", "queue", "key", "arguments"}),
+    spare=("queue", "attempts", "key", "arguments", "task"),
+)
+DEAD_COLUMNS = output.Columns(
+    names=("id", "task", "queue", "attempts", "died at (UTC)", "error", "arguments"),
+    numbers=frozenset({"attempts"}),
+    elastic=frozenset({"task", "queue", "error", "arguments"}),
+    spare=("queue", "attempts", "arguments", "died at (UTC)"),
+)
+RUN_COLUMNS = output.Columns(
+    names=("run", "ended", "started at (UTC)", "took", "instance", "error"),
+    numbers=frozenset({"run"}),
+    elastic=frozenset({"error"}),
+    spare=("instance",),
+)
 
 
 def job_row(job: Job, now: datetime) -> list[str]:
@@ -109,7 +125,7 @@ def show_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
         for number, attempt in enumerate(attempts, start=1)
     ]
     output.say("")
-    output.show_table(("run", "ended", "started at (UTC)", "took", "instance", "error"), rows, empty="")
+    output.show_table(RUN_COLUMNS, rows, empty="")
 
 
 def for_programs(job: Job, now: datetime, **more: object) -> dict[str, object]:

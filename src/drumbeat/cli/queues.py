@@ -13,8 +13,12 @@ from drumbeat.cli.options import NAME, Target, pass_target, target_options
 
 command = noun("queues", "Queues: named lines of jobs.")
 
-COLUMNS = ("queue", "ready", "scheduled", "running", "waiting", "oldest ready", "state")
-NUMBERS = ("ready", "scheduled", "running", "waiting")
+COLUMNS = output.Columns(
+    names=("queue", "ready", "scheduled", "running", "waiting", "oldest ready", "state"),
+    numbers=frozenset({"ready", "scheduled", "running", "waiting"}),
+    elastic=frozenset({"queue", "state"}),
+    spare=("oldest ready", "waiting"),
+)
 
 
 @command.command("list")
@@ -38,7 +42,7 @@ def list_(target: Target) -> None:
         ]
         for queue in queues
     ]
-    output.show_table(COLUMNS, rows, numbers=NUMBERS, empty="No queue has jobs, a pause or a worker.")
+    output.show_table(COLUMNS, rows, empty=f"No queue has jobs, a pause or a worker in {target.place}.")
 
 
 @command.command("pause")

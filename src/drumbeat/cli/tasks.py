@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 command = noun("tasks", "Tasks: the functions that jobs are calls of.")
 
 COUNTS = ("pending", "running", "succeeded", "dead", "cancelled")
+COLUMNS = output.Columns(names=("task", *COUNTS), numbers=frozenset(COUNTS), elastic=frozenset({"task"}))
 
 
 @command.command("list")
@@ -29,7 +30,11 @@ def list_(target: Target) -> None:
         output.json_lines(tasks)
         return
     rows = [[words.word(task.name, 60), *(f"{getattr(task, count):,}" for count in COUNTS)] for task in tasks]
-    output.show_table(("task", *COUNTS), rows, numbers=COUNTS, empty="No task has jobs or a worker that knows it.")
+    output.show_table(
+        COLUMNS,
+        rows,
+        empty=f"No task has jobs, or a worker that knows it, in {target.place}.",
+    )
 
 
 @command.command("show")

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 TELL_EVERY = 1.0
 """Seconds between two lines of progress where there is no terminal."""
 BAR = 40
+SUMMARY = output.Columns(
+    names=("kind", "jobs", "succeeded", "dead", "retried", "attempts", "time", ""),
+    numbers=frozenset({"jobs", "succeeded", "dead", "retried", "attempts", "time"}),
+)
 
 
 class DemoScreen:
@@ -98,6 +102,7 @@ def show_ending(console: Console, ending: Ending) -> None:
     """The summary, the dead letters, and how the killed worker's job was saved."""
     console.print()
     console.print(_summary(ending))
+    console.print()
     console.print(Text("Dead letters, kept until a person replays or discards them", style="bold"))
     for letter in ending.letters:
         console.print(_letter(letter), soft_wrap=False)
@@ -114,7 +119,6 @@ def show_ending(console: Console, ending: Ending) -> None:
 
 
 def _summary(ending: Ending) -> Table:
-    columns = ("kind", "jobs", "succeeded", "dead", "retried", "attempts", "time", "")
     rows = [
         [
             row.kind.name,
@@ -128,7 +132,7 @@ def _summary(ending: Ending) -> Table:
         ]
         for row in ending.rows
     ]
-    return output.table(columns, rows, numbers=columns[1:7])
+    return output.table(SUMMARY, rows)
 
 
 def _letter(job: Job) -> Table:

@@ -1,0 +1,30 @@
+"""Tables on screens of any width."""
+
+import pytest
+
+from drumbeat.cli.output import GAP, NARROW, Columns
+
+COLUMNS = Columns(
+    names=("id", "note", "number"), numbers=frozenset({"number"}), elastic=frozenset({"note"}), spare=("number",)
+)
+ROWS = [["x" * 10, "n" * 40, "1"], ["y", "m", "1,000,000"]]
+
+
+def test_a_wide_screen_shows_everything_in_full() -> None:
+    assert COLUMNS.fitted(ROWS, 200) == {0: 10, 1: 40, 2: 9}
+
+
+@pytest.mark.parametrize("width", range(10 + NARROW + 9 + 3 * GAP, 65))
+def test_what_may_be_cut_is_cut_before_anything_is_left_out(width: int) -> None:
+    widths = COLUMNS.fitted(ROWS, width)
+    assert set(widths) == {0, 1, 2}
+    assert widths[0] == 10
+    assert sum(widths.values()) + 3 * GAP == width
+
+
+def test_a_column_is_left_out_where_cutting_is_not_enough() -> None:
+    assert COLUMNS.fitted(ROWS, 30) == {0: 10, 1: 30 - 10 - 2 * GAP}
+
+
+def test_what_cannot_be_spared_is_shown_on_any_screen() -> None:
+    assert COLUMNS.fitted(ROWS, 5) == {0: 10, 1: NARROW}
