@@ -230,7 +230,11 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended('drumbeat' || '.history', 0));
-    IF to_regclass(format('%I.%I', 'drumbeat', name)) IS NOT NULL THEN
+    -- By a query: to_regclass may answer from a cache that has not heard of whom we waited for.
+    IF EXISTS (SELECT FROM pg_catalog.pg_class AS part
+                 JOIN pg_catalog.pg_namespace AS space ON space.oid = part.relnamespace
+                WHERE part.relname = name AND space.nspname = 'drumbeat')
+    THEN
         RETURN false;
     END IF;
     EXECUTE format('CREATE TABLE %I.%I (LIKE %I.history INCLUDING ALL)', 'drumbeat', name, 'drumbeat');

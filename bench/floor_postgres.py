@@ -1,0 +1,131 @@
+"""The floor under Drumbeat on PostgreSQL: the engine's own statements on its own tables, in a bare loop.
+
+No worker, no handler, no arguments decoded: two connections claim, believe done and finish, batch by batch, with history and
+synchronous_commit on. Whatever a worker does on top can only be slower. `run` is called by the bench; as a program it starts
+a server of its own and prints one line for each measurement, also with another session's snapshot held open.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import asyncpg
+
+from drumbeat.clock import SYSTEM
+from drumbeat.ids import InstanceId, new_instance_id, new_job_ids
+from drumbeat.model.instance import NewInstance, Role
+from drumbeat.model.job import NewJob
+from drumbeat.store.postgres import PostgresStore, address, schema
+from drumbeat.store.postgres.adding import arguments
+from drumbeat.store.postgres.statements import statements
+from drumbeat.store.urls import masked
+
+BATCH = 500
+ADDED_AT_ONCE = 5_000
+CONNECTIONS = 2
+QUEUE = "default"
+SQL = statements("drumbeat").jobs
+
+
+def run(url: str, n: int, *, snapshot: bool = False) -> dict[str, float]:
+    """Add and drain n jobs in the database behind this URL, which has its tables: rows and jobs in a second."""
+    return asyncio.run(_run(url, n, snapshot))
+
+
+async def _run(url: str, n: int, snapshot: bool) -> dict[str, float]:
+    instance = await _instance(url)
+    sessions = [
+        await asyncpg.connect(url, server_settings={"plan_cache_mode": "force_custom_plan", "jit": "off"})
+        for _ in range(CONNECTIONS)
+    ]
+    other = await asyncpg.connect(url)
+    try:
+        added = await _timed(_fill(sessions[0], n))
+        if snapshot:
+            await other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            await other.fetch("SELECT count(*) FROM drumbeat.meta")
+        cpu = time.process_time()
+        drained = await _timed(_drain_all(sessions, instance))
+        cpu = time.process_time() - cpu
+    finally:
+        for session in (*sessions, other):
+            await session.close()
+    return {"added_per_s": n / added, "drained_per_s": n / drained, "drain_client_cpu_us": cpu / n * 1e6}
+
+
+async def _instance(url: str) -> InstanceId:
+    id = new_instance_id()
+    async with await PostgresStore.open(address(url, masked(url))) as store:
+        await store.instances.register(
+            NewInstance(
+                id=id,
+                app="floor",
+                version="",
+                host="",
+                pid=os.getpid(),
+                roles=(Role.WORKER,),
+                queues=(QUEUE,),
+                tasks={},
+                concurrency=1,
+            )
+        )
+    return id
+
+
+async def _timed(work: Coroutine[Any, Any, None]) -> float:
+    started = time.perf_counter()
+    await work
+    return time.perf_counter() - started
+
+
+async def _fill(session: Any, n: int) -> None:
+    for start in range(0, n, ADDED_AT_ONCE):
+        ids = new_job_ids(min(ADDED_AT_ONCE, n - start))
+        jobs = [NewJob(id=id, task="noop", queue=QUEUE, args='{"x":1}', signature="0123456789abcdef") for id in ids]
+        await session.execute(SQL.add, *arguments(jobs), ids[0], ids[-1])
+
+
+async def _drain_all(sessions: list[Any], instance: InstanceId) -> None:
+    async with asyncio.TaskGroup() as group:
+        for session in sessions:
+            group.create_task(_drain(session, instance))
+
+
+async def _drain(session: Any, instance: InstanceId) -> None:
+    """Finish a batch and claim the next until nothing is left; the lower bound of run_at is the engine's own rule."""
+    held: list[Any] = []
+    bounds, bound_at = [0] * 10, SYSTEM.monotonic()
+    while True:
+        now, count = SYSTEM.now_us(), len(held)
+        rows = await session.fetch(
+            SQL.exchange,
+            instance,
+            *([row["id"] for row in held], [row["token"] for row in held], [now] * count, [now] * count),
+            *([None] * count, [None] * count, [QUEUE], [BATCH], BATCH, bounds),
+        )
+        assert rows[0]["created_at"] == count, "a finished job was not recorded"
+        held = rows[1:]
+        if not held and not any(bounds):
+            return
+        if not held or SYSTEM.monotonic() - bound_at > 1:
+            bounds, bound_at = [0] * 10, SYSTEM.monotonic()
+        else:
+            bounds = [max(row["run_at"] for row in held) - 1_000_000] * 10
+
+
+def main() -> None:
+    from tests.servers.postgres import PostgresServer
+
+    n = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    with PostgresServer() as server:
+        asyncio.run(schema.migrate(address(server.url, masked(server.url)), "drumbeat"))
+        for snapshot in (False, True):
+            for name, value in run(server.url, n, snapshot=snapshot).items():
+                print(f"{name:22} {value:12,.1f}{'  under an open snapshot' if snapshot else ''}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The server goes away and comes back: calls end soon, nothing accepted is lost, and the store needs no help to go on."""
+
+import asyncio
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.model.job import JobFilter, OutcomeKind
+from drumbeat.store.postgres import PostgresStore, schema
+from drumbeat.store.protocol import Store
+from tests.contract.making import add, claim, end, exchange, new_job, outcome, wanting, worker
+from tests.engines.postgres.conftest import at
+from tests.servers.postgres import PostgresServer
+from tests.waiting import until
+
+SOON = 5.0
+
+
+async def opened(server: PostgresServer) -> PostgresStore:
+    await schema.migrate(at(server.url), "drumbeat")
+    return await PostgresStore.open(at(server.url))
+
+
+async def answered(call: Any) -> Any:
+    """Try until the store answers, at most five seconds."""
+
+    async def tried() -> Any:
+        try:
+            return [await call()]
+        except StoreUnavailable:
+            return None
+
+    return (await until(tried, deadline=SOON, what="an answer after the outage"))[0]
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate"])
+async def test_work_goes_on_after_a_restart_and_nothing_is_lost(own_server: PostgresServer, how: str) -> None:
+    async with await opened(own_server) as store:
+        instance = await worker(store)
+        added = await add(store, *(new_job() for _ in range(20)))
+        held = await claim(store, instance, limit=5)
+        own_server.stop(how)
+        for call in (
+            lambda: store.jobs.add([new_job()]),
+            lambda: store.jobs.exchange(instance, [], wanting()),
+            lambda: store.instances.beat(instance, 0),
+        ):
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailable):
+                await call()
+            assert time.monotonic() - began < SOON
+        own_server.start()
+        verdict = await answered(lambda: end(store, instance, held[0], OutcomeKind.SUCCEEDED))
+        assert verdict == "done"
+        assert (await answered(lambda: store.instances.beat(instance, 0))).alive
+        rest = await answered(lambda: claim(store, instance))
+        assert sorted(job.id for job in [*held, *rest]) == sorted(added)
+
+
+async def test_a_killed_backend_costs_one_call(own_server: PostgresServer) -> None:
+    async with await opened(own_server) as store:
+        instance = await worker(store)
+        [id] = await add(store, new_job())
+        await claim(store, instance, "empty")
+        await own_server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'drumbeat'"
+        )
+        jobs = await answered(lambda: claim(store, instance))
+        assert [job.id for job in jobs] == [id]
+        assert (await answered(lambda: store.inspect.job(id))).state == "running"
+
+
+async def test_a_finish_whose_answer_was_lost_is_told_again_as_already(own_server: PostgresServer) -> None:
+    async with await opened(own_server) as store:
+        instance = await worker(store)
+        await add(store, *(new_job() for _ in range(3)))
+        outcomes = [outcome(job, OutcomeKind.SUCCEEDED) for job in await claim(store, instance)]
+        await exchange(store, instance, outcomes)
+        own_server.stop("immediate")
+        own_server.start()
+        again = await answered(lambda: exchange(store, instance, outcomes))
+        assert again.verdicts == ["already"] * 3
+        assert len(await answered(lambda: store.inspect.jobs(JobFilter()))) == 3
+
+
+async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(own_server: PostgresServer) -> None:
+    async with await opened(own_server) as store:
+        instance = await worker(store)
+        await add(store, new_job())
+        await claim(store, instance, "empty")
+        own_server.signal_all(signal.SIGSTOP)
+        try:
+            for call in (lambda: store.jobs.add([new_job()]), lambda: claim(store, instance)):
+                began = time.monotonic()
+                with pytest.raises(StoreUnavailable):
+                    await call()
+                assert time.monotonic() - began < SOON
+        finally:
+            own_server.signal_all(signal.SIGCONT)
+        await answered(lambda: store.jobs.add([new_job()]))
+        assert await answered(lambda: store.inspect.now())
+
+
+async def test_whoever_listens_hears_again_after_a_restart(own_server: PostgresServer) -> None:
+    heard: list[int] = []
+    async with await opened(own_server) as listener, await PostgresStore.open(at(own_server.url)) as store:
+        async with listener.wake.listen(heard.append):
+            own_server.stop("immediate")
+            own_server.start()
+            await until(lambda: 0 in heard, what="the look that makes up for what was not heard")
+            heard.clear()
+            await answered(lambda: store.jobs.add([new_job()]))
+            await until(lambda: heard, what="a hint of the new job")
+
+
+async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_server: PostgresServer) -> None:
+    heard: list[int] = []
+    async with await opened(own_server) as listener, await PostgresStore.open(at(own_server.url)) as store:
+        own_server.stop("immediate")
+        async with listener.wake.listen(heard.append):
+            own_server.start()
+            await until(lambda: 0 in heard, what="the first look")
+            heard.clear()
+            await answered(lambda: store.jobs.add([new_job()]))
+            await until(lambda: heard, what="a hint of the new job")
+
+
+async def test_restarts_under_load_neither_lose_nor_double_a_job(own_server: PostgresServer) -> None:
+    """Producers, a worker that believes only answers, and a server that crashes three times meanwhile."""
+    async with await opened(own_server) as store, await PostgresStore.open(at(own_server.url)) as other:
+        accepted: list[str] = []
+        finished: list[str] = []
+        is_over = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(produce(store, accepted, is_over))
+            group.create_task(work(other, accepted, finished, is_over))
+            for crash in range(3):
+                await until(lambda wanted=200 * (crash + 1): len(finished) > wanted, deadline=60, what="progress")
+                await asyncio.to_thread(own_server.stop, "immediate")
+                await asyncio.to_thread(own_server.start)
+            is_over.set()
+        assert len(finished) == len(set(finished))
+        assert set(accepted) <= set(finished)
+
+
+async def produce(store: Store, accepted: list[str], is_over: asyncio.Event) -> None:
+    while not is_over.is_set():
+        jobs = [new_job() for _ in range(20)]
+        try:
+            answers = await store.jobs.add(jobs)
+        except StoreUnavailable:
+            # Unknown: the same jobs again, as a client would.
+            answers = await answered(lambda jobs=jobs: store.jobs.add(jobs))
+        accepted += [answer.id for answer in answers]
+
+
+async def work(store: Store, accepted: list[str], finished: list[str], is_over: asyncio.Event) -> None:
+    instance = await worker(store)
+    outcomes: list[Any] = []
+    while not (is_over.is_set() and len(finished) >= len(accepted) and not outcomes):
+        try:
+            answer = await exchange(store, instance, outcomes, wanting(limit=50))
+        except StoreError:
+            # Its claims may have been made all the same: what runs under us and is not in our hands is given back.
+            lost = await answered(lambda: store.jobs.running(instance))
+            mine = {each.id for each in outcomes}
+            await answered(
+                lambda lost=lost, mine=mine: store.jobs.release(instance, [h for h in lost if h.id not in mine])
+            )
+            continue
+        finished += [each.id for each, verdict in zip(outcomes, answer.verdicts, strict=True) if verdict != "stale"]
+        outcomes = [outcome(job, OutcomeKind.SUCCEEDED) for job in answer.jobs]
