@@ -1,5 +1,6 @@
 """The pages for people are true where a machine can tell: links lead somewhere, Python in them is Python."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
 def test_python_in_a_page_compiles(page: Path) -> None:
     for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
         if language == "python":
-            compile(block, shown(page), "exec")
+            compile(block, shown(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def test_the_two_commands_are_in_the_first_screen_of_the_readme() -> None:
