@@ -203,7 +203,9 @@ class Drumbeat:
         ref = appref.find(self)
         if settings.processes > 1:
             if ref is None:
-                raise ConfigError("processes= needs an app that is a module-level variable, so that others can import it")
+                raise ConfigError(
+                    "processes= needs an app that is a module-level variable, so that others can import it"
+                )
             from drumbeat.supervisor import Supervisor  # here, because a program that only enqueues needs none of it
 
             code = Supervisor(ref, settings).run()
