@@ -6,6 +6,7 @@ from operator import attrgetter
 from drumbeat.ids import JobId
 from drumbeat.model.job import Added, JobState, NewJob, Unique
 from drumbeat.store.sqlite import rows
+from drumbeat.store.sqlite.connection import NULL
 from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.statements import JobSql
 from drumbeat.store.sqlite.writer import Write
@@ -51,7 +52,7 @@ def pieces(jobs: Sequence[NewJob]) -> list[Piece]:
     for job, common in zip(jobs, map(_in_common, jobs), strict=True):
         if common != last:
             last, group = common, groups.setdefault(common, [])
-        group.append((job.id, job.args, job.key))
+        group.append((job.id, job.args, job.key or NULL))
     if len(groups) * ALIKE > len(jobs):
         return [Piece([row(job) for job in jobs])]
     return [Piece(group, common) for common, group in groups.items()]
@@ -79,15 +80,15 @@ def row(job: NewJob) -> Row:
         job.args,
         job.signature,
         job.priority,
-        job.run_at,
+        NULL if job.run_at is None else job.run_at,
         job.delay,
-        job.key,
+        job.key or NULL,
         # An enum is a str, but not exactly one: sqlite3 would look for an adapter each time.
         job.unique.value if job.unique else "",
-        job.retries,
-        job.timeout,
+        NULL if job.retries is None else job.retries,
+        NULL if job.timeout is None else job.timeout,
         job.crash_limit,
-        job.on_dead,
+        job.on_dead or NULL,
         job.tenant,
     )
 

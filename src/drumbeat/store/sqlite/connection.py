@@ -15,9 +15,13 @@ from drumbeat.store.sqlfile import repeated
 # A last resort: our own writers queue for their turn and never meet; a stranger's sqlite3 shell may hold the lock.
 BUSY_S = 30.0
 
+# What stands for NULL in the rows of a batch. sqlite3 looks for an adapter of every None, which takes longer than storing
+# the row; of an exact int it does not.
+NULL = -1
+
 Parameters = Sequence[Any] | Mapping[str, Any]
 
-# Batches are brought to one of these sizes with rows of NULL, so that there are few statements to prepare.
+# Batches are brought to one of these sizes with rows of NULL above, so that there are few statements to prepare.
 _SIZES = (1, 8, 64, 512)
 _NOT_A_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
@@ -87,7 +91,10 @@ class Connection:
         return row
 
     def run_rows(self, sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any] = ()) -> int:
-        """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows. How many rows it changed."""
+        """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows, with NULL for None.
+
+        Gives how many rows it changed.
+        """
         changed = 0
         for parameters, statement in _batches(sql, width, rows, fixed):
             cursor = self._db.execute(statement, parameters)
@@ -127,5 +134,5 @@ def _batches(
         parameters = [*fixed]
         for row in chunk:
             parameters += row
-        parameters += [None] * ((size - len(chunk)) * width)
+        parameters += [NULL] * ((size - len(chunk)) * width)
         yield parameters, repeated(sql, size)

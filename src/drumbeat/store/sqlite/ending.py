@@ -11,7 +11,8 @@ from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.job import Failure, NewJob, Outcome, OutcomeKind, Unique, Verdict
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.adding import Adding, Keys
-from drumbeat.store.sqlite.rows import Held, as_json, failure_text
+from drumbeat.store.sqlite.connection import NULL
+from drumbeat.store.sqlite.rows import Held, as_json
 from drumbeat.store.sqlite.statements import JobSql
 from drumbeat.store.sqlite.writer import Write
 
@@ -51,14 +52,14 @@ class Fates:
 
     def cancel(self, held: Held, outcome: Outcome, recorded: str | None) -> None:
         finished_at = outcome.finished_at or self._now
-        row = (held.id, held.token, outcome.started_at, finished_at, None, None, failure_text(outcome.error))
+        row = (held.id, held.token, _or_null(outcome.started_at), finished_at, NULL, NULL, _text(outcome.error))
         self.cancelled.setdefault(recorded, []).append(row)
 
     def die(self, held: Held, outcome: Outcome, crashes: int) -> None:
         failures = held.failures + (outcome.kind is OutcomeKind.DEAD)
-        error = failure_text(outcome.error)
+        started_at, finished_at = _or_null(outcome.started_at), _or_null(outcome.finished_at)
         self.dead.append(
-            (held.id, outcome.kind.value, outcome.started_at, outcome.finished_at, failures, crashes, error)
+            (held.id, outcome.kind.value, started_at, finished_at, failures, crashes, _text(outcome.error))
         )
         if outcome.follow_up is not None:
             self.follow_ups.append(outcome.follow_up)
@@ -76,15 +77,16 @@ class Fates:
             run_at = self._now + outcome.delay
         elif kind is not OutcomeKind.PARKED:
             run_at = min(run_at, self._now)
-        error = failure_text(outcome.error)
+        error = _text(outcome.error)
         unique = held.unique.value if held.unique else ""
-        row = (held.seq, run_at, held.failures + charged, crashes, unique, waits_for, waits_since, error)
+        waits = (waits_for or NULL, _or_null(waits_since))
+        row = (held.seq, run_at, held.failures + charged, crashes, unique, *waits, error)
         self.back.append((held, row))
         self.soonest = run_at if self.soonest is None else min(run_at, self.soonest)
         if started:
             finished_at = outcome.finished_at or self._now
             self.attempts.append(
-                (held.id, held.token, self._instance, kind.value, outcome.started_at, finished_at, error)
+                (held.id, held.token, self._instance, kind.value, _or_null(outcome.started_at), finished_at, error)
             )
 
 
@@ -129,7 +131,15 @@ class Ending:
     def _succeed(self, write: Write, instance: InstanceId, good: Sequence[Outcome]) -> set[tuple[JobId, int]] | None:
         """None: all of them, which is nearly always so."""
         ended = [
-            (each.id, each.token, each.started_at, each.finished_at, each.result, each.result_error, None)
+            (
+                each.id,
+                each.token,
+                each.started_at or NULL,
+                each.finished_at or NULL,
+                NULL if each.result is None else each.result,
+                NULL if each.result_error is None else each.result_error,
+                NULL,
+            )
             for each in good
         ]
         finished = self._finish(write, (instance, "succeeded", _SUCCEEDED, write.now), ended)
@@ -203,6 +213,14 @@ class Ending:
                     keys.take(held.task, held.key, Unique.PENDING, held.id)
             result.append(row)
         return result
+
+
+def _or_null(value: int | None) -> int:
+    return NULL if value is None else value
+
+
+def _text(error: Failure | None) -> str | int:
+    return NULL if error is None else as_json(error)
 
 
 def _is_the_same(kind: OutcomeKind, recorded: str | None) -> bool:

@@ -27,7 +27,7 @@ from drumbeat.model.job import (
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.adding import Adding, Batch, Keys
 from drumbeat.store.sqlite.claiming import Asked, Claiming
-from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.connection import NULL, Connection
 from drumbeat.store.sqlite.ending import Ending, released
 from drumbeat.store.sqlite.place import Room
 from drumbeat.store.sqlite.reader import Reader
@@ -229,7 +229,7 @@ class SqliteJobs:
             assert row.waits_since is not None
             hours = (write.now - row.waits_since) / 3_600_000_000
             error = Failure(type="WaitExpired", message=f"nobody came in {hours:.1f} h for {row.waits_for}")
-            dead.append((row.id, None, None, write.now, row.failures, row.crashes, as_json(error)))
+            dead.append((row.id, NULL, NULL, write.now, row.failures, row.crashes, as_json(error)))
             if (job := follow_up(row.record(), error)) is not None:
                 after.append(job)
         write.db.run_rows(self._sql.die, 7, dead, (write.now,))

@@ -22,10 +22,6 @@ def as_json(value: Any) -> str:
     return encoded(value).decode()
 
 
-def failure_text(error: Failure | None) -> str | None:
-    return None if error is None else as_json(error)
-
-
 def failure(text: str | None) -> Failure | None:
     return None if text is None else _failure.decode(text)
 

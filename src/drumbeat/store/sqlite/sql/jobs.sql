@@ -1,16 +1,18 @@
 -- Statements about the life of jobs. Batches arrive as the rows of one VALUES, or as one JSON text, and leave as one JSON
 -- text: a step of SQLite gives up the interpreter's lock, and a step for each row would wait for it each time.
 -- Where VALUES is repeated, the fixed parameters ?1, ?2 stand before it in the text: `?` counts on from the largest so far.
--- Batches are filled up with rows of NULL; these must fall out of every statement.
+-- In a row of VALUES -1 stands for NULL (see connection.NULL): `nullif(columnN, -1)` wherever a column may be NULL. Batches
+-- are filled up with rows of -1; these must fall out of every statement.
 
 -- name: add
 -- Columns of a row: NewJob's fields in their order. An id that is anywhere already is passed over.
 INSERT INTO drumbeat_job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, "unique", retries,
                           timeout, crash_limit, on_dead, tenant)
-SELECT column1, column2, column3, column4, column5, column6, ?1, ifnull(column7, ?1 + column8),
-       ifnull(column7, ?1 + column8), column9, column10, column11, column12, column13, column14, column15
+SELECT column1, column2, column3, column4, column5, column6, ?1, ifnull(nullif(column7, -1), ?1 + column8),
+       ifnull(nullif(column7, -1), ?1 + column8), nullif(column9, -1), column10, nullif(column11, -1), nullif(column12, -1),
+       column13, nullif(column14, -1), column15
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
- WHERE column1 IS NOT NULL
+ WHERE column1 <> -1
    AND NOT EXISTS (SELECT 1 FROM drumbeat_history WHERE id = column1)
    AND NOT EXISTS (SELECT 1 FROM drumbeat_dead WHERE id = column1)
     ON CONFLICT (id) DO NOTHING;
@@ -22,9 +24,10 @@ SELECT column1, column2, column3, column4, column5, column6, ?1, ifnull(column7,
 -- ?11 crash_limit, ?12 on_dead, ?13 tenant.
 INSERT INTO drumbeat_job (created_at, task, queue, signature, priority, due_at, run_at, "unique", retries, timeout,
                           crash_limit, on_dead, tenant, id, args, key)
-SELECT ?1, ?2, ?3, ?4, ?5, ifnull(?6, ?1 + ?7), ifnull(?6, ?1 + ?7), ?8, ?9, ?10, ?11, ?12, ?13, column1, column2, column3
+SELECT ?1, ?2, ?3, ?4, ?5, ifnull(?6, ?1 + ?7), ifnull(?6, ?1 + ?7), ?8, ?9, ?10, ?11, ?12, ?13, column1, column2,
+       nullif(column3, -1)
   FROM (VALUES (?, ?, ?))
- WHERE column1 IS NOT NULL
+ WHERE column1 <> -1
    AND NOT EXISTS (SELECT 1 FROM drumbeat_history WHERE id = column1)
    AND NOT EXISTS (SELECT 1 FROM drumbeat_dead WHERE id = column1)
     ON CONFLICT (id) DO NOTHING;
@@ -59,10 +62,10 @@ INSERT INTO drumbeat_history (state, finished_at, instance, outcome, id, task, q
                               created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead,
                               life, tenant)
-SELECT ?2, ifnull(ended.column4, ?4), ?1, ?3, job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature,
-       job.created_at, job.due_at, job.run_at, ended.column3, job.token, job.failures, job.crashes, job.retries,
-       job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress, ended.column5, ended.column6,
-       ended.column7, job.on_dead, job.life, job.tenant
+SELECT ?2, ifnull(nullif(ended.column4, -1), ?4), ?1, ?3, job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature,
+       job.created_at, job.due_at, job.run_at, nullif(ended.column3, -1), job.token, job.failures, job.crashes,
+       job.retries, job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress,
+       nullif(ended.column5, -1), nullif(ended.column6, -1), nullif(ended.column7, -1), job.on_dead, job.life, job.tenant
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = ended.column1
@@ -94,10 +97,10 @@ DELETE FROM drumbeat_job
 INSERT INTO drumbeat_dead (finished_at, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
                            started_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique",
                            cancel_requested, progress, error, on_dead, life, tenant)
-SELECT ifnull(ended.column4, ?1), job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature,
-       job.created_at, job.due_at, job.run_at, ended.column3, job.instance, job.token, ended.column2, ended.column5,
-       ended.column6, job.retries, job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress,
-       ended.column7, job.on_dead, job.life, job.tenant
+SELECT ifnull(nullif(ended.column4, -1), ?1), job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature,
+       job.created_at, job.due_at, job.run_at, nullif(ended.column3, -1), job.instance, job.token,
+       nullif(ended.column2, -1), ended.column5, ended.column6, job.retries, job.timeout, job.crash_limit, job."unique",
+       job.cancel_requested, job.progress, nullif(ended.column7, -1), job.on_dead, job.life, job.tenant
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = ended.column1;
@@ -114,18 +117,18 @@ UPDATE drumbeat_job
        failures = back.column3,
        crashes = back.column4,
        "unique" = back.column5,
-       waits_for = back.column6,
-       waits_since = back.column7,
-       error = ifnull(back.column8, error)
+       waits_for = nullif(back.column6, -1),
+       waits_since = nullif(back.column7, -1),
+       error = ifnull(nullif(back.column8, -1), error)
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?)) AS back
  WHERE drumbeat_job.seq = back.column1;
 
 -- name: keep_attempts
 -- Columns of a row: id, token, instance, outcome, started_at, finished_at, error.
 INSERT INTO drumbeat_attempt (id, token, instance, outcome, started_at, finished_at, error)
-SELECT column1, column2, column3, column4, column5, column6, column7
+SELECT column1, column2, column3, column4, nullif(column5, -1), column6, nullif(column7, -1)
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
- WHERE column1 IS NOT NULL
+ WHERE column1 <> -1
     ON CONFLICT DO NOTHING;
 
 -- name: held
