@@ -124,8 +124,10 @@ def show_table(columns: Columns, rows: Sequence[Sequence[str]], *, empty: str) -
         say(empty)
         return
     out = console()
+    made = table(columns, rows, out.width)
     # On a very narrow screen lines go on in the next one: an id that was cut could not be copied.
-    out.print(table(columns, rows, out.width), width=WIDE, crop=False)
+    out.width = max(out.width, WIDE)
+    out.print(made)
 
 
 def show_page(facts: Mapping[str, str], blocks: Mapping[str, str] | None = None) -> None:
