@@ -83,7 +83,7 @@ def test_help_is_quick() -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(shop: Path) -> None:
-    command = f"{sys.executable} -m drumbeat jobs list --json | head -c 1; echo; echo ${{PIPESTATUS[0]}}"
+    command = f"'{sys.executable}' -m drumbeat jobs list --json | head -c 1; echo; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command], cwd=shop, env=clean_environment(), capture_output=True, text=True, check=True
     )
