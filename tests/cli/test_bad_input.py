@@ -134,6 +134,14 @@ def test_words_that_mean_nothing(words: list[str], told: str) -> None:
     assert told in refusal(invoke(*words))
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_worker_on_a_wrong_store_says_just_that(tmp_path: Path, processes: str) -> None:
+    (tmp_path / "program.py").write_text("from drumbeat import Drumbeat\napp = Drumbeat()\n")
+    (tmp_path / "novel.txt").write_text("This is a novel, not a database. " * 100)
+    for url, told in [("sqlite:///novel.txt", "not a SQLite database"), ("sqlite:///no/such.db", "does not exist")]:
+        assert told in refusal(call("run", "program:app", "--url", url, "--processes", processes, folder=tmp_path))
+
+
 def test_a_wrong_line_in_env_is_named(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("DRUMBEAT_HEARTBEAT=often\n")
     assert "setting heartbeat (.env DRUMBEAT_HEARTBEAT)" in refusal(invoke("jobs"))

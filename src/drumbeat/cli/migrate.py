@@ -30,7 +30,7 @@ def command(target: Target, /, place: str | None, check: bool) -> None:
     found, known, where = _look(settings.url, settings.namespace)
     needed = found < known
     if needed and not check:
-        asyncio.run(_open(settings.url, settings.namespace))
+        asyncio.run(bring_up(settings.url, settings.namespace))
     now, _, _ = _look(settings.url, settings.namespace)
     _tell(target, {"url": where, "found": found, "version": now, "known": known, "up_to_date": now >= known})
     if needed and check:
@@ -48,7 +48,8 @@ def _look(url: str, namespace: str) -> tuple[int, int, str]:
     return found.version, known, masked(parse(url).text)
 
 
-async def _open(url: str, namespace: str) -> None:
+async def bring_up(url: str, namespace: str) -> None:
+    """Open the store once: SQLite is created and brought up to date whenever it is opened, asked for or not."""
     from drumbeat.store.urls import open_store
 
     async with await open_store(url, namespace=namespace):

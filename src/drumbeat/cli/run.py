@@ -41,14 +41,13 @@ def command(target: Target, /, app: str | None, migrate: bool, **flags: Any) -> 
 
     target.flags |= {name: value for name, value in flags.items() if value is not None}
     settings = _first_settings(target, app)
-    # SQLite is brought up to date whenever it is opened: --migrate is for engines where a person decides that.
     if settings.processes > 1:
         from drumbeat.cli import probe
         from drumbeat.supervisor import Supervisor
 
         program = probe.ask(ref := str(settings.app), target.flags)
         logs.configure(program.settings.log_level, program.settings.log_format)
-        _greet(program, ref)
+        _begin(program, ref)
         return Supervisor(ref, program.settings).run()
     return _work(str(settings.app), target.flags)
 
@@ -66,7 +65,7 @@ def _work(ref: str, flags: dict[str, Any]) -> int:
             sys.executable, [sys.executable, "-m", "drumbeat", *sys.argv[1:], "--processes", str(settings.processes)]
         )
     logs.configure(settings.log_level, settings.log_format)
-    _greet(probe.known(app, settings), ref)
+    _begin(probe.known(app, settings), ref)
     return main.run(app, settings, ref=ref)
 
 
@@ -81,14 +80,18 @@ def _first_settings(target: Target, app: str | None) -> Settings:
     return settings
 
 
-def _greet(program: Known, ref: str) -> None:
-    """One line that says what was started, on what, with what."""
+def _begin(program: Known, ref: str) -> None:
+    """Make sure that there is a store to work on, then say in one line what is started, on what, with what."""
+    import asyncio
     import logging
     from importlib.metadata import version
 
+    from drumbeat.cli.migrate import bring_up
     from drumbeat.store.urls import masked, parse
 
     log, settings = logging.getLogger("drumbeat.run"), program.settings
+    # A wrong place is told here, once, and not by each worker after its start.
+    asyncio.run(bring_up(settings.url, settings.namespace))
     queues = ",".join(f"{queue}={weight}" for queue, weight in program.queues.items())
     facts = {
         "version": version("drumbeat"),
