@@ -116,7 +116,7 @@ class Ending:
     def write(self, write: Write, instance: InstanceId, fates: Fates) -> None:
         """Carry out what was decided."""
         for recorded, ended in fates.cancelled.items():
-            self._finish(write, (instance, "cancelled", recorded, write.now), ended)
+            self._delete(write, self._move(write, (instance, "cancelled", recorded, write.now), ended))
         if fates.dead:
             write.db.run_rows(self._sql.die, 7, fates.dead, (write.now,))
             write.db.run(self._sql.delete_jobs, {"ids": as_json([row[0] for row in fates.dead])})
@@ -130,33 +130,33 @@ class Ending:
 
     def _succeed(self, write: Write, instance: InstanceId, good: Sequence[Outcome]) -> set[tuple[JobId, int]] | None:
         """None: all of them, which is nearly always so."""
-        ended = [
-            (
-                each.id,
-                each.token,
-                each.started_at or NULL,
-                each.finished_at or NULL,
-                NULL if each.result is None else each.result,
-                NULL if each.result_error is None else each.result_error,
-                NULL,
-            )
-            for each in good
-        ]
-        finished = self._finish(write, (instance, "succeeded", _SUCCEEDED, write.now), ended)
+        plain: list[Row] = []
+        others: list[Row] = []
+        for each in good:
+            if each.result is None and each.result_error is None and each.started_at and each.finished_at:
+                plain.append((each.id, each.token, each.started_at, each.finished_at))
+            else:
+                times = (_or_null(each.started_at), _or_null(each.finished_at))
+                results = (_or_null(each.result), _or_null(each.result_error))
+                others.append((each.id, each.token, *times, *results, NULL))
+        finished = write.db.run_rows(self._sql.succeed, 4, plain, (instance,)) if plain else 0
+        finished += self._move(write, (instance, "succeeded", _SUCCEEDED, write.now), others)
+        self._delete(write, finished)
         if finished == len(good):
             return None
         if not finished:
             return set()
-        first = write.db.last_inserted - finished
-        found = rows.holds(write.db.value(self._sql.finished_after, {"seq": first}))
+        found = rows.holds(write.db.value(self._sql.finished_after, {"seq": write.db.last_inserted - finished}))
         return {(hold.id, hold.token) for hold in found}
 
-    def _finish(self, write: Write, fixed: Row, ended: Sequence[Row]) -> int:
-        """Move jobs to history; how many were current. Their rows there are the last ones, in one piece."""
-        finished = write.db.run_rows(self._sql.finish, 7, ended, fixed)
+    def _move(self, write: Write, fixed: Row, ended: Sequence[Row]) -> int:
+        """Move jobs to history; how many were current."""
+        return write.db.run_rows(self._sql.finish, 7, ended, fixed) if ended else 0
+
+    def _delete(self, write: Write, finished: int) -> None:
+        """Take out of the live table what was just moved: the last so many rows of history, which are in one piece."""
         if finished:
             write.db.run(self._sql.delete_finished, {"seq": write.db.last_inserted - finished})
-        return finished
 
     def _settle(self, write: Write, instance: InstanceId, outcomes: Sequence[Outcome]) -> set[tuple[JobId, int]]:
         if not outcomes:
@@ -215,7 +215,7 @@ class Ending:
         return result
 
 
-def _or_null(value: int | None) -> int:
+def _or_null(value: str | int | None) -> str | int:
     return NULL if value is None else value
 
 

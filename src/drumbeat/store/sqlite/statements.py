@@ -14,6 +14,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     known: str
     holders: str
     finish: str
+    succeed: str
     finished_after: str
     delete_finished: str
     delete_jobs: str

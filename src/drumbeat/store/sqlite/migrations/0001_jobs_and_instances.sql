@@ -15,8 +15,9 @@ INSERT INTO drumbeat_level (priority)
 VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9);
 
 -- Live jobs only: pending and running.
+-- Here and in history `seq` is the last column: INSERT statements then name all others in the order of the table, and SQLite
+-- builds the row where it stands instead of copying it column by column.
 CREATE TABLE drumbeat_job (
-    seq              INTEGER PRIMARY KEY,
     id               TEXT NOT NULL,
     task             TEXT NOT NULL,
     queue            TEXT NOT NULL,
@@ -44,7 +45,8 @@ CREATE TABLE drumbeat_job (
     error            TEXT,
     on_dead          TEXT,
     life             INTEGER NOT NULL DEFAULT 0,
-    tenant           TEXT NOT NULL DEFAULT ''
+    tenant           TEXT NOT NULL DEFAULT '',
+    seq              INTEGER PRIMARY KEY
 );
 CREATE UNIQUE INDEX drumbeat_job_one_per_id
     ON drumbeat_job (id);
@@ -65,38 +67,39 @@ CREATE UNIQUE INDEX drumbeat_job_one_pending_per_key
     ON drumbeat_job (task, key) WHERE "unique" = 'pending' AND state = 'pending';
 
 -- Jobs that have ended: succeeded, cancelled, and dead letters that somebody discarded. Rows are in the order of their end.
+-- Nothing says NOT NULL: rows are only ever copied from tables that do, and each check would be made for every job.
 CREATE TABLE drumbeat_history (
-    seq              INTEGER PRIMARY KEY,
-    id               TEXT NOT NULL,
-    task             TEXT NOT NULL,
-    queue            TEXT NOT NULL,
-    state            TEXT NOT NULL,
-    priority         INTEGER NOT NULL,
+    id               TEXT,
+    task             TEXT,
+    queue            TEXT,
+    state            TEXT,
+    priority         INTEGER,
     key              TEXT,
-    args             TEXT NOT NULL,
-    signature        TEXT NOT NULL,
-    created_at       INTEGER NOT NULL,
-    due_at           INTEGER NOT NULL,
-    run_at           INTEGER NOT NULL,
+    args             TEXT,
+    signature        TEXT,
+    created_at       INTEGER,
+    due_at           INTEGER,
+    run_at           INTEGER,
     started_at       INTEGER,
-    finished_at      INTEGER NOT NULL,
+    finished_at      INTEGER,
     instance         TEXT,
-    token            INTEGER NOT NULL,
+    token            INTEGER,
     outcome          TEXT,
-    failures         INTEGER NOT NULL,
-    crashes          INTEGER NOT NULL,
+    failures         INTEGER,
+    crashes          INTEGER,
     retries          INTEGER,
     timeout          INTEGER,
-    crash_limit      INTEGER NOT NULL,
-    "unique"         TEXT NOT NULL,
-    cancel_requested INTEGER NOT NULL,
+    crash_limit      INTEGER,
+    "unique"         TEXT,
+    cancel_requested INTEGER,
     progress         TEXT,
     result           TEXT,
     result_error     TEXT,
     error            TEXT,
     on_dead          TEXT,
-    life             INTEGER NOT NULL,
-    tenant           TEXT NOT NULL
+    life             INTEGER,
+    tenant           TEXT,
+    seq              INTEGER PRIMARY KEY
 );
 CREATE UNIQUE INDEX drumbeat_history_one_per_id
     ON drumbeat_history (id);

@@ -6,11 +6,13 @@
 
 -- name: add
 -- Columns of a row: NewJob's fields in their order. An id that is anywhere already is passed over.
-INSERT INTO drumbeat_job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, "unique", retries,
-                          timeout, crash_limit, on_dead, tenant)
-SELECT column1, column2, column3, column4, column5, column6, ?1, ifnull(nullif(column7, -1), ?1 + column8),
-       ifnull(nullif(column7, -1), ?1 + column8), nullif(column9, -1), column10, nullif(column11, -1), nullif(column12, -1),
-       column13, nullif(column14, -1), column15
+INSERT INTO drumbeat_job (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
+                          instance, token, failures, crashes, retries, timeout, crash_limit, "unique", waits_for, waits_since,
+                          cancel_requested, progress, error, on_dead, life, tenant)
+SELECT column1, column2, column3, 'pending', column6, nullif(column9, -1), column4, column5, ?1,
+       ifnull(nullif(column7, -1), ?1 + column8), ifnull(nullif(column7, -1), ?1 + column8), NULL, NULL, 0, 0, 0,
+       nullif(column11, -1), nullif(column12, -1), column13, column10, NULL, NULL, 0, NULL, NULL, nullif(column14, -1), 0,
+       column15
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
  WHERE column1 <> -1
    AND NOT EXISTS (SELECT 1 FROM drumbeat_history WHERE id = column1)
@@ -22,10 +24,11 @@ SELECT column1, column2, column3, column4, column5, column6, ?1, ifnull(nullif(c
 -- storing it: 3.3 us for a job instead of 6.3.
 -- ?1 now, ?2 task, ?3 queue, ?4 signature, ?5 priority, ?6 run_at, ?7 delay, ?8 unique, ?9 retries, ?10 timeout,
 -- ?11 crash_limit, ?12 on_dead, ?13 tenant.
-INSERT INTO drumbeat_job (created_at, task, queue, signature, priority, due_at, run_at, "unique", retries, timeout,
-                          crash_limit, on_dead, tenant, id, args, key)
-SELECT ?1, ?2, ?3, ?4, ?5, ifnull(?6, ?1 + ?7), ifnull(?6, ?1 + ?7), ?8, ?9, ?10, ?11, ?12, ?13, column1, column2,
-       nullif(column3, -1)
+INSERT INTO drumbeat_job (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
+                          instance, token, failures, crashes, retries, timeout, crash_limit, "unique", waits_for, waits_since,
+                          cancel_requested, progress, error, on_dead, life, tenant)
+SELECT column1, ?2, ?3, 'pending', ?5, nullif(column3, -1), column2, ?4, ?1, ifnull(?6, ?1 + ?7), ifnull(?6, ?1 + ?7), NULL,
+       NULL, 0, 0, 0, ?9, ?10, ?11, ?8, NULL, NULL, 0, NULL, NULL, ?12, 0, ?13
   FROM (VALUES (?, ?, ?))
  WHERE column1 <> -1
    AND NOT EXISTS (SELECT 1 FROM drumbeat_history WHERE id = column1)
@@ -58,15 +61,34 @@ SELECT json_group_array(json_array(job.task, job.key, job.id, job.state))
 -- name: finish
 -- Move running jobs to history. ?1 instance, ?2 state, ?3 outcome, ?4 now.
 -- Columns of a row: id, token, started_at, finished_at, result, result_error, error.
-INSERT INTO drumbeat_history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
-                              created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
+INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at,
+                              started_at, finished_at, instance, token, outcome, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead,
                               life, tenant)
-SELECT ?2, ifnull(nullif(ended.column4, -1), ?4), ?1, ?3, job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature,
-       job.created_at, job.due_at, job.run_at, nullif(ended.column3, -1), job.token, job.failures, job.crashes,
+SELECT job.id, job.task, job.queue, ?2, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at, job.run_at,
+       nullif(ended.column3, -1), ifnull(nullif(ended.column4, -1), ?4), ?1, job.token, ?3, job.failures, job.crashes,
        job.retries, job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress,
        nullif(ended.column5, -1), nullif(ended.column6, -1), nullif(ended.column7, -1), job.on_dead, job.life, job.tenant
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
+ CROSS JOIN drumbeat_job AS job
+ WHERE job.id = ended.column1
+   AND job.state = 'running'
+   AND job.instance = ?1
+   AND job.token = ended.column2
+    ON CONFLICT (id) DO NOTHING;
+
+-- name: succeed
+-- The same for those that ended well and left nothing to keep: most of them. ?1 instance.
+-- Columns of a row: id, token, started_at, finished_at.
+INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at,
+                              started_at, finished_at, instance, token, outcome, failures, crashes, retries, timeout,
+                              crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead,
+                              life, tenant)
+SELECT job.id, job.task, job.queue, 'succeeded', job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
+       job.run_at, ended.column3, ended.column4, ?1, job.token, 'succeeded', job.failures, job.crashes, job.retries,
+       job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress, NULL, NULL, NULL, job.on_dead,
+       job.life, job.tenant
+  FROM (VALUES (?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = ended.column1
    AND job.state = 'running'
