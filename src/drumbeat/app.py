@@ -29,7 +29,7 @@ from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 from drumbeat.sync import THREAD, blocking
 from drumbeat.tasks import AsyncTask, BatchDecorator, BatchTask, Decorator, Registry, SyncTask, Task, TaskOptions
-from drumbeat.tasks.options import read_options
+from drumbeat.tasks.options import check_notify, read_options
 from drumbeat.tasks.task import check_loop, check_no_loop
 
 P = ParamSpec("P")
@@ -173,12 +173,18 @@ class Drumbeat:
             raise ConfigError("a lifespan is an `async def` with one `yield`, or an async context manager function")
         return function
 
-    def enqueue_many(self, jobs: Iterable[NewJob]) -> Coroutine[Any, Any, list[JobHandle[Any]]]:
+    def enqueue_many(
+        self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True
+    ) -> Coroutine[Any, Any, list[JobHandle[Any]]]:
         """Queue many calls, made by `task.bind(...)`, in one transaction: all or none. One handle for each, in order.
 
-        A plain function, as `enqueue` is: a mistake is told where the call is written.
+        With `conn` it is your own transaction, as with `task.using(conn=...)`. A plain function, as `enqueue` is: a mistake is
+        told where the call is written.
         """
         check_loop("app.enqueue_many", "app.sync.enqueue_many")
+        check_notify(conn, notify)
+        if conn is not None:
+            return self.client.enqueue_inside(conn, _checked(jobs), notify)
         return self.client.enqueue_many(_checked(jobs))
 
     async def cancel(self, *, task: str | Task[..., Any], key: str) -> int:
@@ -268,10 +274,15 @@ class SyncFace(SyncNouns):
         self.cancel = blocking("app.sync.cancel", app.cancel)
         self.close = blocking("app.sync.close", app.close)
 
-    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[SyncJobHandle[Any]]:
+    def enqueue_many(
+        self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True
+    ) -> list[SyncJobHandle[Any]]:
         """As `app.enqueue_many`."""
         check_no_loop("app.sync.enqueue_many", "await app.enqueue_many")
+        check_notify(conn, notify)
         client = self._app.client
+        if conn is not None:
+            return client.enqueue_inside_sync(conn, _checked(jobs), notify)
         handles = THREAD.call("app.sync.enqueue_many", client.enqueue_many(_checked(jobs)))
         return [SyncJobHandle(client, handle) for handle in handles]
 

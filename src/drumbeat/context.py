@@ -1,7 +1,7 @@
 """What running code may ask of the job it runs: `current_job()`.
 
 A RunningJob is made for each run and lives in a context variable, which threads of the worker get as a copy. It does not
-talk to the store: progress and aborts are kept here and carried by the worker.
+talk to the store: progress and aborts are kept here and carried by the worker; completions go through a `Completer`.
 """
 
 import asyncio
@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol
 
 from drumbeat.durations import from_us
 from drumbeat.errors import NotInJob
@@ -97,14 +98,52 @@ class AbortSignal:
 _signal_lock = threading.Lock()  # guards the lazy parts of every AbortSignal; held for a few instructions only
 
 
+class Completion(StrEnum):
+    """What is known of a job whose handler has completed it in a transaction."""
+
+    UNSURE = "unsure"  # only the store knows whether the transaction was committed
+    SURE = "sure"  # it was
+
+
+class JobTransaction(Protocol):
+    """A transaction on a connection of its own: the writes of the block and the job's completion are committed together."""
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Completer(Protocol):
+    """How the process around a handler completes its job."""
+
+    async def complete(self, job: "RunningJob", conn: Any, result: Any) -> None: ...
+
+    def complete_sync(self, job: "RunningJob", conn: Any, result: Any) -> None: ...
+
+    def transaction(self, job: "RunningJob") -> JobTransaction: ...
+
+
 class RunningJob:
     """The job whose handler is running here."""
 
-    __slots__ = ("_claimed", "_note", "aborted")
+    __slots__ = ("_claimed", "_completer", "_note", "aborted", "completion", "started_us")
 
-    def __init__(self, claimed: Claimed, note: Callable[[Claimed, Any], None]) -> None:
+    def __init__(
+        self, claimed: Claimed, note: Callable[[Claimed, Any], None], completer: Completer, started_us: int
+    ) -> None:
         self._claimed = claimed
         self._note = note
+        self._completer = completer
+        self.started_us = started_us
+        self.completion: Completion | None = None
         self.aborted = AbortSignal()
 
     @property
@@ -141,6 +180,44 @@ class RunningJob:
     def progress(self, value: Any) -> None:
         """Show how far this job is: any JSON value, the last one wins, stored about once a second. Never blocks."""
         self._note(self._claimed, value)
+
+    async def complete(self, *, conn: Any, result: Any = None) -> None:
+        """Finish this job inside your own transaction on `conn`: its writes and the end of the job are committed together.
+
+        Make it the last statement before the commit: from here to there, nobody can cancel the job or ask how it is. `conn` is
+        what `using(conn=...)` takes, a connection to the database that holds the jobs. If the transaction is rolled back, the
+        job is not finished, and the attempt fails. What the handler returns is not looked at any more: give `result` here.
+        On a connection that is in no transaction and commits each statement by itself, the job is finished at once.
+
+        If somebody else has this job by now, the transaction is refused as a whole, and the attempt is ended.
+
+        Raises:
+            InvalidArguments: `conn` cannot be used.
+            NotTransactional: the store has no transactions.
+            ClaimLost: this run has completed it before.
+        """
+        await self._completer.complete(self, conn, result)
+
+    def complete_sync(self, *, conn: Any, result: Any = None) -> None:
+        """As `complete`, for `def` handlers."""
+        self._completer.complete_sync(self, conn, result)
+
+    def transaction(self) -> JobTransaction:
+        """The short form of `complete`, which brings its own connection to the database that holds the jobs.
+
+            async with current_job().transaction() as conn:
+                await conn.execute(...)
+
+        When the block ends, the job is completed and everything is committed; an exception out of it rolls everything back.
+        `conn` is asyncpg's on PostgreSQL (psycopg's in a `def` handler, with a plain `with`), and sqlite3's on SQLite, where
+        the block may last for 5 seconds, because nobody else can write meanwhile. For a result, let the last statement of the
+        block be `await current_job().complete(conn=conn, result=...)`.
+
+        Raises:
+            TransactionTooLong: it was rolled back.
+            StoreUnavailable: no connection, or it was lost.
+        """
+        return self._completer.transaction(self)
 
     def check(self) -> None:
         """Raise if this job should stop; the attempt then ends as the reason asks, without a charge on drain."""

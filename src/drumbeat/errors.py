@@ -10,7 +10,9 @@ DrumbeatError
 |   +-- StoreUnavailable        try again; services do, with back-off
 |   +-- StoreFull  StoreLost
 |   +-- SchemaOutOfDate         run `drumbeat migrate`
-|   `-- NotTransactional
+|   +-- NotTransactional        this engine has no transactions that a job can share
+|   +-- ClaimLost               a completion was refused: the job is no longer this worker's
+|   `-- TransactionTooLong      it kept every other writer waiting
 +-- JobNotFound  JobExpired  NotInJob
 +-- JobError                    raised to whoever waits for a result
 |   +-- JobFailed  JobCancelled  JobTimedOut  ResultNotKept
@@ -134,6 +136,32 @@ class NotTransactional(StoreError):
     def __init__(self, engine: str) -> None:
         super().__init__(f"{engine} has no transactions that a job can share; use SQLite or PostgreSQL for that")
         self.engine = engine
+
+
+class ClaimLost(StoreError):
+    """A job was not completed, and nothing of the transaction around it happened: the claim is not current any more."""
+
+    def __init__(self, id: str, token: int, *, completed: bool = False) -> None:
+        if completed:
+            reason = f"job {id} has been completed already: nothing of this transaction was kept"
+        else:
+            reason = f"job {id} is no longer this worker's: nothing of this transaction was kept"
+        super().__init__(reason)
+        self.id = id
+        self.token = token
+        self.completed = completed
+        """It was this very claim that completed it, in an earlier transaction or earlier in this one."""
+
+
+class TransactionTooLong(StoreError):
+    """A handler's transaction was open for so long that it was rolled back: all other writers wait for it."""
+
+    def __init__(self, limit: float) -> None:
+        super().__init__(
+            f"the transaction was open for more than {limit:g} s, in which nobody else can write: it was rolled back; "
+            "do what takes time before it"
+        )
+        self.limit = limit
 
 
 class JobNotFound(DrumbeatError):

@@ -8,6 +8,7 @@ import pytest
 
 from drumbeat import errors
 from drumbeat.errors import (
+    ClaimLost,
     ConfigError,
     DrumbeatError,
     InvalidArguments,
@@ -26,6 +27,7 @@ from drumbeat.errors import (
     StoreFull,
     StoreLost,
     StoreUnavailable,
+    TransactionTooLong,
     UniqueConflict,
     UnknownTask,
     WrongContext,
@@ -42,6 +44,8 @@ SAMPLES: list[DrumbeatError] = [
     StoreLost("the file is gone"),
     SchemaOutOfDate(found=1, known=2),
     NotTransactional("Redis"),
+    ClaimLost("id-1", 7),
+    TransactionTooLong(5),
     JobNotFound("id-1"),
     JobExpired("id-1"),
     NotInJob(),
@@ -114,4 +118,6 @@ def test_store_errors_can_be_caught_together() -> None:
         StoreLost,
         SchemaOutOfDate,
         NotTransactional,
+        ClaimLost,
+        TransactionTooLong,
     }

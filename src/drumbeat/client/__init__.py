@@ -17,8 +17,8 @@ from drumbeat.handle import JobHandle, SyncJobHandle, job_error
 from drumbeat.ids import JobId
 from drumbeat.model.job import CancelAnswer, Ended, Job, JobState, NewJob
 from drumbeat.settings import Settings
-from drumbeat.store.protocol import Store
-from drumbeat.store.urls import open_store
+from drumbeat.store.protocol import Inside, Store
+from drumbeat.store.urls import inside_of, open_store
 from drumbeat.sync import THREAD
 from drumbeat.tasks import Registry, Task
 
@@ -37,6 +37,7 @@ class Client:
         self._clock = clock
         self.registry = registry
         self.connections = Connections(self._open)
+        self._inside: tuple[Settings, Inside] | None = None
 
     @property
     def settings(self) -> Settings:
@@ -67,6 +68,23 @@ class Client:
     async def enqueue_many(self, jobs: Sequence[NewJob]) -> list[JobHandle[Any]]:
         store = await self.store()
         return [JobHandle(self, added.id, added.created) for added in await store.jobs.add(jobs)]
+
+    async def enqueue_inside(self, conn: Any, jobs: Sequence[NewJob], notify: bool = True) -> list[JobHandle[Any]]:
+        """Store jobs in the transaction of the caller's own connection. No store is opened for it."""
+        return [JobHandle(self, added.id, added.created) for added in await self.inside.add(conn, jobs, notify=notify)]
+
+    def enqueue_inside_sync(self, conn: Any, jobs: Sequence[NewJob], notify: bool = True) -> list[SyncJobHandle[Any]]:
+        """The same on the calling thread, to which the connection may belong."""
+        added = self.inside.add_sync(conn, jobs, notify=notify)
+        return [SyncJobHandle(self, JobHandle(self, each.id, each.created)) for each in added]
+
+    @property
+    def inside(self) -> Inside:
+        settings = self.settings
+        if self._inside is None or self._inside[0] is not settings:
+            inside = inside_of(settings.url, namespace=settings.namespace, clock=self._clock)
+            self._inside = settings, inside
+        return self._inside[1]
 
     async def cancel_job(self, id: JobId) -> CancelAnswer:
         store = await self.store()

@@ -9,7 +9,7 @@ from drumbeat.clock import SYSTEM, Clock
 from drumbeat.errors import ConfigError
 from drumbeat.names import check_namespace, shown
 from drumbeat.store.migrate import Schema
-from drumbeat.store.protocol import Store
+from drumbeat.store.protocol import Inside, Store
 
 FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db"
 _COMING = {
@@ -78,6 +78,20 @@ async def open_store(url: str, *, namespace: str = "drumbeat", clock: Clock = SY
     from drumbeat.store.sqlite import SqliteStore
 
     return await SqliteStore.open(parsed.path, url=parsed.text, namespace=namespace, clock=clock)
+
+
+def inside_of(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Inside:
+    """What can be done inside a caller's own transaction in the store behind a URL. Nothing is opened, and no loop is needed.
+
+    Raises:
+        ConfigError: the URL or the namespace cannot be used.
+    """
+    parsed = parse(url)
+    check_namespace(namespace)
+    from drumbeat.store.sqlite.inside import SqliteInside
+    from drumbeat.store.sqlite.place import Room
+
+    return SqliteInside(parsed.path, namespace=namespace, clock=clock, room=Room(parsed.path))
 
 
 def look_at_schema(url: str, *, namespace: str = "drumbeat") -> tuple[Schema, int]:

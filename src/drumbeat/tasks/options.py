@@ -6,7 +6,7 @@ Everything is checked here, at the decorator or at `using`, so that a mistake sh
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
@@ -33,6 +33,7 @@ class TaskOptions(TypedDict, total=False):
     priority: int
     pool: Literal["thread", "process"] | None
     on_crash: Literal["retry", "dead"]
+    transactional: bool
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -46,6 +47,8 @@ class EnqueueOptions(TypedDict, total=False):
     unique: bool | Literal["pending"]
     retries: int
     timeout: Duration
+    conn: Any
+    notify: bool
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +102,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     Default: retry.
     """
 
+    transactional: bool = False
+    """Its function completes its jobs inside a transaction: a worker on a store that has none says so when it starts.
+
+    Default: False.
+    """
+
 
 def read_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> Options:
     """Check the options of a decorator; `name` is not looked at."""
@@ -111,6 +120,11 @@ def read_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> 
     on_crash = options.get("on_crash", "retry")
     if on_crash not in ("retry", "dead"):
         raise ConfigError(f"on_crash must be 'retry' or 'dead', not {shown(on_crash)}", "on_crash")
+    transactional = options.get("transactional", False)
+    if not isinstance(transactional, bool):
+        raise ConfigError(f"transactional must be True or False, not {shown(transactional)}", "transactional")
+    if transactional and batch is not None:
+        raise ConfigError("transactional and batch exclude each other: current_job() is for one job", "transactional")
     return Options(
         queue=check_name("queue", options.get("queue", "default"), ConfigError),
         retries=check_retries(options.get("retries", 3), ConfigError),
@@ -120,6 +134,7 @@ def read_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> 
         pool=_pool(options.get("pool"), is_async),
         batch=_batch(batch),
         on_crash=on_crash,
+        transactional=transactional,
     )
 
 
@@ -167,6 +182,10 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     unique: Unique = Unique.NO
     retries: int | None = None
     timeout_us: int | None = None
+    conn: Any = None
+    """The caller's own connection, in whose transaction the job is stored."""
+    notify: bool = True
+    """Whether the commit of that transaction wakes workers."""
 
 
 def read_wishes(options: EnqueueOptions) -> Wishes:
@@ -180,6 +199,7 @@ def read_wishes(options: EnqueueOptions) -> Wishes:
     unique = _unique(given.get("unique", False))
     if unique is not Unique.NO and "key" not in given:
         raise InvalidArguments("unique needs a key: it is the key that is unique within its task", "unique")
+    notify = check_notify(given.get("conn"), given.get("notify", True))
     return Wishes(
         queue=check_name("queue", given["queue"]) if "queue" in given else None,
         priority=check_priority(given["priority"]) if "priority" in given else None,
@@ -189,7 +209,17 @@ def read_wishes(options: EnqueueOptions) -> Wishes:
         unique=unique,
         retries=check_retries(given["retries"], InvalidArguments) if "retries" in given else None,
         timeout_us=check_timeout(given.get("timeout"), InvalidArguments),
+        conn=given.get("conn"),
+        notify=notify,
     )
+
+
+def check_notify(conn: object, notify: object) -> bool:
+    if not isinstance(notify, bool):
+        raise InvalidArguments(f"notify must be True or False, not {shown(notify)}", "notify")
+    if conn is None and not notify:
+        raise InvalidArguments("notify=False is for jobs that are stored in your own transaction, with conn=", "notify")
+    return notify
 
 
 def _unique(value: object) -> Unique:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import msgspec
@@ -60,6 +60,10 @@ class Home(Protocol):
     async def enqueue(self, job: NewJob) -> JobHandle[Any]: ...
 
     def enqueue_sync(self, called: str, job: NewJob) -> SyncJobHandle[Any]: ...
+
+    async def enqueue_inside(self, conn: Any, jobs: Sequence[NewJob], notify: bool) -> list[JobHandle[Any]]: ...
+
+    def enqueue_inside_sync(self, conn: Any, jobs: Sequence[NewJob], notify: bool) -> list[SyncJobHandle[Any]]: ...
 
 
 class Task(Generic[P, R]):
@@ -128,7 +132,11 @@ class Task(Generic[P, R]):
         return self._new_job(args, kwargs)
 
     def using(self, **options: Unpack[EnqueueOptions]) -> BoundTask[P, R]:
-        """The same task, with the next enqueue done otherwise: later, elsewhere, under a key.
+        """The same task, with the next enqueue done otherwise: later, elsewhere, under a key, in a transaction of your own.
+
+        `conn=` is your own connection to the database that holds the jobs (or a cursor, or a session): the job is stored in
+        its transaction, visible after the commit and gone after a rollback. On a connection that commits each statement by
+        itself it is stored at once. `notify=False` lets the commit wake no workers: they find the job when they look.
 
         Raises:
             InvalidArguments: an option has an impossible value, or two exclude each other.
@@ -238,16 +246,29 @@ class BoundTask(Generic[P, R]):
         """As `Task.enqueue`."""
         name = self._task.name
         check_loop(f"{name}.using(...).enqueue", f"{name}.using(...).enqueue_sync")
-        return self._task._home.enqueue(self._task._wished_job(args, kwargs, self._wishes))
+        job = self._task._wished_job(args, kwargs, self._wishes)
+        if self._wishes.conn is not None:
+            return self._inside(job)
+        return self._task._home.enqueue(job)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[R]:
         """As `Task.enqueue_sync`."""
         called = f"{self._task.name}.using(...).enqueue_sync"
         check_no_loop(called, f"await {self._task.name}.using(...).enqueue")
-        return self._task._home.enqueue_sync(called, self._task._wished_job(args, kwargs, self._wishes))
+        job = self._task._wished_job(args, kwargs, self._wishes)
+        wishes = self._wishes
+        if wishes.conn is not None:
+            return self._task._home.enqueue_inside_sync(wishes.conn, [job], wishes.notify)[0]
+        return self._task._home.enqueue_sync(called, job)
+
+    async def _inside(self, job: NewJob) -> JobHandle[R]:
+        [handle] = await self._task._home.enqueue_inside(self._wishes.conn, [job], self._wishes.notify)
+        return handle
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """As `Task.bind`."""
+        if self._wishes.conn is not None:
+            raise InvalidArguments("give conn to enqueue_many: all its jobs are stored in one transaction", "conn")
         return self._task._wished_job(args, kwargs, self._wishes)
 
     def __repr__(self) -> str:

@@ -25,6 +25,8 @@ from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
 from drumbeat.telling import told
 from drumbeat.worker.buffer import Buffer
+from drumbeat.worker.completing import Completing
+from drumbeat.worker.doubts import Doubts
 from drumbeat.worker.exchange import Exchange
 from drumbeat.worker.fetcher import Fetcher
 from drumbeat.worker.household import Household
@@ -161,6 +163,8 @@ class Worker:
     async def run(self) -> int:
         """Work until asked to stop, and drain. Returns the exit code."""
         store = await self._program.store()
+        if any(task.options.transactional for task in self._program.registered_tasks):
+            store.inside.check()
         self._exchange = self._household.exchange = Exchange(
             store.jobs,
             self._clock,
@@ -191,6 +195,8 @@ class Worker:
         return self.exit_code
 
     async def _work(self, store: Store) -> None:
+        doubts = Doubts(store.inspect, self._reporter, self._patience, self._identity)
+        limit = self._settings.payload_limit
         runner = Runner(
             self._plans,
             self._clock,
@@ -201,7 +207,9 @@ class Worker:
             self._marks,
             self._threads,
             self._processes,
-            payload_limit=self._settings.payload_limit,
+            doubts,
+            Completing(store.inside, self._identity, payload_limit=limit),
+            payload_limit=limit,
             store_now=self._exchange.store_now,
             identity=self._identity,
         )
@@ -209,10 +217,13 @@ class Worker:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._exchange.run(), name="exchange")
+                settling = group.create_task(doubts.run(), name="doubts")
                 async with asyncio.TaskGroup() as inner:
                     working = inner.create_task(slots.run(), name="slots")
                     await self._stop.wait()
                     await self._drain(store, working)
+                doubts.close()
+                await settling
                 self._exchange.close()
         finally:
             self._threads.close()

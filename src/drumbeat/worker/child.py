@@ -7,7 +7,8 @@ Three threads have a part in it:
     link        reads what the worker says. If the worker is gone it ends the process at once, whatever runs
     notes       tells the worker of progress, the last value each tenth of a second, so that a handler never waits for that
 
-The store is not touched here, unless a handler does; the worker reports what this process answers.
+The store is not touched here, unless a handler does, by `complete()` for instance; the worker reports what this process
+answers.
 """
 
 import asyncio
@@ -24,15 +25,20 @@ from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any
 
+import msgspec
+
 from drumbeat import appref
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.context import CURRENT, RunningJob
 from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claimed, Outcome
 from drumbeat.settings import Settings
 from drumbeat.spawn import exit_with_group, receive, send
+from drumbeat.store.urls import inside_of
 from drumbeat.worker import Program, frames
 from drumbeat.worker.bulk import calls_of, endings_of
+from drumbeat.worker.completing import Completing
 from drumbeat.worker.ending import Ending, How, from_exception
 from drumbeat.worker.plans import Arguments, Plan, plans
 from drumbeat.worker.reporter import PROGRESS_LIMIT
@@ -79,6 +85,9 @@ class Link:
         self._loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
         self.inbox: asyncio.Queue[tuple[Claimed, RunningJob] | None] = asyncio.Queue()
         self.notes = Notes(self)
+        self.completing: Completing | None = None
+        """Set once the program is loaded, before the worker hears that we are ready."""
+        self.instance = InstanceId("")
         threading.Thread(target=self._listen, name="drumbeat-link", daemon=True).start()
 
     @property
@@ -96,9 +105,11 @@ class Link:
         running: RunningJob | None = None
         while (frame := receive(self._link)) is not None:
             match frames.to_child.decode(frame):
-                case frames.Run(job=job):
+                case frames.Run(job=job, instance=instance, started_us=started_us):
+                    assert self.completing is not None
+                    self.instance = instance
                     # Made here, so that an abort which follows at once cannot miss it.
-                    running = RunningJob(job, self.notes.put)
+                    running = RunningJob(job, self.notes.put, self.completing, started_us)
                     self._loop.call_soon_threadsafe(self.inbox.put_nowait, (job, running))
                 case frames.Abort(reason=reason):
                     if running is not None:
@@ -169,6 +180,8 @@ class Server:
         self._lifespans = program.lifespans
         self._settings = settings
         self._link = link
+        inside = inside_of(settings.url, namespace=settings.namespace, clock=program.clock)
+        link.completing = Completing(inside, lambda: link.instance, payload_limit=settings.payload_limit)
         self._leaving = asyncio.Event()
 
     def serve(self) -> int:
@@ -217,7 +230,7 @@ class Server:
         self._link.say(frames.Began())
         ending = self._run(job, running, plan, arguments)
         self._link.notes.end()
-        return frames.Done(ending)
+        return frames.Done(msgspec.structs.replace(ending, completion=running.completion))
 
     def _run(self, job: Claimed, running: RunningJob, plan: Plan, arguments: Arguments) -> Ending:
         context = copy_context()

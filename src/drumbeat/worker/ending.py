@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from drumbeat.codec import storable
-from drumbeat.context import Aborted, AbortReason
+from drumbeat.context import Aborted, AbortReason, Completion
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId
 from drumbeat.model.death import follow_up
@@ -40,6 +40,14 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
     delay: int = 0
     reason: AbortReason | None = None
+    completion: Completion | None = None
+    """The handler has completed its job in a transaction; told by a child process."""
+
+
+NOT_COMMITTED = Ending(
+    how=How.RAISED,
+    error=Failure("NotCommitted", "the handler called complete(), but its transaction was not committed"),
+)
 
 
 class Policy(Protocol):

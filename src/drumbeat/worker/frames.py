@@ -13,12 +13,16 @@ worker                      child
 import msgspec
 
 from drumbeat.context import AbortReason
+from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claimed
 from drumbeat.worker.ending import Ending
 
 
 class Run(msgspec.Struct, frozen=True, tag=True):
     job: Claimed
+    instance: InstanceId
+    """Under which the job is claimed: a completion names it."""
+    started_us: int
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):

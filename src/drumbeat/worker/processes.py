@@ -16,6 +16,7 @@ from drumbeat import appref
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.context import AbortSignal
 from drumbeat.errors import DrumbeatError
+from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claimed, Failure
 from drumbeat.settings import Settings
 from drumbeat.spawn import Pipe, Watch, how_it_ended, spawn
@@ -24,6 +25,7 @@ from drumbeat.worker.ending import Ending, How
 
 log = logging.getLogger(__name__)
 
+NOBODY = InstanceId("")
 IDLE = 60.0
 START_WITHIN = 300.0
 """How long a child may take to load the program and to open its resources."""
@@ -65,6 +67,8 @@ class Processes:
         abort: AbortSignal,
         note: Callable[[Claimed, Any], None],
         begun: Callable[[], None] = lambda: None,
+        instance: InstanceId = NOBODY,
+        started_us: int = 0,
     ) -> Ending:
         """Run a job in a child of its own; `begun` is called when its handler starts. If cancelled, the child is killed.
 
@@ -75,7 +79,7 @@ class Processes:
             while True:
                 child, is_fresh = await self._take()
                 try:
-                    answer = await child.run(job, abort, note, begun)
+                    answer = await child.run(frames.Run(job, instance, started_us), abort, note, begun)
                 except BaseException:
                     await child.end()
                     raise
@@ -190,16 +194,16 @@ class Child:
                 return frames.Refused(f"it died when it started: {how_it_ended(await self._ended())}")
 
     async def run(
-        self, job: Claimed, abort: AbortSignal, note: Callable[[Claimed, Any], None], begun: Callable[[], None]
+        self, what: frames.Run, abort: AbortSignal, note: Callable[[Claimed, Any], None], begun: Callable[[], None]
     ) -> Ending | frames.Refused:
         """How the job ended; Refused if it was not started, without a problem if the process was found dead."""
         self.uses += 1
         self.is_busy = True
-        self._say(frames.Run(job))
+        self._say(what)
         async with asyncio.TaskGroup() as group:
-            teller = group.create_task(self._tell(abort), name=f"abort of {job.id}")
+            teller = group.create_task(self._tell(abort), name=f"abort of {what.job.id}")
             try:
-                return await self._converse(job, note, begun)
+                return await self._converse(what.job, note, begun)
             finally:
                 teller.cancel()
                 self.is_busy = False

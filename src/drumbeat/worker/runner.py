@@ -11,13 +11,14 @@ from typing import Any
 
 from drumbeat.clock import Clock, Timer
 from drumbeat.codec import Undecodable, Unstorable, encode_result
-from drumbeat.context import CURRENT, Aborted, AbortReason, RunningJob
+from drumbeat.context import CURRENT, Aborted, AbortReason, Completer, Completion, RunningJob
 from drumbeat.durations import text
 from drumbeat.events import Events, JobStarted, ThreadAbandoned
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claimed, Failure, Outcome, OutcomeKind
 from drumbeat.worker.bulk import calls_of, endings_of
+from drumbeat.worker.doubts import Doubt, Doubts
 from drumbeat.worker.ending import Ending, How, failure, from_exception, judge
 from drumbeat.worker.marks import Marks, NoMarks
 from drumbeat.worker.pace import Pace
@@ -45,6 +46,8 @@ class Runner:
         marks: Marks | NoMarks,
         threads: Threads,
         processes: Processes | None,
+        doubts: Doubts,
+        completer: Completer,
         *,
         payload_limit: int,
         store_now: Callable[[], int],
@@ -59,6 +62,8 @@ class Runner:
         self._marks = marks
         self._threads = threads
         self._processes = processes
+        self._doubts = doubts
+        self._completer = completer
         self._payload_limit = payload_limit
         self._store_now = store_now
         self._identity = identity
@@ -82,8 +87,8 @@ class Runner:
         except Undecodable:
             await self.run(slot, me, [job])
             return
-        running = RunningJob(job, self._reporter.note)
         started = self._store_now()
+        running = RunningJob(job, self._reporter.note, self._completer, started)
         run = Run([job], plan.name, running, me, started, False)
         self._runs.add(run)
         self._marks.start(slot, run.jobs)
@@ -106,7 +111,7 @@ class Runner:
                 timer.cancel()
             self._marks.clear(slot)
             self._runs.remove(run)
-            if ending is _RETURNED_NOTHING and not run.cancels:
+            if ending is _RETURNED_NOTHING and not run.cancels and running.completion is None:
                 finished = self._store_now()
                 self._pace.ran(finished - started)
                 self._reporter.put(
@@ -150,8 +155,8 @@ class Runner:
     async def _run(
         self, slot: int, me: "asyncio.Task[Any]", plan: Plan, jobs: list[Claimed], arguments: list[Arguments]
     ) -> None:
-        running = RunningJob(jobs[0], self._reporter.note)
         started = self._store_now()
+        running = RunningJob(jobs[0], self._reporter.note, self._completer, started)
         apart = self._processes is not None and (plan.pool == "process" or bool(jobs[0].crashes))
         run = Run(jobs, plan.name, running, me, started, plan.pool == "thread" and not apart)
         self._runs.add(run)
@@ -197,6 +202,14 @@ class Runner:
         for _ in range(run.cancels):
             run.slot.uncancel()
         self._pace.ran(finished - run.started_us, len(run.jobs))
+        if (completion := run.running.completion) is not None and isinstance(ending, Ending):
+            job, started, known = run.jobs[0], run.started_us, ending
+            self._doubts.put(
+                Doubt(
+                    job, known, completion, started, finished, lambda end: self._put(job, plan, end, started, finished)
+                )
+            )
+            return
         endings = ending if isinstance(ending, list) else [ending] * len(run.jobs)
         for job, each in zip(run.jobs, endings, strict=True):
             self._put(job, plan, each, run.started_us, finished)
@@ -245,13 +258,24 @@ class Runner:
         """In a child process. The time-out counts from the start of the handler, not from that of the child."""
         assert self._processes is not None
         timers: list[Timer | None] = []
+
+        def begun() -> None:
+            # Until the child has said how its handler ended, only the store knows whether that has completed the job.
+            run.running.completion = Completion.UNSURE
+            timers.append(self._timer(plan, run))
+
         try:
-            return await self._processes.run(
+            ending = await self._processes.run(
                 run.jobs[0],
                 abort=run.running.aborted,
                 note=self._reporter.note,
-                begun=lambda: timers.append(self._timer(plan, run)),
+                begun=begun,
+                instance=self._identity(),
+                started_us=run.started_us,
             )
+            if ending.how is not How.CRASHED:
+                run.running.completion = ending.completion
+            return ending
         except ChildFailed as error:
             # Not the job's fault: it waits, uncharged, and whoever reads the log mends the program.
             return Ending(how=How.SNOOZED, delay=CHILD_FAILED_PAUSE_US, error=failure(error))

@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import Inspect, Instances, Jobs, Wake
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Wake
 from drumbeat.store.sqlfile import prefixed
 from drumbeat.store.sqlite import place, schema
 from drumbeat.store.sqlite.adding import Adding
 from drumbeat.store.sqlite.ending import Ending
+from drumbeat.store.sqlite.inside import SqliteInside
 from drumbeat.store.sqlite.inspect import SqliteInspect
 from drumbeat.store.sqlite.instances import SqliteInstances
 from drumbeat.store.sqlite.jobs import SqliteJobs
@@ -39,6 +40,7 @@ class SqliteStore:
         self._looks = Reader("looks", path, loop)
         self._lists = Reader("lists", path, loop)
         ending = Ending(jobs_sql, Adding(jobs_sql))
+        space = place.Room(path, least=room)
         self.jobs: Jobs = SqliteJobs(
             jobs_sql,
             inspect_sql,
@@ -46,13 +48,14 @@ class SqliteStore:
             reader=self._looks,
             ending=ending,
             clock=clock,
-            room=place.Room(path, least=room),
+            room=space,
         )
         self.instances: Instances = SqliteInstances(
             instances_sql, jobs_sql, inspect_sql, writer=self._writer, ending=ending
         )
         self.inspect: Inspect = SqliteInspect(inspect_sql, jobs_sql, reader=self._lists, clock=clock)
         self.wake: Wake = SqliteWake(path, self._announcer)
+        self.inside: Inside = SqliteInside(path, namespace=namespace, clock=clock, room=space)
 
     @classmethod
     async def open(

@@ -15,22 +15,21 @@ from typing import Any, TypeVar
 from drumbeat.clock import Clock
 from drumbeat.errors import ClaimLost, InvalidArguments
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import Added, Hold, NewJob, OutcomeKind
+from drumbeat.model.job import Added, Hold, NewJob, Outcome, OutcomeKind, Verdict
 from drumbeat.store.kinds import Kind, known, of_session, unwrapped
 from drumbeat.store.sqlfile import prefixed
 from drumbeat.store.sqlite import schema
 from drumbeat.store.sqlite.adding import Adding, Batch
 from drumbeat.store.sqlite.connection import Connection, Parameters, translated
+from drumbeat.store.sqlite.ending import Ending
 from drumbeat.store.sqlite.own import SqliteTransaction
 from drumbeat.store.sqlite.place import Room
-from drumbeat.store.sqlite.rows import as_json, texts_or_none
 from drumbeat.store.sqlite.statements import JOBS
 from drumbeat.store.sqlite.writer import Write
 
 R = TypeVar("R")
 
 KINDS = frozenset({Kind.SQLITE3, Kind.AIOSQLITE, Kind.SQLALCHEMY, Kind.SQLALCHEMY_ASYNC})
-_SUCCEEDED = OutcomeKind.SUCCEEDED.value
 
 
 class SqliteInside:
@@ -41,8 +40,9 @@ class SqliteInside:
         self._namespace = namespace
         self._clock = clock
         self._room = room
-        self._sql = prefixed(JOBS, namespace)
-        self._adding = Adding(self._sql)
+        sql = prefixed(JOBS, namespace)
+        self._adding = Adding(sql)
+        self._ending = Ending(sql, self._adding)
 
     def check(self) -> None:
         pass  # every SQLite file has transactions
@@ -134,16 +134,21 @@ class SqliteInside:
         with translated(self._path), _begun(db, conn):
             self._check_place(db)
             now = self._clock.now_us()
-            row = (hold.id, hold.token, started_at, now, result, result_error, None)
-            finished = db.run_rows(self._sql.finish, len(row), [row], (instance, _SUCCEEDED, _SUCCEEDED, now))
-            if not finished:
-                holds = as_json([(hold.id, hold.token)])
-                recorded = texts_or_none(db.value(self._sql.recorded, {"holds": holds, "instance": instance}))
+            outcome = Outcome(
+                id=hold.id,
+                token=hold.token,
+                kind=OutcomeKind.SUCCEEDED,
+                started_at=started_at,
+                finished_at=now,
+                result=result,
+                result_error=result_error,
+            )
+            [verdict] = self._ending.end(Write(db, now), instance, [outcome])
+            if verdict is not Verdict.DONE:
                 # Here and not left to the caller: what a zombie has written must not be committed, even by mistake.
                 with contextlib.suppress(sqlite3.Error):
                     conn.rollback()
-                raise ClaimLost(hold.id, hold.token, completed=recorded == [_SUCCEEDED])
-            db.run(self._sql.delete_finished, {"seq": db.last_inserted - finished})
+                raise ClaimLost(hold.id, hold.token, completed=verdict is Verdict.ALREADY)
 
     def _check_place(self, db: "Borrowed") -> None:
         """That the caller's connection is one to our file."""

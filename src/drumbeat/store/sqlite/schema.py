@@ -22,18 +22,23 @@ def upgrade(db: Connection, namespace: str) -> None:
         db.run("PRAGMA journal_mode = WAL")
     if not migrate.missing(MIGRATIONS, _found(db, namespace)):
         return
-    sql = prefixed(SCHEMA, namespace)
     db.run("BEGIN IMMEDIATE")
     try:
-        for migration in migrate.missing(MIGRATIONS, _found(db, namespace)):
-            for statement in statements(in_namespace(migration.sql, namespace)):
-                db.run(statement)
-            db.run(sql.keep, {"name": "version", "value": migration.number})
-            db.run(sql.keep, {"name": "oldest_code", "value": migration.oldest_code})
+        upgrade_within(db, namespace)
         db.run("COMMIT")
     finally:
         if db.in_transaction:
             db.run("ROLLBACK")
+
+
+def upgrade_within(db: Connection, namespace: str) -> None:
+    """The same inside a transaction that somebody else has begun: a program's first job may come before the store is opened."""
+    sql = prefixed(SCHEMA, namespace)
+    for migration in migrate.missing(MIGRATIONS, _found(db, namespace)):
+        for statement in statements(in_namespace(migration.sql, namespace)):
+            db.run(statement)
+        db.run(sql.keep, {"name": "version", "value": migration.number})
+        db.run(sql.keep, {"name": "oldest_code", "value": migration.oldest_code})
 
 
 def look(path: Path, namespace: str) -> migrate.Schema:
