@@ -106,6 +106,19 @@ def commands(page: Path) -> list[str]:
     return [line.strip() for line in [*shell, *words] if line.strip() and not line.startswith("#")]
 
 
+def anchors(page: Path) -> set[str]:
+    """What `page.md#...` may lead to, as GitHub names headings."""
+    headings = re.findall(r"^#+ (.*)$", _BLOCK.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> list[tuple[Path, str]]:
+    """(page, anchor) of every link to a heading of ours."""
+    text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
+    found = re.findall(r"\]\(((?!https?:)[^)#\s]*)#([^)\s]+)\)", text)
+    return [((page.parent / target) if target else page, anchor) for target, anchor in found]
+
+
 def codes(page: Path) -> list[str]:
     """Everything that is set as code in the text."""
     return _CODE.findall(_BLOCK.sub("", page.read_text(encoding="utf-8")))

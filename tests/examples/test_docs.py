@@ -139,6 +139,13 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
             assert not name or re.search(rf"def {name}\(", (ROOT / file).read_text(encoding="utf-8")), code
 
 
+@every_page
+def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
+    assert [
+        f"{target.name}#{anchor}" for target, anchor in pages.links(page) if anchor not in pages.anchors(target)
+    ] == []
+
+
 def settings_listed() -> dict[str, list[str]]:
     rows = pages.rows(pages.DOCS / "settings.md")
     return {row[0].strip("`"): row for row in rows if row[0].startswith("`") and len(row) == 4}
