@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sqlite3 as driver
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -254,3 +255,31 @@ async def test_a_forked_child_does_not_keep_its_dead_parents_turn(path: Path) ->
     os.write(writing, b"x")
     os.close(reading)
     os.close(writing)
+
+
+async def test_a_checkpoint_that_fails_is_not_told_to_those_whose_work_is_done(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Connection) -> bool:
+        raise driver.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(writer, "LONG_LOG", 1)
+    monkeypatch.setattr(Connection, "checkpoint", fail)
+    assert (await sqlite.jobs.add([new_job()]))[0].created
+
+
+async def test_an_error_of_our_own_code_reaches_the_caller_and_the_thread_goes_on(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(writer, "_units", lambda group: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await sqlite.jobs.add([new_job()])
+    assert (await sqlite.jobs.add([new_job()]))[0].created
+
+
+async def test_a_reader_does_not_create_a_deleted_file_anew(path: Path, sqlite: SqliteStore) -> None:
+    path.unlink()
+    with pytest.raises(StoreUnavailable):
+        await sqlite.inspect.jobs(JobFilter())
+    assert not path.exists()

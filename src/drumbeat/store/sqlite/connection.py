@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from drumbeat.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from drumbeat.store.sqlfile import repeated
@@ -54,9 +55,11 @@ def ours(error: sqlite3.Error, path: Path) -> Exception:
 class Connection:
     """A SQLite connection that answers in single values: a batch of rows travels as one JSON text."""
 
-    def __init__(self, path: Path, *, read_only: bool) -> None:
+    def __init__(self, path: Path, *, read_only: bool, busy: float = BUSY_S) -> None:
+        # A reader must not create the file anew after somebody has deleted it.
+        place = f"file:{quote(str(path))}?mode={'rw' if read_only else 'rwc'}"
         self._db = sqlite3.connect(
-            path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, cached_statements=256
+            place, uri=True, timeout=busy, isolation_level=None, check_same_thread=False, cached_statements=256
         )
         self.last_inserted = 0
         """The rowid of the last row that `run_rows` inserted."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
+from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.store.sqlite.connection import ours
 
 # A process that was stopped while it held the turn keeps everybody waiting: callers are told, and may try again.
@@ -160,12 +160,19 @@ class Desk(ABC):
         group = [first]
         try:
             answers = self._perform(group)
-        except (sqlite3.Error, OSError, DrumbeatError) as error:
-            told = ours(error, self._path) if isinstance(error, sqlite3.Error) else error
-            told = StoreUnavailable(f"{self._path}: {told}") if isinstance(told, OSError) else told
+        except Exception as error:
+            # Any at all: the thread must go on, and whoever waits must hear.
+            told = self._told(error)
             answers = [(request.future, None, told) for request in group]
         self._tell_loop(lambda: self._deliver(answers))
         return True
+
+    def _told(self, error: Exception) -> Exception:
+        if isinstance(error, sqlite3.Error):
+            return ours(error, self._path)
+        if isinstance(error, OSError):
+            return StoreUnavailable(f"{self._path}: {error}")
+        return error
 
     def _drain(self, group: list[Request]) -> None:
         """Add whoever has come in the meantime."""

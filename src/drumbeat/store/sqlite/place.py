@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from drumbeat.clock import SYSTEM
-from drumbeat.errors import ConfigError, StoreFull, StoreLost
+from drumbeat.errors import ConfigError, StoreFull, StoreLost, StoreUnavailable
 
 # Enqueue stops here, while there is still room to finish what is under way (guarantee O2).
 ROOM = 64 * 1024 * 1024
@@ -90,7 +90,10 @@ class Room:
         """
         now = SYSTEM.monotonic()
         if now - self._looked_at >= 1 or self._free < self._least:
-            disk = os.statvfs(self._path.parent)
+            try:
+                disk = os.statvfs(self._path.parent)
+            except OSError as error:
+                raise StoreUnavailable(f"{self._path}: {error}") from error
             self._free, self._looked_at = disk.f_bavail * disk.f_frsize, now
         if self._free < self._least:
             raise StoreFull(

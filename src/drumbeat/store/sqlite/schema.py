@@ -4,11 +4,14 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from drumbeat.errors import ConfigError
 from drumbeat.store import migrate
 from drumbeat.store.sqlfile import in_namespace, prefixed
 from drumbeat.store.sqlite.connection import Connection, translated
 from drumbeat.store.sqlite.statements import SCHEMA
 
+# INSERT with ON CONFLICT after SELECT, UPDATE with FROM, json_each and friends built in nearly everywhere.
+OLDEST_SQLITE = (3, 35, 0)
 MIGRATIONS = migrate.load("drumbeat.store.sqlite.migrations")
 
 
@@ -18,8 +21,13 @@ def upgrade(db: Connection, namespace: str) -> None:
     Raises:
         SchemaOutOfDate: they are newer, and say that code of this age cannot use them.
     """
-    if db.value("PRAGMA journal_mode") != "wal":
-        db.run("PRAGMA journal_mode = WAL")
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        oldest = ".".join(map(str, OLDEST_SQLITE))
+        raise ConfigError(f"Python's SQLite is {sqlite3.sqlite_version}, Drumbeat needs {oldest} or newer", "url")
+    if db.value("PRAGMA journal_mode") != "wal" and db.value("PRAGMA journal_mode = WAL") != "wal":
+        raise ConfigError(
+            "this file cannot be used with a write-ahead log: its file system has no shared memory", "url"
+        )
     if not migrate.missing(MIGRATIONS, _found(db, namespace)):
         return
     db.run("BEGIN IMMEDIATE")

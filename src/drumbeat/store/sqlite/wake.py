@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
@@ -45,7 +46,9 @@ class Announcer:
 
     def tell(self, due: int, db: Connection) -> None:
         """Send, or keep for the end of the burst."""
-        self._known = rows.texts(db.value(self._addresses))
+        # Only a hint: what was committed is committed, also if nobody can be told.
+        with contextlib.suppress(sqlite3.Error):
+            self._known = rows.texts(db.value(self._addresses))
         self._pending = due if self._pending is None else min(due, self._pending)
         if SYSTEM.monotonic() - self._sent_at >= BURST_S:
             self.flush()
@@ -91,7 +94,8 @@ class SqliteWake:
     async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
         """Call `hear(run_at)` for every hint; gives the path of our socket."""
         with translated(self._path):
-            watcher = _VersionWatcher(Connection(self._path, read_only=True), hear)
+            # It is asked on the loop's own thread, which must not wait for anybody's lock.
+            watcher = _VersionWatcher(Connection(self._path, read_only=True, busy=0), hear)
         ear, address = _bound_socket()
         loop = asyncio.get_running_loop()
         loop.add_reader(ear.fileno(), _hear_all, ear, hear)
@@ -127,10 +131,12 @@ class _VersionWatcher:
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = loop.call_later(LOOK_S, self._tick, loop)
-        version = self._look()
-        if version != self._seen:
-            self._seen = version
-            self._hear(0)
+        # A store that cannot be read is found out by whoever reads it next, and told there.
+        with contextlib.suppress(sqlite3.Error):
+            version = self._look()
+            if version != self._seen:
+                self._seen = version
+                self._hear(0)
 
     def _look(self) -> int:
         version: int = self._db.value("PRAGMA data_version")

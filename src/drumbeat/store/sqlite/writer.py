@@ -13,6 +13,7 @@ answer all, wake workers
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -92,7 +93,7 @@ class Writer(Desk):
                 self._identity.check()
             with translated(self._path):
                 answers, due = self._transaction(db, wanted)
-                self._checkpoint(db)
+            self._checkpoint(db)
         if due is not None:
             self._announcer.tell(due, db)
             self._tell_loop(lambda: self._announcer.tell_here(due))
@@ -173,7 +174,8 @@ class Writer(Desk):
         """Bring the log into the database when it is long. We have the turn, so nobody writes meanwhile.
 
         TRUNCATE waits for readers that still use the log: not here, where everybody would wait for them. It then has done
-        most of its work anyway, and is tried again when the log has grown by another quarter.
+        most of its work anyway, and is tried again when the log has grown by another quarter. Nor must its failure (a full
+        disk) be told to those whose work is committed already.
         """
         try:
             size = os.stat(self._log).st_size
@@ -181,7 +183,10 @@ class Writer(Desk):
             return
         if size < LONG_LOG + self._kept_log:
             return
-        busy = db.checkpoint()
+        try:
+            busy = db.checkpoint()
+        except sqlite3.Error:
+            busy = True
         self._kept_log = size - LONG_LOG + LONG_LOG // 4 if busy else 0
 
     def _pause(self) -> float | None:

@@ -39,7 +39,7 @@ SELECT json_group_array(id)
            AND (:task IS NULL OR task = :task)
            AND (:queue IS NULL OR queue = :queue)
            AND (:key IS NULL OR key = :key)
-           AND (:error IS NULL OR instr(error ->> 'type', :error) OR instr(error ->> 'message', :error))
+           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
            AND (:before IS NULL OR id < :before)
          ORDER BY id DESC
          LIMIT :limit);
@@ -53,7 +53,7 @@ SELECT json_group_array(id)
            AND key IS NOT NULL
            AND (:state IS NULL OR state = :state)
            AND (:queue IS NULL OR queue = :queue)
-           AND (:error IS NULL OR instr(error ->> 'type', :error) OR instr(error ->> 'message', :error))
+           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
            AND (:before IS NULL OR id < :before)
          ORDER BY id DESC
          LIMIT :limit);
@@ -66,7 +66,7 @@ SELECT json_group_array(id)
            AND (:task IS NULL OR task = :task)
            AND (:queue IS NULL OR queue = :queue)
            AND (:key IS NULL OR key = :key)
-           AND (:error IS NULL OR instr(error ->> 'type', :error) OR instr(error ->> 'message', :error))
+           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
            AND (:before IS NULL OR id < :before)
          ORDER BY id DESC
          LIMIT :limit);
@@ -78,7 +78,7 @@ SELECT json_group_array(id)
          WHERE id < ifnull(:before, '~')
            AND (:state IS NULL OR state = :state)
            AND (:queue IS NULL OR queue = :queue)
-           AND (:error IS NULL OR instr(error ->> 'type', :error) OR instr(error ->> 'message', :error))
+           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
          ORDER BY id DESC
          LIMIT :limit);
 
@@ -90,7 +90,7 @@ SELECT json_group_array(id)
            AND id < ifnull(:before, '~')
            AND (:state IS NULL OR state = :state)
            AND (:queue IS NULL OR queue = :queue)
-           AND (:error IS NULL OR instr(error ->> 'type', :error) OR instr(error ->> 'message', :error))
+           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
          ORDER BY id DESC
          LIMIT :limit);
 
@@ -104,7 +104,7 @@ SELECT json_group_array(id)
            AND (:task IS NULL OR task = :task)
            AND (:state IS NULL OR state = :state)
            AND (:queue IS NULL OR queue = :queue)
-           AND (:error IS NULL OR instr(error ->> 'type', :error) OR instr(error ->> 'message', :error))
+           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
          ORDER BY id DESC
          LIMIT :limit);
 
@@ -117,7 +117,7 @@ SELECT json_group_array(id)
            AND id < ifnull(:before, '~')
            AND (:task IS NULL OR task = :task)
            AND (:queue IS NULL OR queue = :queue)
-           AND (:error IS NULL OR instr(error ->> 'type', :error) OR instr(error ->> 'message', :error))
+           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
          ORDER BY id DESC
          LIMIT :limit);
 
@@ -129,7 +129,7 @@ SELECT json_group_array(id)
            AND (:task IS NULL OR task = :task)
            AND (:queue IS NULL OR queue = :queue)
            AND (:key IS NULL OR key = :key)
-           AND (:error IS NULL OR instr(error ->> 'type', :error) OR instr(error ->> 'message', :error))
+           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
          ORDER BY id DESC
          LIMIT :limit);
 
@@ -141,7 +141,7 @@ SELECT json_group_array(id)
            AND id < ifnull(:before, '~')
            AND (:queue IS NULL OR queue = :queue)
            AND (:key IS NULL OR key = :key)
-           AND (:error IS NULL OR instr(error ->> 'type', :error) OR instr(error ->> 'message', :error))
+           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
          ORDER BY id DESC
          LIMIT :limit);
 

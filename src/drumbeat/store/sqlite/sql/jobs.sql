@@ -53,8 +53,8 @@ SELECT json_group_array(wanted.value)
 SELECT json_group_array(json_array(job.task, job.key, job.id, job.state))
   FROM json_each(:keys) AS wanted
  CROSS JOIN drumbeat_job AS job
- WHERE job.task = wanted.value ->> 0
-   AND job.key = wanted.value ->> 1
+ WHERE job.task = json_extract(wanted.value, '$[0]')
+   AND job.key = json_extract(wanted.value, '$[1]')
    AND job.key IS NOT NULL
    AND job."unique" <> '';
 
@@ -177,11 +177,11 @@ SELECT json_group_array(json_array(job.seq, job.id, job.token, job.task, job.key
 -- What is on record about these (id, token) of this instance: the outcome, or null.
 SELECT json_group_array(coalesce(
            (SELECT outcome FROM drumbeat_history
-             WHERE id = wanted.value ->> 0 AND token = wanted.value ->> 1 AND instance = :instance),
+             WHERE id = json_extract(wanted.value, '$[0]') AND token = json_extract(wanted.value, '$[1]') AND instance = :instance),
            (SELECT outcome FROM drumbeat_dead
-             WHERE id = wanted.value ->> 0 AND token = wanted.value ->> 1 AND instance = :instance),
+             WHERE id = json_extract(wanted.value, '$[0]') AND token = json_extract(wanted.value, '$[1]') AND instance = :instance),
            (SELECT outcome FROM drumbeat_attempt
-             WHERE id = wanted.value ->> 0 AND token = wanted.value ->> 1 AND instance = :instance)))
+             WHERE id = json_extract(wanted.value, '$[0]') AND token = json_extract(wanted.value, '$[1]') AND instance = :instance)))
   FROM json_each(:holds) AS wanted;
 
 -- name: count_refused

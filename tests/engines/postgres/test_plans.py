@@ -1,0 +1,189 @@
+"""The hot statements by their plans, whatever the statistics say: never taken, taken while the table was empty, or settled.
+
+Half of the jobs lie in the future under the most urgent priority of the same queue: a claim that steps over them is seen in
+the pages it touches. `DRUMBEAT_FULL=1` does it with a million jobs.
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from drumbeat.ids import InstanceId
+from drumbeat.model.job import Claim, Outcome, OutcomeKind
+from drumbeat.store.postgres import PostgresStore
+from drumbeat.store.postgres.connections import Session
+from drumbeat.store.postgres.statements import statements
+from tests.contract.making import worker
+from tests.engines.postgres.conftest import at
+
+MANY = 1_000_000 if os.environ.get("DRUMBEAT_FULL") else 40_000
+HELD = 500
+SQL = statements("drumbeat").jobs
+FILL = """
+INSERT INTO drumbeat.job (id, task, queue, priority, args, signature, created_at, due_at, run_at, crash_limit)
+SELECT md5(number::text)::uuid, 'noop', 'default', CASE WHEN number % 2 = 0 THEN 0 ELSE 5 END, '{}', 's', 0, 0,
+       drumbeat.now_us() + CASE WHEN number % 2 = 0 THEN 3600000000 ELSE -1000000 - number END, 3
+  FROM generate_series(1, $1::integer) AS number"""
+HOLD = """
+UPDATE drumbeat.job SET state = 'running', instance = $1, token = 7, claimed_at = 7
+ WHERE id IN (SELECT id FROM drumbeat.job WHERE priority = 5 LIMIT 500)"""
+
+
+@pytest.fixture(params=["never analysed", "analysed when empty", "settled"])
+async def filled(request: pytest.FixtureRequest, url: str, raw: Any) -> AsyncIterator[tuple[PostgresStore, InstanceId]]:
+    """A store whose job table is full, and an instance that holds 500 of its jobs."""
+    await raw.execute("ALTER TABLE drumbeat.job SET (autovacuum_enabled = off)")
+    if request.param == "analysed when empty":
+        await raw.execute("ANALYZE drumbeat.job")
+    async with await PostgresStore.open(at(url)) as store:
+        instance = await worker(store)
+        await raw.execute(FILL, MANY, timeout=300)
+        await raw.execute(HOLD, instance)
+        if request.param == "settled":
+            await raw.execute("VACUUM ANALYZE drumbeat.job", timeout=300)
+        yield store, instance
+
+
+async def explained(store: PostgresStore, statement: str, *arguments: Any) -> dict[str, Any]:
+    """The plan as the engine's own connection makes it, with what it touched; nothing is kept."""
+
+    async def work(session: Session) -> Any:
+        transaction: Any = session.transaction()
+        await transaction.start()
+        try:
+            return await session.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", *arguments)
+        finally:
+            await transaction.rollback()
+
+    plan: dict[str, Any] = json.loads(await store._work.call(work, patience=60))[0]["Plan"]
+    return plan
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+def scans_of(plan: dict[str, Any], table: str) -> list[tuple[str, str]]:
+    """(kind of scan, index) of every scan of the table that was carried out."""
+    return sorted(
+        {
+            (node["Node Type"], node.get("Index Name", ""))
+            for node in nodes(plan)
+            if node["Actual Loops"]
+            and (
+                (node.get("Relation Name") == table and "Scan" in node["Node Type"])
+                or table in node.get("Index Name", "")
+            )
+        }
+    )
+
+
+def pages(plan: dict[str, Any]) -> int:
+    return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
+
+
+async def held_ids(raw: Any, instance: InstanceId) -> list[str]:
+    return [row[0] for row in await raw.fetch("SELECT id::text FROM drumbeat.job WHERE instance = $1", instance)]
+
+
+def asking(instance: InstanceId, ended: list[str], limit: int) -> list[Any]:
+    count = len(ended)
+    none = [None] * count
+    return [instance, ended, [7] * count, none, none, none, none, ["default"], [limit], limit, [0] * 10]
+
+
+async def test_a_claim_walks_its_index_level_by_level(filled: tuple[PostgresStore, InstanceId]) -> None:
+    store, instance = filled
+    plan = await explained(store, SQL.exchange, *asking(instance, [], HELD))
+    assert ("Index Scan", "job_for_claim") in scans_of(plan, "job")
+    assert {kind for kind, _ in scans_of(plan, "job")} <= {
+        "Index Scan",
+        "Tid Scan",
+        "Bitmap Heap Scan",
+        "Bitmap Index Scan",
+    }
+    [walk] = [node for node in nodes(plan) if node.get("Index Name") == "job_for_claim" and node["Actual Rows"]]
+    for column in ("queue", "priority", "run_at"):
+        assert column in walk["Index Cond"]
+    assert pages(plan) < 60 * HELD, "it must not step over what is not due"
+
+
+async def test_a_finish_goes_by_the_primary_key(filled: tuple[PostgresStore, InstanceId], raw: Any) -> None:
+    store, instance = filled
+    plan = await explained(store, SQL.exchange, *asking(instance, await held_ids(raw, instance), 0))
+    scans = scans_of(plan, "job")
+    assert {index for _, index in scans if index} == {"job_one_per_id"}
+    assert "Seq Scan" not in {kind for kind, _ in scans}
+    assert pages(plan) < 60 * HELD
+
+
+@pytest.mark.parametrize("statement", [SQL.lock, SQL.request_cancel], ids=["lock", "request_cancel"])
+async def test_a_cancel_goes_by_the_primary_key(
+    filled: tuple[PostgresStore, InstanceId], raw: Any, statement: str
+) -> None:
+    store, instance = filled
+    plan = await explained(store, statement, await held_ids(raw, instance))
+    assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
+    assert pages(plan) < 60 * HELD
+
+
+async def test_cancelling_pending_jobs_goes_by_the_primary_key(
+    filled: tuple[PostgresStore, InstanceId], raw: Any
+) -> None:
+    store, _ = filled
+    ids = [row[0] for row in await raw.fetch("SELECT id::text FROM drumbeat.job WHERE instance IS NULL LIMIT 500")]
+    none = [None] * len(ids)
+    plan = await explained(store, SQL.finish, ids, ["cancelled"] * len(ids), none, none, none, none, none, none)
+    assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
+    assert pages(plan) < 60 * HELD
+
+
+async def test_giving_back_goes_by_the_primary_key(filled: tuple[PostgresStore, InstanceId], raw: Any) -> None:
+    store, instance = filled
+    ids = await held_ids(raw, instance)
+    none, zero = [None] * len(ids), [0] * len(ids)
+    plan = await explained(store, SQL.give_back, ids, zero, zero, zero, [""] * len(ids), none, none, none)
+    assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
+    assert pages(plan) < 80 * HELD
+
+
+async def test_an_empty_claim_behind_future_jobs_touches_next_to_nothing(
+    filled: tuple[PostgresStore, InstanceId], raw: Any
+) -> None:
+    store, instance = filled
+    await raw.execute("DELETE FROM drumbeat.job WHERE priority = 5", timeout=300)
+    await raw.execute("VACUUM drumbeat.job", timeout=300)
+    plan = await explained(store, SQL.exchange, *asking(instance, [], HELD))
+    assert pages(plan) < 300
+
+
+async def test_the_same_connection_stays_quick_when_the_table_was_empty_at_first(url: str, raw: Any) -> None:
+    """Prepared while nothing was there; a generic plan would be kept from then on."""
+    async with await PostgresStore.open(at(url)) as store:
+        instance = await worker(store)
+        wanted = Claim(queues=(("default", HELD),), limit=HELD)
+        for _ in range(8):
+            await store.jobs.exchange(instance, [], wanted)
+        await raw.execute(FILL, MANY, timeout=300)
+        before = await touched(raw)
+        answer = await store.jobs.exchange(instance, [], wanted)
+        assert len(answer.jobs) == HELD
+        outcomes = [Outcome(id=job.id, token=job.token, kind=OutcomeKind.SUCCEEDED) for job in answer.jobs]
+        assert (await store.jobs.exchange(instance, outcomes, None)).verdicts == ["done"] * HELD
+        await store._work.close()
+        assert await touched(raw) - before < 200 * HELD
+
+
+async def touched(raw: Any) -> int:
+    """Pages of the job table and its indexes that anybody has touched so far."""
+    await raw.execute("SELECT pg_stat_clear_snapshot()")
+    found: int = await raw.fetchval(
+        "SELECT heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read FROM pg_statio_user_tables"
+        " WHERE schemaname = 'drumbeat' AND relname = 'job'"
+    )
+    return found
