@@ -6,6 +6,7 @@ How a page marks its Python blocks:
     <!-- run -->                          before such a block: it is run as `python shop.py`
     <!-- run beside shop:app -->          the same, while `drumbeat run shop:app` runs in that folder
     ```text                               right after it: what it prints; ... stands for anything in a line
+    <!-- check only -->                   before a fragment: it is type-checked, and not executed
 
 Every other Python block is a fragment. It may use the names of drumbeat, of shop.py, and of the programs before it on its
 page that have an app of their own; it is type-checked, and also executed if nothing in it is awaited.
@@ -93,7 +94,7 @@ def fragments(page: Path) -> dict[str, str]:
         elif block.language == "python":
             names = "".join(f"from {module} import *\n" for module in around)
             body = "".join(f"    {line}" if line.strip() else line for line in block.text.splitlines(keepends=True))
-            kind = "async def" if block.awaits else "def"
+            kind = "async def" if block.awaits or block.mark == "check only" else "def"
             modules[str(block)] = f"from drumbeat import *\n{names}app = Drumbeat()\n{kind} fragment() -> None:\n{body}"
     return modules
 
