@@ -17,12 +17,13 @@ from drumbeat.store.postgres.claiming import Bounds, Claiming
 from drumbeat.store.postgres.connections import Address, Link, address
 from drumbeat.store.postgres.ending import Ending
 from drumbeat.store.postgres.history import History
+from drumbeat.store.postgres.inside import PostgresInside
 from drumbeat.store.postgres.inspect import PostgresInspect
 from drumbeat.store.postgres.instances import PostgresInstances
 from drumbeat.store.postgres.jobs import PostgresJobs
 from drumbeat.store.postgres.statements import statements
 from drumbeat.store.postgres.wake import Announcer, PostgresWake
-from drumbeat.store.protocol import Inspect, Instances, Jobs, Wake
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Wake
 
 __all__ = ["Address", "PostgresStore", "address"]
 
@@ -40,7 +41,7 @@ class PostgresStore:
         self._announcer = Announcer(self._side, sql.schema, f"{namespace}.wake", clock)
         bounds = Bounds(clock)
         self._announcer.inner.append(bounds.hear)
-        self._adding = Adding(sql.jobs, self._side, self._announcer)
+        self._adding = Adding(sql, namespace, self._side, self._announcer)
         ending = Ending(sql.jobs, self._adding)
         history = History(sql.jobs, sql.schema, self._side, clock)
         self.jobs: Jobs = PostgresJobs(
@@ -58,6 +59,8 @@ class PostgresStore:
         )
         self.inspect: Inspect = PostgresInspect(sql, link=self._side)
         self.wake: Wake = PostgresWake(self._side, self._announcer, clock)
+        self._inside = PostgresInside(address, namespace=namespace, clock=clock)
+        self.inside: Inside = self._inside
 
     @classmethod
     async def open(cls, address: Address, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Self:
@@ -79,6 +82,7 @@ class PostgresStore:
     async def close(self) -> None:
         await self._adding.close()
         await self._announcer.close()
+        await self._inside.close()
         for link in (self._work, self._side):
             await link.close()
 

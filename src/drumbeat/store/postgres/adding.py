@@ -11,24 +11,30 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
-
 from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
 from drumbeat.ids import JobId, created_us, is_job_id
 from drumbeat.model.job import Added, NewJob, Unique
 from drumbeat.store.postgres import failures
 from drumbeat.store.postgres.connections import PATIENCE, Again, Link, Session
-from drumbeat.store.postgres.statements import JobSql
+from drumbeat.store.postgres.statements import JobSql, Statements
 from drumbeat.store.postgres.wake import Announcer
 
+COPIED = 500
+"""Batches of so many jobs are copied into the table, which takes two thirds of an INSERT."""
+_COLUMNS = (
+    *("id", "task", "queue", "args", "signature", "priority", "created_at", "due_at", "run_at", "key", "retries"),
+    *("timeout", "crash_limit", "on_dead", "tenant"),
+)
 _LARGEST_GROUP = 10_000
 _ROWS_A_SECOND = 5_000
 """A batch may take longer than a call: so many rows even a slow server stores in a second."""
 
 
 class Adding:
-    def __init__(self, sql: JobSql, link: Link, announcer: Announcer) -> None:
-        self._sql = sql
+    def __init__(self, sql: Statements, namespace: str, link: Link, announcer: Announcer) -> None:
+        self._sql = sql.jobs
+        self._now = sql.schema.now
+        self._namespace = namespace
         self._link = link
         self._announcer = announcer
         self._waiting: list[tuple[Sequence[NewJob], asyncio.Future[list[Added]]]] = []
@@ -110,23 +116,50 @@ class Adding:
 
     async def _add(self, jobs: Sequence[NewJob]) -> list[Added]:
         patience = PATIENCE + len(jobs) / _ROWS_A_SECOND
-        now = await self._link.call(partial(self._all_new, jobs), patience=patience)
-        if now is not None:
-            self._announcer.tell(min(due_at(job, now) for job in jobs))
-            return [Added(job.id, True) for job in jobs]
-        answers, due = await self._link.transact(partial(self._one_by_one, jobs), patience=patience)
-        if due is not None:
-            self._announcer.tell(due)
-        return answers
-
-    async def _all_new(self, jobs: Sequence[NewJob], session: Session) -> int | None:
-        """The store's now; None: some are known, nothing was stored."""
         try:
+            now = await self._add_new(jobs, patience)
+        except failures.KnownJobs:
+            answers, due = await self._link.transact(partial(self._one_by_one, jobs), patience=patience)
+            if due is not None:
+                self._announcer.tell(due)
+            return answers
+        self._announcer.tell(min(due_at(job, now) for job in jobs))
+        return [Added(job.id, True) for job in jobs]
+
+    async def _add_new(self, jobs: Sequence[NewJob], patience: float) -> int:
+        """Store jobs none of which is known; gives the store's now.
+
+        Raises:
+            KnownJobs: one is, nothing was stored.
+        """
+        if len(jobs) >= COPIED and not any(job.unique for job in jobs):
+            return await self._link.transact(partial(self._copy, jobs), patience=patience)
+        return await self._link.call(partial(self._insert, jobs), patience=patience)
+
+    async def _insert(self, jobs: Sequence[NewJob], session: Session) -> int:
+        if len(jobs) == 1 and not jobs[0].unique:
+            return await self._insert_one(jobs[0], session)
+        with failures.known_jobs():
             now: int = await session.fetchval(self._sql.add, *arguments(jobs), min(_ids(jobs)), max(_ids(jobs)))
-        except asyncpg.PostgresError as error:
-            if error.sqlstate == failures.KNOWN_JOBS:
-                return None
-            raise
+        return now
+
+    async def _insert_one(self, job: NewJob, session: Session) -> int:
+        with failures.known_jobs():
+            now: int = await session.fetchval(
+                self._sql.add_one,
+                *(job.id, job.task, job.queue, job.args, job.signature, job.priority, job.run_at, job.delay, job.key),
+                *(job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant, _since(job.id)),
+            )
+        return now
+
+    async def _copy(self, jobs: Sequence[NewJob], session: Session) -> int:
+        now: int = await session.fetchval(self._now)
+        first, last = min(_ids(jobs)), max(_ids(jobs))
+        with failures.known_jobs():
+            await session.copy_records_to_table(
+                "job", schema_name=self._namespace, columns=_COLUMNS, records=(_record(job, now) for job in jobs)
+            )
+            await session.execute(self._sql.refuse_known, first, last, _since(first))
         return now
 
     async def _one_by_one(self, jobs: Sequence[NewJob], session: Session) -> tuple[list[Added], int | None]:
@@ -186,7 +219,6 @@ def arguments(jobs: Sequence[NewJob]) -> list[Any]:
     """The arguments of `add` and `insert`: arrays only for columns in which the jobs differ from the default or each other."""
     first = jobs[0]
     ids = list(_ids(jobs))
-    earliest = min(ids)
     return [
         ids,
         *(_unless_all(jobs, "task", first.task), _unless_all(jobs, "queue", first.queue)),
@@ -196,7 +228,7 @@ def arguments(jobs: Sequence[NewJob]) -> list[Any]:
         [job.unique.value if job.unique else "" for job in jobs] if any(job.unique for job in jobs) else [],
         *(_unless_all(jobs, "retries", None), _unless_all(jobs, "timeout", None), _unless_all(jobs, "crash_limit", 3)),
         *(_unless_all(jobs, "on_dead", None), _unless_all(jobs, "tenant", "")),
-        created_us(earliest) if is_job_id(earliest) else 0,
+        _since(min(ids)),
         *(first.task, first.queue, first.signature, first.priority),
     ]
 
@@ -207,6 +239,20 @@ def due_at(job: NewJob, now: int) -> int:
 
 def _ids(jobs: Sequence[NewJob]) -> Iterable[JobId]:
     return (job.id for job in jobs)
+
+
+def _since(first: JobId) -> int:
+    """From when on a job with this id, or a later one, can have ended."""
+    return created_us(first) if is_job_id(first) else 0
+
+
+def _record(job: NewJob, now: int) -> tuple[Any, ...]:
+    """A row of the table, in the order of _COLUMNS."""
+    due = now + job.delay if job.run_at is None else job.run_at
+    return (
+        *(job.id, job.task, job.queue, job.args, job.signature, job.priority, now, due, due, job.key, job.retries),
+        *(job.timeout, job.crash_limit, job.on_dead, job.tenant),
+    )
 
 
 def _unless_all(jobs: Sequence[NewJob], name: str, value: Any) -> list[Any]:

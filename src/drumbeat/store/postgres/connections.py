@@ -6,7 +6,7 @@ sends belongs to nobody. Calls whose transaction lost against another one are re
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -46,6 +46,10 @@ class Session(Protocol):
 
     async def close(self, *, timeout: float) -> None: ...
 
+    async def copy_records_to_table(
+        self, table: str, *, schema_name: str, columns: Iterable[str], records: Iterable[tuple[Any, ...]]
+    ) -> str: ...
+
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
 
     def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
@@ -66,6 +70,8 @@ _SESSION = {
     # Statements prepared while a table was empty are bad for ever: plan each time, it takes less than it saves.
     "plan_cache_mode": "force_custom_plan",
     "default_transaction_isolation": "read committed",
+    # A queue is in memory: 500 rows by their ids are never worth a walk of the table.
+    "random_page_cost": "1.1",
     "idle_in_transaction_session_timeout": "60000",
     "jit": "off",
 }
@@ -260,7 +266,7 @@ def _day(statement: str, moment: int) -> str:
 
 
 def _is_harmless(error: BaseException) -> bool:
-    """The server's answer to a statement, or a value that was never sent: the connection is in order."""
+    """The server's answer to a statement, our own conclusion from one, or a value that was never sent."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "")[:3] != "57P"
-    return isinstance(error, ValueError)
+    return isinstance(error, ValueError | DrumbeatError)

@@ -13,10 +13,10 @@ OLDEST = 13
 MIGRATIONS = migrate.load("drumbeat.store.postgres.migrations")
 KNOWN = MIGRATIONS[-1].number
 
-# Our own: refuse_known.
-KNOWN_JOBS = "DB001"
-# Trying the same again can help at once.
-_AGAIN = frozenset({"40001", "40P01"})
+# An id or a unique key is taken; our own, of refuse_known.
+_KNOWN = frozenset({"23505", "DB001"})
+# Trying the same again helps: somebody else was quicker. A taken key is found by the look that comes before.
+_AGAIN = frozenset({"40001", "40P01", "23505"})
 _NO_TABLES = frozenset({"42P01", "3F000", "42883", "42703"})
 _NO_ENTRANCE = {
     "28P01": "the password or the user name is wrong",
@@ -25,6 +25,10 @@ _NO_ENTRANCE = {
     "42501": "this user lacks a permission",
 }
 _AWAY = frozenset({"25006", "55P03", "55006"})
+
+
+class KnownJobs(StoreError):
+    """Of jobs that were to be stored at once, one is known: nothing was stored. Never leaves the engine."""
 
 
 @contextmanager
@@ -63,6 +67,17 @@ def ours(error: Exception, place: str) -> DrumbeatError:
 
 def is_worth_repeating(error: asyncpg.PostgresError) -> bool:
     return error.sqlstate in _AGAIN
+
+
+@contextmanager
+def known_jobs() -> Iterator[None]:
+    """Around statements that store new jobs all at once."""
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        if error.sqlstate in _KNOWN:
+            raise KnownJobs("some of these jobs are known") from error
+        raise
 
 
 def missing_day(error: asyncpg.PostgresError) -> int | None:

@@ -20,6 +20,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     add: str
+    add_one: str
+    refuse_known: str
     known: str
     holders: str
     insert: str

@@ -13,7 +13,7 @@ CREATE TABLE drumbeat.meta (
 -- The one clock. Stable, so that it can be an index condition: clock_timestamp() cannot.
 CREATE FUNCTION drumbeat.now_us() RETURNS bigint
     LANGUAGE sql STABLE PARALLEL SAFE
-    AS 'SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint';
+    AS 'SELECT (date_part(''epoch'', statement_timestamp()) * 1000000)::bigint';
 
 -- Live jobs only: pending and running. Columns are in the order of their alignment, so that rows are narrow.
 CREATE TABLE drumbeat.job (
@@ -210,7 +210,8 @@ BEGIN
     IF added < wanted
        OR EXISTS (SELECT FROM drumbeat.history AS history
                    WHERE history.id BETWEEN first AND last
-                     AND history.finished_at >= least(since, drumbeat.now_us()) - 86400000000)
+                     AND history.finished_at >= least(since, drumbeat.now_us()) - 86400000000
+                     AND history.finished_at < drumbeat.now_us() + 86400000000)
        OR EXISTS (SELECT FROM drumbeat.dead AS dead WHERE dead.id BETWEEN first AND last)
     THEN
         RAISE EXCEPTION 'some of these jobs are known' USING ERRCODE = 'DB001';

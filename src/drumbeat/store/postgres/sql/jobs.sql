@@ -4,15 +4,16 @@
 -- `state = 'running'` the planner could walk the index of all that an instance has ever run.
 
 -- name: add
--- Store new jobs, all of them or none: refuse_known raises DB001 if one of them is known. An array that is shorter than the
--- ids (an empty one) stands for the default, $17 to $20 for a value that all jobs share.
+-- Store new jobs, all of them or none: an id or key that is taken raises 23505 (which costs less than ON CONFLICT), and
+-- refuse_known raises DB001 if one is known otherwise. An array that is shorter than the ids (an empty one) stands for the
+-- default, $17 to $20 for a value that all jobs share.
   WITH added AS (
        INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, "unique",
                                  retries, timeout, crash_limit, on_dead, tenant)
        SELECT new.id, coalesce(new.task, $17), coalesce(new.queue, $18), new.args, coalesce(new.signature, $19),
-              coalesce(new.priority, $20), drumbeat.now_us(),
-              coalesce(new.run_at, drumbeat.now_us() + coalesce(new.delay, 0)),
-              coalesce(new.run_at, drumbeat.now_us() + coalesce(new.delay, 0)), new.key, coalesce(new."unique", ''),
+              coalesce(new.priority, $20), (SELECT drumbeat.now_us()),
+              coalesce(new.run_at, (SELECT drumbeat.now_us()) + coalesce(new.delay, 0)),
+              coalesce(new.run_at, (SELECT drumbeat.now_us()) + coalesce(new.delay, 0)), new.key, coalesce(new."unique", ''),
               new.retries, new.timeout, coalesce(new.crash_limit, 3), new.on_dead, coalesce(new.tenant, '')
          FROM unnest($1::text[]::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::bigint[],
                      $8::bigint[], $9::text[], $10::text[], $11::integer[], $12::bigint[], $13::integer[], $14::text[],
@@ -27,11 +28,23 @@
                              AND holder.key IS NOT NULL
                              AND holder."unique" <> ''
                              AND (new."unique" = 'live' OR holder.state = 'pending'))
-           ON CONFLICT DO NOTHING
        RETURNING id)
 SELECT drumbeat.now_us() AS now,
        drumbeat.refuse_known(cardinality($1::text[]), count(*), $21::text::uuid, $22::text::uuid, $16)
   FROM added;
+
+-- name: add_one
+-- The same for a single job that is not unique, which is planned in a tenth of the time. NewJob's fields in their order, but
+-- for `unique`; $15 since.
+INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, retries, timeout,
+                          crash_limit, on_dead, tenant)
+VALUES ($1::text::uuid, $2, $3, $4, $5, $6, drumbeat.now_us(), coalesce($7, drumbeat.now_us() + $8),
+        coalesce($7, drumbeat.now_us() + $8), $9, $10, $11, $12, $13, $14)
+RETURNING drumbeat.now_us() AS now, drumbeat.refuse_known(0, 0, id, id, $15);
+
+-- name: refuse_known
+-- The same for jobs that were copied into the table.
+SELECT drumbeat.refuse_known(0, 0, $1::text::uuid, $2::text::uuid, $3);
 
 -- name: known
 -- Which of these ids are anywhere.
@@ -168,8 +181,8 @@ RETURNING id::text, drumbeat.now_us() AS now;
        UPDATE drumbeat.job
           SET state = 'running',
               instance = $1,
-              token = greatest(token + 1, drumbeat.now_us()),
-              claimed_at = drumbeat.now_us(),
+              token = greatest(token + 1, (SELECT drumbeat.now_us())),
+              claimed_at = (SELECT drumbeat.now_us()),
               waits_for = NULL
         WHERE ctid = ANY (ARRAY(SELECT tid FROM shared UNION ALL SELECT tid FROM rest))
           AND EXISTS (SELECT FROM living)

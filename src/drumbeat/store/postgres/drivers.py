@@ -1,0 +1,57 @@
+"""How to make one call with one text on a connection of whichever driver a program uses. No driver is imported that is not
+there already: the connection came from it."""
+
+from typing import Any
+
+from drumbeat.store.kinds import Kind, known, of_session, unwrapped
+
+KINDS = frozenset({Kind.ASYNCPG, Kind.PSYCOPG, Kind.PSYCOPG_ASYNC, Kind.SQLALCHEMY, Kind.SQLALCHEMY_ASYNC})
+
+
+async def call(conn: Any, statement: str, text: str) -> Any:
+    """The value of a statement with the parameter $1, in the connection's own transaction.
+
+    Raises:
+        InvalidArguments: it is no connection to a PostgreSQL that we know how to use.
+    """
+    match known(conn, KINDS, sync=False):
+        case Kind.ASYNCPG:
+            return await conn.fetchval(statement, text)
+        case Kind.PSYCOPG_ASYNC:
+            from psycopg.rows import tuple_row
+
+            async with unwrapped(conn).cursor(row_factory=tuple_row) as cursor:
+                await cursor.execute(statement.replace("$1", "%s"), (text,))
+                return (await cursor.fetchone())[0]
+        case Kind.SQLALCHEMY_ASYNC:
+            session = of_session(conn)
+            connection = conn if session is None else await session
+            return (await connection.execute(*_for_sqlalchemy(statement, text))).scalar_one()
+        case _:
+            return call_sync(conn, statement, text)
+
+
+def call_sync(conn: Any, statement: str, text: str) -> Any:
+    """The same for a sync driver, on this thread."""
+    if known(conn, KINDS, sync=True) is Kind.SQLALCHEMY:
+        return (of_session(conn) or conn).execute(*_for_sqlalchemy(statement, text)).scalar_one()
+    from psycopg.rows import tuple_row
+
+    with unwrapped(conn).cursor(row_factory=tuple_row) as cursor:
+        cursor.execute(statement.replace("$1", "%s"), (text,))
+        return cursor.fetchone()[0]
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """The state that the server gave, whatever the driver has made of it; SQLAlchemy keeps its driver's error as `orig`."""
+    for each in (error, getattr(error, "orig", None)):
+        for name in ("sqlstate", "pgcode"):
+            if isinstance(state := getattr(each, name, None), str):
+                return state
+    return None
+
+
+def _for_sqlalchemy(statement: str, text: str) -> tuple[Any, dict[str, str]]:
+    import sqlalchemy
+
+    return sqlalchemy.text(statement.replace("$1", ":given")), {"given": text}

@@ -1,0 +1,145 @@
+"""A handler's own transaction on PostgreSQL: on a connection from a pool that is there for nothing else.
+
+The handler's writes come first, and the job's row is touched only by the last statement before the commit: whoever wants to
+cancel or to rescue the job never hangs behind a handler. In `def` handlers the connection is psycopg's, opened for the block.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
+
+from drumbeat.errors import ConfigError, StoreUnavailable
+from drumbeat.store.postgres.connections import PATIENCE, Address
+from drumbeat.store.postgres.drivers import sqlstate
+from drumbeat.store.postgres.failures import translated
+
+MOST = 5
+"""So many handlers of one process have a transaction open at the same time; the others wait."""
+WAIT_S = 30.0
+_GONE = frozenset({"08", "57"})
+
+
+class Pool:
+    """Opened when it is first used, on the loop that uses it."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._pool: Any = None
+        self._opening: asyncio.Lock | None = None
+
+    async def acquire(self) -> Any:
+        with translated(self.address.shown):
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    return await (await self._opened()).acquire()
+            except TimeoutError:
+                raise StoreUnavailable(
+                    f"{self.address.shown}: none of the {MOST} connections for transactions was free in {WAIT_S:g} s"
+                ) from None
+
+    async def release(self, connection: Any) -> None:
+        with translated(self.address.shown):
+            await self._pool.release(connection, timeout=PATIENCE)
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            # Whatever is still open belongs to a handler that was given up.
+            pool.terminate()
+
+    async def _opened(self) -> Any:
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._pool is None:
+                how: dict[str, Any] = {"statement_cache_size": 0} if self.address.pooled else {}
+                self._pool = await asyncpg.create_pool(
+                    self.address.dsn, min_size=0, max_size=MOST, timeout=PATIENCE, command_timeout=None, **how
+                )
+        return self._pool
+
+
+class PostgresTransaction:
+    """The contract is in `store.protocol.OwnTransaction`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.limit: float | None = None
+        self._pool = pool
+        self._connection: Any = None
+        self._transaction: Any = None
+
+    async def begin(self) -> Any:
+        self._connection = await self._pool.acquire()
+        try:
+            with translated(self._pool.address.shown):
+                self._transaction = self._connection.transaction()
+                await self._transaction.start()
+        except BaseException:
+            await self._give_back()
+            raise
+        return self._connection
+
+    async def commit(self) -> None:
+        try:
+            with self._losing():
+                await self._transaction.commit()
+        except asyncio.CancelledError:
+            self._connection.terminate()
+            raise
+        finally:
+            await self._give_back()
+
+    async def rollback(self) -> None:
+        if self._connection is None:
+            return
+        try:
+            # A connection that is gone has rolled back by itself.
+            with contextlib.suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+                await self._transaction.rollback()
+        except asyncio.CancelledError:
+            self._connection.terminate()
+            raise
+        finally:
+            await self._give_back()
+
+    def begin_sync(self) -> Any:
+        try:
+            import psycopg
+        except ImportError:
+            raise ConfigError(
+                "transaction() in a `def` handler on PostgreSQL needs psycopg: run `pip install 'psycopg[binary]'`, "
+                "or make the handler an `async def`"
+            ) from None
+        with self._losing():
+            self._connection = psycopg.connect(self._pool.address.dsn, connect_timeout=int(PATIENCE))
+        return self._connection
+
+    def commit_sync(self) -> None:
+        connection, self._connection = self._connection, None
+        with contextlib.closing(connection), self._losing():
+            connection.commit()
+
+    def rollback_sync(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()  # and the server rolls back
+
+    async def _give_back(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(StoreUnavailable):
+                await self._pool.release(connection)
+
+    @contextlib.contextmanager
+    def _losing(self) -> Iterator[None]:
+        """What the server says to a statement or a commit is the handler's; that it says nothing any more is ours."""
+        try:
+            yield
+        except Exception as error:  # of any driver
+            state = sqlstate(error)
+            if state is None or state[:2] in _GONE:
+                raise StoreUnavailable(f"{self._pool.address.shown}: {' '.join(str(error).split())}") from error
+            raise
