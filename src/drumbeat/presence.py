@@ -160,4 +160,3 @@ def _tell(home: asyncio.AbstractEventLoop, call: Callable[..., object], *args: o
     """Have the household's loop make this call."""
     with suppress(RuntimeError):  # that loop is closed: nobody listens
         home.call_soon_threadsafe(call, *args)
-
