@@ -245,6 +245,7 @@ class Inside(Protocol):
     Raised by all:
         NotTransactional: this engine has no such transactions.
         InvalidArguments: `conn` is of a kind that cannot be used here, or is connected to another database.
+        Errors of the caller's own connection: as its driver makes them.
     """
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from drumbeat.app import Drumbeat
-from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound, StoreUnavailable
+from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound
 from drumbeat.model.job import Added, JobState, Unique
 from drumbeat.store.sqlite import SqliteStore
 from drumbeat.store.sqlite.turn import Turn
@@ -218,13 +218,13 @@ async def test_an_error_leaves_the_callers_transaction_as_it_was(sqlite: SqliteS
     assert (await exists(sqlite, good.id), mine(path)) == (False, [1])
 
 
-async def test_a_locked_file_is_a_store_that_is_away(sqlite: SqliteStore, path: Path) -> None:
+async def test_errors_of_the_callers_connection_are_its_drivers_own(sqlite: SqliteStore, path: Path) -> None:
     with (
         contextlib.closing(sqlite3.connect(path)) as other,
         contextlib.closing(sqlite3.connect(path, timeout=0)) as conn,
     ):
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailable, match="locked"):
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
             await sqlite.inside.add(conn, [new_job()])
 
 

@@ -2,6 +2,7 @@
 
 The engine's own statements run on the caller's connection, on whichever thread that belongs to. Nobody takes a turn here and
 nobody rings a bell: the caller's connection waits for the lock as SQLite does, and workers see the commit by its version.
+Errors of the caller's own connection are the caller's, and stay what its driver makes of them.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from drumbeat.store.kinds import Kind, known, of_session, unwrapped
 from drumbeat.store.sqlfile import prefixed
 from drumbeat.store.sqlite import schema
 from drumbeat.store.sqlite.adding import Adding, Batch
-from drumbeat.store.sqlite.connection import Connection, Parameters, translated
+from drumbeat.store.sqlite.connection import Connection, Parameters
 from drumbeat.store.sqlite.ending import Ending
 from drumbeat.store.sqlite.own import SqliteTransaction
 from drumbeat.store.sqlite.place import Room
@@ -105,7 +106,7 @@ class SqliteInside:
     def _add(self, jobs: Sequence[NewJob], conn: sqlite3.Connection) -> list[Added]:
         self._room.check()
         db = Borrowed(conn)
-        with translated(self._path), _begun(db, conn):
+        with _begun(db, conn):
             self._check_place(db)
             # All or none, whatever the caller makes of an error.
             db.run("SAVEPOINT drumbeat_add")
@@ -131,7 +132,7 @@ class SqliteInside:
         conn: sqlite3.Connection,
     ) -> None:
         db = Borrowed(conn)
-        with translated(self._path), _begun(db, conn):
+        with _begun(db, conn):
             self._check_place(db)
             now = self._clock.now_us()
             outcome = Outcome(
