@@ -3,12 +3,14 @@
 import asyncio
 import json
 import os
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
 
 from drumbeat.model.job import JobFilter, JobState
 from drumbeat.store.urls import open_store
+from tests.contract.making import new_job
 
 PROCESSES = 8
 JOBS = 10_000 if os.environ.get("DRUMBEAT_FULL") else 1_000
@@ -47,3 +49,29 @@ async def test_a_crowd_on_one_new_file_loses_nothing_doubles_nothing_and_lets_ev
         [task] = await store.inspect.tasks()
         assert (task.succeeded, task.pending, task.running) == (PROCESSES * JOBS, 0, 0)
         assert await store.inspect.jobs(JobFilter(state=JobState.RUNNING)) == []
+
+
+async def test_what_was_accepted_survives_kill_9_and_the_file_stays_whole(path: Path) -> None:
+    accepted: list[str] = []
+    for lines in (1, 200, 40, 500, 90):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.engines.sqlite.adder", str(path)), stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        said = [await asyncio.wait_for(process.stdout.readline(), 30) for _ in range(lines)]
+        accepted += [line.decode().strip() for line in said]
+        process.kill()
+        await process.wait()
+        rest = (await process.stdout.read()).decode().split("\n")
+        accepted += rest[:-1]
+    async with await open_store(f"sqlite:///{path}") as store:
+        states = {job.id: job.state for job in await store.inspect.jobs(JobFilter(limit=1_000_000))}
+        assert set(accepted) <= states.keys()
+        assert len(states) % 20 == 0, "a batch is all or nothing"
+        assert (await store.jobs.add([new_job()]))[0].created, "the dead left no lock behind"
+    raw = sqlite3.connect(path)
+    assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    live = {id for (id,) in raw.execute("SELECT id FROM drumbeat_job")}
+    ended = {id for (id,) in raw.execute("SELECT id FROM drumbeat_history")}
+    assert not live & ended, "no job is in two places"
+    raw.close()
