@@ -65,10 +65,10 @@ class Connection:
         """The rowid of the last row that `run_rows` inserted."""
         try:
             self.run("PRAGMA temp_store = MEMORY")
-            self.run("PRAGMA cache_size = -8192")
             if read_only:
                 self.run("PRAGMA query_only = ON")
             else:
+                self.run("PRAGMA cache_size = -8192")
                 # Durable when it returns (law 9). Checkpoints are made in turn, by the writer.
                 self.run("PRAGMA synchronous = FULL")
                 self.run("PRAGMA wal_autocheckpoint = 0")

@@ -1,0 +1,59 @@
+"""Statements by name, checked when they are loaded."""
+
+import msgspec
+import pytest
+
+from drumbeat.store import sqlfile
+from drumbeat.store.sqlite.statements import SchemaSql
+
+FILE = """\
+-- What this file is about.
+
+-- name: first
+-- Why it is so.
+SELECT a  -- a column
+  FROM drumbeat_job;
+
+-- name: second
+DELETE FROM drumbeat_job;
+"""
+
+
+def test_statements_are_found_by_name_without_comment_lines() -> None:
+    assert sqlfile.parse(FILE, "x.sql") == {
+        "first": "SELECT a  -- a column\n  FROM drumbeat_job",
+        "second": "DELETE FROM drumbeat_job",
+    }
+
+
+@pytest.mark.parametrize("text", ["-- name: a\n-- only words\n", "-- name: a\nSELECT 1;\n-- name: a\nSELECT 2;\n"])
+def test_an_empty_statement_or_one_that_is_there_twice_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"x\.sql: statement 'a'"):
+        sqlfile.parse(text, "x.sql")
+
+
+def test_a_name_missing_on_either_side_stops_the_import() -> None:
+    class Wrong(msgspec.Struct, frozen=True):
+        has_meta: str
+        forgotten: str
+
+    with pytest.raises(ValueError, match=r"missing \['forgotten'\], unused \['keep', 'oldest_code', 'version'\]"):
+        sqlfile.load(Wrong, "drumbeat.store.sqlite.sql", "schema.sql")
+
+
+def test_the_prefix_is_the_namespace() -> None:
+    loaded = sqlfile.load(SchemaSql, "drumbeat.store.sqlite.sql", "schema.sql")
+    other = sqlfile.prefixed(loaded, "shop")
+    assert "shop_meta" in other.version
+    assert "drumbeat" not in "".join(msgspec.structs.astuple(other))
+
+
+def test_a_row_of_placeholders_is_repeated() -> None:
+    statement = "INSERT INTO t SELECT column1, ?1 FROM (VALUES (?, ?)) WHERE true"
+    assert sqlfile.repeated(statement, 1) == statement
+    assert (
+        sqlfile.repeated(statement, 3)
+        == "INSERT INTO t SELECT column1, ?1 FROM (VALUES (?, ?), (?, ?), (?, ?)) WHERE true"
+    )
+    with pytest.raises(ValueError, match="no row"):
+        sqlfile.repeated("SELECT 1", 2)
