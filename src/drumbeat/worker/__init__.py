@@ -208,7 +208,7 @@ class Worker:
             self._threads,
             self._processes,
             doubts,
-            Completing(store.inside, self._identity, payload_limit=limit),
+            Completing(store.inside, self._identity, payload_limit=limit, is_committed=doubts.is_committed),
             payload_limit=limit,
             store_now=self._exchange.store_now,
             identity=self._identity,

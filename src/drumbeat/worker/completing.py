@@ -5,13 +5,13 @@ brought along: for the others the worker asks the store when the handler has end
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
 
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.context import Aborted, AbortReason, Completion, JobTransaction, RunningJob
-from drumbeat.errors import ClaimLost, TransactionTooLong
+from drumbeat.errors import ClaimLost, StoreUnavailable, TransactionTooLong
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Hold
 from drumbeat.store.protocol import Inside
@@ -20,10 +20,19 @@ from drumbeat.store.protocol import Inside
 class Completing:
     """A `context.Completer`. `identity` is asked at each completion: what was claimed under an earlier one is refused."""
 
-    def __init__(self, inside: Inside, identity: Callable[[], InstanceId], *, payload_limit: int) -> None:
+    def __init__(
+        self,
+        inside: Inside,
+        identity: Callable[[], InstanceId],
+        *,
+        payload_limit: int,
+        is_committed: Callable[[Hold], Awaitable[bool]] | None = None,
+    ) -> None:
         self.inside = inside
         self._identity = identity
         self._payload_limit = payload_limit
+        self.is_committed = is_committed
+        """Asks the store; None where there is none to ask: then the worker does when the handler has ended."""
 
     async def complete(self, job: RunningJob, conn: Any, result: Any) -> None:
         facts = self._facts(job, result)
@@ -100,7 +109,13 @@ class Block:
             self._job.completion = self._before
             await self._own.rollback()
             return
-        await self._own.commit()
+        try:
+            await self._own.commit()
+        except StoreUnavailable:
+            # The answer is lost, which says nothing about the commit.
+            asks = self._completing.is_committed
+            if asks is None or not await asks(Hold(self._job.id, self._job.token)):
+                raise
         self._job.completion = Completion.SURE
 
     def __enter__(self) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from drumbeat.context import Completion
 from drumbeat.errors import JobExpired, JobNotFound, StoreUnavailable
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import Claimed, JobState, Outcome, OutcomeKind, Verdict
+from drumbeat.model.job import Claimed, Hold, JobState, Outcome, OutcomeKind, Verdict
 from drumbeat.service import Patience
 from drumbeat.store.protocol import Inspect
 from drumbeat.worker.ending import NOT_COMMITTED, Ending, How
@@ -63,22 +63,23 @@ class Doubts:
 
     async def run(self) -> None:
         while (doubt := await self._inbox.get()) is not None:
-            if doubt.completion is Completion.SURE or await self._is_committed(doubt.job):
+            if doubt.completion is Completion.SURE or await self.is_committed(Hold(doubt.job.id, doubt.job.token)):
                 self._succeed(doubt)
             else:
                 doubt.otherwise(NOT_COMMITTED if doubt.ending.how is How.RETURNED else doubt.ending)
 
-    async def _is_committed(self, job: Claimed) -> bool:
+    async def is_committed(self, hold: Hold) -> bool:
+        """Whether this claim ended as succeeded; asked until the store answers."""
         while True:
             try:
-                record = await self._inspect.job(job.id)
+                record = await self._inspect.job(hold.id)
             except StoreUnavailable as error:
                 await self._patience.suffer(error)
             except (JobNotFound, JobExpired):
                 return False
             else:
                 self._patience.over()
-                return record.state is JobState.SUCCEEDED and record.token == job.token
+                return record.state is JobState.SUCCEEDED and record.token == hold.token
 
     def _succeed(self, doubt: Doubt) -> None:
         job, ending = doubt.job, doubt.ending

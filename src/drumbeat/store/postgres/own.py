@@ -87,7 +87,7 @@ class PostgresTransaction:
             with self._losing():
                 await self._transaction.commit()
         except asyncio.CancelledError:
-            self._connection.terminate()
+            self._drop()
             raise
         finally:
             await self._give_back()
@@ -100,7 +100,7 @@ class PostgresTransaction:
             with contextlib.suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
                 await self._transaction.rollback()
         except asyncio.CancelledError:
-            self._connection.terminate()
+            self._drop()
             raise
         finally:
             await self._give_back()
@@ -126,6 +126,11 @@ class PostgresTransaction:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()  # and the server rolls back
+
+    def _drop(self) -> None:
+        """Whatever the server still sends belongs to nobody."""
+        with contextlib.suppress(asyncpg.InterfaceError):  # it is gone, and the pool knows
+            self._connection.terminate()
 
     async def _give_back(self) -> None:
         connection, self._connection = self._connection, None
