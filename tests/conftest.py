@@ -13,15 +13,18 @@ import pytest
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
+from tests.servers.postgres import Databases
 
-ENGINES = ["sqlite"]
+ENGINES = ["sqlite", "postgres", "postgres16"]
+SERVERS = {"postgres": Databases(18), "postgres16": Databases(16)}
 
 OpenAgain = Callable[[], Awaitable[Store]]
 
 
 def fresh_url(engine: str, folder: Path) -> str:
-    """The URL of an empty database."""
-    assert engine == "sqlite"
+    """The URL of an empty database; PostgreSQL's have their tables."""
+    if engine in SERVERS:
+        return SERVERS[engine].fresh_url()
     return f"sqlite:///{folder / 'test.db'}"
 
 

@@ -15,12 +15,14 @@ from drumbeat.cli.options import Target, pass_target, target_options
 @click.command("migrate")
 @click.argument("place", required=False, metavar="[URL]")
 @click.option("--check", is_flag=True, help="Change nothing; exit 1 if something is to do.")
+@click.option("--sql", is_flag=True, help="Change nothing; print the SQL that would be run. (PostgreSQL)")
 @target_options
 @pass_target
-def command(target: Target, /, place: str | None, check: bool) -> None:
+def command(target: Target, /, place: str | None, check: bool, sql: bool) -> None:
     """Create the store's tables, or bring them up to date.
 
-    A SQLite file is also created and upgraded by the first program that opens it.
+    PostgreSQL's tables live in a schema of the namespace's name. A SQLite file is also created and upgraded by the first
+    program that opens it.
     """
     from drumbeat.cli.connection import found as find
 
@@ -28,6 +30,9 @@ def command(target: Target, /, place: str | None, check: bool) -> None:
         raise Refused("two URLs: give the argument or --url, not both")
     settings = find(target).settings
     found, known, where = _look(settings.url, settings.namespace)
+    if sql:
+        click.echo(_script(settings.url, settings.namespace, found), nl=False)
+        return
     needed = found < known
     if needed and not check:
         asyncio.run(bring_up(settings.url, settings.namespace))
@@ -48,12 +53,17 @@ def _look(url: str, namespace: str) -> tuple[int, int, str]:
     return found.version, known, masked(parse(url).text)
 
 
-async def bring_up(url: str, namespace: str) -> None:
-    """Open the store once: SQLite is created and brought up to date whenever it is opened, asked for or not."""
-    from drumbeat.store.urls import open_store
+def _script(url: str, namespace: str, found: int) -> str:
+    from drumbeat.store.urls import migration_script
 
-    async with await open_store(url, namespace=namespace):
-        pass
+    return migration_script(url, namespace=namespace, after=found)
+
+
+async def bring_up(url: str, namespace: str) -> None:
+    """Create or upgrade the tables; SQLite's are brought up to date whenever the file is opened, asked for or not."""
+    from drumbeat.store.urls import migrate_store
+
+    await migrate_store(url, namespace=namespace)
 
 
 def _tell(target: Target, facts: dict[str, Any]) -> None:

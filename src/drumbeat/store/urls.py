@@ -1,6 +1,9 @@
 """From the text of a URL to an open store; the only place that knows which engines there are."""
 
+import asyncio
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
@@ -11,10 +14,9 @@ from drumbeat.names import check_namespace, shown
 from drumbeat.store.migrate import Schema
 from drumbeat.store.protocol import Inside, Store
 
-FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db"
+FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db, postgresql://user:password@host/database"
+_POSTGRES = frozenset({"postgresql", "postgres"})
 _COMING = {
-    "postgresql": "PostgreSQL",
-    "postgres": "PostgreSQL",
     "redis": "Redis",
     "rediss": "Redis",
     "valkey": "Redis",
@@ -25,10 +27,10 @@ class StoreUrl(msgspec.Struct, frozen=True, kw_only=True):
     """A URL that has been understood."""
 
     engine: str
-    path: Path
-    """Absolute."""
+    path: Path = Path()
+    """SQLite's file, absolute."""
     text: str
-    """The URL with the absolute path: what people are shown and child processes are given."""
+    """The URL with the absolute path: what child processes are given, and people, masked, are shown."""
 
 
 def parse(url: str) -> StoreUrl:
@@ -42,6 +44,8 @@ def parse(url: str) -> StoreUrl:
         raise ConfigError(
             f"{masked(url)}: the {_COMING[parts.scheme]} engine is not part of this version yet; use {FORMS}", "url"
         )
+    if parts.scheme in _POSTGRES:
+        return StoreUrl(engine="postgres", text=url)
     if parts.scheme != "sqlite":
         raise ConfigError(f"url {shown(masked(url))} is not a store: use {FORMS}", "url")
     path = unquote(parts.path)
@@ -65,16 +69,20 @@ def masked(url: str) -> str:
 
 
 async def open_store(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Store:
-    """Open the store behind a URL for the running loop; SQLite files are created and upgraded here.
+    """Open the store behind a URL for the running loop; SQLite files are created and upgraded here, PostgreSQL's tables by
+    `migrate_store`.
 
     Raises:
         ConfigError: the URL, the namespace or the file cannot be used, with the reason in one line.
-        SchemaOutOfDate: the store belongs to a newer Drumbeat.
+        SchemaOutOfDate: the store belongs to a newer Drumbeat, or has no tables yet.
         StoreUnavailable: it did not answer; try again.
     """
     parsed = parse(url)
     check_namespace(namespace)
     # Imported here: only an engine that is used brings in its driver.
+    if parsed.engine == "postgres":
+        store: Store = await _postgres().PostgresStore.open(_address(url), namespace=namespace, clock=clock)
+        return store
     from drumbeat.store.sqlite import SqliteStore
 
     return await SqliteStore.open(parsed.path, url=parsed.text, namespace=namespace, clock=clock)
@@ -88,6 +96,9 @@ def inside_of(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -
     """
     parsed = parse(url)
     check_namespace(namespace)
+    if parsed.engine == "postgres":
+        inside: Inside = _postgres().PostgresInside(_address(url), namespace=namespace, clock=clock)
+        return inside
     from drumbeat.store.sqlite.inside import SqliteInside
     from drumbeat.store.sqlite.place import Room
 
@@ -102,7 +113,51 @@ def look_at_schema(url: str, *, namespace: str = "drumbeat") -> tuple[Schema, in
     """
     parsed = parse(url)
     check_namespace(namespace)
+    if parsed.engine == "postgres":
+        tables = _postgres().schema
+        return asyncio.run(tables.look(_address(url), namespace)), tables.KNOWN
     from drumbeat.store.sqlite import place, schema
 
     place.check(parsed.path)
     return schema.look(parsed.path, namespace), schema.MIGRATIONS[-1].number
+
+
+async def migrate_store(url: str, *, namespace: str = "drumbeat") -> None:
+    """Create the tables of the store behind a URL, or bring them up to date; all or nothing, and harmless twice.
+
+    Raises:
+        ConfigError, SchemaOutOfDate, StoreUnavailable: as `open_store`.
+    """
+    if parse(url).engine == "postgres":
+        check_namespace(namespace)
+        await _postgres().schema.migrate(_address(url), namespace)
+        return
+    async with await open_store(url, namespace=namespace):
+        pass
+
+
+def migration_script(url: str, *, namespace: str = "drumbeat", after: int = 0) -> str:
+    """The SQL that `migrate_store` would run on a store of version `after`; empty where there is nothing to do.
+
+    Raises:
+        ConfigError: the URL cannot be used, or its engine migrates without anybody's help.
+    """
+    check_namespace(namespace)
+    if parse(url).engine != "postgres":
+        raise ConfigError("a SQLite file is migrated when it is opened: there is no script for it", "url")
+    script: str = _postgres().schema.script(namespace, after)
+    return script
+
+
+def _postgres() -> ModuleType:
+    try:
+        from drumbeat.store import postgres
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise ConfigError("PostgreSQL needs a driver: run `pip install drumbeat[postgres]`", "url") from error
+    return postgres
+
+
+def _address(url: str) -> Any:
+    return _postgres().address(url, masked(url))

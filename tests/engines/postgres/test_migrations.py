@@ -25,10 +25,11 @@ async def fresh(server: PostgresServer, name: str) -> str:
 
 async def test_migrating_twice_changes_nothing(server: PostgresServer) -> None:
     where = at(await fresh(server, "twice"))
-    assert len(await schema.missing(where, "drumbeat")) == len(schema.MIGRATIONS)
+    assert (await schema.look(where, "drumbeat")).version == 0
     assert await schema.migrate(where, "drumbeat") == (0, schema.KNOWN)
     assert await schema.migrate(where, "drumbeat") == (schema.KNOWN, schema.KNOWN)
-    assert await schema.missing(where, "drumbeat") == ()
+    assert (await schema.look(where, "drumbeat")).version == schema.KNOWN
+    assert schema.script("drumbeat", schema.KNOWN) == ""
 
 
 async def test_many_who_migrate_at_once_migrate_once(server: PostgresServer) -> None:

@@ -25,7 +25,7 @@ from drumbeat.store.postgres.statements import statements
 from drumbeat.store.postgres.wake import Announcer, PostgresWake
 from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Wake
 
-__all__ = ["Address", "PostgresStore", "address"]
+__all__ = ["Address", "PostgresInside", "PostgresStore", "address", "schema"]
 
 
 class PostgresStore:

@@ -22,9 +22,9 @@ from drumbeat.store.postgres.wake import Announcer
 
 _CANCELLED = OutcomeKind.CANCELLED.value
 _CRASHED = OutcomeKind.CRASHED.value
-_SHARE = 50
-"""Counting the running jobs may take a fiftieth of the time: where dead rows pile up it is slow, and so rarer."""
-_QUICK_S = 0.01
+_SHARE = 20
+"""Counting the running jobs may take a twentieth of the time: where dead rows pile up it is slow, and so rarer."""
+_QUICK_S = 0.1
 
 
 class PostgresInstances:

@@ -31,26 +31,26 @@ async def migrate(address: Address, namespace: str, *, clock: Clock = SYSTEM) ->
         await link.close()
 
 
-async def missing(address: Address, namespace: str, *, clock: Clock = SYSTEM) -> tuple[Migration, ...]:
-    """What `migrate` would do; for `--check`."""
+async def look(address: Address, namespace: str, *, clock: Clock = SYSTEM) -> Schema:
+    """What the store says about itself; nothing is changed."""
     sql = statements(check_namespace(namespace))
     link = Link(address, sql.schema, clock)
     try:
-        return migrations.missing(MIGRATIONS, await found(link, sql))
+        return await found(link, sql)
     finally:
         await link.close()
 
 
 def script(namespace: str, after: int = 0) -> str:
-    """All that `migrate` does to a store of this version, as SQL that a person can read, change and run."""
+    """All that `migrate` does to a store of this version, as SQL that a person can read, change and run; or nothing."""
     check_namespace(namespace)
+    if not MIGRATIONS[after:]:
+        return ""
     parts = ["BEGIN;\n"]
     for migration in MIGRATIONS[after:]:
         parts += [in_schema(migration.sql, namespace), f"{_kept(namespace, migration)};\n"]
-    if len(parts) > 1:
-        ahead = statements(namespace).schema.ahead.replace("$1", str(AHEAD))
-        parts.append(f"{ahead};\n")
-    return "\n".join([*parts, "COMMIT;\n"])
+    ahead = statements(namespace).schema.ahead.replace("$1", str(AHEAD))
+    return "\n".join([*parts, f"{ahead};\n", "COMMIT;\n"])
 
 
 async def check(link: Link, sql: Statements) -> None:
