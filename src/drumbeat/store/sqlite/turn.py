@@ -24,7 +24,8 @@ class Turn:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._file = os.open(f"{path}-turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            # For reading: that is enough for a lock, and a second user who shares the file needs no more.
+            self._file = os.open(f"{path}-turn", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except (FileNotFoundError, PermissionError) as error:
             # To ask again would not help: a person must choose another place.
             raise ConfigError(f"{path} cannot be written: {error.strerror}: choose another file", "url") from error

@@ -197,8 +197,10 @@ class Writer(Desk):
 
     def _shut(self) -> None:
         self._announcer.flush()
-        if self._db is not None:
-            self._db.close()
+        if self._db is not None and self._turn is not None:
+            # The last connection to a file makes a checkpoint when it is closed: that is done in turn, like any other.
+            with self._turn:
+                self._db.close()
         if self._turn is not None:
             self._turn.close()
 
