@@ -28,6 +28,10 @@ class Caller(Protocol):
         """What is in that table, as committed: seen by a connection of its own."""
         ...
 
+    async def column(self, query: str) -> list[int]:
+        """The first column of a query, seen by a connection of its own."""
+        ...
+
 
 @contextlib.asynccontextmanager
 async def caller(url: str) -> AsyncIterator[Caller]:
@@ -63,8 +67,11 @@ class SqliteCaller:
         (conn or self.conn).execute("INSERT INTO note VALUES (?)", (number,))
 
     async def numbers(self) -> list[int]:
+        return await self.column("SELECT number FROM note ORDER BY number")
+
+    async def column(self, query: str) -> list[int]:
         with contextlib.closing(sqlite3.connect(self._path)) as other:
-            return [number for (number,) in other.execute("SELECT number FROM note ORDER BY number")]
+            return [row[0] for row in other.execute(query)]
 
     def close(self) -> None:
         self.conn.close()
@@ -92,9 +99,12 @@ class PostgresCaller:
         await (conn or self.conn).execute("INSERT INTO note VALUES ($1)", number)
 
     async def numbers(self) -> list[int]:
+        return await self.column("SELECT number FROM note ORDER BY number")
+
+    async def column(self, query: str) -> list[int]:
         other = await asyncpg.connect(self._url)
         try:
-            return [row["number"] for row in await other.fetch("SELECT number FROM note ORDER BY number")]
+            return [row[0] for row in await other.fetch(query)]
         finally:
             await other.close()
 

@@ -67,3 +67,8 @@ def test_orders(folder: Path) -> None:
         "shipped once: True False",
         "discarded: 1",
     ]
+
+
+def test_billing_exactly_once(folder: Path) -> None:
+    told = python("billing_exactly_once.py", "2", folder=folder)
+    assert told == "2 workers killed, 40 orders, 40 billed, 40 invoices\n"

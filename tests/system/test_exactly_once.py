@@ -1,0 +1,44 @@
+"""The example with the invoices: workers are killed at random moments, and each order has one invoice.
+
+20 kills; 200 with DRUMBEAT_FULL=1.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from drumbeat.model.job import JobFilter, JobState
+from drumbeat.store.urls import open_store
+from tests.callers import caller
+from tests.cli.running import clean_environment
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "billing_exactly_once.py"
+KILLS = 200 if os.environ.get("DRUMBEAT_FULL") else 20
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_each_order_has_one_invoice_though_workers_are_killed(store_url: str, tmp_path: Path) -> None:
+    shutil.copy(EXAMPLE, tmp_path)
+    done = subprocess.run(
+        [sys.executable, EXAMPLE.name, str(KILLS)],
+        cwd=tmp_path,
+        env=clean_environment() | {"DRUMBEAT_URL": store_url},
+        capture_output=True,
+        text=True,
+        timeout=KILLS * 10,
+        check=False,
+    )
+    orders = KILLS * 20
+    assert done.stdout == f"{KILLS} workers killed, {orders} orders, {orders} billed, {orders} invoices\n", done.stderr
+    async with caller(store_url) as program, await open_store(store_url) as store:
+        billed = Counter(await program.column("SELECT customer_order FROM invoice"))
+        jobs = await store.inspect.jobs(JobFilter(limit=2 * orders))
+    assert billed == Counter(range(1, orders + 1))
+    assert Counter(job.state for job in jobs) == {JobState.SUCCEEDED: orders}
+    # The kills have hit: jobs were under way in those who died, and ran again.
+    assert sum(job.crashes > 0 for job in jobs) > KILLS
