@@ -1,7 +1,7 @@
 """Slots: each runs job after job from the buffer. There is no task object for each job; that is where the speed is.
 
-A slot yields to the loop after a millisecond without a suspension, so that jobs which never wait cannot keep timers, wake-ups
-and each other out. Handlers of one slot share its context: if one leaves a context variable changed, the slot ends after it and
+All slots together yield to the loop after a millisecond, so that jobs which never wait cannot keep timers, wake-ups and the
+store's answers out. Handlers of one slot share its context: if one leaves a context variable changed, the slot ends after it and
 a fresh one takes its place, so that nothing leaks from job to job.
 """
 
@@ -29,6 +29,8 @@ class Slots:
         self._runner = runner
         self._clock = clock
         self._context = copy_context()
+        self._turn_ends = 0.0
+        self._turn_is_over = False
 
     async def run(self) -> None:
         """Until the buffer is closed and the last job has ended."""
@@ -40,7 +42,6 @@ class Slots:
         me = asyncio.current_task()
         assert me is not None
         monotonic = self._clock.monotonic
-        resumed = monotonic()
         while (job := await self._buffer.take()) is not None:
             size = self._runner.group_size(job)
             if size == 1:
@@ -51,9 +52,19 @@ class Slots:
                 fresh = self._context.copy()
                 group.create_task(self._slot(group, number), name=f"slot {number}", context=fresh)
                 return
-            if monotonic() - resumed > TURN:
-                await _yield_to_loop()
-                resumed = monotonic()
+            if monotonic() >= self._turn_ends:
+                await self._yield()
+
+    async def _yield(self) -> None:
+        """Let the loop see to everything else. The next turn begins when it has come round."""
+        if not self._turn_is_over:
+            self._turn_is_over = True
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        await _yield_to_loop()
+
+    def _begin_turn(self) -> None:
+        self._turn_is_over = False
+        self._turn_ends = self._clock.monotonic() + TURN
 
     def _is_stained(self) -> bool:
         try:
