@@ -130,6 +130,19 @@ async def test_the_socket_is_private_and_goes_with_its_listener(sqlite: SqliteSt
     assert not Path(address).exists()
 
 
+async def test_the_socket_of_a_killed_process_is_swept_away_and_a_living_one_stays(
+    sqlite: SqliteStore, other: SqliteStore
+) -> None:
+    async with sqlite.wake.listen(lambda due: None) as living:
+        assert living is not None
+        left_behind = Path(living).with_name("1-killed")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+            ear.bind(str(left_behind))
+        async with other.wake.listen(lambda due: None):
+            assert not left_behind.exists()
+            assert Path(living).exists()
+
+
 async def test_a_folder_that_others_can_enter_is_refused(
     sqlite: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

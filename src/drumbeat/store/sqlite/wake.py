@@ -164,6 +164,7 @@ def _bound_socket() -> tuple[socket.socket, str]:
     found = folder.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
         raise ConfigError(f"{folder} must be a folder that only this user can enter: remove it")
+    _sweep(folder)
     address = str(folder / f"{os.getpid()}-{os.urandom(6).hex()}")
     ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
@@ -173,3 +174,15 @@ def _bound_socket() -> tuple[socket.socket, str]:
         ear.close()
         raise ConfigError(f"cannot listen at {address}: {error}; choose a shorter TMPDIR") from error
     return ear, address
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the sockets that killed processes left behind: nobody answers there any more."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as caller:
+        for address in folder.iterdir():
+            try:
+                caller.connect(str(address))
+            except ConnectionRefusedError:
+                address.unlink(missing_ok=True)
+            except OSError:
+                continue  # it has just gone, or is no socket of ours
