@@ -422,10 +422,10 @@ async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     """A worker with child processes, and its program in this process."""
     monkeypatch.setenv("DRUMBEAT_URL", f"sqlite:///{tmp_path}/jobs.db")
     app = invoices.app
-    app.configure({})
+    settings = app.configure({"heartbeat": 0.1, "poll": 0.2})
     async with app:
         assert invoices.invoices() == []
-        worker = Worker(app, app.configure({"heartbeat": 0.1, "poll": 0.2}), ref="tests.apps.invoices:app")
+        worker = Worker(app, settings, ref="tests.apps.invoices:app")
         async with asyncio.TaskGroup() as group:
             running = group.create_task(worker.run())
             yield app

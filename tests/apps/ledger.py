@@ -1,0 +1,42 @@
+"""A program that writes numbers into the PostgreSQL that holds its jobs: each in the transaction that ends its job."""
+
+import os
+
+import psycopg
+
+from drumbeat.app import Drumbeat
+from drumbeat.context import current_job
+
+app = Drumbeat()
+PID = os.getpid()
+
+INSERT = "INSERT INTO note VALUES (%s)"
+
+
+@app.task(pool="process", retries=0)
+def in_process(number: int) -> None:
+    with current_job().transaction() as conn:
+        conn.execute(INSERT, (number,))
+        current_job().complete_sync(conn=conn, result=number)
+
+
+@app.task(pool="process", retries=0)
+def in_process_by_hand(number: int) -> None:
+    with psycopg.connect(app.settings.url) as conn:
+        conn.execute(INSERT, (number,))
+        current_job().complete_sync(conn=conn, result=number)
+
+
+@app.task(pool="process", retries=0)
+def dies_after_commit(number: int) -> None:
+    with current_job().transaction() as conn:
+        conn.execute(INSERT, (number,))
+    os._exit(9)
+
+
+@app.task(retries=0)
+async def on_loop(number: int) -> str:
+    async with current_job().transaction() as conn:
+        await conn.execute("INSERT INTO note VALUES ($1)", number)
+        await current_job().complete(conn=conn, result=str(os.getpid()))
+    return ""
