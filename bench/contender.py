@@ -4,6 +4,7 @@ A `Contender` describes a library in the harness's process without importing it;
 only in a child process of its own. Times are taken inside the producer, so that imports and set-up are never counted.
 """
 
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,10 +16,15 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 STAMP = "stamp"
 STAMP_WALL = "stamp_wall"
+NAP = "nap"
+"""Waits 10 ms, and counts its runs: see bench/crowd.py."""
+OTHER = "other"
+"""Stamps as `stamp` does, in a queue of its own where the library has such a thing."""
 
-ENQUEUE, DRAIN, LATENCY, LATENESS = "enqueue", "drain", "latency", "lateness"
+ENQUEUE, DRAIN, LATENCY, LATENESS, IDLE = "enqueue", "drain", "latency", "lateness", "idle"
+KEYS, BURST, CONTENTION, SNAPSHOT = "keys", "burst", "contention", "snapshot"
 BACKLOG, FLOOR = "backlog", "floor"
-COMMON_MEASURES = frozenset({ENQUEUE, DRAIN, LATENCY, LATENESS})
+COMMON_MEASURES = frozenset({ENQUEUE, DRAIN, LATENCY, LATENESS, IDLE})
 
 
 class Producer(ABC):
@@ -66,8 +72,28 @@ class Producer(ABC):
             self._schedule(number, due_ns)
         return due
 
-    def future(self, count: int, delay: float) -> float:
-        """Enqueue `count` jobs that will not become due in this run; the seconds it took."""
+    def fill(self, count: int, task: str = STAMP) -> None:
+        """Enqueue by whatever is fastest; nobody times this."""
+        assert task == STAMP, "this library is not asked for other tasks"
+        if self.bulk_chunk:
+            self.bulk(0, count)
+        else:
+            self.single(0, count)
+
+    def keyed(self, first: int, count: int) -> float:
+        """As `bulk`, each job with a key of its own that no other waiting job may have."""
+        raise NotImplementedError
+
+    def fill_at(self, first: int, count: int, due_ns: int) -> None:
+        """Enqueue jobs first.. that are all due at the same moment."""
+        raise NotImplementedError
+
+    def other(self, number: int) -> None:
+        """Enqueue one job of the task `other`."""
+        raise NotImplementedError
+
+    def floor(self, count: int, *, snapshot: bool) -> tuple[float, float]:
+        """The engine's own statements in a bare loop: jobs added and drained in a second."""
         raise NotImplementedError
 
     @abstractmethod
@@ -89,6 +115,7 @@ class Producer(ABC):
 
 
 class Contender(ABC):
+    engine = "sqlite"
     name: str
     distribution: str
     durability: str
@@ -97,6 +124,14 @@ class Contender(ABC):
     drain_jobs: int
     """Jobs of one drain: some seconds of work, so more for a faster library."""
     measures: frozenset[str] = COMMON_MEASURES
+    fill_rate = 1_000
+    """Jobs in a second that `fill_at` surely reaches, on a slow machine too: a burst must be enqueued before it is due."""
+    contended_jobs = 1_000_000
+    """At most so many jobs in one measure of contention, for a library that would need minutes otherwise."""
+    url_names: tuple[str, ...] = ()
+    """Variables of the environment in which its processes look for a server's URL, besides BENCH_URL."""
+    has_other_queue = False
+    """Whether a job can stand in a line of its own, which the same worker process serves."""
 
     def version(self) -> str:
         return metadata.version(self.distribution)
@@ -105,9 +140,18 @@ class Contender(ABC):
     def load(self) -> None:
         """Import the library, to see that it can be loaded here at all. Raises ImportError."""
 
-    @abstractmethod
+    def preparations(self) -> list[list[str]]:
+        """Commands that make the tables in an empty database, where the library wants that done apart."""
+        return []
+
+    def worker_command(self, *, concurrency: int | None = None, other_queue: bool = False) -> list[str]:
+        """The worker's command line. Without a concurrency: the one that drains most."""
+        assert concurrency is None and not other_queue, "this library is not asked for that"
+        return [sys.executable, *self.worker_arguments()]
+
     def worker_arguments(self) -> list[str]:
         """What follows `python` on the worker's command line."""
+        raise NotImplementedError
 
     def environment(self, folder: Path) -> dict[str, str]:
         """What the library's processes need besides BENCH_FOLDER."""

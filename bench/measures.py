@@ -1,17 +1,17 @@
-"""The measures: each takes a contender and a size, and gives one round's figures by name.
+"""The measures of a library in use: each takes a contender, a size and a site, and gives one round's figures by name.
 
-All begin on an empty store in a fresh folder, with producer and worker in processes of their own.
+All begin on an empty store, with producer and worker in processes of their own. Those of load are in bench/stress.py.
 """
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from bench.contender import BACKLOG, DRAIN, ENQUEUE, FLOOR, LATENCY, LATENESS, Contender
+from bench.contender import Contender
 from bench.processes import Stage, Worker, stage
 from bench.producer import WARM_UP_JOBS
+from bench.sites import Site
 
 Figures = dict[str, float]
 
@@ -25,36 +25,50 @@ class Size:
     pickups: int
     scheduled: int
     backlog: int
+    """Jobs of a far future."""
     idle_seconds: float
+    burst: float = 0
+    """Part of each contender's drain that is due at one moment."""
+    snapshot: float = 0
+    """Part of each contender's drain that runs beside an open snapshot."""
+    contended: int = 0
+    """Jobs for each worker process where several run."""
+    crowds: tuple[int, ...] = ()
+    """How many worker processes run side by side."""
     patience: float = 120
     """How long a drain may take before it is called failed."""
     seed: int = 0
     """Of the random gaps and delays: the same for all contenders of a round, another in each round."""
 
 
-FULL = Size(bulk=50_000, single=2_000, drain=1, pickups=200, scheduled=200, backlog=1_000_000, idle_seconds=10)
-QUICK = Size(bulk=2_000, single=100, drain=0.05, pickups=20, scheduled=20, backlog=5_000, idle_seconds=1)
-
-
-def enqueue(contender: Contender, size: Size, parent: Path | None) -> Figures:
+def enqueue(contender: Contender, size: Size, site: Site) -> Figures:
     figures: Figures = {}
-    with stage(contender, size.bulk, parent) as place:
+    with stage(contender, size.bulk, site) as place:
         seconds = place.produce("bulk", first=0, count=size.bulk)
         if seconds is not None:
             figures["enqueue_bulk"] = size.bulk / seconds
-    with stage(contender, size.single, parent) as place:
+    with stage(contender, size.single, site) as place:
         figures["enqueue_single"] = size.single / place.produce("single", first=0, count=size.single)
     return figures
 
 
-def drain(contender: Contender, size: Size, parent: Path | None) -> Figures:
+def keys(contender: Contender, size: Size, site: Site) -> Figures:
+    with stage(contender, size.bulk, site) as place:
+        return {"enqueue_keys": size.bulk / place.produce("keyed", first=0, count=size.bulk)}
+
+
+def drain(contender: Contender, size: Size, site: Site) -> Figures:
     """All jobs are enqueued before the worker starts; the clock runs from the first handler's start until the library's
     own store holds every job as finished."""
-    jobs = max(int(contender.drain_jobs * size.drain), 100)
-    with stage(contender, jobs, parent) as place:
+    jobs = drain_jobs(contender, size)
+    with stage(contender, jobs, site) as place:
         place.produce("fill", count=jobs)
         rate, worker_mb = drained(place, jobs, size)
     return {"drained": rate, "resident_mb": worker_mb}
+
+
+def drain_jobs(contender: Contender, size: Size) -> int:
+    return max(int(contender.drain_jobs * size.drain), 100)
 
 
 def drained(place: Stage, jobs: int, size: Size) -> tuple[float, float]:
@@ -65,29 +79,42 @@ def drained(place: Stage, jobs: int, size: Size) -> tuple[float, float]:
     return jobs / (finished - min(place.ledger.moments(0, jobs))) * 1e9, worker_mb
 
 
-def latency(contender: Contender, size: Size, parent: Path | None) -> Figures:
+def latency(contender: Contender, size: Size, site: Site) -> Figures:
     # Uneven gaps, so that no polling interval is met in phase; the same for all.
     dice = random.Random(size.seed)
     gaps = [dice.uniform(0.005, 0.045) for _ in range(size.pickups)]
-    with stage(contender, WARM_UP_JOBS + size.pickups, parent) as place, place.worker() as worker:
+    with stage(contender, WARM_UP_JOBS + size.pickups, site) as place, place.worker():
         called = place.produce("paced", gaps=gaps)
         started = place.ledger.moments(WARM_UP_JOBS, WARM_UP_JOBS + size.pickups)
         waits = [(start - call) / 1e6 for start, call in zip(started, called, strict=True)]
-        idle = idle_percent(worker, size.idle_seconds)
-    return {"pickup_p50": quantile(waits, 0.5), "pickup_p99": quantile(waits, 0.99), "idle_cpu": idle}
+    return {"pickup_p50": quantile(waits, 0.5), "pickup_p99": quantile(waits, 0.99)}
+
+
+def idle(contender: Contender, size: Size, site: Site) -> Figures:
+    """A worker that has had some jobs and has nothing to do: CPU time of its processes; statements where they are counted."""
+    with stage(contender, WARM_UP_JOBS, site) as place, place.worker() as worker:
+        place.produce("wake")
+        time.sleep(min(2.0, size.idle_seconds))
+        # Statements are counted after the CPU time: switching it on makes a server read its settings again.
+        figures = {"idle_cpu": idle_percent(worker, size.idle_seconds)}
+        counting = site.statements(place.environment)
+        if counting is not None:
+            with counting as counted:
+                time.sleep(size.idle_seconds)
+                figures["idle_statements"] = counted() / size.idle_seconds
+    return figures
 
 
 def idle_percent(worker: Worker, seconds: float) -> float:
-    time.sleep(min(2.0, seconds))
     before, began = worker.cpu_seconds(), time.monotonic()
     time.sleep(seconds)
     return 100 * (worker.cpu_seconds() - before) / (time.monotonic() - began)
 
 
-def lateness(contender: Contender, size: Size, parent: Path | None) -> Figures:
+def lateness(contender: Contender, size: Size, site: Site) -> Figures:
     dice = random.Random(size.seed)
     delays = sorted(dice.uniform(2.0, 2.0 + size.scheduled / 40) for _ in range(size.scheduled))
-    with stage(contender, WARM_UP_JOBS + size.scheduled, parent) as place, place.worker():
+    with stage(contender, WARM_UP_JOBS + size.scheduled, site) as place, place.worker():
         due = place.produce("schedule", delays=delays)
         started = place.ledger.moments(WARM_UP_JOBS, WARM_UP_JOBS + size.scheduled)
     late = [(start - moment) / 1e6 for start, moment in zip(started, due, strict=True)]
@@ -99,36 +126,11 @@ def lateness(contender: Contender, size: Size, parent: Path | None) -> Figures:
     }
 
 
-def backlog(contender: Contender, size: Size, parent: Path | None) -> Figures:
-    """The same drain beside many jobs of a far future, against an empty store in the same minute."""
-    alone = drain(contender, size, parent)
-    jobs = max(int(contender.drain_jobs * size.drain), 100)
-    with stage(contender, jobs, parent) as place:
-        place.produce("future", count=size.backlog)
-        place.produce("fill", count=jobs)
-        rate, worker_mb = drained(place, jobs, size)
-    return {
-        "backlog_drained": rate,
-        "backlog_ratio": rate / alone["drained"],
-        "backlog_growth_mb": worker_mb - alone["resident_mb"],
-    }
-
-
-def floor(contender: Contender, size: Size, parent: Path | None) -> Figures:
+def floor(contender: Contender, size: Size, site: Site) -> Figures:
     jobs = max(int(contender.drain_jobs * size.drain), 1_000)
-    with stage(contender, 1, parent) as place:
-        inserting, draining = place.produce("floor", count=jobs)
-    return {"enqueue_bulk": jobs / inserting, "drained": jobs / draining}
-
-
-MEASURES: dict[str, Callable[[Contender, Size, Path | None], Figures]] = {
-    ENQUEUE: enqueue,
-    DRAIN: drain,
-    LATENCY: latency,
-    LATENESS: lateness,
-    BACKLOG: backlog,
-    FLOOR: floor,
-}
+    with stage(contender, 1, site) as place:
+        added, drained_rate = place.produce("floor", count=jobs)
+    return {"enqueue_bulk": added, "drained": drained_rate}
 
 
 def quantile(values: Sequence[float], part: float) -> float:

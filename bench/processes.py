@@ -17,6 +17,7 @@ from typing import Any
 from bench.apps import FOLDER_NAME
 from bench.contender import Contender
 from bench.ledger import ENVIRONMENT_NAME, Ledger
+from bench.sites import Site
 
 ROOT = Path(__file__).resolve().parent.parent
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -29,17 +30,17 @@ class ChildFailed(Exception):
 class Stage:
     """A fresh folder with a fresh ledger: where one contender does one measure."""
 
-    def __init__(self, contender: Contender, folder: Path, slots: int) -> None:
+    def __init__(self, contender: Contender, folder: Path, slots: int, environment: dict[str, str]) -> None:
         self.contender = contender
         self.folder = folder
         path = folder / "ledger"
         self.ledger = Ledger.create(path, slots)
-        self._environment = {
+        self.environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             FOLDER_NAME: str(folder),
             ENVIRONMENT_NAME: str(path),
-            **contender.environment(folder),
+            **environment,
         }
 
     def produce(self, operation: str, **arguments: Any) -> Any:
@@ -47,33 +48,45 @@ class Stage:
 
     def begin(self, operation: str, **arguments: Any) -> "Answering":
         """A producer that has imported and opened everything, and has been told to go."""
-        command = [sys.executable, "-m", "bench.producer", self.contender.name, operation, json.dumps(arguments)]
+        who = [self.contender.engine, self.contender.name]
+        command = [sys.executable, "-m", "bench.producer", *who, operation, json.dumps(arguments)]
         errors = self.folder / f"{operation}.stderr"
-        return Answering(self._start(command, errors, stdin=subprocess.PIPE, stdout=subprocess.PIPE), errors)
+        return Answering(self._start(command, errors, {}, stdin=subprocess.PIPE, stdout=subprocess.PIPE), errors)
 
     @contextmanager
-    def worker(self) -> Iterator["Worker"]:
-        command = [sys.executable, *self.contender.worker_arguments()]
+    def worker(self, *, environment: dict[str, str] | None = None, **how: Any) -> Iterator["Worker"]:
+        """A worker process; `how` is what the contender's `worker_command` takes."""
+        command = self.contender.worker_command(**how)
         errors = self.folder / "worker.stderr"
-        worker = Worker(self._start(command, errors, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL), errors)
+        quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        worker = Worker(self._start(command, errors, environment or {}, **quiet), errors)
         try:
             yield worker
             worker.check()
+        except ChildFailed:
+            # A producer waits in vain for a worker that is gone: that it is gone says more.
+            worker.check()
+            raise
         finally:
             worker.stop()
 
-    def _start(self, command: list[str], errors: Path, **streams: Any) -> subprocess.Popen[str]:
+    def _start(
+        self, command: list[str], errors: Path, environment: dict[str, str], **streams: Any
+    ) -> subprocess.Popen[str]:
+        everything = self.environment | environment
         with errors.open("ab") as stderr:
             # A session of its own: a stop reaches the worker's children too.
             return subprocess.Popen(
-                command, env=self._environment, cwd=ROOT, stderr=stderr, text=True, start_new_session=True, **streams
+                command, env=everything, cwd=ROOT, stderr=stderr, text=True, start_new_session=True, **streams
             )
 
 
 @contextmanager
-def stage(contender: Contender, slots: int, parent: Path | None) -> Iterator[Stage]:
-    with tempfile.TemporaryDirectory(prefix="drumbeat-bench-", dir=parent, ignore_cleanup_errors=True) as folder:
-        yield Stage(contender, Path(folder), slots)
+def stage(contender: Contender, slots: int, site: Site) -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="drumbeat-bench-", dir=site.parent, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with site.prepared(contender, folder) as environment:
+            yield Stage(contender, folder, slots, environment)
 
 
 class Answering:

@@ -1,16 +1,20 @@
 """The producer's process: opens one contender's client, does one operation, prints one line of JSON.
 
-python -m bench.producer CONTENDER OPERATION '{"argument": ...}'
+python -m bench.producer ENGINE CONTENDER OPERATION '{"argument": ...}'
 """
 
 import json
+import math
+import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
-from bench.contender import Producer, until
+from bench.contender import STAMP, Producer, until
 from bench.contenders import CONTENDERS
-from bench.ledger import Ledger
+from bench.crowd import Crowd
+from bench.ledger import ENVIRONMENT_NAME, Ledger
 
 WARM_UP_JOBS = 10
 
@@ -23,13 +27,16 @@ def single(producer: Producer, *, first: int, count: int) -> float:
     return producer.single(first, count)
 
 
-def fill(producer: Producer, *, count: int) -> float:
-    """Enqueue by whatever is fastest; nobody times this."""
-    return producer.bulk(0, count) if producer.bulk_chunk else producer.single(0, count)
+def keyed(producer: Producer, *, first: int, count: int) -> float:
+    return producer.keyed(first, count)
 
 
-def future(producer: Producer, *, count: int) -> float:
-    return producer.future(count, delay=7 * 86_400)
+def fill(producer: Producer, *, count: int, task: str = STAMP) -> None:
+    producer.fill(count, task)
+
+
+def future(producer: Producer, *, count: int) -> None:
+    producer.fill_at(0, count, time.time_ns() + 7 * 86_400 * 10**9)
 
 
 def watch(producer: Producer, *, count: int, seconds: float) -> int:
@@ -42,6 +49,11 @@ def watch(producer: Producer, *, count: int, seconds: float) -> int:
 def warm_up(producer: Producer) -> None:
     producer.single(0, WARM_UP_JOBS)
     Ledger.from_environment().wait(WARM_UP_JOBS, seconds=30)
+
+
+def wake(producer: Producer) -> None:
+    """See a worker take jobs: from here on it is up, and idle."""
+    warm_up(producer)
 
 
 def paced(producer: Producer, *, gaps: list[float]) -> list[int]:
@@ -58,19 +70,55 @@ def schedule(producer: Producer, *, delays: list[float]) -> list[int]:
     return due
 
 
-def floor(producer: Producer, *, count: int) -> tuple[float, float]:
-    """The seconds of a bare loop that inserts, and of one that claims and finishes."""
-    from bench.apps.place import folder
-    from bench.floor import measure
+def burst(producer: Producer, *, count: int, lead: float, other_after: float, other: bool) -> dict[str, int | None]:
+    """Enqueue all for one moment, and one more of another queue while they run; monotonic moments.
 
-    return measure(folder() / "floor.db", count)
+    The moment is a whole second, because for one library there are no others.
+    """
+    warm_up(producer)
+    due = (time.time_ns() // 10**9 + 1 + math.ceil(lead)) * 10**9
+    producer.fill_at(WARM_UP_JOBS, count, due)
+    left = (due - time.time_ns()) / 1e9
+    if left < 0.5:
+        raise TimeoutError(f"{count} jobs could not be enqueued in {lead:.0f} s, before they were due")
+    due_by_monotonic = due - time.time_ns() + time.monotonic_ns()
+    called = None
+    if other:
+        time.sleep(left + other_after)
+        called = time.monotonic_ns()
+        producer.other(WARM_UP_JOBS + count)
+    finished = watch(producer, count=WARM_UP_JOBS + count + other, seconds=120)
+    return {"due": due_by_monotonic, "called": called, "finished": finished}
 
 
-OPERATIONS = {function.__name__: function for function in (bulk, single, fill, future, watch, paced, schedule, floor)}
+def crowd(producer: Producer, *, count: int, processes: int, seconds: float) -> tuple[int, int]:
+    """Let all begin when each process has had a job; the moments of that and of the end."""
+    ledger = Crowd(Path(os.environ[ENVIRONMENT_NAME]), processes=processes, jobs=count)
+    until(
+        lambda: ledger.arrived() == processes,
+        seconds=60,
+        poll=0.005,
+        what=f"not each of {processes} processes had a job within 60 s",
+    )
+    began = time.monotonic_ns()
+    ledger.open_gate()
+    ledger.wait(count, seconds=seconds)
+    until(lambda: producer.unfinished() == 0, seconds=seconds, poll=0.005, what="started, but never finished")
+    return began, time.monotonic_ns()
 
 
-def main(name: str, operation: str, arguments: dict[str, Any]) -> None:
-    producer = CONTENDERS[name].open_producer()
+def floor(producer: Producer, *, count: int, snapshot: bool = False) -> tuple[float, float]:
+    return producer.floor(count, snapshot=snapshot)
+
+
+OPERATIONS = {
+    function.__name__: function
+    for function in (bulk, single, keyed, fill, future, watch, wake, paced, schedule, burst, crowd, floor)
+}
+
+
+def main(engine: str, name: str, operation: str, arguments: dict[str, Any]) -> None:
+    producer = CONTENDERS[engine][name].open_producer()
     print("ready", flush=True)
     sys.stdin.readline()
     try:
@@ -81,4 +129,4 @@ def main(name: str, operation: str, arguments: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+    main(*sys.argv[1:4], json.loads(sys.argv[4]))

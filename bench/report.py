@@ -22,9 +22,12 @@ timed inside the producer, without imports and set-up. Drained: all jobs are enq
 starts; the clock runs from the first handler's start until the library's own store holds every job as finished
 (looked at every 5 ms). Pickup: from just before the call of enqueue in one process to the handler's start in an idle
 worker, by CLOCK_MONOTONIC, at random gaps of 5 to 45 ms. Lateness: start minus due moment, by the wall clock; early
-is how many of all rounds began before it. Idle CPU is the worker's and its children's, of one core; memory is their
-resident size right after the drain. One warm-up round is thrown away; in each round the contenders take turns, in an
-order that rotates."""
+is how many of all rounds began before it. Idle CPU is the worker's and its children's, of one core, and idle statements
+are those that the server's log shows in the same worker's next seconds; memory is their resident size right after the
+drain. Burst: all jobs are due at one whole second, the worker is up and idle; then one job of another queue, 0.3 s after
+that moment. Contention: handlers wait 10 ms, 10 at a time in each worker process; all processes begin together, when each
+has had a job. On PostgreSQL all share one server, and each measure has a database of its own. One warm-up round is thrown
+away; in each round the contenders take turns, in an order that rotates."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,27 @@ class Column:
 
 COLUMNS = (
     Column("enqueue/s, bulk", ("enqueue_bulk",)),
+    Column("with keys", ("enqueue_keys",)),
     Column("enqueue/s, single", ("enqueue_single",)),
     Column("drained/s", ("drained",)),
     Column("pickup p50 / p99 ms", ("pickup_p50", "pickup_p99"), digits=1),
     Column("late p50 / p99 / max ms", ("late_p50", "late_p99", "late_max"), digits=1),
     Column("early", ("early",), total=True),
     Column("idle CPU %", ("idle_cpu",), digits=1),
+    Column("idle statements/s", ("idle_statements",), digits=1),
     Column("RSS MB", ("resident_mb",)),
+)
+BURST_COLUMNS = (
+    Column("burst: first start, ms", ("burst_first_ms",), digits=1),
+    Column("burst: drained/s", ("burst_drained",)),
+    Column("burst: a job of another queue, ms", ("burst_other_ms",), digits=1),
+    Column("under a snapshot: drained/s", ("snapshot_drained",)),
+    Column("of that without it", ("snapshot_ratio",), digits=2),
+)
+CONTENTION_COLUMNS = (
+    *(Column(f"{number} worker{'s' * (number > 1)}: jobs/s", (f"contended_{number}",)) for number in (1, 2, 4, 8)),
+    Column("most : 1", ("contended_ratio",), digits=2),
+    Column("run twice", ("run_twice",)),
 )
 BACKLOG_COLUMNS = (
     Column("drained/s beside the backlog", ("backlog_drained",)),
@@ -79,10 +96,13 @@ def rows(contenders: Sequence[Contender], results: Results, columns: Sequence[Co
 
 def tables(contenders: Sequence[Contender], results: Results, size: Size) -> list[tuple[list[str], list[list[str]]]]:
     found = []
-    for columns in (COLUMNS, BACKLOG_COLUMNS):
-        body = rows(contenders, results, columns, size)
+    for columns in (COLUMNS, BURST_COLUMNS, CONTENTION_COLUMNS, BACKLOG_COLUMNS):
+        # A column in which nobody has a figure says nothing: not every engine has every measure.
+        named = {name for figures in results.figures.values() for name in figures}
+        told = [column for column in columns if named.issuperset(column.figures)]
+        body = rows(contenders, results, told, size)
         if body:
-            found.append((["", *(column.title for column in columns)], body))
+            found.append((["", *(column.title for column in told)], body))
     return found
 
 
@@ -96,9 +116,12 @@ def show(console: Console, contenders: Sequence[Contender], results: Results, si
         console.print(table)
     for failure in results.failures:
         console.print(f"failed: {failure}", style="red", markup=False)
+    if results.late:
+        console.print(f"{results.late} measures were not begun: the time was up (--minutes)", style="red")
 
 
 def markdown(
+    title: str,
     contenders: Sequence[Contender],
     missing: dict[str, str],
     results: Results,
@@ -106,12 +129,13 @@ def markdown(
     size: Size,
     rounds: int,
 ) -> str:
-    lines = [f"Median of {rounds} rounds (least..greatest).", ""]
+    lines = [f"## {title}", "", f"Median of {rounds} rounds (least..greatest); one figure alone: taken once.", ""]
     for head, body in tables(contenders, results, size):
         lines += [line(head), line(["---"] * len(head)), *map(line, body), ""]
     lines += [f"- {contender.name}: synchronous {contender.durability}; {contender.tuning}" for contender in contenders]
     lines += [f"- {name}: left out, it cannot be loaded here ({why})" for name, why in missing.items()]
     lines += [f"- failed: {failure}" for failure in results.failures]
+    lines += [f"- {results.late} measures were not begun: the time was up"] * bool(results.late)
     lines += ["", "Machine: " + "; ".join(f"{what} {value}" for what, value in machine.items()) + ".", "", METHOD]
     return "\n".join(lines)
 
@@ -134,4 +158,5 @@ def data(contenders: Sequence[Contender], missing: dict[str, str], results: Resu
         },
         "missing": missing,
         "failures": results.failures,
+        "not begun": results.late,
     }

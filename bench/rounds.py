@@ -4,13 +4,16 @@ In each round every measure goes through all contenders before the next one begi
 meanwhile meets them all; the order turns by one from round to round.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
+from bench.catalogue import MEASURES
 from bench.contender import Contender
-from bench.measures import MEASURES, QUICK, Size
+from bench.engines import Engine
+from bench.measures import Size
 from bench.processes import ChildFailed
+from bench.sites import Site
 
 
 @dataclass
@@ -19,6 +22,8 @@ class Results:
 
     figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    late: int = 0
+    """Measures that were not begun, because the time was up."""
 
     def add(self, contender: str, figures: dict[str, float]) -> None:
         rows = self.figures.setdefault(contender, {})
@@ -40,27 +45,32 @@ def available(contenders: Sequence[Contender]) -> tuple[list[Contender], dict[st
 
 
 def run(
+    engine: Engine,
     contenders: Sequence[Contender],
     measures: Sequence[str],
     *,
     rounds: int,
     size: Size,
-    parent: Path | None,
+    site: Site,
+    deadline: float,
     tell: Callable[[str], None],
 ) -> Results:
-    one_round(contenders, measures, QUICK, parent, Results(), lambda what: tell(f"warm-up: {what}"))
+    """Without measures: all of them, the long ones in the first round only. After the deadline nothing is begun."""
     results = Results()
-    for number in range(rounds):
-        turn = number % len(contenders)
-        order = [*contenders[turn:], *contenders[:turn]]
-        prefix = f"round {number + 1} of {rounds}: "
+    chosen = measures or list(MEASURES)
+    repeated = measures or [name for name in chosen if name not in engine.once]
+    for number in range(-1, rounds):
+        size_now = engine.quick if number < 0 else replace(size, seed=number)
+        turn = max(number, 0) % len(contenders)
+        prefix = "warm-up: " if number < 0 else f"round {number + 1} of {rounds}: "
         one_round(
-            order,
-            measures,
-            replace(size, seed=number),
-            parent,
-            results,
+            [*contenders[turn:], *contenders[:turn]],
+            chosen if number == 0 else repeated,
+            size_now,
+            site,
+            Results() if number < 0 else results,
             lambda what, prefix=prefix: tell(prefix + what),
+            deadline,
         )
     return results
 
@@ -69,17 +79,21 @@ def one_round(
     contenders: Sequence[Contender],
     measures: Sequence[str],
     size: Size,
-    parent: Path | None,
+    site: Site,
     results: Results,
     tell: Callable[[str], None],
+    deadline: float,
 ) -> None:
     for measure in measures:
         for contender in contenders:
             if measure not in contender.measures:
                 continue
+            if time.monotonic() > deadline:
+                results.late += 1
+                continue
             tell(f"{measure}, {contender.name}")
             try:
-                results.add(contender.name, MEASURES[measure](contender, size, parent))
+                results.add(contender.name, MEASURES[measure](contender, size, site))
             except ChildFailed as error:
                 # Said in the table's foot, never left out in silence: a missing figure is a figure too.
                 results.failures.append(f"{contender.name}, {measure}: {error}")

@@ -1,6 +1,6 @@
 """Drumbeat's program. Where the store is, DRUMBEAT_URL says."""
 
-from bench.apps.place import ledger
+from bench.apps.place import ledger, member
 from drumbeat import Drumbeat
 
 app = Drumbeat()
@@ -14,3 +14,13 @@ async def stamp(number: int) -> None:
 @app.task
 async def stamp_wall(number: int) -> None:
     ledger.stamp_wall(number)
+
+
+@app.task
+async def other(number: int) -> None:
+    ledger.stamp(number)
+
+
+@app.task
+async def nap(number: int) -> None:
+    await member.nap(number)

@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 
 from bench.apps import FOLDER_NAME
+from bench.crowd import Member
 from bench.ledger import Ledger
 
 ledger = Ledger.from_environment()
+member = Member()
 
 
 def folder() -> Path:

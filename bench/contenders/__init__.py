@@ -1,19 +1,31 @@
-"""Every contender, in the order of the table."""
+"""Every contender by engine and name, in the order of the tables."""
 
 from bench.contender import Contender
-from bench.contenders.drumbeat_sqlite import DrumbeatFloor, DrumbeatSqlite, DrumbeatThreads
+from bench.contenders import drumbeat_postgres, drumbeat_sqlite
 from bench.contenders.flexiq_sqlite import FlexiqSqlite
+from bench.contenders.graphile_postgres import GraphilePostgres
 from bench.contenders.honker_sqlite import HonkerSqlite
 from bench.contenders.huey_sqlite import HueySqlite
+from bench.contenders.pgqueuer_postgres import PgQueuerPostgres
+from bench.contenders.procrastinate_postgres import ProcrastinatePostgres
+from bench.contenders.saq_postgres import SaqPostgres
 
-CONTENDERS: dict[str, Contender] = {
-    contender.name: contender
-    for contender in (
-        DrumbeatFloor(),
-        DrumbeatSqlite(),
-        DrumbeatThreads(),
-        HueySqlite(),
-        FlexiqSqlite(),
-        HonkerSqlite(),
-    )
+ALL: tuple[Contender, ...] = (
+    drumbeat_sqlite.DrumbeatFloor(),
+    drumbeat_sqlite.DrumbeatSqlite(),
+    drumbeat_sqlite.DrumbeatThreads(),
+    HueySqlite(),
+    FlexiqSqlite(),
+    HonkerSqlite(),
+    drumbeat_postgres.DrumbeatFloor(),
+    drumbeat_postgres.DrumbeatPostgres(),
+    drumbeat_postgres.DrumbeatThreads(),
+    GraphilePostgres(),
+    PgQueuerPostgres(),
+    ProcrastinatePostgres(),
+    SaqPostgres(),
+)
+CONTENDERS: dict[str, dict[str, Contender]] = {
+    engine: {contender.name: contender for contender in ALL if contender.engine == engine}
+    for engine in ("sqlite", "postgres")
 }

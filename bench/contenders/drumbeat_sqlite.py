@@ -1,93 +1,9 @@
 """Drumbeat on SQLite: once with `async def` handlers and every measure, once with `def` handlers in threads."""
 
-import asyncio
-import time
-from collections.abc import Coroutine, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
 
-from bench.contender import BACKLOG, COMMON_MEASURES, DRAIN, FLOOR, Contender, Producer, moment
-
-T = TypeVar("T")
-
-
-class DrumbeatProducer(Producer):
-    """Drives the async client on one loop; each timed stretch is a single coroutine, so entering the loop is not counted."""
-
-    bulk_chunk = 5_000
-
-    def __init__(self, module: str) -> None:
-        self._program = import_module(module)
-        self._app = self._program.app
-        self._runner = asyncio.Runner()
-        self._do(self._app.__aenter__())
-
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
-
-    def bulk(self, first: int, count: int) -> float:
-        async def enqueue() -> float:
-            stamp, chunk = self._program.stamp, self.bulk_chunk
-            started = time.perf_counter()
-            for at in range(first, first + count, chunk):
-                numbers = range(at, min(at + chunk, first + count))
-                await self._app.enqueue_many([stamp.bind(number) for number in numbers])
-            return time.perf_counter() - started
-
-        return self._do(enqueue())
-
-    def single(self, first: int, count: int) -> float:
-        async def enqueue() -> float:
-            started = time.perf_counter()
-            for number in range(first, first + count):
-                await self._program.stamp.enqueue(number)
-            return time.perf_counter() - started
-
-        return self._do(enqueue())
-
-    def paced(self, first: int, gaps: Sequence[float]) -> list[int]:
-        async def enqueue() -> list[int]:
-            called = []
-            for number, gap in enumerate(gaps, first):
-                await asyncio.sleep(gap)
-                called.append(time.monotonic_ns())
-                await self._program.stamp.enqueue(number)
-            return called
-
-        return self._do(enqueue())
-
-    def future(self, count: int, delay: float) -> float:
-        async def enqueue() -> float:
-            later, chunk = self._program.stamp.using(delay=delay), self.bulk_chunk
-            started = time.perf_counter()
-            for at in range(0, count, chunk):
-                await self._app.enqueue_many([later.bind(number) for number in range(at, min(at + chunk, count))])
-            return time.perf_counter() - started
-
-        return self._do(enqueue())
-
-    def unfinished(self) -> int:
-        # Asked when all have started: what is not finished then is running. Jobs of a far future do not count.
-        return len(self._do(self._app.jobs.list(state="running", limit=1)))
-
-    def close(self) -> None:
-        self._do(self._app.close())
-        self._runner.close()
-
-    # `enqueue` looks for the running loop where it is called, so each call stands inside a coroutine.
-
-    def _single(self, number: int) -> None:
-        async def enqueue() -> None:
-            await self._program.stamp.enqueue(number)
-
-        self._do(enqueue())
-
-    def _schedule(self, number: int, due_ns: int) -> None:
-        async def enqueue() -> None:
-            await self._program.stamp_wall.using(at=moment(due_ns)).enqueue(number)
-
-        self._do(enqueue())
+from bench.contender import BACKLOG, COMMON_MEASURES, DRAIN, FLOOR, KEYS, Contender, Producer
+from bench.contenders.drumbeat import DrumbeatProducer
 
 
 class DrumbeatSqlite(Contender):
@@ -99,7 +15,7 @@ class DrumbeatSqlite(Contender):
         "5,000"
     )
     drain_jobs = 100_000
-    measures = COMMON_MEASURES | {BACKLOG}
+    measures = COMMON_MEASURES | {BACKLOG, KEYS}
     module = "bench.apps.noop"
     concurrency = 100
 
@@ -125,9 +41,22 @@ class DrumbeatThreads(DrumbeatSqlite):
     concurrency = 10
 
 
+class FloorProducer(DrumbeatProducer):
+    def floor(self, count: int, *, snapshot: bool) -> tuple[float, float]:
+        from bench.apps.place import folder
+        from bench.floor import measure
+
+        assert not snapshot, "another session's snapshot is asked for on PostgreSQL only"
+        inserting, draining = measure(folder() / "floor.db", count)
+        return count / inserting, count / draining
+
+
 class DrumbeatFloor(DrumbeatSqlite):
     """No library at all: see bench/floor.py."""
 
     name = "floor"
     tuning = "the SQLite engine's own statements in a bare loop: no handler, no decoding; batches of 500, history on"
     measures = frozenset({FLOOR})
+
+    def open_producer(self) -> Producer:
+        return FloorProducer(self.module)

@@ -1,0 +1,36 @@
+"""SAQ's program, and, as a program of its own, the making of its tables."""
+
+import asyncio
+import os
+
+from saq import Queue
+
+from bench.apps import URL_NAME
+from bench.apps.place import ledger, member
+
+queue = Queue.from_url(os.environ[URL_NAME])
+
+
+async def stamp(context, *, number):
+    ledger.stamp(number)
+
+
+async def stamp_wall(context, *, number):
+    ledger.stamp_wall(number)
+
+
+async def nap(context, *, number):
+    await member.nap(number)
+
+
+many = {"queue": queue, "functions": [stamp, stamp_wall, nap], "concurrency": 20, "timers": {"schedule": 0.1}}
+few = many | {"concurrency": 10}
+
+
+async def make_tables():
+    await queue.connect()
+    await queue.disconnect()
+
+
+if __name__ == "__main__":
+    asyncio.run(make_tables())

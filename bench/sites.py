@@ -1,0 +1,33 @@
+"""Where measures take place: what a contender's processes need to find their store, fresh for each measure.
+
+`Site` is that of SQLite, where a fresh folder is all. bench/postgres.py has the one with a server.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from bench.contender import Contender
+
+
+class Site:
+    def __init__(self, parent: Path | None) -> None:
+        self.parent = parent
+        """Where folders are made. None: where the system has its temporary files."""
+
+    def facts(self) -> dict[str, str]:
+        """What else is to be said about the machine."""
+        return {}
+
+    @contextmanager
+    def prepared(self, contender: Contender, folder: Path) -> Iterator[dict[str, str]]:
+        """An empty store for one measure; gives what the processes' environment needs."""
+        yield contender.environment(folder)
+
+    def statements(self, environment: dict[str, str]) -> AbstractContextManager[Callable[[], int]] | None:
+        """Inside it, the number of statements that this store has been sent. None: nobody counts."""
+        return None
+
+    def snapshot(self, environment: dict[str, str]) -> AbstractContextManager[None]:
+        """Another session's open snapshot."""
+        raise NotImplementedError
