@@ -17,10 +17,5 @@ async def stamp_wall(number: int) -> None:
 
 
 @app.task
-async def other(number: int) -> None:
-    ledger.stamp(number)
-
-
-@app.task
 async def nap(number: int) -> None:
     await member.nap(number)

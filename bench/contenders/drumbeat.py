@@ -3,7 +3,7 @@
 from importlib import import_module
 
 from bench.async_producer import AsyncProducer
-from bench.contender import OTHER, moment
+from bench.contender import moment
 
 
 class DrumbeatProducer(AsyncProducer):
@@ -37,6 +37,4 @@ class DrumbeatProducer(AsyncProducer):
 
     def _bound(self, task: str, due_ns: int | None):
         called = getattr(self._program, task)
-        if task == OTHER:
-            called = called.using(queue=OTHER)
         return called if due_ns is None else called.using(at=moment(due_ns))

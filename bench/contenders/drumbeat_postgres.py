@@ -4,9 +4,11 @@ import os
 import sys
 
 from bench.apps import URL_NAME
-from bench.contender import BACKLOG, DRAIN, FLOOR, KEYS, OTHER, SNAPSHOT, Producer
+from bench.contender import BACKLOG, DRAIN, FLOOR, KEYS, SNAPSHOT, Producer
 from bench.contenders.drumbeat import DrumbeatProducer
 from bench.contenders.postgres import LOAD_MEASURES, PostgresContender
+
+TWO_QUEUES = "bench.apps.two_queues"
 
 
 class DrumbeatPostgres(PostgresContender):
@@ -14,7 +16,7 @@ class DrumbeatPostgres(PostgresContender):
     distribution = "drumbeat"
     tuning = (
         "`drumbeat run --concurrency 100`, `async def` handlers, history on, uvloop where installed; bulk in calls of "
-        "5,000; keys are unique ones; in the burst `--queues other=1` besides; contention with `--concurrency 10`"
+        "5,000; keys are unique ones; in the burst a second queue; contention with `--concurrency 10`"
     )
     drain_jobs = 100_000
     fill_rate = 20_000
@@ -22,6 +24,8 @@ class DrumbeatPostgres(PostgresContender):
     url_names = ("DRUMBEAT_URL",)
     has_other_queue = True
     module = "bench.apps.noop"
+    client_module = TWO_QUEUES
+    """A client pays nothing for a queue that it does not use."""
     concurrency = 100
 
     def load(self) -> None:
@@ -33,12 +37,12 @@ class DrumbeatPostgres(PostgresContender):
         return [[sys.executable, "-m", "drumbeat", "migrate"]]
 
     def worker_command(self, *, concurrency: int | None = None, other_queue: bool = False) -> list[str]:
-        command = [sys.executable, "-m", "drumbeat", "run", f"{self.module}:app"]
-        command += ["--concurrency", str(concurrency or self.concurrency)]
-        return [*command, "--queues", f"{OTHER}=1"] if other_queue else command
+        module = TWO_QUEUES if other_queue else self.module
+        options = ["--concurrency", str(concurrency or self.concurrency)]
+        return [sys.executable, "-m", "drumbeat", "run", f"{module}:app", *options]
 
     def open_producer(self) -> Producer:
-        return DrumbeatProducer(self.module)
+        return DrumbeatProducer(self.client_module)
 
 
 class DrumbeatThreads(DrumbeatPostgres):
@@ -46,7 +50,7 @@ class DrumbeatThreads(DrumbeatPostgres):
     tuning = "`drumbeat run --concurrency 10` (the default), `def` handlers in threads; the drain alone"
     drain_jobs = 30_000
     measures = frozenset({DRAIN})
-    module = "bench.apps.noop_def"
+    module = client_module = "bench.apps.noop_def"
     concurrency = 10
 
 
