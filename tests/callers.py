@@ -1,12 +1,17 @@
 """Programs around a job: connections of their own, with a table of their own, in the database that holds the jobs."""
 
 import contextlib
+import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import asyncpg
+import django
+from django.conf import settings
+from django.db.utils import ConnectionHandler
+from django.utils.connection import ConnectionProxy
 
 
 class Caller(Protocol):
@@ -110,3 +115,38 @@ class PostgresCaller:
 
     async def close(self) -> None:
         await self.conn.close()
+
+
+class Program:
+    """A connection of some library, told what to do in one voice; what it answers may have to be awaited: see `done`."""
+
+    def __init__(
+        self, conn: Any, run: Callable[[str], Any], commit: Callable[[], Any], rollback: Callable[[], Any]
+    ) -> None:
+        self.conn = conn
+        self.run, self.commit, self.rollback = run, commit, rollback
+        self.begin: Callable[[], Any] = lambda: None
+
+
+async def done(answer: Any) -> None:
+    if hasattr(answer, "__await__"):
+        await answer
+
+
+def django_program(database: dict[str, Any], stack: contextlib.AsyncExitStack) -> Program:
+    """A connection as `django.db.connection` is one, in a transaction that is ended by hand."""
+    # Django looks whether a loop runs here, and refuses: tests that talk to it from one know what they do.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    if not settings.configured:
+        settings.configure(LOGGING_CONFIG=None)
+        django.setup()
+    handler = ConnectionHandler({"default": database})
+    conn = ConnectionProxy(handler, "default")
+    stack.callback(handler.close_all)
+    conn.set_autocommit(False)
+
+    def run(sql: str) -> None:
+        with conn.cursor() as cursor:
+            cursor.execute(sql)
+
+    return Program(conn, run, conn.commit, conn.rollback)

@@ -17,6 +17,7 @@ class Kind(StrEnum):
     ASYNCPG = "asyncpg"
     PSYCOPG = "psycopg"
     PSYCOPG_ASYNC = "psycopg (async)"
+    DJANGO = "Django"
     SQLALCHEMY = "SQLAlchemy"
     SQLALCHEMY_ASYNC = "SQLAlchemy (async)"
 
@@ -33,6 +34,8 @@ _KINDS = {
     ("psycopg", "Cursor"): Kind.PSYCOPG,
     ("psycopg", "AsyncConnection"): Kind.PSYCOPG_ASYNC,
     ("psycopg", "AsyncCursor"): Kind.PSYCOPG_ASYNC,
+    ("django", "BaseDatabaseWrapper"): Kind.DJANGO,
+    ("django", "ConnectionProxy"): Kind.DJANGO,
     ("sqlalchemy", "Connection"): Kind.SQLALCHEMY,
     ("sqlalchemy", "Session"): Kind.SQLALCHEMY,
     ("sqlalchemy", "scoped_session"): Kind.SQLALCHEMY,

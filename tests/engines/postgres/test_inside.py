@@ -5,6 +5,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import psycopg
@@ -19,6 +20,7 @@ from drumbeat.errors import ClaimLost, ConfigError, InvalidArguments, JobNotFoun
 from drumbeat.model.job import Added, CancelAnswer, JobState, OutcomeKind, Unique
 from drumbeat.store.postgres import PostgresStore, schema
 from drumbeat.store.postgres.inside import PostgresInside
+from tests.callers import Program, django_program, done
 from tests.contract.making import claim, claimed_one, end, hold, ids, new_job, worker
 from tests.engines.postgres.conftest import at
 from tests.servers.postgres import PostgresServer
@@ -31,21 +33,6 @@ async def exists(store: PostgresStore, id: Any) -> bool:
     except JobNotFound:
         return False
     return True
-
-
-class Program:
-    """A connection of some library, told what to do in one voice."""
-
-    def __init__(
-        self, conn: Any, run: Callable[[str], Any], commit: Callable[[], Any], rollback: Callable[[], Any]
-    ) -> None:
-        self.conn = conn
-        self.run, self.commit, self.rollback = run, commit, rollback
-
-
-async def done(answer: Any) -> None:
-    if hasattr(answer, "__await__"):
-        await answer
 
 
 class AsyncpgProgram(Program):
@@ -88,6 +75,21 @@ async def psycopg_cursor(url: str, stack: contextlib.AsyncExitStack) -> Program:
     conn = stack.enter_context(contextlib.closing(psycopg.connect(url)))
     cursor = conn.cursor(row_factory=dict_row)
     return Program(cursor, cursor.execute, conn.commit, conn.rollback)
+
+
+async def of_django(url: str, stack: contextlib.AsyncExitStack) -> Program:
+    parts = urlsplit(url)
+    return django_program(
+        {
+            "ENGINE": "django.db.backends.postgresql",
+            "HOST": parts.hostname,
+            "PORT": parts.port,
+            "USER": parts.username,
+            "PASSWORD": parts.password,
+            "NAME": parts.path.removeprefix("/"),
+        },
+        stack,
+    )
 
 
 async def async_psycopg(url: str, stack: contextlib.AsyncExitStack) -> Program:
@@ -138,7 +140,7 @@ async def async_sqlalchemy_psycopg(url: str, stack: contextlib.AsyncExitStack) -
     return Program(session, lambda sql: session.execute(sqlalchemy.text(sql)), session.commit, session.rollback)
 
 
-SYNC = [of_psycopg, psycopg_cursor, sqlalchemy_connection, sqlalchemy_session]
+SYNC = [of_psycopg, psycopg_cursor, of_django, sqlalchemy_connection, sqlalchemy_session]
 ASYNC = [
     *(of_asyncpg, of_asyncpg_pool, async_psycopg, async_psycopg_cursor),
     *(async_sqlalchemy_connection, async_sqlalchemy_session, async_sqlalchemy_psycopg),

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from drumbeat.model.job import Added, JobState, Unique
 from drumbeat.store.sqlite import SqliteStore
 from drumbeat.store.sqlite.turn import Turn
 from drumbeat.store.urls import inside_of
+from tests.callers import Program, django_program, done
 from tests.contract.making import claimed_one, hold, new_job, worker
 
 MINE = "CREATE TABLE IF NOT EXISTS mine (number INTEGER)"
@@ -32,22 +33,6 @@ async def exists(store: SqliteStore, id: Any) -> bool:
     except JobNotFound:
         return False
     return True
-
-
-class Program:
-    """A connection of some library, told what to do in one voice."""
-
-    def __init__(
-        self, conn: Any, run: Callable[[str], Any], commit: Callable[[], Any], rollback: Callable[[], Any]
-    ) -> None:
-        self.conn = conn
-        self.run, self.commit, self.rollback = run, commit, rollback
-        self.begin: Callable[[], Any] = lambda: None
-
-
-async def done(answer: Any) -> None:
-    if hasattr(answer, "__await__"):
-        await answer
 
 
 def of_sqlite3(path: Path, stack: contextlib.AsyncExitStack, **options: Any) -> Program:
@@ -99,6 +84,10 @@ async def sqlalchemy_session(path: Path, stack: contextlib.AsyncExitStack) -> Pr
     return Program(session, lambda sql: session.execute(sqlalchemy.text(sql)), session.commit, session.rollback)
 
 
+async def of_django(path: Path, stack: contextlib.AsyncExitStack) -> Program:
+    return django_program({"ENGINE": "django.db.backends.sqlite3", "NAME": path}, stack)
+
+
 async def async_sqlalchemy_connection(path: Path, stack: contextlib.AsyncExitStack) -> Program:
     engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
     stack.push_async_callback(engine.dispose)
@@ -113,7 +102,7 @@ async def async_sqlalchemy_session(path: Path, stack: contextlib.AsyncExitStack)
     return Program(session, lambda sql: session.execute(sqlalchemy.text(sql)), session.commit, session.rollback)
 
 
-SYNC = [plain, with_rows, by_hand, cursor, sqlalchemy_connection, sqlalchemy_session]
+SYNC = [plain, with_rows, by_hand, cursor, of_django, sqlalchemy_connection, sqlalchemy_session]
 ASYNC = [of_aiosqlite, async_sqlalchemy_connection, async_sqlalchemy_session]
 
 

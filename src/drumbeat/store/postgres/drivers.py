@@ -5,7 +5,7 @@ from typing import Any
 
 from drumbeat.store.kinds import Kind, known, of_session, unwrapped
 
-KINDS = frozenset({Kind.ASYNCPG, Kind.PSYCOPG, Kind.PSYCOPG_ASYNC, Kind.SQLALCHEMY, Kind.SQLALCHEMY_ASYNC})
+KINDS = frozenset({Kind.ASYNCPG, Kind.DJANGO, Kind.PSYCOPG, Kind.PSYCOPG_ASYNC, Kind.SQLALCHEMY, Kind.SQLALCHEMY_ASYNC})
 
 
 async def call(conn: Any, statement: str, text: str) -> Any:
@@ -33,8 +33,13 @@ async def call(conn: Any, statement: str, text: str) -> Any:
 
 def call_sync(conn: Any, statement: str, text: str) -> Any:
     """The same for a sync driver, on this thread."""
-    if known(conn, KINDS, sync=True) is Kind.SQLALCHEMY:
+    kind = known(conn, KINDS, sync=True)
+    if kind is Kind.SQLALCHEMY:
         return (of_session(conn) or conn).execute(*_for_sqlalchemy(statement, text)).scalar_one()
+    if kind is Kind.DJANGO:
+        with conn.cursor() as cursor:
+            cursor.execute(statement.replace("$1", "%s"), (text,))
+            return cursor.fetchone()[0]
     from psycopg.rows import tuple_row
 
     with unwrapped(conn).cursor(row_factory=tuple_row) as cursor:
@@ -43,8 +48,9 @@ def call_sync(conn: Any, statement: str, text: str) -> Any:
 
 
 def sqlstate(error: BaseException) -> str | None:
-    """The state that the server gave, whatever the driver has made of it; SQLAlchemy keeps its driver's error as `orig`."""
-    for each in (error, getattr(error, "orig", None)):
+    """The state that the server gave, whatever has become of it: SQLAlchemy keeps its driver's error as `orig`, Django as the
+    cause of its own."""
+    for each in (error, getattr(error, "orig", None), error.__cause__):
         for name in ("sqlstate", "pgcode"):
             if isinstance(state := getattr(each, name, None), str):
                 return state

@@ -30,7 +30,7 @@ from drumbeat.store.sqlite.writer import Write
 
 R = TypeVar("R")
 
-KINDS = frozenset({Kind.SQLITE3, Kind.AIOSQLITE, Kind.SQLALCHEMY, Kind.SQLALCHEMY_ASYNC})
+KINDS = frozenset({Kind.SQLITE3, Kind.AIOSQLITE, Kind.DJANGO, Kind.SQLALCHEMY, Kind.SQLALCHEMY_ASYNC})
 
 
 class SqliteInside:
@@ -98,6 +98,10 @@ class SqliteInside:
         kind = known(conn, KINDS, sync=True)
         if kind is Kind.SQLALCHEMY:
             conn = (of_session(conn) or conn).connection.driver_connection
+            known(conn, frozenset({Kind.SQLITE3}), sync=True)
+        elif kind is Kind.DJANGO:
+            conn.ensure_connection()
+            conn = conn.connection
             known(conn, frozenset({Kind.SQLITE3}), sync=True)
         return work(unwrapped(conn))
 
