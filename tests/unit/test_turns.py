@@ -9,9 +9,9 @@ WEIGHTS = {"critical": 6, "default": 3, "low": 1}
 
 
 def claim_from_full_queues(turns: Turns, limit: int) -> Counter[str]:
-    shares = dict(turns.divide(limit))
-    turns.took(shares)
-    return Counter(shares)
+    shares = turns.divide(limit)
+    turns.took(shares, dict(shares))
+    return Counter(dict(shares))
 
 
 def test_one_batch_is_divided_by_weight() -> None:
@@ -45,8 +45,7 @@ def test_a_claim_of_one_asks_the_queue_whose_turn_it_is_first() -> None:
 def test_an_idle_queue_saves_nothing_up() -> None:
     turns = Turns(WEIGHTS)
     for _ in range(100):
-        turns.divide(10)
-        turns.took({"critical": 10})
+        turns.took(turns.divide(10), {"critical": 10})
     assert dict(turns.divide(10)) == {"critical": 6, "default": 3, "low": 1}
 
 
@@ -65,4 +64,4 @@ def test_shares_always_add_up_to_the_limit(weights: dict[str, int], claims: list
         if len(weights) > 1:
             assert sum(share for _, share in shares) == limit
         assert all(share >= 0 for _, share in shares)
-        turns.took({queue: min(share, there) for (queue, share), there in zip(shares, available, strict=False)})
+        turns.took(shares, {queue: min(share, there) for (queue, share), there in zip(shares, available, strict=False)})

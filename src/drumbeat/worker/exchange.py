@@ -1,13 +1,17 @@
-"""The one conversation with the store: outcomes out, jobs in, in one round trip, one at a time.
+"""The conversation with the store: outcomes out, jobs in, in one round trip.
 
     slots -> reporter -> |exchange| -> store
     slots <- buffer  <-  |        | <-
 
-Because there is only one call under way, what the store believes to be running under this instance and what is held here can
-be compared between two calls without a race: claims whose answer was lost are found and released (every 2 s at most, and after
-each lost answer), but only what was missing at two looks, since an abandoned call may still take effect after the first.
+Two lanes do the same: the first takes whatever there is; the second joins only when half a batch has come together while the
+first is under way, so that under load the store always has the next call at hand, and otherwise batches are not torn.
+
+What the store believes to be running under this instance and what is held here are compared when an answer may have been lost:
+claims that we do not know of are released, but only what was missing at two looks two seconds apart, since a call under way,
+or an abandoned one, may still take effect after the first.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -75,6 +79,13 @@ class Exchange:
         self._wakeup.set()
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as lanes:
+            lanes.create_task(self._first_lane(), name="exchange, first lane")
+            lanes.create_task(self._second_lane(), name="exchange, second lane")
+
+    # Both lanes wait for the same wake-up: it wakes both, and neither waits between its look and its wait.
+
+    async def _first_lane(self) -> None:
         while True:
             self._wakeup.clear()
             claim = self._fetcher.claim()
@@ -86,6 +97,17 @@ class Exchange:
             else:
                 await self._wakeup.wait(self._pause())
             await self._tick()
+
+    async def _second_lane(self) -> None:
+        enough = max(1, self._batch // 2)
+        self._reporter.enough = enough
+        while not self._closing:
+            self._wakeup.clear()
+            claim = self._fetcher.claim(at_least=enough)
+            if claim or len(self._reporter) >= enough:
+                await self._talk(self._reporter.take(self._batch), claim)
+            else:
+                await self._wakeup.wait(None)
 
     def _pause(self) -> float:
         """Seconds until something must be done though nothing happened. Quiet when idle: only the fetcher's poll."""
@@ -100,13 +122,13 @@ class Exchange:
         except StoreUnavailable as error:
             self._reporter.restore(outcomes)
             if claim:
-                self._fetcher.failed()
+                self._fetcher.failed(claim)
             self._suspicious = True
             await self._patience.suffer(error)
             return
         except StoreError as error:
             if claim:
-                self._fetcher.failed()
+                self._fetcher.failed(claim)
             await self._tell_apart(instance, outcomes, error)
             return
         self._patience.over()

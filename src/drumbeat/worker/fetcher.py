@@ -40,6 +40,7 @@ class Fetcher:
         self._group = 1
         self._stopped = False
         self._stalled_at = -1
+        self._on_their_way = 0
         self.wants: tuple[str, ...] = ()
 
     def stop(self) -> None:
@@ -77,13 +78,17 @@ class Fetcher:
         """How many more jobs may be held. A batch task's idle slot takes a whole batch."""
         ahead = 0 if self._buffer.taken == self._stalled_at else self._pace.ahead
         self._buffer.low = ahead // 2
-        return min(self._batch, ahead + self._buffer.idle * self._group - len(self._buffer))
+        held = len(self._buffer) + self._on_their_way
+        return min(self._batch, ahead + self._buffer.idle * self._group - held)
 
-    def claim(self) -> Claim | None:
-        """What to ask for now; None: nothing."""
+    def claim(self, at_least: int = 1) -> Claim | None:
+        """What to ask for now; None: nothing, or not as many. `got` or `failed` must follow."""
         if not self._is_time() or not self._has_room():
             return None
         room = self.room
+        if room < at_least:
+            return None
+        self._on_their_way += room
         # Before the question: a hint that arrives while it is under way must not be lost.
         self._hungry = False
         return Claim(queues=self._turns.divide(room), limit=room, wants=self.wants)
@@ -91,7 +96,8 @@ class Fetcher:
     def got(self, claim: Claim, answer: Exchanged) -> None:
         """What the claim gave."""
         jobs = answer.jobs
-        self._turns.took(Counter(job.queue for job in jobs))
+        self._on_their_way -= claim.limit
+        self._turns.took(claim.queues, Counter(job.queue for job in jobs))
         if jobs:
             self._group = min(self._batches.get(job.task, 1) for job in jobs)
         if len(jobs) >= claim.limit:
@@ -102,8 +108,9 @@ class Fetcher:
         if answer.next_due is not None:
             self._look_at = min(self._look_at, now + max(0.0, (answer.next_due - answer.now) / 1e6))
 
-    def failed(self) -> None:
+    def failed(self, claim: Claim) -> None:
         """The claim was not answered."""
+        self._on_their_way -= claim.limit
         self._hungry = True
 
     @property

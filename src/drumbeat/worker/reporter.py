@@ -35,6 +35,8 @@ class Reporter:
         self._notes: dict[JobId, tuple[Hold, str]] = {}
         self.held: dict[JobId, Claimed] = {}
         """Every claim that is ours until the store has its outcome: buffered, running, or in the outbox."""
+        self.enough = 1
+        """At so many outcomes a second call to the store is worth while beside one that is under way."""
         self.refused = 0
         self._counts = dict.fromkeys(("succeeded", "failed", "dead", "cancelled"), 0)
         self._summed_at = clock.monotonic()
@@ -48,7 +50,8 @@ class Reporter:
 
     def put(self, outcome: Outcome) -> None:
         self._outbox.append(outcome)
-        if len(self._outbox) == 1:  # whoever empties it looks again before it waits
+        waiting = len(self._outbox)
+        if waiting == 1 or waiting == self.enough:  # whoever empties it looks again before it waits
             self._on_outcome()
 
     def give_back(self, jobs: Iterable[Claimed]) -> None:

@@ -4,7 +4,7 @@ Each claim is divided by weight; what a whole number cannot express is carried o
 also when jobs are claimed one by one. A queue that had less than its share starts anew: nothing is saved up while idle.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 class Turns:
@@ -13,7 +13,6 @@ class Turns:
         self._total = sum(weights.values())
         self._strict = strict
         self._carry = dict.fromkeys(self._weights, 0.0)
-        self._shares: dict[str, int] = {}
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -30,14 +29,14 @@ class Turns:
         left = limit - sum(shares.values())
         for queue in order[: max(0, left)]:
             shares[queue] += 1
-        self._shares = shares
+        for queue, share in shares.items():
+            self._carry[queue] -= share
         # Those with something to get come first, so that a claim of one job asks the queue whose turn it is.
         order.sort(key=lambda queue: -shares[queue])
         return tuple((queue, shares[queue]) for queue in order)
 
-    def took(self, counts: Mapping[str, int]) -> None:
-        """What the claim of the last `divide` gave."""
-        for queue, share in self._shares.items():
-            enough = counts.get(queue, 0) >= share
-            self._carry[queue] = self._carry[queue] - share if enough else 0.0
-        self._shares = {}
+    def took(self, shares: Iterable[tuple[str, int]], counts: Mapping[str, int]) -> None:
+        """What a claim that was divided like this has given: a queue with less than its share starts anew."""
+        for queue, share in shares:
+            if counts.get(queue, 0) < share:
+                self._carry[queue] = 0.0
