@@ -409,3 +409,58 @@ async def test_a_finished_job_and_a_late_outcome_agree(postgres: PostgresStore, 
     job = await claimed_one(postgres, instance)
     await postgres.inside.complete(raw, instance, hold(job), started_at=1, result=None, result_error=None)
     assert await end(postgres, instance, job, OutcomeKind.SUCCEEDED) == "already"
+
+
+FILL = """
+INSERT INTO drumbeat.{table} (id, task, queue, args, signature, created_at, due_at, run_at, priority, crash_limit{columns})
+SELECT gen_random_uuid(), 'greet', 'default', '{{}}', 's', 1, 1, 1, 5, 3{values}
+  FROM generate_series(1, 20000)
+"""
+
+
+async def test_a_plan_that_was_made_on_empty_tables_is_good_on_full_ones(
+    postgres: PostgresStore, raw: Any, url: str
+) -> None:
+    instance = await worker(postgres)
+    # The session whose plans are old; none of the tables is ever analysed.
+    await postgres.inside.add(raw, [new_job(key="a", unique=Unique.LIVE)])
+    await postgres.inside.complete(
+        raw, instance, hold((await claim(postgres, instance))[0]), started_at=1, result=None, result_error=None
+    )
+    other = await asyncpg.connect(url)
+    ended = {
+        "columns": ', finished_at, token, failures, crashes, life, cancel_requested, state, "unique", tenant',
+        "values": ", drumbeat.now_us(), 1, 0, 0, 0, false, 'dead', '', ''",
+    }
+    await other.execute(FILL.format(table="history", **ended))
+    await other.execute(FILL.format(table="dead", **ended))
+    await other.execute(FILL.format(table="job", columns=', key, "unique"', values=", generate_series::text, 'live'"))
+    await other.close()
+    job = await claimed_one(postgres, instance, queue="other")
+    # Not before its own rows are counted, nor while the others' still are.
+    before = await until(lambda: _settled(raw), what="all counts to be told", deadline=30)
+    await postgres.inside.add(raw, [new_job(), new_job(key="7", unique=Unique.LIVE), new_job(id=job.id)])
+    await postgres.inside.complete(raw, instance, hold(job), started_at=1, result=None, result_error=None)
+    assert await _rows_read(raw) - before < 100
+
+
+async def _settled(raw: Any) -> int | None:
+    """The count, when it has not changed for a second: other sessions tell theirs about that often."""
+    counts = []
+    for _ in range(11):
+        counts.append(await _rows_read(raw))
+        await raw.execute("SELECT pg_sleep(0.1)")
+    return counts[-1] if counts[0] == counts[-1] else None
+
+
+async def _rows_read(raw: Any) -> int:
+    """By all sessions, from tables and from indexes."""
+    await raw.execute("SELECT pg_stat_force_next_flush()")
+    await raw.execute("SELECT pg_stat_clear_snapshot()")
+    read: int = await raw.fetchval(
+        """
+        SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'drumbeat')
+             + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'drumbeat')
+        """
+    )
+    return read

@@ -5,9 +5,12 @@
 -- ended any of these jobs before `since`. The answer is [[id, created], ...] in the same order, as Jobs.add gives it.
 -- Insert and look, until one of them finds: each statement sees what others have committed before it, and what it does not
 -- see lets the insert wait. (In a transaction that keeps its snapshot this ends with a serialization failure.)
+-- Planning for all days of history takes longer than the work: one plan for all calls, which can only be by index, one look
+-- for each job. That is what `(SELECT 1 ... LIMIT 1) IS NULL` is for: EXISTS could become a join with the whole history.
 CREATE FUNCTION drumbeat.enqueue(wanted text) RETURNS text
     LANGUAGE plpgsql VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -34,16 +37,17 @@ BEGIN
                                timeout bigint, crash_limit integer, on_dead text, tenant text)) WITH ORDINALITY
                     AS new (id, task, queue, args, signature, priority, run_at, delay, key, "unique", retries, timeout,
                             crash_limit, on_dead, tenant, place)
-              WHERE NOT EXISTS (SELECT FROM drumbeat.history
-                                 WHERE history.id = new.id AND history.finished_at >= oldest)
-                AND NOT EXISTS (SELECT FROM drumbeat.dead WHERE dead.id = new.id)
+              WHERE (SELECT 1 FROM drumbeat.history
+                      WHERE history.id = new.id AND history.finished_at >= oldest LIMIT 1) IS NULL
+                AND (SELECT 1 FROM drumbeat.dead WHERE dead.id = new.id LIMIT 1) IS NULL
                 AND (new."unique" = ''
-                     OR NOT EXISTS (SELECT FROM drumbeat.job AS holder
-                                     WHERE holder.task = new.task
-                                       AND holder.key = new.key
-                                       AND holder.key IS NOT NULL
-                                       AND holder."unique" <> ''
-                                       AND (new."unique" = 'live' OR holder.state = 'pending')))
+                     OR (SELECT 1 FROM drumbeat.job AS holder
+                          WHERE holder.task = new.task
+                            AND holder.key = new.key
+                            AND holder.key IS NOT NULL
+                            AND holder."unique" <> ''
+                            AND (new."unique" = 'live' OR holder.state = 'pending')
+                          LIMIT 1) IS NULL)
               ORDER BY new.place
                  ON CONFLICT DO NOTHING
              RETURNING job.id, job.run_at)
@@ -59,9 +63,9 @@ BEGIN
             WITH gone AS (
                  DELETE FROM drumbeat.job
                   WHERE job.id = ANY (fresh)
-                    AND (EXISTS (SELECT FROM drumbeat.history
-                                  WHERE history.id = job.id AND history.finished_at >= oldest)
-                         OR EXISTS (SELECT FROM drumbeat.dead WHERE dead.id = job.id))
+                    AND ((SELECT 1 FROM drumbeat.history
+                           WHERE history.id = job.id AND history.finished_at >= oldest LIMIT 1) IS NOT NULL
+                         OR (SELECT 1 FROM drumbeat.dead WHERE dead.id = job.id LIMIT 1) IS NOT NULL)
                  RETURNING job.id)
             SELECT array_agg(gone.id) INTO ended FROM gone;
             fresh := ARRAY(SELECT unnest(fresh) EXCEPT SELECT unnest(ended));
@@ -81,10 +85,10 @@ BEGIN
           INTO answer, doubtful
           FROM (SELECT new.id, new.place,
                        made.id IS NOT NULL AND row_number() OVER (PARTITION BY new.id ORDER BY new.place) = 1 AS is_new,
-                       EXISTS (SELECT FROM drumbeat.job WHERE job.id = new.id)
-                           OR EXISTS (SELECT FROM drumbeat.history
-                                       WHERE history.id = new.id AND history.finished_at >= oldest)
-                           OR EXISTS (SELECT FROM drumbeat.dead WHERE dead.id = new.id) AS is_known,
+                       (SELECT 1 FROM drumbeat.job WHERE job.id = new.id LIMIT 1) IS NOT NULL
+                           OR (SELECT 1 FROM drumbeat.history
+                                WHERE history.id = new.id AND history.finished_at >= oldest LIMIT 1) IS NOT NULL
+                           OR (SELECT 1 FROM drumbeat.dead WHERE dead.id = new.id LIMIT 1) IS NOT NULL AS is_known,
                        (SELECT holder.id
                           FROM drumbeat.job AS holder
                          WHERE holder.task = new.task
@@ -118,7 +122,8 @@ $$;
 -- committed: DB002, or DB003 if this very claim has completed the job before.
 CREATE FUNCTION drumbeat.complete(ended text) RETURNS void
     LANGUAGE plpgsql VOLATILE
-    SET plan_cache_mode = force_custom_plan
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
     AS $$
 #variable_conflict use_column
 DECLARE
