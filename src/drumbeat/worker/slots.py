@@ -1,8 +1,8 @@
 """Slots: each runs job after job from the buffer. There is no task object for each job; that is where the speed is.
 
 All slots together yield to the loop after a millisecond, so that jobs which never wait cannot keep timers, wake-ups and the
-store's answers out. Handlers of one slot share its context: if one leaves a context variable changed, the slot ends after it and
-a fresh one takes its place, so that nothing leaks from job to job.
+store's answers out. Handlers of one slot share its context: if one leaves a context variable changed, the slot ends after
+it and a fresh one takes its place, so that nothing leaks from job to job.
 """
 
 import asyncio
