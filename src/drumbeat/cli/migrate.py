@@ -66,6 +66,14 @@ async def bring_up(url: str, namespace: str) -> None:
     await migrate_store(url, namespace=namespace)
 
 
+async def try_out(url: str, namespace: str) -> None:
+    """Open the store once: whoever cannot use it is told so before anything is started."""
+    from drumbeat.store.urls import open_store
+
+    async with await open_store(url, namespace=namespace):
+        pass
+
+
 def _tell(target: Target, facts: dict[str, Any]) -> None:
     if target.json:
         output.json_document(facts)

@@ -47,12 +47,12 @@ def command(target: Target, /, app: str | None, migrate: bool, **flags: Any) -> 
 
         program = probe.ask(ref := str(settings.app), target.flags)
         logs.configure(program.settings.log_level, program.settings.log_format)
-        _begin(program, ref)
+        _begin(program, ref, migrate=migrate)
         return Supervisor(ref, program.settings).run()
-    return _work(str(settings.app), target.flags)
+    return _work(str(settings.app), target.flags, migrate=migrate)
 
 
-def _work(ref: str, flags: dict[str, Any]) -> int:
+def _work(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
     from drumbeat import appref, logs
     from drumbeat.cli import probe
     from drumbeat.worker import main
@@ -65,7 +65,7 @@ def _work(ref: str, flags: dict[str, Any]) -> int:
             sys.executable, [sys.executable, "-m", "drumbeat", *sys.argv[1:], "--processes", str(settings.processes)]
         )
     logs.configure(settings.log_level, settings.log_format)
-    _begin(probe.known(app, settings), ref)
+    _begin(probe.known(app, settings), ref, migrate=migrate)
     return main.run(app, settings, ref=ref)
 
 
@@ -80,18 +80,18 @@ def _first_settings(target: Target, app: str | None) -> Settings:
     return settings
 
 
-def _begin(program: Known, ref: str) -> None:
+def _begin(program: Known, ref: str, *, migrate: bool) -> None:
     """Make sure that there is a store to work on, then say in one line what is started, on what, with what."""
     import asyncio
     import logging
     from importlib.metadata import version
 
-    from drumbeat.cli.migrate import bring_up
+    from drumbeat.cli.migrate import bring_up, try_out
     from drumbeat.store.urls import masked, parse
 
     log, settings = logging.getLogger("drumbeat.run"), program.settings
     # A wrong place is told here, once, and not by each worker after its start.
-    asyncio.run(bring_up(settings.url, settings.namespace))
+    asyncio.run((bring_up if migrate else try_out)(settings.url, settings.namespace))
     queues = ",".join(f"{queue}={weight}" for queue, weight in program.queues.items())
     facts = {
         "version": version("drumbeat"),
