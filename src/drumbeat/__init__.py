@@ -1,7 +1,7 @@
 """Background jobs on SQLite, PostgreSQL or Redis. What is named here is the public face; the rest may change."""
 
 from drumbeat.app import Drumbeat
-from drumbeat.context import current_job
+from drumbeat.context import AbortReason, RunningJob, current_job
 from drumbeat.errors import DrumbeatError, JobError
 from drumbeat.events import (
     Event,
@@ -18,16 +18,21 @@ from drumbeat.events import (
     ThreadAbandoned,
 )
 from drumbeat.handle import JobHandle, SyncJobHandle
-from drumbeat.model.job import Job, JobState
+from drumbeat.model.instance import Instance
+from drumbeat.model.job import Attempt, CancelAnswer, Job, JobState, NewJob, QueueStats, TaskStats
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.tasks import Call
 
 __all__ = [
+    "AbortReason",
+    "Attempt",
     "Backoff",
     "Call",
+    "CancelAnswer",
     "Drumbeat",
     "DrumbeatError",
     "Event",
+    "Instance",
     "InstanceBuried",
     "Job",
     "JobError",
@@ -39,13 +44,17 @@ __all__ = [
     "JobsDone",
     "LeaseLost",
     "LoopBlocked",
+    "NewJob",
+    "QueueStats",
     "ResultRefused",
     "RetryLater",
+    "RunningJob",
     "SkipRetry",
     "Snooze",
     "StoreDown",
     "StoreUp",
     "SyncJobHandle",
+    "TaskStats",
     "ThreadAbandoned",
     "current_job",
 ]

@@ -246,7 +246,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempt(self) -> int:
-        return self.failures + 1
+        """What people count: the run that is next, under way, or was the last."""
+        return max(1, self.failures) if self.state is JobState.DEAD else self.failures + 1
 
     def view(self, now: datetime) -> JobState | View:
         """The word people see for this job at this moment."""

@@ -123,7 +123,7 @@ class Reporter:
         dead = outcome.kind is OutcomeKind.DEAD or (
             outcome.kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit
         )
-        if outcome.kind in _CHARGED:
+        if outcome.kind in _CHARGED or dead:
             self._counts["failed"] += 1
             self._events.emit(
                 JobFailed(
