@@ -1,0 +1,109 @@
+"""`?pooler=transaction`: everything works without a session of one's own, by polling instead of LISTEN.
+
+With PgBouncer where the machine has it; without it the same calls go to the server itself.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from drumbeat.ids import new_job_ids
+from drumbeat.model.job import JobFilter, OutcomeKind, Unique
+from drumbeat.store.postgres import PostgresStore
+from drumbeat.store.protocol import Store
+from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, new_job, outcome, wanting, worker
+from tests.engines.postgres.conftest import at
+from tests.servers.pgbouncer import PROGRAM, PgBouncer
+from tests.servers.postgres import PostgresServer
+
+
+@pytest.fixture
+def pooled_url(server: PostgresServer, url: str) -> Iterator[str]:
+    if PROGRAM is None:
+        yield f"{url}?pooler=transaction"
+        return
+    with PgBouncer(server) as pooler:
+        yield pooler.url_of(url.rpartition("/")[2])
+
+
+@pytest.fixture
+async def pooled(pooled_url: str) -> AsyncIterator[PostgresStore]:
+    async with await PostgresStore.open(at(pooled_url)) as store:
+        yield store
+
+
+async def test_a_whole_life_of_jobs(pooled: PostgresStore) -> None:
+    instance = await worker(pooled)
+    ids = await add(pooled, *(new_job() for _ in range(4)))
+    done, retried, dead, parked = await claim(pooled, instance)
+    verdicts = await exchange(
+        pooled,
+        instance,
+        [
+            outcome(done, OutcomeKind.SUCCEEDED, result="1"),
+            outcome(retried, OutcomeKind.RETRY, delay=HOUR),
+            outcome(dead, OutcomeKind.DEAD, follow_up=new_job("mourn")),
+            outcome(parked, OutcomeKind.PARKED, waits_for="task:x", started_at=None),
+        ],
+        wanting(wants=["task:x"]),
+    )
+    assert verdicts.verdicts == ["done"] * 4
+    assert sorted(job.task for job in verdicts.jobs) == ["greet", "mourn"]
+    assert (await pooled.instances.beat(instance, 2)).running == 2
+    assert await pooled.jobs.cancel([*ids]) == ["succeeded", "cancelled", "dead", "requested"]
+    assert (await pooled.jobs.replay([dead.id]))[0].done
+    assert (await pooled.instances.bury(instance, beat=None, started=None, why="test")).buried
+    assert len(await pooled.inspect.jobs(JobFilter())) == 5
+    assert await pooled.jobs.prune(await pooled.inspect.now() + HOUR, 100) == 3
+
+
+async def test_big_batches_and_unique_keys(pooled: PostgresStore) -> None:
+    jobs = [new_job(id=id) for id in new_job_ids(2_000)]
+    assert all(answer.created for answer in await pooled.jobs.add(jobs))
+    assert not any(answer.created for answer in await pooled.jobs.add(jobs))
+    [first] = await pooled.jobs.add([new_job(key="k", unique=Unique.LIVE)])
+    [second] = await pooled.jobs.add([new_job(key="k", unique=Unique.LIVE)])
+    assert (second.id, second.created) == (first.id, False)
+
+
+async def test_many_clients_share_few_connections(pooled_url: str, raw: Any) -> None:
+    stores = [await PostgresStore.open(at(pooled_url)) for _ in range(8)]
+    done: list[str] = []
+
+    async def work(store: Store) -> None:
+        instance = await worker(store)
+        outcomes: list[Any] = []
+        while True:
+            answer = await exchange(store, instance, outcomes, wanting(limit=10))
+            done.extend(each.id for each in outcomes)
+            if not answer.jobs:
+                return
+            outcomes = [outcome(job, OutcomeKind.SUCCEEDED) for job in answer.jobs]
+
+    added = await add(stores[0], *(new_job() for _ in range(600)))
+    async with asyncio.TaskGroup() as group:
+        for store in stores:
+            group.create_task(work(store))
+    assert sorted(done) == sorted(added)
+    for store in stores:
+        await store.close()
+
+
+async def test_a_day_of_history_is_made_and_removed(pooled: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = await worker(pooled)
+    now = await pooled.inspect.now()
+    job = await claimed_one(pooled, instance)
+    assert await end(pooled, instance, job, OutcomeKind.SUCCEEDED, finished_at=now - 30 * 24 * HOUR) == "done"
+    monkeypatch.setattr(pooled.jobs._history, "_large", 0)  # type: ignore[attr-defined]
+    assert await pooled.jobs.prune(now - 24 * HOUR, 5) == 5
+    assert await pooled.inspect.jobs(JobFilter()) == []
+
+
+async def test_its_own_hints_are_heard_without_listen(pooled: PostgresStore) -> None:
+    heard: list[int] = []
+    async with pooled.wake.listen(heard.append) as address:
+        assert address is None
+        await add(pooled, new_job())
+        assert heard
