@@ -113,7 +113,7 @@ async def _drain(session: Any, instance: InstanceId) -> None:
         if not held or SYSTEM.monotonic() - bound_at > 1:
             bounds, bound_at = [0] * 10, SYSTEM.monotonic()
         else:
-            bounds = [max(row["run_at"] for row in held) - 1_000_000] * 10
+            bounds = [max(row["run_at"] for row in held) - 100_000] * 10
 
 
 def main() -> None:

@@ -1,0 +1,116 @@
+"""The lower bound of a claim: it keeps claims quick where dead rows cannot be cleared away, and hides no job."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from drumbeat.clock import FakeClock
+from drumbeat.model.job import Claim, Outcome, OutcomeKind
+from drumbeat.store.postgres import PostgresStore
+from drumbeat.store.postgres.claiming import Bounds
+from tests.contract.making import add, claim, claimed_one, hold, ids, new_job, wanting, worker
+from tests.engines.postgres.conftest import at
+from tests.waiting import until
+
+MANY, BATCH = 10_000, 250
+SECOND = 1_000_000
+
+
+async def test_a_job_below_the_bound_is_found_by_a_claim_that_is_not_filled(url: str) -> None:
+    async with await PostgresStore.open(at(url)) as store, await PostgresStore.open(at(url)) as other:
+        instance = await worker(store)
+        await add(store, new_job(), new_job())
+        assert len(await claim(store, instance, limit=1)) == 1
+        [late] = await add(other, new_job(run_at=await store.inspect.now() - 3600 * SECOND))
+        found = await claim(store, instance, limit=10)
+        assert late in ids(found) and len(found) == 2
+
+
+async def test_an_earlier_job_that_was_hinted_at_is_claimed_next(url: str) -> None:
+    async with await PostgresStore.open(at(url)) as store, await PostgresStore.open(at(url)) as other:
+        instance = await worker(store)
+        heard: list[int] = []
+        await add(store, new_job(), new_job(), new_job())
+        async with store.wake.listen(heard.append):
+            assert len(await claim(store, instance, limit=1)) == 1
+            [urgent] = await add(other, new_job(run_at=5))
+            await until(lambda: 5 in heard, what="the hint")
+            assert ids(await claim(store, instance, limit=1)) == [urgent]
+
+
+async def test_what_is_given_back_below_the_bound_is_claimed_next(postgres: PostgresStore) -> None:
+    instance = await worker(postgres)
+    early = await claimed_one(postgres, instance, run_at=5)
+    await add(postgres, new_job(), new_job())
+    assert len(await claim(postgres, instance, limit=1)) == 1
+    await postgres.jobs.release(instance, [hold(early)])
+    assert ids(await claim(postgres, instance, limit=1)) == [early.id]
+
+
+async def test_the_bound_is_trusted_for_a_second_only() -> None:
+    clock = FakeClock()
+    bounds = Bounds(clock)
+    asked = Claim(queues=(("default", 1),), limit=1)
+    bounds.saw([claimed(run_at=10 * SECOND, priority=5)])
+    assert bounds.of(asked) == [0] * 5 + [9_900_000] + [0] * 4
+    await clock.advance(0.9)
+    bounds.saw([claimed(run_at=11 * SECOND, priority=5)])
+    assert bounds.of(asked)[5] == 10_900_000
+    await clock.advance(0.2)
+    assert bounds.of(asked) == [0] * 10
+
+
+def test_a_hint_lowers_the_bound_as_far_as_it_must() -> None:
+    bounds = Bounds(FakeClock())
+    asked = Claim(queues=(("other", 1), ("default", 1)), limit=1)
+    bounds.saw([claimed(run_at=10 * SECOND, priority=0)])
+    bounds.hear(10 * SECOND)
+    assert bounds.of(asked) == [0] * 10 + [9_900_000] + [0] * 9
+    bounds.hear(9 * SECOND)
+    assert bounds.of(asked) == [0] * 10 + [9 * SECOND] + [0] * 9
+    bounds.hear(0)
+    assert bounds.of(asked) == [0] * 20
+
+
+def claimed(*, run_at: int, priority: int) -> Any:
+    return SimpleNamespace(run_at=run_at, priority=priority, queue="default")
+
+
+async def steps(url: str, raw: Any) -> int:
+    """Drain many jobs while somebody else's snapshot is open; gives how many entries of the claim index were stepped on."""
+    async with await PostgresStore.open(at(url)) as store:
+        instance = await worker(store)
+        now = await store.inspect.now()
+        await add(store, *(new_job(run_at=now - number * SECOND) for number in range(MANY)))
+        async with raw.transaction(isolation="repeatable_read"):
+            await raw.fetch("SELECT count(*) FROM drumbeat.meta")
+            before = await stepped_on(url)
+            outcomes: list[Outcome] = []
+            for _ in range(MANY // BATCH):
+                answer = await store.jobs.exchange(instance, outcomes, wanting(limit=BATCH))
+                assert len(answer.jobs) == BATCH
+                outcomes = [Outcome(id=job.id, token=job.token, kind=OutcomeKind.SUCCEEDED) for job in answer.jobs]
+            await store._work.close()  # its last counts are told when it ends
+            return await stepped_on(url) - before
+
+
+async def stepped_on(url: str) -> int:
+    other = await asyncpg.connect(url)
+    try:
+        found: int = await other.fetchval(
+            "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'job_for_claim'"
+        )
+        return found
+    finally:
+        await other.close()
+
+
+async def test_an_open_snapshot_elsewhere_does_not_slow_claims(
+    url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounded = await steps(url, raw)
+    monkeypatch.setattr(Bounds, "saw", lambda self, jobs: None)
+    unbounded = await steps(url, raw)
+    assert bounded < unbounded / 5, f"{bounded} steps with the bound, {unbounded} without"
