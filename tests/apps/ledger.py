@@ -1,11 +1,14 @@
-"""A program that writes numbers into the PostgreSQL that holds its jobs: each in the transaction that ends its job."""
+"""A program that writes numbers into the database that holds its jobs: each in the transaction that ends its job."""
 
 import os
+import time
+from pathlib import Path
 
 import psycopg
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
+from tests.apps import journal
 
 app = Drumbeat()
 PID = os.getpid()
@@ -40,3 +43,26 @@ async def on_loop(number: int) -> str:
         await conn.execute("INSERT INTO note VALUES ($1)", number)
         await current_job().complete(conn=conn, result=str(os.getpid()))
     return ""
+
+
+@app.task(retries=0)
+def freezes(number: int, gate: str, inside: bool) -> None:
+    """In a thread: the first run waits for the file, before its transaction or inside it; later ones do not wait."""
+    is_first = not journal.read(Path(os.environ[journal.FILE]), "started")
+    try:
+        if is_first and not inside:
+            _wait(gate)
+        with current_job().transaction() as conn:
+            conn.execute(f"INSERT INTO note VALUES ({number:d})")
+            if is_first and inside:
+                _wait(gate)
+        journal.write("committed")
+    except BaseException as error:
+        journal.write("refused", error=repr(error))
+        raise
+
+
+def _wait(gate: str) -> None:
+    journal.write("started")
+    while not Path(gate).exists():
+        time.sleep(0.01)
