@@ -35,10 +35,11 @@ SQLITE_QUICK = Size(bulk=2_000, single=100, drain=0.05, pickups=20, scheduled=20
 POSTGRES_USUAL = replace(
     SQLITE_USUAL,
     single=1_000,
+    idle_seconds=5,
     backlog=300_000,
     burst=2,
-    snapshot=1.5,
-    contended=2_000,
+    snapshot=1,
+    contended=1_500,
     crowds=(1, 2, 4, 8),
     patience=60,
 )

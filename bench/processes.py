@@ -121,9 +121,10 @@ class Worker:
     def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self._process = process
         self._errors = errors
+        self._asked = False
 
     def check(self) -> None:
-        if self._process.poll() is not None:
+        if self._process.poll() is not None and not self._asked:
             raise ChildFailed(f"worker left with {self._process.returncode}: {tail(self._errors)}")
 
     def cpu_seconds(self) -> float:
@@ -132,9 +133,15 @@ class Worker:
     def resident_mb(self) -> float:
         return sum(resident_kb(pid) for pid in family(self._process.pid)) / 1024
 
-    def stop(self) -> None:
-        if self._process.poll() is None:
+    def ask_to_stop(self) -> None:
+        """Without waiting for it: of several processes each may end while the others do."""
+        if self._process.poll() is None and not self._asked:
+            self._asked = True
             self._process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        self.ask_to_stop()
+        if self._process.poll() is None:
             try:
                 self._process.wait(5)
             except subprocess.TimeoutExpired:

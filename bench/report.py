@@ -116,8 +116,10 @@ def show(console: Console, contenders: Sequence[Contender], results: Results, si
         console.print(table)
     for failure in results.failures:
         console.print(f"failed: {failure}", style="red", markup=False)
+    took = ", ".join(f"{measure} {seconds:.0f}" for measure, seconds in results.seconds.items())
+    console.print(f"seconds without the warm-up: {sum(results.seconds.values()):.0f} ({took})", highlight=False)
     if results.late:
-        console.print(f"{results.late} measures were not begun: the time was up (--minutes)", style="red")
+        console.print(f"not begun, the time was up (--minutes): {', '.join(results.late)}", style="red", markup=False)
 
 
 def markdown(
@@ -135,7 +137,7 @@ def markdown(
     lines += [f"- {contender.name}: synchronous {contender.durability}; {contender.tuning}" for contender in contenders]
     lines += [f"- {name}: left out, it cannot be loaded here ({why})" for name, why in missing.items()]
     lines += [f"- failed: {failure}" for failure in results.failures]
-    lines += [f"- {results.late} measures were not begun: the time was up"] * bool(results.late)
+    lines += [f"- not begun, the time was up: {measure}" for measure in results.late]
     lines += ["", "Machine: " + "; ".join(f"{what} {value}" for what, value in machine.items()) + ".", "", METHOD]
     return "\n".join(lines)
 
@@ -159,4 +161,5 @@ def data(contenders: Sequence[Contender], missing: dict[str, str], results: Resu
         "missing": missing,
         "failures": results.failures,
         "not begun": results.late,
+        "seconds": results.seconds,
     }

@@ -22,7 +22,9 @@ class Results:
 
     figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-    late: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each measure took, all contenders and rounds together."""
+    late: list[str] = field(default_factory=list)
     """Measures that were not begun, because the time was up."""
 
     def add(self, contender: str, figures: dict[str, float]) -> None:
@@ -89,11 +91,13 @@ def one_round(
             if measure not in contender.measures:
                 continue
             if time.monotonic() > deadline:
-                results.late += 1
+                results.late.append(f"{contender.name} {measure}")
                 continue
             tell(f"{measure}, {contender.name}")
+            began = time.monotonic()
             try:
                 results.add(contender.name, MEASURES[measure](contender, size, site))
             except ChildFailed as error:
                 # Said in the table's foot, never left out in silence: a missing figure is a figure too.
                 results.failures.append(f"{contender.name}, {measure}: {error}")
+            results.seconds[measure] = results.seconds.get(measure, 0) + time.monotonic() - began

@@ -54,10 +54,15 @@ def crowded(contender: Contender, processes: int, size: Size, site: Site) -> tup
         place = stack.enter_context(stage(contender, Crowd.slots(processes, jobs), site))
         place.produce("fill", count=jobs, task=NAP)
         watching = place.begin("crowd", count=jobs, processes=processes, seconds=size.patience)
-        for number in range(processes):
-            environment = Crowd.environment(number, processes, jobs)
+        environments = [Crowd.environment(number, processes, jobs) for number in range(processes)]
+        workers = [
             stack.enter_context(place.worker(environment=environment, concurrency=CONTENDED_CONCURRENCY))
+            for environment in environments
+        ]
         began, finished = watching.answer()
+        for worker in workers:
+            worker.check()
+            worker.ask_to_stop()
         runs = Crowd(place.folder / "ledger", processes=processes, jobs=jobs).runs()
     return jobs / (finished - began) * 1e9, runs - jobs
 

@@ -43,9 +43,9 @@ class ProcrastinatePostgres(PostgresContender):
         "`--fetch-job-polling-interval 0.1`, because scheduled jobs are only found by polling (its default is 5 s); bulk is "
         "batch_defer in calls of 1,000; contention with `--concurrency 10`"
     )
-    drain_jobs = 1_500
+    drain_jobs = 1_000
     fill_rate = 2_000
-    contended_jobs = 2_000
+    contended_jobs = 1_200
     measures = LOAD_MEASURES | {BACKLOG}
     has_other_queue = True
 

@@ -49,9 +49,9 @@ class SaqPostgres(PostgresContender):
         "`saq` with concurrency 20, a pool of 4 to 20, async functions, timers schedule=0.1 (its default is 1 s, and times "
         "are whole seconds); no bulk call; a worker serves one queue; contention with concurrency 10"
     )
-    drain_jobs = 2_000
+    drain_jobs = 1_500
     fill_rate = 300
-    contended_jobs = 3_000
+    contended_jobs = 1_500
     measures = LOAD_MEASURES
 
     def load(self) -> None:
