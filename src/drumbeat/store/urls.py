@@ -1,6 +1,7 @@
 """From the text of a URL to an open store; the only place that knows which engines there are."""
 
 import asyncio
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,7 @@ from drumbeat.store.protocol import Inside, Store
 
 FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db, postgresql://user:password@host/database"
 _POSTGRES = frozenset({"postgresql", "postgres"})
+_SECRET = re.compile(r"([?&](?:ssl)?password=)[^&#]*")
 _COMING = {
     "redis": "Redis",
     "rediss": "Redis",
@@ -58,6 +60,7 @@ def parse(url: str) -> StoreUrl:
 def masked(url: str) -> str:
     """The URL without its password: fit for messages and logs."""
     try:
+        url = _SECRET.sub(r"\1***", url)
         parts = urlsplit(url)
         if parts.password is None:
             return url

@@ -1,10 +1,13 @@
 """What keeps a program out is told in one line, without the password; while it runs the same is only an outage."""
 
+from typing import Any
+
 import pytest
 
-from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreUnavailable
+from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull, StoreUnavailable
+from drumbeat.model.job import JobFilter, OutcomeKind
 from drumbeat.store.postgres import PostgresStore, failures
-from tests.contract.making import new_job
+from tests.contract.making import HOUR, claim, claimed_one, end, new_job, worker
 from tests.engines.postgres.conftest import at
 from tests.servers.postgres import PASSWORD, PostgresServer, free_port
 
@@ -79,3 +82,57 @@ async def test_a_password_changed_while_running_is_an_outage(server: PostgresSer
                 await store.jobs.add([new_job()])
         await server.execute(f"ALTER ROLE \"{name}\" PASSWORD '{PASSWORD}'")
         assert (await store.jobs.add([new_job()]))[0].created
+
+
+def test_addresses_keep_what_is_the_drivers() -> None:
+    for url in ("postgresql:///db?host=%2Frun%2Fpg", "postgresql://a,b:5433/db?target_session_attrs=primary"):
+        assert at(url).dsn == url
+    assert at("postgresql://h/db?pooler=transaction&sslmode=require").dsn == "postgresql://h/db?sslmode=require"
+    assert at("postgresql://h/db?pooler=transaction").pooled
+    assert not at("postgresql://h/db?pooler=session").pooled
+
+
+def test_a_password_among_the_options_is_masked_too() -> None:
+    shown = at("postgresql://h/db?user=ada&password=wrong-secret&sslmode=require").shown
+    assert shown == "postgresql://h/db?user=ada&password=***&sslmode=require"
+
+
+async def test_a_role_that_owns_nothing_works_with_the_rights_it_was_given(server: PostgresServer, url: str) -> None:
+    name = url.rpartition("/")[2]
+    await server.execute(f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{PASSWORD}'")
+    for right in (
+        "USAGE ON SCHEMA drumbeat",
+        "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA drumbeat",
+    ):
+        await server.execute(f'GRANT {right} TO "{name}"', database=name)
+    async with await PostgresStore.open(at(server.url_of(name, user=name))) as store:
+        instance = await worker(store)
+        job = await claimed_one(store, instance)
+        month_away = await store.inspect.now() + 30 * 24 * HOUR
+        assert await end(store, instance, job, OutcomeKind.SUCCEEDED, finished_at=month_away) == "done"
+
+
+async def test_a_full_disk_is_told_as_that_and_nothing_is_stored(postgres: PostgresStore, raw: Any) -> None:
+    await raw.execute(
+        """
+        CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = '53100'; END $$;
+        CREATE TRIGGER full_disk AFTER INSERT ON drumbeat.job EXECUTE FUNCTION full_disk();
+        """
+    )
+    with pytest.raises(StoreFull, match="no space left"):
+        await postgres.jobs.add([new_job()])
+    await raw.execute("DROP TRIGGER full_disk ON drumbeat.job")
+    assert await postgres.inspect.jobs(JobFilter()) == []
+
+
+async def test_a_table_changed_by_a_migration_under_an_open_store(postgres: PostgresStore, raw: Any) -> None:
+    instance = await worker(postgres)
+    job = await claimed_one(postgres, instance)
+    await end(postgres, instance, job, OutcomeKind.RETRY)
+    await raw.execute(
+        "ALTER TABLE drumbeat.job ADD COLUMN colour text; ALTER TABLE drumbeat.history ADD COLUMN colour text"
+    )
+    [again] = await claim(postgres, instance)
+    assert await end(postgres, instance, again, OutcomeKind.RETRY) == "done"
+    assert (await postgres.inspect.job(job.id)).failures == 2

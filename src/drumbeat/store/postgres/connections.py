@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode
 
 # This package is imported only when a PostgreSQL store is opened.
 import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
@@ -97,13 +97,14 @@ def address(url: str, shown: str) -> Address:
     Raises:
         ConfigError: with what is allowed.
     """
-    parts = urlsplit(url)
-    options = parse_qsl(parts.query, keep_blank_values=True)
+    # Not by urlunsplit: it loses the slashes of postgresql:///database?host=/folder.
+    base, _, query = url.partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
     poolers = [value for name, value in options if name == "pooler"]
     if any(value not in {"transaction", "session"} for value in poolers):
         raise ConfigError(f"{shown}: pooler= may be transaction or session", "url")
     rest = urlencode([(name, value) for name, value in options if name != "pooler"])
-    return Address(dsn=urlunsplit(parts._replace(query=rest)), shown=shown, pooled="transaction" in poolers)
+    return Address(dsn=f"{base}?{rest}" if rest else base, shown=shown, pooled="transaction" in poolers)
 
 
 class Link:

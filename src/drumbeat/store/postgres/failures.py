@@ -66,7 +66,8 @@ def ours(error: Exception, place: str) -> DrumbeatError:
 
 
 def is_worth_repeating(error: asyncpg.PostgresError) -> bool:
-    return error.sqlstate in _AGAIN
+    # A migration has changed a table under a prepared statement: the driver prepares it anew, but not in a transaction.
+    return error.sqlstate in _AGAIN or isinstance(error, asyncpg.InvalidCachedStatementError)
 
 
 @contextmanager

@@ -48,10 +48,13 @@ class History:
             begins = beginning(day["name"])
             if begins >= before or pruned >= limit:
                 break
+            is_over = begins + DAY_US <= before
             if day["size"] <= self._large:
                 clear = partial(self._clear, begins, min(before, begins + DAY_US), limit - pruned)
                 pruned += await self._link.transact(clear, patience=LONG)
-            elif begins + DAY_US <= before and await self._remove(day["name"], before, limit):
+                if is_over and pruned < limit:
+                    await self._remove(day["name"], before, limit)  # nothing is left in it
+            elif is_over and await self._remove(day["name"], before, limit):
                 pruned = limit
         return pruned
 
@@ -63,10 +66,10 @@ class History:
 
     async def _remove(self, name: str, before: int, limit: int) -> bool:
         """Detach and drop a whole day; False: somebody was looking at it for too long, the next one tries again."""
-        ends = beginning(name) + DAY_US
-        await self._link.call(lambda session: session.execute(self._jobs.keep_pruned_before, ends))
         if not await self._link.call(partial(self._detach, name), patience=LONG):
             return False
+        ends = beginning(name) + DAY_US
+        await self._link.call(lambda session: session.execute(self._jobs.keep_pruned_before, ends))
         dropped = await self._link.call(partial(self._drop, name), patience=LONG)
         await self._link.call(
             lambda session: session.execute(self._jobs.prune_attempts, before, 10 * limit), patience=LONG

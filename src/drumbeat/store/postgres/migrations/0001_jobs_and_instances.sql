@@ -220,9 +220,10 @@ END
 $$;
 
 -- Make the partition of history for the day that begins at this moment, if it is missing. Created first and attached then:
--- that takes no lock which a finish would wait for.
+-- that takes no lock which a finish would wait for. With its owner's rights: whoever may write jobs need not own tables.
 CREATE FUNCTION drumbeat.ensure_day(day bigint) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
     AS $$
 DECLARE
     name text := 'history_' || to_char(to_timestamp(day / 1000000) AT TIME ZONE 'UTC', 'YYYYMMDD');
