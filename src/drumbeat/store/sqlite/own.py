@@ -86,14 +86,16 @@ class SqliteTransaction:
 
     def _begin(self) -> sqlite3.Connection:
         try:
-            self._turn = Turn(self._path)
-            self._turn.__enter__()
             with translated(self._path):
+                # Opened before the turn is taken, and the schema read: others need not wait for that.
                 self._db = sqlite3.connect(
                     self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, factory=JobConnection
                 )
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._db.execute("PRAGMA wal_autocheckpoint = 0")
+                self._db.execute("PRAGMA table_list").fetchall()
+                self._turn = Turn(self._path)
+                self._turn.__enter__()
                 self._db.execute("BEGIN IMMEDIATE")
                 self._db.set_authorizer(self._guard)
             self._timer = threading.Timer(self._hold, self._expire)
@@ -113,6 +115,7 @@ class SqliteTransaction:
                 self._guard.lets_end = True
                 with translated(self._path):
                     self._db.execute("COMMIT")
+                self._give_back_turn()
             finally:
                 self._end()
 
