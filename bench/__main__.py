@@ -1,6 +1,7 @@
 """`python -m bench`: run the contenders, print the tables."""
 
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -34,6 +35,8 @@ NAMES = list(dict.fromkeys(name for engine in ENGINES.values() for name in engin
 )
 def main(engines: tuple[str, ...], json_file: Path | None, folder: Path | None, **how: Any) -> None:
     """Drumbeat and its peers on this machine, in one run; one engine after the other."""
+    # As Ctrl-C does: otherwise workers and the server would outlive us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # Into a pipe or a log rich would fold the table to 80 columns.
     console = Console() if sys.stdout.isatty() else Console(width=170)
     figures = {name: measure(ENGINES[name], console, folder, **how) for name in engines or ENGINES}

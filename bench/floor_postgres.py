@@ -20,6 +20,7 @@ from drumbeat.model.instance import NewInstance, Role
 from drumbeat.model.job import NewJob
 from drumbeat.store.postgres import PostgresStore, address, schema
 from drumbeat.store.postgres.adding import arguments
+from drumbeat.store.postgres.connections import PLANNED_ONCE
 from drumbeat.store.postgres.statements import statements
 from drumbeat.store.urls import masked
 
@@ -37,10 +38,7 @@ def run(url: str, n: int, *, snapshot: bool = False) -> dict[str, float]:
 
 async def _run(url: str, n: int, snapshot: bool) -> dict[str, float]:
     instance = await _instance(url)
-    sessions = [
-        await asyncpg.connect(url, server_settings={"plan_cache_mode": "force_custom_plan", "jit": "off"})
-        for _ in range(CONNECTIONS)
-    ]
+    sessions = [await asyncpg.connect(url, server_settings=PLANNED_ONCE) for _ in range(CONNECTIONS)]
     other = await asyncpg.connect(url)
     try:
         added = await _timed(_fill(sessions[0], n))

@@ -6,7 +6,7 @@ from bench.contenders.flexiq_sqlite import FlexiqSqlite
 from bench.contenders.graphile_postgres import GraphilePostgres
 from bench.contenders.honker_sqlite import HonkerSqlite
 from bench.contenders.huey_sqlite import HueySqlite
-from bench.contenders.pgqueuer_postgres import PgQueuerPostgres
+from bench.contenders.pgqueuer_postgres import PgQueuerPool, PgQueuerPostgres
 from bench.contenders.procrastinate_postgres import ProcrastinatePostgres
 from bench.contenders.saq_postgres import SaqPostgres
 
@@ -22,6 +22,7 @@ ALL: tuple[Contender, ...] = (
     drumbeat_postgres.DrumbeatThreads(),
     GraphilePostgres(),
     PgQueuerPostgres(),
+    PgQueuerPool(),
     ProcrastinatePostgres(),
     SaqPostgres(),
 )

@@ -70,7 +70,8 @@ class GraphilePostgres(PostgresContender):
         except subprocess.TimeoutExpired as error:
             raise ImportError("npm did not answer within 120 s") from error
         if made.returncode != 0:
-            raise ImportError(f"npm install: {(made.stderr.strip().splitlines() or ['no message'])[-1]}")
+            said = [line for line in made.stderr.splitlines() if line.startswith("npm error")]
+            raise ImportError(said[0] if said else f"npm install left with {made.returncode}")
 
     def environment(self, folder: Path) -> dict[str, str]:
         return {"NODE_PATH": str(modules()), "NODE_ENV": "production", "NO_LOG_SUCCESS": "1"}

@@ -4,7 +4,7 @@ import sys
 import time
 from datetime import timedelta
 
-from bench.contender import BACKLOG, KEYS, Producer
+from bench.contender import BACKLOG, DRAIN, KEYS, Producer
 from bench.contenders.postgres import LOAD_MEASURES, PostgresContender, SqlProducer
 
 
@@ -42,15 +42,17 @@ class PgQueuerPostgres(PostgresContender):
     name = "pgqueuer"
     distribution = "pgqueuer"
     tuning = (
-        "`pgqueuer.run(batch_size=500)`, async entrypoints on its asyncpg driver, uvloop, `pgq autovac`; bulk in calls of "
-        "5,000; keys are dedupe keys; another entrypoint stands for another queue; contention with batch_size=5, "
-        "max_concurrent_tasks=10, the largest batch that it allows for 10"
+        "`pgqueuer.run(batch_size=1000)` on one asyncpg connection, async entrypoints, uvloop, `pgq autovac`; batches of 500 "
+        "and 1,000, a connection and a pool could not be told apart in 4 drains each on a busy machine, so the pool has a "
+        "line of its own; bulk in calls of 5,000; keys are dedupe keys; another entrypoint stands for another queue; "
+        "contention with batch_size=5, max_concurrent_tasks=10, the largest batch that it allows for 10"
     )
     drain_jobs = 30_000
     fill_rate = 10_000
     measures = LOAD_MEASURES | {BACKLOG, KEYS}
     url_names = ("PGDSN",)
     has_other_queue = True
+    connections = "one"
 
     def load(self) -> None:
         import pgqueuer  # noqa: F401
@@ -59,8 +61,17 @@ class PgQueuerPostgres(PostgresContender):
         return [[sys.executable, "-m", "pgqueuer", command] for command in ("install", "autovac")]
 
     def worker_command(self, *, concurrency: int | None = None, other_queue: bool = False) -> list[str]:
-        sizes = ["500"] if concurrency is None else [str(concurrency // 2), str(concurrency)]
-        return [sys.executable, "-m", "bench.apps.pgqueuer_app", *sizes]
+        sizes = ["1000"] if concurrency is None else [str(concurrency // 2), str(concurrency)]
+        return [sys.executable, "-m", "bench.apps.pgqueuer_app", self.connections, *sizes]
 
     def open_producer(self) -> Producer:
         return PgQueuerProducer()
+
+
+class PgQueuerPool(PgQueuerPostgres):
+    """Its other documented driver. The better of the two is the one to be compared with."""
+
+    name = "pgqueuer-pool"
+    tuning = "as pgqueuer, on an asyncpg pool of 2 to 5 connections; the drain alone"
+    measures = frozenset({DRAIN})
+    connections = "pool"

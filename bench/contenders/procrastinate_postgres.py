@@ -39,7 +39,8 @@ class ProcrastinatePostgres(PostgresContender):
     name = "procrastinate"
     distribution = "procrastinate"
     tuning = (
-        "`procrastinate worker --concurrency 20 --delete-jobs successful`, a pool of at most 20, async tasks; "
+        "`procrastinate worker --concurrency 20 --delete-jobs successful`, a pool of at most 20 (no other numbers were tried), "
+        "async tasks, no line for each job; "
         "`--fetch-job-polling-interval 0.1`, because scheduled jobs are only found by polling (its default is 5 s); bulk is "
         "batch_defer in calls of 1,000; contention with `--concurrency 10`"
     )

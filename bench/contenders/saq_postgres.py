@@ -46,8 +46,9 @@ class SaqPostgres(PostgresContender):
     name = "saq"
     distribution = "saq"
     tuning = (
-        "`saq` with concurrency 20, a pool of 4 to 20, async functions, timers schedule=0.1 (its default is 1 s, and times "
-        "are whole seconds); no bulk call; a worker serves one queue; contention with concurrency 10"
+        "`saq` with concurrency 20 (no other was tried), its default pool of 4 to 20, async functions, timers schedule=0.1 "
+        "(its default is 1 s, and times are whole seconds); no bulk call; a worker serves one queue; contention with "
+        "concurrency 10"
     )
     drain_jobs = 1_500
     fill_rate = 300
