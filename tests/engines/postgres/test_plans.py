@@ -14,7 +14,7 @@ import pytest
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claim, Outcome, OutcomeKind
 from drumbeat.store.postgres import PostgresStore
-from drumbeat.store.postgres.connections import Session
+from drumbeat.store.postgres.connections import Link, Session
 from drumbeat.store.postgres.statements import statements
 from tests.contract.making import worker
 from tests.engines.postgres.conftest import at
@@ -47,19 +47,28 @@ async def filled(request: pytest.FixtureRequest, url: str, raw: Any) -> AsyncIte
         yield store, instance
 
 
-async def explained(store: PostgresStore, statement: str, *arguments: Any) -> dict[str, Any]:
-    """The plan as the engine's own connection makes it, with what it touched; nothing is kept."""
+async def explained(link: Link, statement: str, *arguments: Any) -> dict[str, Any]:
+    """The plan as the engine's own connection makes and keeps it, with what it touched; nothing is kept."""
 
     async def work(session: Session) -> Any:
         transaction: Any = session.transaction()
         await transaction.start()
         try:
-            return await session.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", *arguments)
+            await session.execute(f"PREPARE hot AS {statement}")
+            given = ", ".join(map(literal, arguments))
+            return await session.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE hot ({given})")
         finally:
             await transaction.rollback()
+            await session.execute("DEALLOCATE hot")
 
-    plan: dict[str, Any] = json.loads(await store._work.call(work, patience=60))[0]["Plan"]
+    plan: dict[str, Any] = json.loads(await link.call(work, patience=60))[0]["Plan"]
     return plan
+
+
+def literal(value: Any) -> str:
+    if isinstance(value, list):
+        return "'{" + ",".join("NULL" if each is None else f'"{each}"' for each in value) + "}'"
+    return f"'{value}'"
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -99,7 +108,7 @@ def asking(instance: InstanceId, ended: list[str], limit: int) -> list[Any]:
 
 async def test_a_claim_walks_its_index_level_by_level(filled: tuple[PostgresStore, InstanceId]) -> None:
     store, instance = filled
-    plan = await explained(store, SQL.exchange, *asking(instance, [], HELD))
+    plan = await explained(store._work, SQL.exchange, *asking(instance, [], HELD))
     assert ("Index Scan", "job_for_claim") in scans_of(plan, "job")
     assert {kind for kind, _ in scans_of(plan, "job")} <= {
         "Index Scan",
@@ -115,7 +124,7 @@ async def test_a_claim_walks_its_index_level_by_level(filled: tuple[PostgresStor
 
 async def test_a_finish_goes_by_the_primary_key(filled: tuple[PostgresStore, InstanceId], raw: Any) -> None:
     store, instance = filled
-    plan = await explained(store, SQL.exchange, *asking(instance, await held_ids(raw, instance), 0))
+    plan = await explained(store._work, SQL.exchange, *asking(instance, await held_ids(raw, instance), 0))
     scans = scans_of(plan, "job")
     assert {index for _, index in scans if index} == {"job_one_per_id"}
     assert "Seq Scan" not in {kind for kind, _ in scans}
@@ -127,7 +136,7 @@ async def test_a_cancel_goes_by_the_primary_key(
     filled: tuple[PostgresStore, InstanceId], raw: Any, statement: str
 ) -> None:
     store, instance = filled
-    plan = await explained(store, statement, await held_ids(raw, instance))
+    plan = await explained(store._side, statement, await held_ids(raw, instance))
     assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
     assert pages(plan) < 60 * HELD
 
@@ -138,7 +147,7 @@ async def test_cancelling_pending_jobs_goes_by_the_primary_key(
     store, _ = filled
     ids = [row[0] for row in await raw.fetch("SELECT id::text FROM drumbeat.job WHERE instance IS NULL LIMIT 500")]
     none = [None] * len(ids)
-    plan = await explained(store, SQL.finish, ids, ["cancelled"] * len(ids), none, none, none, none, none, none)
+    plan = await explained(store._side, SQL.finish, ids, ["cancelled"] * len(ids), none, none, none, none, none, none)
     assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
     assert pages(plan) < 60 * HELD
 
@@ -147,7 +156,7 @@ async def test_giving_back_goes_by_the_primary_key(filled: tuple[PostgresStore, 
     store, instance = filled
     ids = await held_ids(raw, instance)
     none, zero = [None] * len(ids), [0] * len(ids)
-    plan = await explained(store, SQL.give_back, ids, zero, zero, zero, [""] * len(ids), none, none, none)
+    plan = await explained(store._work, SQL.give_back, ids, zero, zero, zero, [""] * len(ids), none, none, none)
     assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
     assert pages(plan) < 80 * HELD
 
@@ -158,7 +167,7 @@ async def test_an_empty_claim_behind_future_jobs_touches_next_to_nothing(
     store, instance = filled
     await raw.execute("DELETE FROM drumbeat.job WHERE priority = 5", timeout=300)
     await raw.execute("VACUUM drumbeat.job", timeout=300)
-    plan = await explained(store, SQL.exchange, *asking(instance, [], HELD))
+    plan = await explained(store._work, SQL.exchange, *asking(instance, [], HELD))
     assert pages(plan) < 300
 
 

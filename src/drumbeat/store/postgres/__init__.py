@@ -14,7 +14,7 @@ from drumbeat.clock import SYSTEM, Clock
 from drumbeat.store.postgres import schema
 from drumbeat.store.postgres.adding import Adding
 from drumbeat.store.postgres.claiming import Bounds, Claiming
-from drumbeat.store.postgres.connections import Address, Link, address
+from drumbeat.store.postgres.connections import PLANNED_ONCE, Address, Link, address
 from drumbeat.store.postgres.ending import Ending
 from drumbeat.store.postgres.history import History
 from drumbeat.store.postgres.inside import PostgresInside
@@ -36,7 +36,7 @@ class PostgresStore:
         sql = statements(namespace)
         self.url = address.shown
         self._sql = sql
-        self._work = Link(address, sql.schema, clock)
+        self._work = Link(address, sql.schema, clock, PLANNED_ONCE)
         self._side = Link(address, sql.schema, clock)
         self._announcer = Announcer(self._side, sql.schema, f"{namespace}.wake", clock)
         bounds = Bounds(clock)

@@ -96,7 +96,7 @@ RETURNING id::text, drumbeat.now_us() AS now;
               AS ended (id, token, started_at, finished_at, result, result_error)),
        gone AS (
        DELETE FROM drumbeat.job
-        WHERE id = ANY ($2::text[]::uuid[])
+        WHERE id = ANY (ARRAY(SELECT ended.id FROM ended))
           AND instance = $1
           -- Inside CASE it stays a filter; as a plain condition it could become a join, and the join a walk of the table.
           AND CASE WHEN (id, token) IN (SELECT ended.id, ended.token FROM ended) THEN true ELSE false END
