@@ -167,6 +167,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     wants: tuple[str, ...] = ()
     """Values of waits_for that this worker can take; claimed before the queues, from those queues only."""
+    expected: bool = False
+    """Somebody said that a job is due: an engine that would look before it takes a lock may save the look."""
 
 
 class Exchanged(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,9 @@ from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.pace import Pace
 from drumbeat.worker.turns import Turns
 
+SLACK = 0.001
+"""Timers may fire this much early; a look that finds nothing costs more than it takes to wait."""
+
 
 class Fetcher:
     def __init__(
@@ -36,7 +39,9 @@ class Fetcher:
         self._poll = poll
         self._wake = wake
         self._hungry = True
+        self._expects = False
         self._look_at = 0.0
+        self._due_at = 0.0
         self._group = 1
         self._stopped = False
         self._stalled_at = -1
@@ -58,12 +63,14 @@ class Fetcher:
     def hear(self, run_at: int) -> None:
         """A hint: a job with this due moment may have come; 0: look now."""
         wait = (run_at - self._clock.now_us()) / 1e6 if run_at else 0.0
+        moment = self._clock.monotonic() + wait + SLACK
         if wait <= 0:
             self._hungry = True
-        elif self._clock.monotonic() + wait >= self._look_at:
+            self._expects = run_at > 0
+        elif moment >= self._look_at:
             return  # it will be looked for before then anyway
         else:
-            self._look_at = self._clock.monotonic() + wait
+            self._look_at = self._due_at = moment
         self._wake()
 
     def wanting(self, wants: tuple[str, ...]) -> None:
@@ -90,8 +97,10 @@ class Fetcher:
             return None
         self._on_their_way += room
         # Before the question: a hint that arrives while it is under way must not be lost.
-        self._hungry = False
-        return Claim(queues=self._turns.divide(room), limit=room, wants=self.wants)
+        expected = self._expects or 0.0 < self._due_at <= self._clock.monotonic()
+        self._hungry = self._expects = False
+        self._due_at = 0.0
+        return Claim(queues=self._turns.divide(room), limit=room, wants=self.wants, expected=expected)
 
     def got(self, claim: Claim, answer: Exchanged) -> None:
         """What the claim gave."""
@@ -101,12 +110,14 @@ class Fetcher:
         if jobs:
             self._group = min(self._batches.get(job.task, 1) for job in jobs)
         if len(jobs) >= claim.limit:
-            self._hungry = True
+            self._hungry = self._expects = True
             return
         now = self._clock.monotonic()
         self._look_at = now + jittered(self._poll)
         if answer.next_due is not None:
-            self._look_at = min(self._look_at, now + max(0.0, (answer.next_due - answer.now) / 1e6))
+            moment = now + max(0.0, (answer.next_due - answer.now) / 1e6) + SLACK
+            if moment < self._look_at:
+                self._look_at = self._due_at = moment
 
     def failed(self, claim: Claim) -> None:
         """The claim was not answered."""

@@ -75,10 +75,10 @@ class SqliteJobs:
 
     async def exchange(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> Exchanged:
         asked = None if claim is None else Asked(instance, claim)
-        if not outcomes:
-            # Look by a read first: any commit, also an empty-handed one, wakes every other worker.
-            if asked is None:
-                return Exchanged(verdicts=[], jobs=[], now=self._clock.now_us())
+        if asked is None and not outcomes:
+            return Exchanged(verdicts=[], jobs=[], now=self._clock.now_us())
+        if asked is not None and not outcomes and not asked.claim.expected:
+            # Look by a read before going for the lock: most looks find nothing.
             now = self._clock.now_us()
             due, next_due = await self._reader.read(lambda db: self._claiming.look(db, asked, now))
             if not due:
