@@ -133,10 +133,10 @@ async def test_restarts_under_load_neither_lose_nor_double_a_job(own_server: Pos
     async with await opened(own_server) as store, await PostgresStore.open(at(own_server.url)) as other:
         accepted: list[str] = []
         finished: list[str] = []
-        is_over = asyncio.Event()
+        is_over, all_are_in = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(produce(store, accepted, is_over))
-            group.create_task(work(other, accepted, finished, is_over))
+            group.create_task(produce(store, accepted, is_over, all_are_in))
+            group.create_task(work(other, accepted, finished, all_are_in))
             for crash in range(3):
                 await until(lambda wanted=200 * (crash + 1): len(finished) > wanted, deadline=60, what="progress")
                 await asyncio.to_thread(own_server.stop, "immediate")
@@ -146,7 +146,7 @@ async def test_restarts_under_load_neither_lose_nor_double_a_job(own_server: Pos
         assert set(accepted) <= set(finished)
 
 
-async def produce(store: Store, accepted: list[str], is_over: asyncio.Event) -> None:
+async def produce(store: Store, accepted: list[str], is_over: asyncio.Event, all_are_in: asyncio.Event) -> None:
     while not is_over.is_set():
         jobs = [new_job() for _ in range(20)]
         try:
@@ -155,12 +155,14 @@ async def produce(store: Store, accepted: list[str], is_over: asyncio.Event) -> 
             # Unknown: the same jobs again, as a client would.
             answers = await answered(lambda jobs=jobs: store.jobs.add(jobs))
         accepted += [answer.id for answer in answers]
+    all_are_in.set()
 
 
-async def work(store: Store, accepted: list[str], finished: list[str], is_over: asyncio.Event) -> None:
+async def work(store: Store, accepted: list[str], finished: list[str], all_are_in: asyncio.Event) -> None:
     instance = await worker(store)
     outcomes: list[Any] = []
-    while not (is_over.is_set() and len(finished) >= len(accepted) and not outcomes):
+    # Not before the last answer of the producer: what it has just stored may be finished before it is accepted.
+    while not (all_are_in.is_set() and len(finished) >= len(accepted) and not outcomes):
         try:
             answer = await exchange(store, instance, outcomes, wanting(limit=50))
         except StoreError:
