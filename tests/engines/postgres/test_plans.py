@@ -106,9 +106,10 @@ def asking(instance: InstanceId, ended: list[str], limit: int) -> list[Any]:
     return [instance, ended, [7] * count, none, none, none, none, ["default"], [limit], limit, [0] * 10]
 
 
-async def test_a_claim_walks_its_index_level_by_level(filled: tuple[PostgresStore, InstanceId]) -> None:
+@pytest.mark.parametrize("link", ["_work", "_side"])
+async def test_a_claim_walks_its_index_level_by_level(filled: tuple[PostgresStore, InstanceId], link: str) -> None:
     store, instance = filled
-    plan = await explained(store._work, SQL.exchange, *asking(instance, [], HELD))
+    plan = await explained(getattr(store, link), SQL.exchange, *asking(instance, [], HELD))
     assert ("Index Scan", "job_for_claim") in scans_of(plan, "job")
     assert {kind for kind, _ in scans_of(plan, "job")} <= {
         "Index Scan",
@@ -122,9 +123,10 @@ async def test_a_claim_walks_its_index_level_by_level(filled: tuple[PostgresStor
     assert pages(plan) < 60 * HELD, "it must not step over what is not due"
 
 
-async def test_a_finish_goes_by_the_primary_key(filled: tuple[PostgresStore, InstanceId], raw: Any) -> None:
+@pytest.mark.parametrize("link", ["_work", "_side"])
+async def test_a_finish_goes_by_the_primary_key(filled: tuple[PostgresStore, InstanceId], raw: Any, link: str) -> None:
     store, instance = filled
-    plan = await explained(store._work, SQL.exchange, *asking(instance, await held_ids(raw, instance), 0))
+    plan = await explained(getattr(store, link), SQL.exchange, *asking(instance, await held_ids(raw, instance), 0))
     scans = scans_of(plan, "job")
     assert {index for _, index in scans if index} == {"job_one_per_id"}
     assert "Seq Scan" not in {kind for kind, _ in scans}

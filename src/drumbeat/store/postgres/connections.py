@@ -137,6 +137,11 @@ class Link:
     def pooled(self) -> bool:
         return self._address.pooled
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a call would begin at once."""
+        return not self._turn.locked()
+
     async def call(self, work: Work[T], *, patience: float = PATIENCE) -> T:
         """Do this with the connection; every statement is a transaction of its own."""
         return await self._repeated(self._in_transaction(work) if self.pooled else work, patience)

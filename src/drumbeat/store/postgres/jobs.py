@@ -1,6 +1,7 @@
 """A job's life on PostgreSQL: the face of `adding`, `claiming`, `ending` and `history`, and the smaller operations.
 
-The contract is in `store.protocol.Jobs`. Claims and outcomes have a connection of their own, everything else shares one.
+The contract is in `store.protocol.Jobs`. Claims and outcomes have a connection of their own, and use the other one as well
+when it is free; everything else shares that.
 """
 
 from collections.abc import Sequence
@@ -71,7 +72,9 @@ class PostgresJobs:
 
     async def exchange(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> Exchanged:
         if _is_plain(outcomes) and (claim is None or not claim.wants):
-            return await self._work.call(partial(self._exchange, instance, outcomes, claim))
+            # A busy worker has two under way: while one waits for the disk, the server works on the other.
+            link = self._side if self._side.is_free and not self._work.is_free else self._work
+            return await link.call(partial(self._exchange, instance, outcomes, claim))
         exchanged, soonest = await self._work.transact(partial(self._exchange_all, instance, outcomes, claim))
         self._tell(soonest)
         return exchanged

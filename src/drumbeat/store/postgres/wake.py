@@ -19,7 +19,7 @@ from drumbeat.service import background
 from drumbeat.store.postgres.connections import Link, Session
 from drumbeat.store.postgres.statements import SchemaSql
 
-BURST_S = 0.005
+BURST_S = 0.002
 CHECK_S = 20.0
 """A connection that only listens would never notice that its other end is gone."""
 RETRY_S = 0.5
