@@ -179,10 +179,17 @@ async def test_a_cancelled_handler_gives_its_connection_back(app: Drumbeat, raw:
             begun.clear()
             job = await hangs.enqueue(1)
             await begun.wait()
+            # PostgreSQL forgets a cancellation that arrives before its statement: it must be seen at work first.
+            await until(lambda: _sleeps(raw), what="the statement at work")
             worker._runs.abort_all(AbortReason.CANCELLED)
             await until(lambda id=job.id: _state(app, id, JobState.CANCELLED))
         await (await note.enqueue(7)).result(timeout=10)
     assert await numbers(raw) == [7]
+
+
+async def _sleeps(raw: Any) -> bool:
+    active = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep%')"
+    return bool(await raw.fetchval(active))
 
 
 async def _state(app: Drumbeat, id: Any, state: JobState) -> bool:
