@@ -73,6 +73,35 @@ async def test_requests_that_wait_share_one_transaction(sqlite: SqliteStore, pat
     assert len(await sqlite.inspect.jobs(JobFilter(limit=100))) == 50
 
 
+def level(write: Write, _argument: None) -> int:
+    answer: int = write.db.value("PRAGMA synchronous")
+    return answer
+
+
+async def test_only_what_a_power_cut_may_take_is_committed_without_waiting_for_the_disk(sqlite: SqliteStore) -> None:
+    normal, full = 1, 2
+    assert await sqlite._writer.write(level, None, durable=False) == normal
+    assert await sqlite._writer.write(level, None) == full
+    instance = await worker(sqlite)
+    job = await claimed_one(sqlite, instance)
+    assert sqlite._writer._db is not None
+    assert sqlite._writer._db.value("PRAGMA synchronous") == normal, "a claim need not be durable"
+    await end(sqlite, instance, job, OutcomeKind.SUCCEEDED)
+    assert sqlite._writer._db.value("PRAGMA synchronous") == full, "an outcome must be"
+    await sqlite.instances.beat(instance, 0)
+    assert sqlite._writer._db.value("PRAGMA synchronous") == normal, "a heartbeat need not be"
+
+
+async def test_a_group_is_durable_when_one_of_it_must_be(sqlite: SqliteStore, path: Path) -> None:
+    writer = sqlite._writer
+    calls = [
+        writer.write(level, None, durable=False),
+        writer.write(level, None),
+        writer.write(level, None, durable=False),
+    ]
+    assert await piled_up(path, calls) == [2, 2, 2]
+
+
 async def test_one_bad_request_in_a_group_spoils_nothing_for_the_others(sqlite: SqliteStore, path: Path) -> None:
     jobs = [new_job(priority=5 if number != 7 else 10) for number in range(20)]
     calls = [sqlite.jobs.add([job]) for job in jobs]

@@ -29,7 +29,7 @@ _LOOK_S = 2.0
 class Request:
     """A piece of work on its way: `work(place, argument)`, or `together(place, arguments)` for several of a kind."""
 
-    __slots__ = ("argument", "future", "together", "work")
+    __slots__ = ("argument", "durable", "future", "together", "work")
 
     def __init__(
         self,
@@ -37,11 +37,13 @@ class Request:
         work: Callable[[Any, Any], Any],
         argument: Any,
         together: Callable[[Any, Sequence[Any]], Sequence[Any]] | None,
+        durable: bool,
     ) -> None:
         self.future = future
         self.work = work
         self.argument = argument
         self.together = together
+        self.durable = durable
 
 
 Answer = tuple["asyncio.Future[Any]", Any, Exception | None]
@@ -69,6 +71,7 @@ class Desk(ABC):
         work: Callable[[Any, Any], Any],
         argument: Any = None,
         together: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None,
+        durable: bool = True,
     ) -> "asyncio.Future[Any]":
         """Put a request in line. Cancelling the future leaves the work done or undone, never half done."""
         if os.getpid() != self._pid:
@@ -78,7 +81,7 @@ class Desk(ABC):
         if self._closing:
             raise StoreUnavailable(f"{self._path}: the store is closed")
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._inbox.put(Request(future, work, argument, together))
+        self._inbox.put(Request(future, work, argument, together, durable))
         if self._thread is None:
             self._thread = threading.Thread(target=self._main, name=f"drumbeat {self._name}", daemon=True)
             self._thread.start()

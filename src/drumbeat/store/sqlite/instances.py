@@ -31,7 +31,7 @@ class SqliteInstances:
         await self._writer.write(lambda write, given: write.db.run(self._sql.register, given | {"now": write.now}), row)
 
     async def beat(self, id: InstanceId, running: int) -> Pulse:
-        now, text = await self._writer.write(self._beat, (id, running))
+        now, text = await self._writer.write(self._beat, (id, running), durable=False)
         if text is None:
             return Pulse(alive=False, beat=0, now=now, running=0, cancels=[], waiting=[], peers=[])
         beat, held, cancels, waiting, peers = _pulse(text)

@@ -83,7 +83,9 @@ class SqliteJobs:
             due, next_due = await self._reader.read(lambda db: self._claiming.look(db, asked, now))
             if not due:
                 return Exchanged(verdicts=[], jobs=[], now=now, next_due=next_due)
-        verdicts, text, now, next_due = await self._writer.write(self._exchange, (instance, outcomes, asked))
+        verdicts, text, now, next_due = await self._writer.write(
+            self._exchange, (instance, outcomes, asked), durable=bool(outcomes)
+        )
         return Exchanged(verdicts=verdicts, jobs=rows.claimed(text) if text else [], now=now, next_due=next_due)
 
     async def running(self, instance: InstanceId) -> list[Hold]:

@@ -5,7 +5,7 @@ request, request, request          each: work(write, argument)
 take the turn (flock)              the normal way to wait; more requests may arrive meanwhile and join the group
 BEGIN IMMEDIATE; now = clock       the moment is taken inside the turn: waiting makes no job early and no token old
 each in a savepoint                one that fails spoils nothing for the others; those of a kind run as one
-COMMIT                             one fsync for all of them
+COMMIT                             one fsync for all of them; none if all of them may be forgotten in a power cut
 checkpoint if the log is long      while we have the turn: nobody writes beside a checkpoint
 give back the turn
 answer all, wake workers
@@ -76,12 +76,17 @@ class Writer(Desk):
         work: Callable[[Write, A], R],
         argument: A,
         together: Callable[[Write, Sequence[A]], Sequence[R]] | None = None,
+        *,
+        durable: bool = True,
     ) -> R:
-        """Do this in a transaction; durable when it returns.
+        """Do this in a transaction; on disk when it returns, unless it need not be `durable`.
+
+        What is not durable survives every process, but not a power cut. Claims and heartbeats are such: a power cut ends
+        those who made them as well, and it is the fsync for which a due job would wait longest.
 
         `together` does the same for several requests at once. It must do all or raise; then each is done alone.
         """
-        answer: R = await self.ask(work, argument, together)
+        answer: R = await self.ask(work, argument, together, durable)
         return answer
 
     def _perform(self, group: list[Request]) -> list[Answer]:
@@ -117,6 +122,7 @@ class Writer(Desk):
 
     def _transaction(self, db: Connection, group: list[Request]) -> tuple[list[Answer], int | None]:
         units = _units(group)
+        db.sync(any(request.durable for request in group))
         db.run("BEGIN IMMEDIATE")
         try:
             write = Write(db, self._clock.now_us())
