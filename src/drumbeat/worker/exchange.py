@@ -4,7 +4,8 @@
     slots <- buffer  <-  |        | <-
 
 Two lanes do the same: the first takes whatever there is; the second joins only when half a batch has come together while the
-first is under way, so that under load the store always has the next call at hand, and otherwise batches are not torn.
+first is under way, so that under load the store always has the next call at hand, and otherwise batches are not torn. It also
+claims what falls due while the first only tells outcomes: these wait for the disk, a claim on an idle slot need not.
 
 What the store believes to be running under this instance and what is held here are compared when an answer may have been lost:
 claims that we do not know of are released, but only what was missing at two looks two seconds apart, since a call under way,
@@ -13,7 +14,8 @@ or an abandoned one, may still take effect after the first.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from drumbeat.clock import Clock
 from drumbeat.errors import StoreError, StoreUnavailable
@@ -59,6 +61,7 @@ class Exchange:
         self._identity = identity
         self._offset_us = 0
         self._closing = False
+        self._is_talking = False
         self._suspicious = False
         self._missing: set[tuple[JobId, int]] = set()
         self._ticked_at = self._reconciled_at = clock.monotonic()
@@ -91,7 +94,8 @@ class Exchange:
             claim = self._fetcher.claim()
             outcomes = self._reporter.take(self._batch)
             if outcomes or claim:
-                await self._talk(outcomes, claim)
+                with self._alarm():
+                    await self._talk(outcomes, claim)
             elif self._closing:
                 return
             else:
@@ -106,8 +110,23 @@ class Exchange:
             claim = self._fetcher.claim(at_least=enough)
             if claim or len(self._reporter) >= enough:
                 await self._talk(self._reporter.take(self._batch), claim)
+            elif self._is_talking and (claim := self._fetcher.claim_at_once()):
+                await self._talk([], claim)
             else:
                 await self._wakeup.wait(None)
+
+    @contextmanager
+    def _alarm(self) -> Iterator[None]:
+        """While the first lane waits for an answer, it does not see that a job falls due: have the second woken for it."""
+        patience = self._fetcher.patience
+        timer = None if patience is None else self._clock.later(patience, self._wakeup.set)
+        self._is_talking = True
+        try:
+            yield
+        finally:
+            self._is_talking = False
+            if timer is not None:
+                timer.cancel()
 
     def _pause(self) -> float:
         """Seconds until something must be done though nothing happened. Quiet when idle: only the fetcher's poll."""

@@ -13,9 +13,6 @@ from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.pace import Pace
 from drumbeat.worker.turns import Turns
 
-SLACK = 0.001
-"""Timers may fire this much early; a look that finds nothing costs more than it takes to wait."""
-
 
 class Fetcher:
     def __init__(
@@ -63,7 +60,7 @@ class Fetcher:
     def hear(self, run_at: int) -> None:
         """A hint: a job with this due moment may have come; 0: look now."""
         wait = (run_at - self._clock.now_us()) / 1e6 if run_at else 0.0
-        moment = self._clock.monotonic() + wait + SLACK
+        moment = self._clock.monotonic() + wait
         if wait <= 0:
             self._hungry = True
             self._expects = run_at > 0
@@ -102,6 +99,10 @@ class Fetcher:
         self._due_at = 0.0
         return Claim(queues=self._turns.divide(room), limit=room, wants=self.wants, expected=expected)
 
+    def claim_at_once(self) -> Claim | None:
+        """As `claim`, for when a call is under way that claims nothing: only if idle slots would wait for its answer."""
+        return None if self._on_their_way or self._buffer else self.claim()
+
     def got(self, claim: Claim, answer: Exchanged) -> None:
         """What the claim gave."""
         jobs = answer.jobs
@@ -115,7 +116,7 @@ class Fetcher:
         now = self._clock.monotonic()
         self._look_at = now + jittered(self._poll)
         if answer.next_due is not None:
-            moment = now + max(0.0, (answer.next_due - answer.now) / 1e6) + SLACK
+            moment = now + max(0.0, (answer.next_due - answer.now) / 1e6)
             if moment < self._look_at:
                 self._look_at = self._due_at = moment
 

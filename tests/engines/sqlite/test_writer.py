@@ -1,6 +1,8 @@
 """Group commit: many requests in one transaction, one bad one alone, and time taken inside the turn."""
 
 import asyncio
+import contextlib
+import functools
 import os
 import sqlite3 as driver
 import threading
@@ -12,8 +14,8 @@ import pytest
 
 from drumbeat.clock import FakeClock
 from drumbeat.errors import StoreError, StoreUnavailable
-from drumbeat.model.job import JobFilter, OutcomeKind
-from drumbeat.store.sqlite import SqliteStore, desk, writer
+from drumbeat.model.job import JobFilter, JobState, OutcomeKind, Verdict
+from drumbeat.store.sqlite import SqliteStore, desk, syncer, writer
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.turn import Turn
 from drumbeat.store.sqlite.writer import Write
@@ -73,33 +75,95 @@ async def test_requests_that_wait_share_one_transaction(sqlite: SqliteStore, pat
     assert len(await sqlite.inspect.jobs(JobFilter(limit=100))) == 50
 
 
-def level(write: Write, _argument: None) -> int:
-    answer: int = write.db.value("PRAGMA synchronous")
-    return answer
+class SlowDisk:
+    """A disk that has written nothing before it is told to; `error` is what it answers then."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.syncs = 0
+        self.asked = threading.Event()
+        self.error: OSError | None = None
+        self._go_on = threading.Event()
+        monkeypatch.setattr(syncer, "_sync", self._sync)
+
+    def go_on(self) -> None:
+        self._go_on.set()
+
+    def _sync(self, file: int) -> None:
+        self.asked.set()
+        assert self._go_on.wait(10)
+        self.syncs += 1
+        if self.error is not None:
+            raise self.error
+        os.fsync(file)
 
 
-async def test_only_what_a_power_cut_may_take_is_committed_without_waiting_for_the_disk(sqlite: SqliteStore) -> None:
-    normal, full = 1, 2
-    assert await sqlite._writer.write(level, None, durable=False) == normal
-    assert await sqlite._writer.write(level, None) == full
+async def test_an_enqueue_is_answered_when_it_is_on_disk_and_a_claim_need_not_wait_for_that(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     instance = await worker(sqlite)
-    job = await claimed_one(sqlite, instance)
-    assert sqlite._writer._db is not None
-    assert sqlite._writer._db.value("PRAGMA synchronous") == normal, "a claim need not be durable"
-    await end(sqlite, instance, job, OutcomeKind.SUCCEEDED)
-    assert sqlite._writer._db.value("PRAGMA synchronous") == full, "an outcome must be"
-    await sqlite.instances.beat(instance, 0)
-    assert sqlite._writer._db.value("PRAGMA synchronous") == normal, "a heartbeat need not be"
+    disk = SlowDisk(monkeypatch)
+    adding = asyncio.Task(sqlite.jobs.add([job := new_job()]))
+    await until(disk.asked.is_set)
+    [claimed] = await claim(sqlite, instance)
+    assert claimed.id == job.id, "what is committed is there for all"
+    assert (await sqlite.instances.beat(instance, 1)).alive
+    ending = asyncio.Task(end(sqlite, instance, claimed, OutcomeKind.SUCCEEDED))
+    await until(lambda: sqlite._writer._inbox.empty())
+    assert (await sqlite.inspect.job(job.id)).state is JobState.SUCCEEDED
+    assert not adding.done()
+    assert not ending.done()
+    disk.go_on()
+    assert (await adding)[0].created
+    assert await ending is Verdict.DONE
 
 
-async def test_a_group_is_durable_when_one_of_it_must_be(sqlite: SqliteStore, path: Path) -> None:
-    writer = sqlite._writer
-    calls = [
-        writer.write(level, None, durable=False),
-        writer.write(level, None),
-        writer.write(level, None, durable=False),
-    ]
-    assert await piled_up(path, calls) == [2, 2, 2]
+async def test_those_who_wait_for_the_disk_share_one_sync(
+    sqlite: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sqlite.jobs.add([new_job()])
+    disk = SlowDisk(monkeypatch)
+    first = asyncio.Task(sqlite.jobs.add([new_job()]))
+    await until(disk.asked.is_set)
+    others = []
+    for known in range(2, 12):  # one after the other, so that each has a commit of its own
+        others.append(asyncio.Task(sqlite.jobs.add([new_job()])))
+        await until(functools.partial(sees_more, path, known))
+    disk.go_on()
+    await asyncio.wait([first, *others])
+    assert disk.syncs == 2
+
+
+async def test_a_disk_that_fails_is_told_to_all_who_waited_for_it(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowDisk(monkeypatch)
+    disk.error = OSError(5, "Input/output error")
+    disk.go_on()
+    with pytest.raises(StoreUnavailable, match="Input/output error"):
+        await sqlite.jobs.add([new_job()])
+    disk.error = None
+    assert (await sqlite.jobs.add([new_job()]))[0].created
+
+
+async def test_a_store_that_closes_answers_those_who_wait_for_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await SqliteStore.open(path, url="sqlite") as store:
+        disk = SlowDisk(monkeypatch)
+        adding = asyncio.Task(store.jobs.add([new_job()]))
+        await until(disk.asked.is_set)
+        closing = asyncio.Task(store.close())
+        await asyncio.wait([closing], timeout=0.05)
+        disk.go_on()
+        assert (await adding)[0].created
+        await closing
+
+
+def sees_more(path: Path, known: int) -> bool:
+    """Whether others see more jobs than these."""
+    with contextlib.closing(driver.connect(path)) as db:
+        count: int = db.execute("SELECT count(*) FROM drumbeat_job").fetchone()[0]
+        return count > known
 
 
 async def test_one_bad_request_in_a_group_spoils_nothing_for_the_others(sqlite: SqliteStore, path: Path) -> None:

@@ -61,7 +61,6 @@ class Connection:
         self._db = sqlite3.connect(
             place, uri=True, timeout=busy, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-        self._syncs: bool | None = None
         self.last_inserted = 0
         """The rowid of the last row that `run_rows` inserted."""
         try:
@@ -70,18 +69,13 @@ class Connection:
                 self.run("PRAGMA query_only = ON")
             else:
                 self.run("PRAGMA cache_size = -8192")
-                # Checkpoints are made in turn, by the writer.
+                # Durable when it is answered (law 9): not by FULL, where every commit waits for the disk in its turn, but by
+                # the syncer, outside of it. Checkpoints are made in turn, by the writer, and synced by SQLite.
+                self.run("PRAGMA synchronous = NORMAL")
                 self.run("PRAGMA wal_autocheckpoint = 0")
-                self.sync(True)
         except BaseException:
             self._db.close()
             raise
-
-    def sync(self, durable: bool) -> None:
-        """Whether the next commits are on disk when they return (law 9), or only written: then with the next one that is."""
-        if durable is not self._syncs:
-            self.run(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            self._syncs = durable
 
     def run(self, sql: str, parameters: Parameters = ()) -> int:
         """Execute a statement; how many rows it changed."""

@@ -165,10 +165,14 @@ class Desk(ABC):
             answers = self._perform(group)
         except Exception as error:
             # Any at all: the thread must go on, and whoever waits must hear.
-            told = self._told(error)
-            answers = [(request.future, None, told) for request in group]
-        self._tell_loop(lambda: self._deliver(answers))
+            answers = self._refused(group, error)
+        if answers:
+            self._tell_loop(lambda: self._deliver(answers))
         return True
+
+    def _refused(self, group: Sequence[Request], error: Exception) -> list[Answer]:
+        told = self._told(error)
+        return [(request.future, None, told) for request in group]
 
     def _told(self, error: Exception) -> Exception:
         if isinstance(error, sqlite3.Error):
@@ -204,7 +208,7 @@ class Desk(ABC):
 
     @abstractmethod
     def _perform(self, group: list[Request]) -> list[Answer]:
-        """Do the work of a group, to which more may be added by `_drain`; one answer for each request."""
+        """Do the work of a group, to which more may be added by `_drain`; one answer for each request, now or later."""
 
     @abstractmethod
     def _shut(self) -> None:

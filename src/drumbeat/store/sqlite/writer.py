@@ -5,10 +5,11 @@ request, request, request          each: work(write, argument)
 take the turn (flock)              the normal way to wait; more requests may arrive meanwhile and join the group
 BEGIN IMMEDIATE; now = clock       the moment is taken inside the turn: waiting makes no job early and no token old
 each in a savepoint                one that fails spoils nothing for the others; those of a kind run as one
-COMMIT                             one fsync for all of them; none if all of them may be forgotten in a power cut
+COMMIT                             visible to all, and safe from the death of any process
 checkpoint if the log is long      while we have the turn: nobody writes beside a checkpoint
 give back the turn
-answer all, wake workers
+wake workers
+answer all, once it is on disk     `syncer` waits for that, while the next group is under way
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from drumbeat.clock import Clock
 from drumbeat.store.sqlite.connection import Connection, translated
 from drumbeat.store.sqlite.desk import Answer, Desk, Request, answered
 from drumbeat.store.sqlite.place import Identity
+from drumbeat.store.sqlite.syncer import Syncer
 from drumbeat.store.sqlite.turn import Turn
 from drumbeat.store.sqlite.wake import Announcer
 
@@ -65,6 +67,7 @@ class Writer(Desk):
         self._turn: Turn | None = None
         self._identity: Identity | None = None
         self._log = Path(f"{path}-wal")
+        self._syncer = Syncer(self._log)
         self._kept_log = 0
 
     async def open(self) -> None:
@@ -82,7 +85,7 @@ class Writer(Desk):
         """Do this in a transaction; on disk when it returns, unless it need not be `durable`.
 
         What is not durable survives every process, but not a power cut. Claims and heartbeats are such: a power cut ends
-        those who made them as well, and it is the fsync for which a due job would wait longest.
+        those who made them as well, and it is the disk for which a due job would wait longest.
 
         `together` does the same for several requests at once. It must do all or raise; then each is done alone.
         """
@@ -102,7 +105,17 @@ class Writer(Desk):
         if due is not None:
             self._announcer.tell(due, db)
             self._tell_loop(lambda: self._announcer.tell_here(due))
-        return answers
+        if not any(request.durable for request in wanted):
+            return answers
+        self._syncer.on_disk(lambda error: self._synced(answers, error))
+        return []
+
+    def _synced(self, answers: list[Answer], error: OSError | None) -> None:
+        """On the syncer's thread. What was refused is refused, whatever the disk says."""
+        if error is not None:
+            told = self._told(error)
+            answers = [(future, value, refusal or told) for future, value, refusal in answers]
+        self._tell_loop(lambda: self._deliver(answers))
 
     def _opened(self) -> tuple[Connection, Turn]:
         if self._turn is None:
@@ -122,7 +135,6 @@ class Writer(Desk):
 
     def _transaction(self, db: Connection, group: list[Request]) -> tuple[list[Answer], int | None]:
         units = _units(group)
-        db.sync(any(request.durable for request in group))
         db.run("BEGIN IMMEDIATE")
         try:
             write = Write(db, self._clock.now_us())
@@ -203,6 +215,7 @@ class Writer(Desk):
 
     def _shut(self) -> None:
         self._announcer.flush()
+        self._syncer.close()
         if self._db is not None and self._turn is not None:
             # The last connection to a file makes a checkpoint when it is closed: that is done in turn, like any other.
             with self._turn:

@@ -1,0 +1,74 @@
+"""The thread that waits for the disk, so that nobody else does.
+
+    commit, commit, commit            written to the log, visible to all, by one writer after the other
+         \\______  |  ______/
+             fdatasync                one for all that have come meanwhile
+                 |
+     answers: now they are on disk
+
+A commit that waited for the disk inside its turn would keep every writer of every process waiting with it. The log only grows
+between two checkpoints, and a checkpoint is itself synced by SQLite: so what was committed before a sync is on disk after it,
+and nothing can be on disk without what it was built on.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+After = Callable[[OSError | None], None]
+"""Called on the syncer's thread once it is on disk, or with the error because of which nobody knows."""
+
+# Not on macOS.
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+class Syncer:
+    """Belongs to a writer whose connection is open: while it is, SQLite does not replace the log."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._inbox: SimpleQueue[After | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._file: int | None = None
+
+    def on_disk(self, after: After) -> None:
+        """Call this when everything that is committed by now is on disk."""
+        self._inbox.put(after)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._main, name="drumbeat syncer", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Answer those who wait, and end."""
+        if self._thread is not None:
+            self._inbox.put(None)
+            self._thread.join()
+
+    def _main(self) -> None:
+        going = True
+        while going:
+            waiting = [self._inbox.get()]
+            while True:
+                try:
+                    waiting.append(self._inbox.get_nowait())
+                except Empty:
+                    break
+            going = None not in waiting
+            error = self._synced()
+            for after in waiting:
+                if after is not None:
+                    after(error)
+        if self._file is not None:
+            os.close(self._file)
+
+    def _synced(self) -> OSError | None:
+        try:
+            if self._file is None:
+                # SQLite keeps no lock on the log itself, so closing this does not drop one (as it would on the database).
+                self._file = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+            _sync(self._file)
+        except OSError as error:
+            return error
+        return None
