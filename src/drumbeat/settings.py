@@ -131,10 +131,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Default: 10 seconds.
     """
 
-    poll: float = 1.0
+    poll: float = 1.5
     """How long a fetcher sleeps when nothing wakes it. Wake-ups normally arrive first; this is the fallback.
 
-    Default: 1 second.
+    Default: 1.5 seconds: with the heartbeat an idle worker sends less than 2 statements a second.
     """
 
     max_failed_beats: int = 30

@@ -37,6 +37,7 @@ class Fetcher:
         self._wake = wake
         self._hungry = True
         self._expects = False
+        self._was_filled = False
         self._look_at = 0.0
         self._due_at = 0.0
         self._group = 1
@@ -94,9 +95,12 @@ class Fetcher:
             return None
         self._on_their_way += room
         # Before the question: a hint that arrives while it is under way must not be lost.
-        expected = self._expects or 0.0 < self._due_at <= self._clock.monotonic()
+        now = self._clock.monotonic()
+        expected = self._expects or 0.0 < self._due_at <= now
         self._hungry = self._expects = False
         self._due_at = 0.0
+        if self._look_at <= now:  # the answer will tell better; until then the other lane does not ask the same
+            self._look_at = now + jittered(self._poll)
         return Claim(queues=self._turns.divide(room), limit=room, wants=self.wants, expected=expected)
 
     def claim_at_once(self) -> Claim | None:
@@ -110,7 +114,8 @@ class Fetcher:
         self._turns.took(claim.queues, Counter(job.queue for job in jobs))
         if jobs:
             self._group = min(self._batches.get(job.task, 1) for job in jobs)
-        if len(jobs) >= claim.limit:
+        self._was_filled = len(jobs) >= claim.limit
+        if self._was_filled:
             self._hungry = self._expects = True
             return
         now = self._clock.monotonic()
@@ -130,7 +135,7 @@ class Fetcher:
         """Seconds until the next look, when nothing happens before; None: there is no room, so no use in looking."""
         if not self._has_room():
             return None
-        return 0.0 if self._hungry else max(0.0, self._look_at - self._clock.monotonic())
+        return 0.0 if self._is_time() else self._look_at - self._clock.monotonic()
 
     def _has_room(self) -> bool:
         if self._stopped:
@@ -140,4 +145,5 @@ class Fetcher:
         return room > 0 and (len(self._buffer) <= self._buffer.low or room >= self._batch // 2)
 
     def _is_time(self) -> bool:
-        return self._hungry or self._clock.monotonic() >= self._look_at
+        # While claims are filled both lanes go on, without a word from the one that is under way.
+        return self._hungry or self._was_filled or self._clock.monotonic() >= self._look_at

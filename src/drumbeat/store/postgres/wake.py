@@ -23,6 +23,8 @@ BURST_S = 0.002
 CHECK_S = 20.0
 """A connection that only listens would never notice that its other end is gone."""
 RETRY_S = 0.5
+UNHEARD_S = 0.5
+"""Where nothing can be heard, a hint comes so often without cause."""
 Hear = Callable[[int], None]
 
 
@@ -94,17 +96,17 @@ class PostgresWake:
 
     @contextlib.asynccontextmanager
     async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
-        """Call `hear(run_at)` for every hint. Behind a pooler of transactions there are only this store's own."""
+        """Call `hear(run_at)` for every hint. Behind a pooler of transactions there are only this store's own, and the
+        clock's: a worker that hears nothing from others has to look more often."""
         self._announcer.listeners.append(hear)
         try:
-            if self._link.pooled:
-                yield None
-                return
-            try:
-                await self._link.listen(self._announcer.channel, self._announcer.heard)
-            except StoreUnavailable:
-                self._link.lost.set()
-            async with background(_Ear(self._link, self._announcer, self._clock, hear)):
+            if not self._link.pooled:
+                try:
+                    await self._link.listen(self._announcer.channel, self._announcer.heard)
+                except StoreUnavailable:
+                    self._link.lost.set()
+            ear = _Deaf(self._clock, hear) if self._link.pooled else _Ear(self._link, self._clock, hear)
+            async with background(ear):
                 yield None
         finally:
             self._announcer.listeners.remove(hear)
@@ -117,9 +119,8 @@ class _Ear:
 
     name = "drumbeat ear"
 
-    def __init__(self, link: Link, announcer: Announcer, clock: Clock, hear: Hear) -> None:
+    def __init__(self, link: Link, clock: Clock, hear: Hear) -> None:
         self._link = link
-        self._announcer = announcer
         self._clock = clock
         self._hear = hear
 
@@ -142,3 +143,18 @@ class _Ear:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CHECK_S):
                 await self._link.lost.wait()
+
+
+class _Deaf:
+    """Stands in for an ear where LISTEN cannot be used: says "look" from time to time."""
+
+    name = "drumbeat deaf ear"
+
+    def __init__(self, clock: Clock, hear: Hear) -> None:
+        self._clock = clock
+        self._hear = hear
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(jittered(UNHEARD_S))
+            self._hear(0)

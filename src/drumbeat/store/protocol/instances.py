@@ -1,0 +1,38 @@
+"""Who lives: what every engine must do with the processes of the cluster."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from drumbeat.ids import InstanceId
+from drumbeat.model.instance import Buried, NewInstance, Pulse
+from drumbeat.model.job import Hold
+
+
+class Instances(Protocol):
+    """Who lives. A heart is a count that grows; whether it stands still is judged by the observers, not by the store."""
+
+    async def register(self, instance: NewInstance) -> None:
+        """Add a living instance. A second call with the same id is harmless while it lives."""
+        ...
+
+    async def beat(self, id: InstanceId, running: int) -> Pulse:
+        """Tell that this instance lives and how many jobs it runs, and hear everything it must know."""
+        ...
+
+    async def bury(self, id: InstanceId, *, beat: int | None, started: Sequence[Hold] | None, why: str) -> Buried:
+        """Declare an instance dead, only if its count is still `beat` (None: whatever it is), and free its jobs, atomically.
+
+        Of its running jobs those in `started` (None: all) get crashes = max(crashes, 1), an Attempt of outcome CRASHED with
+        `why` as error, and are pending again at once, or dead at their crash_limit with their follow-up; the others are
+        released unharmed. If only one had started and it was suspect already (crashes >= 1), the crash is its own: crashes
+        grows by 1. Those with a requested cancellation are cancelled. Wakes workers. A second call changes nothing.
+        """
+        ...
+
+    async def leave(self, id: InstanceId, why: str) -> None:
+        """Say goodbye: the instance is gone, jobs that it still holds are released unharmed. Harmless twice."""
+        ...
+
+    async def forget(self, before: int) -> int:
+        """Delete the rows of instances that ended before this moment. Returns how many."""
+        ...

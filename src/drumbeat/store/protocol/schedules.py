@@ -1,0 +1,87 @@
+"""Rules in time: what every engine must do with schedules. Which moments a rule has is decided by `schedules/`, not here."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from drumbeat.model.schedule import Due, Fire, Fired, Firing, NewSchedule, Schedule, ScheduleState, Skip
+
+
+class Schedules(Protocol):
+    """Schedules and the record of their fires. A fire is a row (schedule, moment) that is unique for ever.
+
+    Every terminal transition of a job that some schedule's `current` names (it succeeded, became dead, was cancelled,
+    whoever did it: a worker, a rescuer, a person) does, in its own transaction: `current` becomes empty; with AFTER and
+    if active, next_at = now + rule; the oldest job that waits for this schedule (`waits_for_schedule(name)`) becomes
+    `current`, waits for nothing any more and workers are woken. Jobs of a schedule that are not its `current` (replays,
+    manual runs, earlier fires) change nothing.
+    """
+
+    async def put(
+        self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
+    ) -> bool:
+        """Make a schedule (`revision` None) or change the definition of the one that has this revision, and make it active.
+
+        False, and nothing is changed, if there is one already, or its revision is another. A name that is retired is made anew
+        with revision None: it keeps its record of fires.
+        """
+        ...
+
+    async def declare(self, names: Sequence[str]) -> None:
+        """Note that a running instance declares these now. Names that do not exist are passed over."""
+        ...
+
+    async def change(
+        self,
+        name: str,
+        *,
+        revision: int,
+        state: ScheduleState,
+        cursor: int | None,
+        next_at: int | None,
+        by: str,
+        why: str,
+        skipped: Skip | None = None,
+    ) -> bool:
+        """Pause, resume or retire, if it still has this revision; `skipped` is put on record with it."""
+        ...
+
+    async def get(self, name: str) -> Schedule | None: ...
+
+    async def page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
+        """By name, those after `after`; without `all` not those that are retired."""
+        ...
+
+    async def due(self, limit: int) -> Due:
+        """What is to be fired now, at most `limit`, and when to look again. A read."""
+        ...
+
+    async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
+        """Each by itself atomic, one answer for each, in order. Wakes workers.
+
+        Refused (`done` False) unless the schedule is active and, if it moves, has this revision and cursor. Else, for each
+        moment in order: one that is on record is passed over; by the schedule's overlap, if its `current` job is live,
+        it is skipped (a row with reason "overlap"), queued (its job waits_for the schedule), or the live one and all
+        that wait are cancelled first (a pending one at once: then the new one need not wait; a running one is asked to
+        stop, and the new one waits for its end). Otherwise its job is pending at run_at and is `current`. The job has
+        the definition's task, queue, args and options, due_at = the moment, and the schedule's name. Then skipped
+        stretches are recorded and cursor and next_at set (with AFTER next_at is None while the job is live).
+        """
+        ...
+
+    async def rearm(self) -> int:
+        """Set going what stands still: active AFTER schedules without next_at whose current job is not live are due now; jobs
+        that wait for a schedule without a live current job go on. Returns how many. For a sweep; nearly always none."""
+        ...
+
+    async def retire(self, silent_since: int) -> list[str]:
+        """Retire active and paused schedules of origin CODE that nobody has declared since, if living instances of the same app
+        exist. Returns their names."""
+        ...
+
+    async def fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
+        """The record of moments, newest first, those before `before`."""
+        ...
+
+    async def forget(self, before: int, limit: int) -> int:
+        """Delete records of fires whose moment was before this, oldest first, at most `limit`. Returns how many."""
+        ...
