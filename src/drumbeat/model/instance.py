@@ -42,6 +42,14 @@ class Peer(msgspec.Struct, frozen=True, array_like=True):
     beat: int
 
 
+class Leader(msgspec.Struct, frozen=True, kw_only=True):
+    """Who leads the cluster. Leadership saves work; nothing that must be right depends on it."""
+
+    instance: InstanceId
+    term: int
+    """Grows by one whenever the holder changes."""
+
+
 class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a heartbeat: everything an instance needs to hear, once a second."""
 
@@ -58,6 +66,10 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     """Distinct waits_for values of pending jobs (at most 1,000)."""
     peers: list[Peer]
     """Every other living instance."""
+    leader: Leader | None = None
+    """Whose leadership has not expired, after this beat."""
+    next_fire: int | None = None
+    """The first next_at of all active schedules; it may have passed."""
 
 
 class Buried(msgspec.Struct, frozen=True, kw_only=True):

@@ -168,6 +168,14 @@ class FireOutcome(StrEnum):
     SKIPPED = "skipped"
 
 
+class OnceState(StrEnum):
+    """What an instance that wants something done once for all instances hears."""
+
+    YOURS = "yours"  # nobody has done it, and nobody who lives is at it: do it, then say once_done
+    BUSY = "busy"  # a living instance is at it
+    DONE = "done"
+
+
 class Fire(msgspec.Struct, frozen=True, kw_only=True):
     """The record of a moment, or of a skipped stretch of them."""
 

@@ -15,8 +15,15 @@ class Instances(Protocol):
         """Add a living instance. A second call with the same id is harmless while it lives."""
         ...
 
-    async def beat(self, id: InstanceId, running: int) -> Pulse:
-        """Tell that this instance lives and how many jobs it runs, and hear everything it must know."""
+    async def beat(self, id: InstanceId, running: int, *, lead: int | None = None) -> Pulse:
+        """Tell that this instance lives and how many jobs it runs, and hear everything it must know.
+
+        `lead` is the wish to be the cluster's leader, for so many microseconds from now by the store's clock: in the same
+        step it takes the leadership if that is free, has expired, ends later than `lead` from now (a clock that stepped back),
+        or renews its own. The term grows by one whenever the holder changes, and never goes back. None: it does not want it,
+        and gives it up if it is its own. `leave` and `bury` of the holder free it as well. A beat that is not accepted
+        (`alive` False) takes nothing.
+        """
         ...
 
     async def bury(self, id: InstanceId, *, beat: int | None, started: Sequence[Hold] | None, why: str) -> Buried:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from drumbeat.model.schedule import Due, Fire, Fired, Firing, NewSchedule, Schedule, ScheduleState, Skip
+from drumbeat.ids import InstanceId
+from drumbeat.model.schedule import Due, Fire, Fired, Firing, NewSchedule, OnceState, Schedule, ScheduleState, Skip
 
 
 class Schedules(Protocol):
@@ -84,4 +85,17 @@ class Schedules(Protocol):
 
     async def forget(self, before: int, limit: int) -> int:
         """Delete records of fires whose moment was before this, oldest first, at most `limit`. Returns how many."""
+        ...
+
+    async def once(self, key: str, instance: InstanceId) -> OnceState:
+        """Take up what is to be done once: YOURS, and on record as this instance's, unless it is done or a living instance is at
+        it. Asked again by the same instance, it is still YOURS."""
+        ...
+
+    async def once_done(self, key: str, instance: InstanceId) -> bool:
+        """It is done, for ever. False, and nothing is changed, if another has taken it up meanwhile."""
+        ...
+
+    async def once_failed(self, key: str, instance: InstanceId) -> None:
+        """Put it back: the next who asks may try. Nothing is changed if another has taken it up meanwhile."""
         ...
