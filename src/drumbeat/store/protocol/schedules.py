@@ -88,14 +88,10 @@ class Schedules(Protocol):
         ...
 
     async def once(self, key: str, instance: InstanceId) -> OnceState:
-        """Take up what is to be done once: YOURS, and on record as this instance's, unless it is done or a living instance is at
-        it. Asked again by the same instance, it is still YOURS."""
+        """Take up what is to be done once: YOURS, and on record as this instance's, unless it is done or a living instance
+        is at it. Asked again by the same instance, it is still YOURS."""
         ...
 
     async def once_done(self, key: str, instance: InstanceId) -> bool:
         """It is done, for ever. False, and nothing is changed, if another has taken it up meanwhile."""
-        ...
-
-    async def once_failed(self, key: str, instance: InstanceId) -> None:
-        """Put it back: the next who asks may try. Nothing is changed if another has taken it up meanwhile."""
         ...
