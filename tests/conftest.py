@@ -4,6 +4,7 @@
 time overrides the fixture `clock`.
 """
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,10 +14,15 @@ import pytest
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
-from tests.servers.postgres import Databases
+from tests.servers import postgres, redis
 
-ENGINES = ["sqlite", "postgres", "postgres16"]
-SERVERS = {"postgres": Databases(18), "postgres16": Databases(16)}
+ENGINES = os.environ.get("TEST_ENGINES", "sqlite,postgres,postgres16").split(",")
+SERVERS: dict[str, postgres.Databases | redis.Databases] = {
+    "postgres": postgres.Databases(18),
+    "postgres16": postgres.Databases(16),
+    "valkey": redis.Databases("valkey"),
+    "redis6": redis.Databases("redis6"),
+}
 
 OpenAgain = Callable[[], Awaitable[Store]]
 

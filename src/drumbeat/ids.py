@@ -107,6 +107,20 @@ def created_us(id: JobId) -> int:
     return int(id[:8] + id[9:13], 16) * 1_000
 
 
+def packed(id: JobId) -> bytes:
+    """The 16 bytes of an id; they sort as the texts do. ValueError for what is no UUID."""
+    raw = bytes.fromhex(id.replace("-", ""))
+    if len(raw) != 16:
+        raise ValueError(f"not a job id: {id[:60]!r}")
+    return raw
+
+
+def unpacked(raw: bytes) -> JobId:
+    """The id of these 16 bytes."""
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"  # type: ignore[return-value]
+
+
 def new_instance_id() -> InstanceId:
     """A random id for a running process: 16 hexadecimal characters."""
     return InstanceId(os.urandom(8).hex())

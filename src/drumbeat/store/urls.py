@@ -15,14 +15,13 @@ from drumbeat.names import check_namespace, shown
 from drumbeat.store.migrate import Schema
 from drumbeat.store.protocol import Inside, Store
 
-FORMS = "sqlite:///relative/file.db, sqlite:////absolute/file.db, postgresql://user:password@host/database"
+FORMS = (
+    "sqlite:///relative/file.db, sqlite:////absolute/file.db, postgresql://user:password@host/database, "
+    "redis://:password@host:6379/0, unix:///folder/redis.sock"
+)
 _POSTGRES = frozenset({"postgresql", "postgres"})
+_REDIS = frozenset({"redis", "rediss", "valkey", "valkeys", "unix"})
 _SECRET = re.compile(r"([?&](?:ssl)?password=)[^&#]*")
-_COMING = {
-    "redis": "Redis",
-    "rediss": "Redis",
-    "valkey": "Redis",
-}
 
 
 class StoreUrl(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,12 +41,10 @@ def parse(url: str) -> StoreUrl:
         ConfigError: with what is allowed.
     """
     parts = urlsplit(url)
-    if parts.scheme in _COMING:
-        raise ConfigError(
-            f"{masked(url)}: the {_COMING[parts.scheme]} engine is not part of this version yet; use {FORMS}", "url"
-        )
     if parts.scheme in _POSTGRES:
         return StoreUrl(engine="postgres", text=url)
+    if parts.scheme in _REDIS:
+        return StoreUrl(engine="redis", text=url)
     if parts.scheme != "sqlite":
         raise ConfigError(f"url {shown(masked(url))} is not a store: use {FORMS}", "url")
     path = unquote(parts.path)
@@ -72,8 +69,8 @@ def masked(url: str) -> str:
 
 
 async def open_store(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Store:
-    """Open the store behind a URL for the running loop; SQLite files are created and upgraded here, PostgreSQL's tables by
-    `migrate_store`.
+    """Open the store behind a URL for the running loop; SQLite files and Redis databases are made ready here, PostgreSQL's
+    tables by `migrate_store`.
 
     Raises:
         ConfigError: the URL, the namespace or the file cannot be used, with the reason in one line.
@@ -86,6 +83,9 @@ async def open_store(url: str, *, namespace: str = "drumbeat", clock: Clock = SY
     if parsed.engine == "postgres":
         store: Store = await _postgres().PostgresStore.open(_address(url), namespace=namespace, clock=clock)
         return store
+    if parsed.engine == "redis":
+        redis = _redis()
+        return await redis.RedisStore.open(redis.address(url, masked(url)), namespace=namespace, clock=clock)  # type: ignore[no-any-return]
     from drumbeat.store.sqlite import SqliteStore
 
     return await SqliteStore.open(parsed.path, url=parsed.text, namespace=namespace, clock=clock)
@@ -102,6 +102,8 @@ def inside_of(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -
     if parsed.engine == "postgres":
         inside: Inside = _postgres().PostgresInside(_address(url), namespace=namespace, clock=clock)
         return inside
+    if parsed.engine == "redis":
+        return _redis().RedisInside()  # type: ignore[no-any-return]
     from drumbeat.store.sqlite.inside import SqliteInside
     from drumbeat.store.sqlite.place import Room
 
@@ -119,6 +121,9 @@ def look_at_schema(url: str, *, namespace: str = "drumbeat") -> tuple[Schema, in
     if parsed.engine == "postgres":
         tables = _postgres().schema
         return asyncio.run(tables.look(_address(url), namespace)), tables.KNOWN
+    if parsed.engine == "redis":
+        redis = _redis()
+        return asyncio.run(redis.schema.look(redis.address(url, masked(url)), namespace)), redis.schema.KNOWN
     from drumbeat.store.sqlite import place, schema
 
     place.check(parsed.path)
@@ -147,7 +152,7 @@ def migration_script(url: str, *, namespace: str = "drumbeat", after: int = 0) -
     """
     check_namespace(namespace)
     if parse(url).engine != "postgres":
-        raise ConfigError("a SQLite file is migrated when it is opened: there is no script for it", "url")
+        raise ConfigError("only PostgreSQL has a script: SQLite and Redis are made ready when they are opened", "url")
     script: str = _postgres().schema.script(namespace, after)
     return script
 
@@ -160,6 +165,16 @@ def _postgres() -> ModuleType:
             raise
         raise ConfigError("PostgreSQL needs a driver: run `pip install drumbeat[postgres]`", "url") from error
     return postgres
+
+
+def _redis() -> ModuleType:
+    try:
+        from drumbeat.store import redis
+    except ModuleNotFoundError as error:
+        if error.name not in {"redis", "hiredis"}:
+            raise
+        raise ConfigError("Redis needs a driver: run `pip install drumbeat[redis]`", "url") from error
+    return redis
 
 
 def _address(url: str) -> Any:

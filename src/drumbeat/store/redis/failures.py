@@ -1,0 +1,61 @@
+"""The one place where what the driver or the server says becomes an error of ours: one line, without a password."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# This package is imported only when a Redis store is opened.
+from redis import exceptions  # noqa: TID253
+
+from drumbeat.errors import ConfigError, DrumbeatError, StoreError, StoreFull, StoreUnavailable
+
+OLDEST = (6, 2)
+
+_NO_ENTRANCE = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
+# First words of answers that are about the server's state, not about the call.
+_AWAY = frozenset(
+    {
+        *("BUSY", "LOADING", "MISCONF", "MASTERDOWN", "NOREPLICAS", "UNKILLABLE", "UNBLOCKED"),
+        *("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "FAILOVER", "REDIRECT"),
+    }
+)
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """`place` is the URL as people may see it."""
+    try:
+        yield
+    except DrumbeatError:
+        raise
+    except TimeoutError as error:
+        raise StoreUnavailable(f"{place}: no answer in time") from error
+    except (OSError, exceptions.RedisError) as error:
+        raise ours(error, place) from error
+
+
+def ours(error: Exception, place: str) -> DrumbeatError:
+    """What an error of the driver means to us."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, _NO_ENTRANCE):
+        return ConfigError(f"{place}: no entrance for this user and password ({reason})", "url")
+    if isinstance(error, exceptions.OutOfMemoryError) or reason.startswith("OOM ") or "-OOM " in reason:
+        return StoreFull(f"{place}: the server is at its maxmemory ({reason})")
+    if isinstance(error, exceptions.ReadOnlyError) or "READONLY" in reason:
+        return StoreUnavailable(f"{place}: the server is read-only: it is a replica")
+    if not isinstance(error, exceptions.ResponseError):
+        return StoreUnavailable(f"{place}: {reason}")
+    if isinstance(error, exceptions.ClusterError | exceptions.AskError) or reason.partition(" ")[0] in _AWAY:
+        return StoreUnavailable(f"{place}: {reason}")
+    if "DB index" in reason or "SELECT is not allowed" in reason:
+        return ConfigError(f"{place}: there is no such database ({reason})", "url")
+    return StoreError(f"{place}: {reason}")
+
+
+def is_harmless(error: BaseException) -> bool:
+    """Whether the connection is as good as before: it was the server's whole answer, or a value that was never sent."""
+    return isinstance(error, exceptions.ResponseError | DrumbeatError | ValueError | TypeError)
+
+
+def while_running(error: DrumbeatError) -> DrumbeatError:
+    """The same, once the store has been open: what a person must put right may be put right while we wait."""
+    return StoreUnavailable(str(error)) if isinstance(error, ConfigError) else error

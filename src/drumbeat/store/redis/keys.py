@@ -1,0 +1,93 @@
+"""Every key of a Redis store: its name, its type and what it means. Scripts build the same names from KEYS[1].
+
+All begin with `{namespace}:`, one hash tag, so that in a cluster they live in one slot, on one node, and a script can touch
+them all. The bare prefix is no key and never becomes one: scripts get it as KEYS[1], for the route, and take the names below
+from it. While a slot moves from node to node the old node then sends every call away, so none runs on half of the keys.
+
+An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are microseconds since 1970 by the server's clock.
+
+    meta                 hash     version, oldest_code, store (a random id, made once), pruned_before (µs)
+    job:<bucket>         hash     id -> body of every job, live, ended or dead: its immutable part. See `bucket`
+    buckets              zset     bucket -> its number: all that exist
+    due:<queue>:<p>      zset     id -> run_at (µs): pending jobs of priority p that wait for nothing, due and future alike
+    queues               set      queues that have or had jobs
+    more                 hash     id -> JSON array: token, failures ... of live jobs that have been claimed before
+    wait:<why>:<queue>:<p>  zset  id -> run_at: pending jobs that wait for something other than time
+    waiting              hash     why -> how many wait for it
+    waits                zset     id -> since when it waits (µs)
+    held:<instance>      zset     id -> token: what runs under an instance. The fence: an outcome counts only if it is here
+    cancels:<instance>   set      ids of its running jobs that somebody wants cancelled
+    progress             hash     id -> JSON text, of running jobs
+    keys                 hash     task NUL key -> id of a live job
+    keyset:<task>NUL<key>  set    ids of further live jobs of the same task and key
+    done:<bucket>        hash     id -> JSON array: how it ended
+    history              zset     id -> finished_at (µs): ended jobs, dead letters excepted
+    dead                 zset     id -> when it died (µs): the dead letters
+    tries:<id>           list     JSON of the earlier attempts of a job
+    count                hash     task NUL what -> how many
+    paused               hash     queue -> JSON array [at, by, why]
+    alive                zset     instance -> when its heart beat last (µs)
+    gone                 zset     instance -> when it left or was buried (µs)
+    inst:<instance>      hash     record (NewInstance as JSON), state, started_at, beat_at, beat, running, refused,
+                                  ended_at, ended_why
+    wake                 channel  the smallest due moment (µs) of jobs that came, as text; published by the scripts
+
+Nothing here has a time to live: what is old is pruned by a script, together with everything that belongs to it.
+"""
+
+from drumbeat.ids import InstanceId
+
+
+def bucket(packed: bytes) -> str:
+    """The bucket of a job's id: the hexadecimal of its first 5 bytes, which is 256 ms of enqueue time. A hash of a few hundred
+    small fields takes less memory than as many keys, and a walk of the buckets is a walk of the ids in order."""
+    return packed[:5].hex()
+
+
+class Keys:
+    """The names of one namespace's keys, for commands that are not scripts."""
+
+    def __init__(self, namespace: str) -> None:
+        self.prefix = f"{{{namespace}}}:"
+        self.meta = self.prefix + "meta"
+        self.buckets = self.prefix + "buckets"
+        self.queues = self.prefix + "queues"
+        self.more = self.prefix + "more"
+        self.waiting = self.prefix + "waiting"
+        self.waits = self.prefix + "waits"
+        self.progress = self.prefix + "progress"
+        self.keys = self.prefix + "keys"
+        self.history = self.prefix + "history"
+        self.dead = self.prefix + "dead"
+        self.count = self.prefix + "count"
+        self.paused = self.prefix + "paused"
+        self.alive = self.prefix + "alive"
+        self.gone = self.prefix + "gone"
+        self.wake = self.prefix + "wake"
+
+    def job(self, bucket: str) -> str:
+        return f"{self.prefix}job:{bucket}"
+
+    def done(self, bucket: str) -> str:
+        return f"{self.prefix}done:{bucket}"
+
+    def due(self, queue: str, priority: int) -> str:
+        return f"{self.prefix}due:{queue}:{priority}"
+
+    def wait(self, why: str, queue: str, priority: int) -> str:
+        return f"{self.prefix}wait:{why}:{queue}:{priority}"
+
+    def keyset(self, task: str, key: str) -> str:
+        return f"{self.prefix}keyset:{task}\0{key}"
+
+    def tries(self, packed: bytes) -> bytes:
+        return b"%btries:%b" % (self.prefix.encode(), packed)
+
+    def held(self, instance: InstanceId) -> str:
+        return f"{self.prefix}held:{instance}"
+
+    def cancels(self, instance: InstanceId) -> str:
+        return f"{self.prefix}cancels:{instance}"
+
+    def instance(self, instance: InstanceId) -> str:
+        return f"{self.prefix}inst:{instance}"

@@ -1,0 +1,61 @@
+-- How new jobs are written.
+-- include: _base
+-- include: _keys
+
+-- A kind is what jobs of one call have in common: KIND values from `at` on:
+--     queue, priority, delay (or '@' and run_at), flag, task, the head up to the key, the head after the key
+-- For jobs without a key the head is whole in the first part.
+local KIND = 7
+local function read_kind(at)
+  local when, flag = ARGV[at + 2], ARGV[at + 3]
+  local due = sub(when, 1, 1) == '@' and tonumber(sub(when, 2)) or now + tonumber(when)
+  return {
+    due_key = due_key(ARGV[at], ARGV[at + 1]), queue = ARGV[at], due = due, score = us(due), flag = flag,
+    task = ARGV[at + 4], head = flag .. '[' .. us(now) .. ',' .. us(due) .. ',' .. ARGV[at + 5], rest = ARGV[at + 6],
+  }
+end
+
+-- Writes jobs that are new and collide with nothing: lists of ids, kinds, args, and keys (by position, where there is one).
+-- The first write adds, so that a full server refuses all.
+local function write_jobs(ids, kinds, args, keys)
+  local lines, tasks, names = {}, {}, {}
+  by_bucket(ids, function(name, first, last)
+    local list, n = {}, 0
+    for i = first, last do
+      local kind = kinds[i]
+      local body = kind.head
+      if keys[i] then
+        body = body .. cjson.encode(keys[i]) .. kind.rest
+      end
+      list[n + 1], list[n + 2] = ids[i], body .. args[i]
+      n = n + 2
+    end
+    bulk('HSET', P .. 'job:' .. name, list)
+    names[name] = true
+  end)
+  for name in pairs(names) do
+    call('ZADD', P .. 'buckets', tonumber(name, 16), name)
+  end
+  for i, id in ipairs(ids) do
+    local kind = kinds[i]
+    local line = lines[kind.due_key]
+    if not line then
+      line = {n = 0}
+      lines[kind.due_key] = line
+      call('SADD', P .. 'queues', kind.queue)
+    end
+    line[line.n + 1], line[line.n + 2] = kind.score, id
+    line.n = line.n + 2
+    tasks[kind] = (tasks[kind] or 0) + 1
+    if keys[i] then
+      key_enter(key_field(kind.flag, kind.task, keys[i]), id)
+    end
+  end
+  for key, line in pairs(lines) do
+    bulk('ZADD', key, line)
+  end
+  for kind, n in pairs(tasks) do
+    count(kind.task, 'live', n)
+    due_from(kind.due)
+  end
+end

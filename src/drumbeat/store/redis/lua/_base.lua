@@ -1,0 +1,146 @@
+-- What every script about jobs begins with: the prefix P, the moment `now` (µs), and commands for many ids at once.
+--
+-- A body (hash job:<bucket>) is: a flag ('-' no key, 'k' key, 'l' unique while live, 'p' unique while pending), a JSON array
+-- [created_at, due_at, task, queue, priority, key, signature, retries, timeout, crash_limit, on_dead, tenant], a newline, args.
+-- Names of tasks and queues have no quotes and no backslashes (names.py), so that patterns can find them.
+--
+-- Numbers of µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always us(n). Strings are never
+-- compared by `<`: that goes by the server's locale.
+local P = KEYS[1]
+local call, format, sub, find, match = redis.call, string.format, string.sub, string.find, string.match
+local clock = call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local CHUNK = 1000
+local PLACE = '^.%[%-?%d+,%-?%d+,"([^"]*)","([^"]*)",(%d)'
+local TASK = '^.%[%-?%d+,%-?%d+,"([^"]*)"'
+local DUE_AT = '^.%[%-?%d+,(%-?%d+)'
+
+local function us(n)
+  return format('%.0f', n)
+end
+
+-- One command with a long list of values; pairs stay together.
+local function bulk(command, key, list)
+  local n = #list
+  for first = 1, n, CHUNK do
+    call(command, key, unpack(list, first, math.min(first + CHUNK - 1, n)))
+  end
+end
+
+-- One answer for each of the list.
+local function bulk_get(command, key, list)
+  local n = #list
+  if n <= CHUNK then
+    return n == 0 and {} or call(command, key, unpack(list))
+  end
+  local found = {}
+  for first = 1, n, CHUNK do
+    local part = call(command, key, unpack(list, first, math.min(first + CHUNK - 1, n)))
+    for i = 1, #part do
+      found[first + i - 1] = part[i]
+    end
+  end
+  return found
+end
+
+local buckets = {}
+local function bucket(id)
+  local head = sub(id, 1, 5)
+  local name = buckets[head]
+  if not name then
+    name = format('%02x%02x%02x%02x%02x', string.byte(head, 1, 5))
+    buckets[head] = name
+  end
+  return name
+end
+
+-- Calls visit(bucket, first, last) for each stretch of ids that are in one bucket. Ids are nearly always in order.
+local function by_bucket(ids, visit)
+  local n, first = #ids, 1
+  while first <= n do
+    local head, last = sub(ids[first], 1, 5), first
+    local stop = math.min(n, first + CHUNK - 1)
+    while last < stop and sub(ids[last + 1], 1, 5) == head do
+      last = last + 1
+    end
+    visit(bucket(ids[first]), first, last)
+    first = last + 1
+  end
+end
+
+-- The values of ids in the hashes <kind><bucket>; false for those that are not there.
+local function fetch(kind, ids)
+  local found = {}
+  by_bucket(ids, function(name, first, last)
+    local part = call('HMGET', P .. kind .. name, unpack(ids, first, last))
+    for i = 1, #part do
+      found[first + i - 1] = part[i]
+    end
+  end)
+  return found
+end
+
+local function exists(name)
+  return call('EXISTS', P .. name) == 1
+end
+
+-- The decoded array of a body.
+local function head_of(body)
+  return cjson.decode(sub(body, 2, find(body, '\n', 1, true) - 1))
+end
+
+local function due_key(queue, priority)
+  return P .. 'due:' .. queue .. ':' .. priority
+end
+
+-- Counters of tasks: collected, and written by settle_up.
+local counts = {}
+local function count(task, what, by)
+  local field = task .. '\0' .. what
+  counts[field] = (counts[field] or 0) + by
+end
+
+-- The smallest due moment of what became pending; told by settle_up.
+local soonest = nil
+local function due_from(moment)
+  if not soonest or moment < soonest then
+    soonest = moment
+  end
+end
+
+-- The last step of every script that writes.
+local function settle_up()
+  for field, by in pairs(counts) do
+    if by ~= 0 and call('HINCRBY', P .. 'count', field, by) == 0 then
+      call('HDEL', P .. 'count', field)
+    end
+  end
+  if soonest then
+    call('PUBLISH', P .. 'wake', us(soonest))
+  end
+end
+
+-- More: what is known of a live job beyond its body, a text of three lines. There is none for a job that was never claimed and
+-- never moved: then run_at is the body's due_at, and all else is nothing.
+--     run_at,token,failures,crashes,life,waits_since (or nothing)
+--     error as JSON, or nothing
+--     waits_for, or nothing
+local function more_of(text, body)
+  if not text then
+    return {
+      run_at = tonumber(match(body, DUE_AT)), token = 0, failures = 0, crashes = 0, life = 0, error = '', waits_for = '',
+    }
+  end
+  local run_at, token, failures, crashes, life, since, at = match(
+    text, '^(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d*)\n()')
+  local stop = find(text, '\n', at, true)
+  return {
+    run_at = tonumber(run_at), token = tonumber(token), failures = tonumber(failures), crashes = tonumber(crashes),
+    life = tonumber(life), waits_since = tonumber(since), error = sub(text, at, stop - 1), waits_for = sub(text, stop + 1),
+  }
+end
+
+local function more_text(more)
+  return format('%.0f,%.0f,%d,%d,%d,%s\n%s\n%s', more.run_at, more.token, more.failures, more.crashes, more.life,
+    more.waits_since and us(more.waits_since) or '', more.error, more.waits_for)
+end

@@ -1,0 +1,13 @@
+-- Delete what is known of instances that ended before a moment.
+-- KEYS: 1 the prefix
+-- ARGV: 1 moment (µs)
+-- returns: how many
+-- flags: allow-oom
+-- touches: gone, inst:<instance>
+local p = KEYS[1]
+local ids = redis.call('ZRANGEBYSCORE', p .. 'gone', '-inf', '(' .. ARGV[1])
+for _, id in ipairs(ids) do
+  redis.call('ZREM', p .. 'gone', id)
+  redis.call('DEL', p .. 'inst:' .. id)
+end
+return #ids

