@@ -201,13 +201,6 @@ def test_wrong_urls_are_refused_with_the_allowed_forms(url: str) -> None:
         parse(url)
 
 
-@pytest.mark.parametrize("url", ["redis://:secret@host", "rediss://ada:secret@host"])
-def test_engines_to_come_are_named_without_the_password(url: str) -> None:
-    with pytest.raises(ConfigError, match="not part of this version yet") as caught:
-        parse(url)
-    assert "secret" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
