@@ -6,7 +6,10 @@ loop cannot stop the heart. What it hears is carried to the worker's loop by `ca
     registered --beat, beat, beat--> left
          \\--told that it was buried--> registered anew, under a new id
 
-Each beat is counted from the end of the last. An instance learns that its leases are lost from the store's answer, never from
+The store counts the beats. A count that is not higher than the last one means that the store is an older copy of itself: what
+was claimed since then is claimed no more, so that is a burial as well.
+
+Each beat is timed from the end of the last. An instance learns that its leases are lost from the store's answer, never from
 silence. After `max_failed_beats` failures in a row, `on_hopeless` is called (again at each further one): the worker decides
 whether it may leave.
 """
@@ -76,6 +79,7 @@ class Presence:
         self._beside = beside
         self._observer = Observer(settings.dead_after, longest_gap=settings.dead_after / 2)
         self._failures = 0
+        self._count = 0
         self._id = new_instance_id()
 
     @asynccontextmanager
@@ -98,7 +102,7 @@ class Presence:
                     group.create_task(self._beat(store, tell), name="heartbeat")
                     group.create_task(self._beside(), name="beside the heart")
             finally:
-                await self._leave(store)
+                await self._leave(store, "left")
 
     async def _beat(self, store: Store, tell: Tell) -> None:
         while True:
@@ -111,14 +115,24 @@ class Presence:
                 self._missed(tell)
                 continue
             self._failures = 0
-            if pulse.alive:
+            if pulse.alive and pulse.beat > self._count:
+                self._count = pulse.beat
                 tell(self._household.on_pulse, pulse)
                 await self._bury(store, tell, self._observer.look(pulse.peers, asked_at, self._clock.monotonic()))
             else:
-                tell(self._household.on_lost)
-                self._observer.missed()
-                self._id = new_instance_id()
-                await self._register(store, tell)
+                await self._lost(store, tell, pulse)
+
+    async def _lost(self, store: Store, tell: Tell, pulse: Pulse) -> None:
+        tell(self._household.on_lost)
+        self._observer.missed()
+        if pulse.alive:
+            facts = {"instance": self._id, "beat": pulse.beat, "remembered": self._count}
+            log.error("the store has gone back in time: an older copy of it was restored", extra=facts)
+            # What the copy says we hold, others may have at once.
+            await self._leave(store, "the store went back in time")
+        self._id = new_instance_id()
+        self._count = 0
+        await self._register(store, tell)
 
     async def _register(self, store: Store, tell: Tell) -> None:
         """Patient, because a store that has lost us may be away as well."""
@@ -132,10 +146,10 @@ class Presence:
                 tell(self._household.on_identity, self._id)
                 return
 
-    async def _leave(self, store: Store) -> None:
+    async def _leave(self, store: Store, why: str) -> None:
         try:
             async with asyncio.timeout(LEAVE_WITHIN):
-                await store.instances.leave(self._id, "left")
+                await store.instances.leave(self._id, why)
         except (StoreError, TimeoutError) as error:
             log.warning("could not say goodbye to the store", extra={"instance": self._id, "reason": str(error)})
 

@@ -6,6 +6,7 @@ In a cluster all keys of a namespace are in one slot, so a link is connected to 
 
 import asyncio
 import os
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
@@ -125,6 +126,7 @@ class Link:
         self._idle: list[Line] = []
         self._busy: set[Line] = set()
         self._node: Node | None = None
+        self._others: list[Node] = []
         self._was_open = False
         self._closed = False
 
@@ -228,7 +230,7 @@ class Link:
             with suppress(OSError, exceptions.RedisError, TimeoutError, DrumbeatError):
                 return await self._master(self._node)
             self._node = None
-        line = await Line.opened(self.address.wire(None), self.address.shown)
+        line = await self._anyone()
         if not line.is_cluster:
             return await self._sure(line)
         try:
@@ -236,6 +238,14 @@ class Link:
         finally:
             await line.drop()
         return await self._master(self._node)
+
+    async def _anyone(self) -> Line:
+        """The server of the URL, or in its place another node of the cluster that we know from better times."""
+        for node in self._others:
+            with suppress(OSError, exceptions.RedisError, TimeoutError):
+                async with asyncio.timeout(_PATIENCE_OF_NODE):
+                    return await Line.opened(self.address.wire(node), self.address.shown)
+        return await Line.opened(self.address.wire(None), self.address.shown)
 
     async def _master(self, node: Node) -> Line:
         async with asyncio.timeout(_PATIENCE_OF_NODE):
@@ -254,11 +264,18 @@ class Link:
 
     async def _owner(self, line: Line) -> Node:
         slot = await line.ask("CLUSTER", "KEYSLOT", self.keys.prefix)
-        for first, last, (host, port, *_), *_replicas in await line.ask("CLUSTER", "SLOTS"):
+        slots = await line.ask("CLUSTER", "SLOTS")
+        found = [(first, last, [self._named(*node) for node in nodes]) for first, last, *nodes in slots]
+        self._others = list(dict.fromkeys(node for _, _, nodes in found for node in nodes))
+        random.shuffle(self._others)
+        for first, last, nodes in found:
             if first <= slot <= last:
-                # No name: it is the one that was asked.
-                return (host or b"").decode() or self.address.options.get("host", "localhost"), port
+                return nodes[0]
         raise StoreUnavailable(f"{self.address.shown}: no node of the cluster has slot {slot}")
+
+    def _named(self, host: bytes | None, port: int, *_: object) -> Node:
+        # A node that does not know its own name is the one that was asked.
+        return (host or b"").decode() or self.address.options.get("host", "localhost"), port
 
     async def _follow(self, moved: Any) -> None:
         self._node = (moved.host or self.address.options.get("host", "localhost"), int(moved.port))
