@@ -11,7 +11,7 @@ local function read_kind(at)
   local due = sub(when, 1, 1) == '@' and tonumber(sub(when, 2)) or now + tonumber(when)
   return {
     due_key = due_key(ARGV[at], ARGV[at + 1]), queue = ARGV[at], due = due, score = us(due), flag = flag,
-    task = ARGV[at + 4], head = flag .. '[' .. us(now) .. ',' .. us(due) .. ',' .. ARGV[at + 5], rest = ARGV[at + 6],
+    task = ARGV[at + 4], head = flag .. '[' .. now_text .. ',' .. us(due) .. ',' .. ARGV[at + 5], rest = ARGV[at + 6],
   }
 end
 

@@ -18,6 +18,7 @@ local DUE_AT = '^.%[%-?%d+,(%-?%d+)'
 local function us(n)
   return format('%.0f', n)
 end
+local now_text = us(now)
 
 -- One command with a long list of values; pairs stay together.
 local function bulk(command, key, list)

@@ -1,0 +1,15 @@
+-- Cancels all live jobs of a task and key.
+-- KEYS: 1 the prefix
+-- ARGV: 1 task, 2 key
+-- returns: the state in which each was found
+-- include: _places
+
+look_if_full()
+local states = {}
+for _, flag in ipairs({'u', 'k'}) do
+  for _, id in ipairs(key_ids(key_field(flag, ARGV[1], ARGV[2]))) do
+    states[#states + 1] = cancel_job(id)
+  end
+end
+settle_up()
+return states

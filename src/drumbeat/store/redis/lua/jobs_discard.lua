@@ -1,0 +1,16 @@
+-- Moves dead letters to history, as dead.
+-- KEYS: 1 the prefix
+-- ARGV: ids
+-- returns: how many there were
+-- flags: allow-oom
+-- include: _base
+
+local moved = 0
+for _, id in ipairs(ARGV) do
+  if call('ZREM', P .. 'dead', id) == 1 then
+    local done = call('HGET', P .. 'done:' .. bucket(id), id)
+    call('ZADD', P .. 'history', match(done, '%-?%d+'), id)
+    moved = moved + 1
+  end
+end
+return moved

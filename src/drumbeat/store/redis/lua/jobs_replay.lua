@@ -1,0 +1,47 @@
+-- Gives dead letters a new life, due now, unless a live job holds their unique key.
+-- KEYS: 1 the prefix
+-- ARGV: ids
+-- returns: for each 1 if it lives again, 0 if there is no such dead letter, or the id of the job that holds its key
+-- include: _places
+
+-- Its last run becomes one of its earlier ones, if there was one.
+local function keep_last_run(job)
+  local finished, outcome, started, who, token, rest = match(
+    job.done, '^%[(%-?%d+),"%a+",("?%a+"?),(%-?%w+),("?%w+"?),(%d+),null,null,(.*)')
+  if outcome ~= 'null' then
+    local failure = sub(rest, 1, find(rest, ']\n', 1, true) - 1)
+    call('RPUSH', P .. 'tries:' .. job.id,
+      '[' .. token .. ',' .. who .. ',' .. outcome .. ',' .. started .. ',' .. finished .. ',' .. failure .. ']')
+  end
+  return tonumber(token)
+end
+
+local function revive(job)
+  call('ZREM', P .. 'dead', job.id)
+  local token = keep_last_run(job)
+  local life = tonumber(match(job.done, '\n%-?%d+,%d+,%d+,(%d+)'))
+  call('HDEL', P .. 'done:' .. job.bucket, job.id)
+  job.more = {run_at = now, token = token, failures = 0, crashes = 0, life = life + 1, error = '', waits_for = ''}
+  if job.flag ~= '-' then
+    key_enter(key_field(job.flag, job.task, job.head()[6]), job.id)
+  end
+  make_pending(job)
+  count(job.task, 'dead', -1)
+  count(job.task, 'live', 1)
+end
+
+local answers = {}
+for i, id in ipairs(ARGV) do
+  local job = call('ZSCORE', P .. 'dead', id) and find_job(id)
+  answers[i] = 0
+  if job then
+    local unique = job.flag == 'l' or job.flag == 'p'
+    local other = unique and holder(job.flag, job.task, job.head()[6])
+    if not other then
+      revive(job)
+    end
+    answers[i] = other or 1
+  end
+end
+settle_up()
+return answers
