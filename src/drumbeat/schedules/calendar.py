@@ -1,0 +1,181 @@
+"""The moments of a cron expression in a time zone: the next, the last, and how many, each without walking through them all.
+
+Seconds of UTC. A day has hours x minutes x seconds moments, so only days are walked, at about a microsecond each; a second-wise
+rule that nobody served for a year is counted as fast as a daily one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from datetime import date, tzinfo
+
+from .cron import Cron
+from .localday import DAY, Piece, local_day, pieces
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_FAR = 40 * 366
+"""No expression that `cron.parse` accepts has two matching days further apart than 28 years, or 40 around 2100."""
+_LAST_DAY = date(9_000, 1, 1).toordinal() - _EPOCH
+_FIRST_DAY = date(1_000, 1, 1).toordinal() - _EPOCH
+
+
+class Calendar:
+    """A cron expression in a zone."""
+
+    def __init__(self, cron: Cron, tz: tzinfo) -> None:
+        self.cron = cron
+        self.tz = tz
+        self._in_minute = len(cron.seconds)
+        self._in_hour = len(cron.minutes) * self._in_minute
+        self._in_day = len(cron.hours) * self._in_hour
+
+    def next_from(self, second: int) -> int | None:
+        """The first moment at or after this second."""
+        today, found_on = _bounded(second, self.tz), 0
+        best: int | None = None
+        # From the day before: where clocks go back over midnight, a part of yesterday comes after the first of today.
+        for day in self._days(today - 1, today + _FAR):
+            if best is not None and day > found_on + 1:
+                break
+            found = self._next_in(day, second)
+            if found is not None and (best is None or found < best):
+                best, found_on = found, day
+            if best is not None and len(self._pieces(day)) == 1:
+                break
+        return best
+
+    def last_until(self, second: int) -> int | None:
+        """The last moment at or before this second."""
+        today, found_on = _bounded(second, self.tz), 0
+        best: int | None = None
+        for day in self._days(today + 1, today - _FAR, -1):
+            if best is not None and day < found_on - 1:
+                break
+            found = self._last_in(day, second)
+            if found is not None and (best is None or found > best):
+                best, found_on = found, day
+            if best is not None and len(self._pieces(day)) == 1:
+                break
+        return best
+
+    def count(self, first: int, last: int) -> int:
+        """How many moments there are from `first` to `last`, both included."""
+        number, leaps = 0, set[int]()
+        for day in self._days(_bounded(first, self.tz) - 1, _bounded(last, self.tz) + 1):
+            for piece in self._pieces(day):
+                if piece.leap is None:
+                    low, high = max(piece.low, first + piece.offset), min(piece.high, last + 1 + piece.offset)
+                    number += self._between(low, high)
+                elif first <= piece.leap <= last and self._between(piece.low, piece.high):
+                    leaps.add(piece.leap)
+        return number + len(leaps)
+
+    def is_leapt(self, second: int) -> bool:
+        """Whether a time that the clocks leap over is run at this second instead."""
+        return any(
+            piece.leap == second and self._between(piece.low, piece.high - 1) > 0
+            for piece in self._pieces(local_day(second, self.tz))
+        )
+
+    def _pieces(self, day: int) -> tuple[Piece, ...]:
+        return pieces(self.tz, day, self.cron.is_wall)
+
+    def _days(self, first: int, last: int, step: int = 1) -> Iterator[int]:
+        """The matching days, month by month where the month does not match."""
+        day, months = first, self.cron.months
+        while (day - last) * step <= 0 and _FIRST_DAY < day < _LAST_DAY:
+            found = date.fromordinal(day + _EPOCH)
+            if found.month not in months:
+                day += _to_next_month(found) if step > 0 else -found.day
+                continue
+            if self.cron.has_day(found):
+                yield day
+            day += step
+
+    def _next_in(self, day: int, second: int) -> int | None:
+        for piece in self._pieces(day):
+            if piece.leap is not None:
+                if piece.leap >= second and self._between(piece.low, piece.high):
+                    return piece.leap
+                continue
+            found = self._time_from(max(piece.low, second + piece.offset))
+            if found is not None and found < piece.high:
+                return found - piece.offset
+        return None
+
+    def _last_in(self, day: int, second: int) -> int | None:
+        for piece in reversed(self._pieces(day)):
+            if piece.leap is not None:
+                if piece.leap <= second and self._between(piece.low, piece.high):
+                    return piece.leap
+                continue
+            found = self._time_until(min(piece.high - 1, second + piece.offset))
+            if found is not None and found >= piece.low:
+                return found - piece.offset
+        return None
+
+    def _time_from(self, local: int) -> int | None:
+        """The first matching time of day at or after this, on the same day."""
+        day, hour, minute, second = _taken_apart(local)
+        cron = self.cron
+        hours, minutes, seconds = cron.hours, cron.minutes, cron.seconds
+        if hour in hours:
+            if minute in minutes and (place := bisect_left(seconds, second)) < len(seconds):
+                return _put_together(day, hour, minute, seconds[place])
+            if (place := bisect_right(minutes, minute)) < len(minutes):
+                return _put_together(day, hour, minutes[place], seconds[0])
+        if (place := bisect_right(hours, hour)) < len(hours):
+            return _put_together(day, hours[place], minutes[0], seconds[0])
+        return None
+
+    def _time_until(self, local: int) -> int | None:
+        """The last matching time of day at or before this, on the same day."""
+        day, hour, minute, second = _taken_apart(local)
+        cron = self.cron
+        hours, minutes, seconds = cron.hours, cron.minutes, cron.seconds
+        if hour in hours:
+            if minute in minutes and (place := bisect_right(seconds, second)):
+                return _put_together(day, hour, minute, seconds[place - 1])
+            if place := bisect_left(minutes, minute):
+                return _put_together(day, hour, minutes[place - 1], seconds[-1])
+        if place := bisect_left(hours, hour):
+            return _put_together(day, hours[place - 1], minutes[-1], seconds[-1])
+        return None
+
+    def _between(self, low: int, high: int) -> int:
+        """How many times of day match from `low` to before `high`, which are on the same day, or midnights around it."""
+        return 0 if high <= low else self._before(high, low // DAY) - self._before(low, low // DAY)
+
+    def _before(self, local: int, day: int) -> int:
+        if local >= (day + 1) * DAY:
+            return self._in_day
+        _, hour, minute, second = _taken_apart(local)
+        cron = self.cron
+        number = bisect_left(cron.hours, hour) * self._in_hour
+        if hour in cron.hours:
+            number += bisect_left(cron.minutes, minute) * self._in_minute
+            if minute in cron.minutes:
+                number += bisect_left(cron.seconds, second)
+        return number
+
+
+def _bounded(second: int, tz: tzinfo) -> int:
+    """The local day of a second, brought into the years that dates have."""
+    return local_day(max(_FIRST_DAY * DAY + 2 * DAY, min(second, _LAST_DAY * DAY - 2 * DAY)), tz)
+
+
+def _to_next_month(day: date) -> int:
+    following = date(day.year + day.month // 12, day.month % 12 + 1, 1)
+    return following.toordinal() - day.toordinal()
+
+
+def _taken_apart(local: int) -> tuple[int, int, int, int]:
+    day, rest = divmod(local, DAY)
+    hour, rest = divmod(rest, 3_600)
+    minute, second = divmod(rest, 60)
+    return day, hour, minute, second
+
+
+def _put_together(day: int, hour: int, minute: int, second: int) -> int:
+    return day * DAY + hour * 3_600 + minute * 60 + second

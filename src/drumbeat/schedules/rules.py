@@ -1,0 +1,176 @@
+"""The rule of a definition, whatever its kind: which moments it has, within its zone, its start and its end.
+
+Microseconds UTC. `check` is what every border asks (decorators, nouns, command line): it refuses what cannot be, and names
+the field.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, tzinfo
+from functools import lru_cache
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from drumbeat import durations
+from drumbeat.errors import ConfigError
+from drumbeat.model.schedule import NewSchedule, RuleKind
+from drumbeat.names import check_name, check_priority, shown
+
+from . import interval
+from .calendar import Calendar
+from .cron import parse
+
+MOST_CAUGHT_UP = 1_000
+_SECOND = 1_000_000
+_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,2}")
+_LATEST_US = 253_370_764_800_000_000 - durations.LONGEST_US
+"""Moments after about the year 9899 do not exist here: datetimes would overflow."""
+
+
+class Series(Protocol):
+    """All moments of a rule; in the unit of whoever implements it."""
+
+    def next_from(self, moment: int) -> int | None: ...
+
+    def last_until(self, moment: int) -> int | None: ...
+
+    def count(self, first: int, last: int) -> int: ...
+
+
+class Rule:
+    """Moments within [start, end). Everything here costs microseconds, however many moments there are."""
+
+    def __init__(self, series: Series, unit: int, start: int | None, end: int | None) -> None:
+        self._series = series
+        self._unit = unit
+        self.start = start
+        self.end = end
+
+    def next_after(self, moment: int) -> int | None:
+        """The first moment later than this one; None: there is none."""
+        first = moment + 1 if self.start is None else max(moment + 1, self.start)
+        if first > _LATEST_US:
+            return None
+        found = self._series.next_from(-(-first // self._unit))
+        if found is None or (self.end is not None and found * self._unit >= self.end):
+            return None
+        return found * self._unit
+
+    def last_until(self, moment: int) -> int | None:
+        """The last moment that is no later than this one."""
+        last = moment if self.end is None else min(moment, self.end - 1)
+        found = self._series.last_until(min(last, _LATEST_US) // self._unit)
+        if found is None or (self.start is not None and found * self._unit < self.start):
+            return None
+        return found * self._unit
+
+    def count(self, after: int, until: int) -> int:
+        """How many moments lie in (after, until]."""
+        first = after + 1 if self.start is None else max(after + 1, self.start)
+        last = until if self.end is None else min(until, self.end - 1)
+        if last < first:
+            return 0
+        return self._series.count(-(-first // self._unit), last // self._unit)
+
+
+class After:
+    """The rule of an interval by completion, as a Series: each moment is one interval after the end before."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def next_from(self, moment: int) -> int:
+        return moment - 1 + self.step
+
+    def last_until(self, moment: int) -> int | None:
+        return None
+
+    def count(self, first: int, last: int) -> int:
+        return 0
+
+
+def rule_of(definition: NewSchedule) -> Rule:
+    """The rule of a definition.
+
+    With AFTER, `next_after(moment)` is the moment that follows a run which ended at `moment`.
+
+    Raises:
+        ConfigError: the expression, the interval or the zone is not acceptable.
+    """
+    d = definition
+    return _rule(d.kind, d.rule, d.name if d.kind is RuleKind.CRON else "", d.tz, d.start, d.end)
+
+
+@lru_cache(maxsize=16_384)
+def _rule(kind: RuleKind, text: str, name: str, tz: str, start: int | None, end: int | None) -> Rule:
+    match kind:
+        case RuleKind.CRON:
+            return Rule(Calendar(parse(text, name), zone(tz)), _SECOND, start, end)
+        case RuleKind.GRID:
+            return Rule(interval.Grid(start or 0, interval.read(text)), 1, start, end)
+        case RuleKind.AFTER:
+            return Rule(After(interval.read(text)), 1, start, end)
+
+
+@lru_cache(maxsize=1_024)
+def zone(name: str) -> tzinfo:
+    """The time zone of an IANA name.
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    if name == "UTC":
+        return UTC
+    # The form is checked first: a name is also a path below the folder of zones. `localtime` is another one on each host.
+    if isinstance(name, str) and _ZONE.fullmatch(name) and name != "localtime":
+        try:
+            return ZoneInfo(name)
+        except (KeyError, ValueError, OSError):
+            pass
+    raise ConfigError(f"tz {shown(name)} is not a time zone: use an IANA name such as Europe/Berlin, or UTC", "tz")
+
+
+def check(definition: NewSchedule) -> None:
+    """Refuse a definition that cannot be.
+
+    Raises:
+        ConfigError: which field, and what it may be.
+    """
+    check_name("name", definition.name, ConfigError)
+    check_name("task", definition.task, ConfigError)
+    check_name("queue", definition.queue, ConfigError)
+    check_priority(definition.priority, ConfigError)
+    zone(definition.tz)
+    start, end = definition.start, definition.end
+    if start is not None and end is not None and end <= start:
+        raise ConfigError(f"end must be after start, but is {durations.from_us(end).isoformat()}", "end")
+    _check_numbers(definition)
+    rule = rule_of(definition)
+    # From its own start on, or from anywhere: whether all of it is past already is not an error.
+    if definition.kind is not RuleKind.AFTER and rule.next_after(0 if start is None else start - 1) is None:
+        field = "cron" if definition.kind is RuleKind.CRON else "every"
+        raise ConfigError(f"{field} {shown(definition.rule)} has no moment between start and end", field)
+
+
+def _check_numbers(definition: NewSchedule) -> None:
+    if not 1 <= definition.catch_up_limit <= MOST_CAUGHT_UP:
+        raise ConfigError(
+            f"catch_up_limit must be from 1 to {MOST_CAUGHT_UP}, not {shown(definition.catch_up_limit)}",
+            "catch_up_limit",
+        )
+    if definition.max_late is not None and not 0 < definition.max_late <= durations.LONGEST_US:
+        raise ConfigError("max_late must be more than 0, and at most 100 years", "max_late")
+    if not 0 <= definition.jitter <= durations.LONGEST_US:
+        raise ConfigError("jitter must be from 0 to 100 years", "jitter")
+
+
+def describe(definition: NewSchedule) -> str:
+    """The rule for people: `0 3 * * * (Europe/Berlin)`, `every 5m`, `every 3s after the end of the run before`."""
+    match definition.kind:
+        case RuleKind.CRON:
+            return f"{definition.rule} ({definition.tz})"
+        case RuleKind.GRID:
+            return f"every {durations.text(int(definition.rule))}, on a grid"
+        case RuleKind.AFTER:
+            return f"{durations.text(int(definition.rule))} after each run"
