@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
 
-from drumbeat import appref
+from drumbeat import appref, logs
 from drumbeat.client import Client
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.durations import Duration
@@ -53,6 +54,7 @@ class MoreSettings(TypedDict, total=False):
     heartbeat: Duration
     dead_after: Duration
     poll: Duration
+    leader_lease: Duration
     max_failed_beats: int
     retention: Duration
     crash_limit: int
@@ -201,11 +203,15 @@ class Drumbeat:
         """Run all roles in this process (and in others, with processes=) until SIGTERM or SIGINT, and drain.
 
         Leaves by SystemExit with the code that a service manager should see, unless it is 0. When this module is being
-        imported by one of its own worker processes, nothing happens.
+        imported by one of its own worker processes, nothing happens. Logs go to stderr as with
+        `drumbeat run`, unless the program has configured logging.
         """
         if appref.is_importing():
             return
         settings = self.configure(self._flags | flags)
+        if not logging.getLogger().handlers:
+            # The process is ours until it ends. Without this, warnings would be seen without their fields, and nothing else.
+            logs.configure(settings.log_level, settings.log_format)
         ref = appref.find(self)
         if settings.processes > 1:
             if ref is None:

@@ -1,7 +1,7 @@
-"""How log records look: lines for people, or JSON lines. For the processes that `drumbeat run` starts, and nobody else.
+"""How log records look: lines for people, or JSON lines. For processes that are ours: `drumbeat run`, and `app.run()`.
 
-The library logs constant texts with fields (`log.warning("job failed", extra={"job": id})`) and never configures logging by
-itself: inside a user's program that is the user's business.
+The library logs constant texts with fields (`log.warning("job failed", extra={"job": id})`) and never configures logging
+where a user's program has done so, or runs on (`serve`, enqueue): that is the user's business.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from tests.waiting import until_sync
 APPS = Path(__file__).parents[1] / "apps"
 
 
-def run_program(name: str, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+def run_program(name: str, folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(APPS / name)],
+        [sys.executable, str(APPS / name), *arguments],
         cwd=folder,
         env={**os.environ, **environ},
         capture_output=True,
@@ -221,3 +221,17 @@ def test_namespaces_keep_jobs_of_one_file_apart(tmp_path: Path) -> None:
     assert two.sync.jobs.list() == []
     one.sync.close()
     two.sync.close()
+
+
+def test_a_program_that_runs_itself_shows_its_logs_with_their_fields(tmp_path: Path) -> None:
+    done = run_program("running_itself.py", tmp_path)
+    assert done.returncode == 0
+    assert "task=fail" in done.stderr
+    assert "no luck" in done.stderr
+
+
+def test_a_program_that_has_configured_logging_keeps_its_own(tmp_path: Path) -> None:
+    done = run_program("running_itself.py", tmp_path, "own")
+    assert done.returncode == 0
+    assert done.stderr.startswith("mine: ")
+    assert "task=fail" not in done.stderr

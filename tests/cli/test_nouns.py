@@ -39,6 +39,10 @@ def test_a_noun_alone_is_its_list(shop: Path) -> None:
         assert records(noun) == records(noun, "list")
 
 
+def test_options_of_a_list_need_no_verb(shop: Path) -> None:
+    assert records("jobs", "--state", "dead") == records("jobs", "list", "--state", "dead") != []
+
+
 def test_lists_obey_their_filters(shop: Path) -> None:
     assert {job["task"] for job in records("jobs", "list", "--task", "charge")} == {"charge"}
     assert [job["key"] for job in records("jobs", "list", "--key", "later")] == ["later"]

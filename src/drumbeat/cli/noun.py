@@ -14,6 +14,12 @@ class Noun(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # `drumbeat jobs --task charge` means its list; `drumbeat jobs --url URL show ID` has its verb further on.
+        if args and args[0].startswith("-") and args[0] != "--help" and not self.commands.keys() & set(args):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -1,0 +1,28 @@
+"""A program that runs its own worker by `app.run()`: a job fails, then it ends. With `own` it configures logging."""
+
+import logging
+import os
+import signal
+import sys
+
+from drumbeat import Drumbeat
+from drumbeat.events import JobFailed
+
+app = Drumbeat("sqlite:///itself.db")
+
+
+@app.task(retries=0)
+async def fail() -> None:
+    raise ValueError("no luck")
+
+
+@app.on_event(JobFailed)
+def leave(_event: JobFailed) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    if "own" in sys.argv:
+        logging.basicConfig(format="mine: %(message)s", level=logging.WARNING)
+    fail.enqueue_sync()
+    app.run()
