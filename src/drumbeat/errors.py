@@ -5,6 +5,7 @@ DrumbeatError
 +-- InvalidArguments            at enqueue: which argument, why
 +-- UnknownTask                 no task of this name is registered here
 +-- UniqueConflict              a replay would make a second live job of one key
++-- StartFailed                 a start-up task failed for good: the process must not work
 +-- WrongContext                a sync call on a loop's thread, or an async one where no loop runs
 +-- StoreError
 |   +-- StoreUnavailable        try again; services do, with back-off
@@ -17,7 +18,7 @@ DrumbeatError
 +-- JobError                    raised to whoever waits for a result
 |   +-- JobFailed  JobCancelled  JobTimedOut  ResultNotKept
 `-- LockError
-    +-- LockTimeout  LockLost
+    +-- LockTimeout  LockLost  LockReentered
 
 Each carries its facts as attributes and writes its own message. What task code raises to steer its own retries
 (`SkipRetry`, `RetryLater`, `Snooze`) are signals, not errors: they live in `retry.py`.
@@ -71,6 +72,15 @@ class UnknownTask(DrumbeatError):
         super().__init__(f"no task {task!r} is registered{hint}")
         self.task = task
         self.known = names
+
+
+class StartFailed(DrumbeatError):
+    """A start-up task failed, and no retry is left: the process ends before its first claim."""
+
+    def __init__(self, task: str, problem: str) -> None:
+        super().__init__(f"start-up task {task!r} failed: {problem}")
+        self.task = task
+        self.problem = problem
 
 
 class UniqueConflict(DrumbeatError):
@@ -250,3 +260,10 @@ class LockLost(LockError):
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, f"was lost: {reason}")
         self.reason = reason
+
+
+class LockReentered(LockError):
+    """The same task or thread would wait for itself."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "is held by this very task or thread, which would wait for itself: enter it once")

@@ -125,6 +125,36 @@ class InstanceBuried(Event, frozen=True, kw_only=True):
     jobs: Buried
 
 
+class LeaderChanged(Event, frozen=True, kw_only=True):
+    """Another instance leads the controllers now, or this one does. Told by every controller that hears of it."""
+
+    leader: InstanceId
+    term: int
+    """Grows by one with each change."""
+
+
+class ScheduleFired(Event, frozen=True, kw_only=True):
+    """A moment of a schedule has come, and its job is in the store."""
+
+    schedule: str
+    at: int
+    """The moment, in microseconds since 1970 UTC."""
+    job: JobId
+    late: float
+    """Seconds from the moment (with its jitter) to the look that found it due."""
+
+
+class ScheduleSkipped(Event, frozen=True, kw_only=True):
+    """Moments of a schedule passed without a job; the store has it on record."""
+
+    schedule: str
+    first: int
+    last: int
+    """Moments, in microseconds since 1970 UTC."""
+    count: int
+    reason: str
+
+
 E = TypeVar("E", bound=Event)
 Subscriber = Callable[[E], object]
 """Called with the event; if it is `async def`, the worker runs what it returns beside the jobs."""

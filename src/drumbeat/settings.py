@@ -137,6 +137,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Default: 1.5 seconds: with the heartbeat an idle worker sends less than 2 statements a second.
     """
 
+    leader_lease: float = 10.0
+    """For how long a leader is believed to lead after its last heartbeat; each heartbeat renews it.
+
+    Default: 10 seconds.
+    """
+
     max_failed_beats: int = 30
     """After so many failed heartbeats in a row, and with nothing running, `drumbeat run` exits with code 75.
 
@@ -260,6 +266,12 @@ def _check_together(settings: Settings) -> None:
             f"but {settings.dead_after:g} s is less than 3 * {settings.heartbeat:g} s",
             "dead_after",
         )
+    if settings.leader_lease < 2 * settings.heartbeat:
+        raise ConfigError(
+            f"setting leader_lease ({settings.origin['leader_lease']}) must be at least two heartbeats, "
+            f"but {settings.leader_lease:g} s is less than 2 * {settings.heartbeat:g} s",
+            "leader_lease",
+        )
 
 
 def _text(value: object) -> str:
@@ -377,6 +389,7 @@ _READERS: dict[str, Callable[[object], object]] = {
     "heartbeat": _length(0.05),
     "dead_after": _length(0.5),
     "poll": _length(0.01),
+    "leader_lease": _length(0.5),
     "max_failed_beats": _whole(1, 1_000_000),
     "retention": _length(0),
     "crash_limit": _whole(1, 1_000),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .durations import from_us
 from .events import (
     Event,
     Events,
@@ -20,9 +21,12 @@ from .events import (
     JobFinished,
     JobsDone,
     JobStarted,
+    LeaderChanged,
     LeaseLost,
     LoopBlocked,
     ResultRefused,
+    ScheduleFired,
+    ScheduleSkipped,
     StoreDown,
     StoreUp,
     ThreadAbandoned,
@@ -103,6 +107,29 @@ def _instance_buried(event: InstanceBuried) -> None:
     log.warning("an instance was found dead: its jobs are free", extra=facts)
 
 
+def _leader_changed(event: LeaderChanged) -> None:
+    facts = {"leader": event.leader, "term": event.term, "is_me": event.leader == event.instance}
+    log.info("the controllers have a new leader", extra=facts)
+
+
+def _schedule_fired(event: ScheduleFired) -> None:
+    facts = {"schedule": event.schedule, "at": _moment(event.at), "job": event.job, "late": event.late}
+    log.debug("schedule fired", extra=facts)
+
+
+def _schedule_skipped(event: ScheduleSkipped) -> None:
+    facts = {"schedule": event.schedule, "first": _moment(event.first), "count": event.count, "reason": event.reason}
+    if event.reason == "overlap":
+        # That is what overlap="skip" is for, and a short interval may do it all the time.
+        log.info("schedule skipped: its last run is still going on", extra=facts)
+    else:
+        log.warning("schedule skipped: moments passed without a run", extra=facts | {"last": _moment(event.last)})
+
+
+def _moment(us: int) -> str:
+    return from_us(us).isoformat()
+
+
 _ALWAYS: dict[type[Event], Callable[[Any], None]] = {
     JobFailed: _job_failed,
     JobsDone: _jobs_done,
@@ -113,5 +140,11 @@ _ALWAYS: dict[type[Event], Callable[[Any], None]] = {
     LoopBlocked: _loop_blocked,
     ThreadAbandoned: _thread_abandoned,
     InstanceBuried: _instance_buried,
+    LeaderChanged: _leader_changed,
+    ScheduleSkipped: _schedule_skipped,
 }
-_WHEN_DEBUGGING: dict[type[Event], Callable[[Any], None]] = {JobStarted: _job_started, JobFinished: _job_finished}
+_WHEN_DEBUGGING: dict[type[Event], Callable[[Any], None]] = {
+    JobStarted: _job_started,
+    JobFinished: _job_finished,
+    ScheduleFired: _schedule_fired,
+}

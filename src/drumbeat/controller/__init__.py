@@ -1,0 +1,128 @@
+"""The controller: what looks after the cluster beside the heart of an instance. This module shows only who lives how long.
+
+    beside the heart (its thread, its loop, its store)     firing, rescuing, declaring; the elector hears every beat
+    beside the work (the program's own loop and store)     pruning; and before the first claim: start-up tasks
+
+A worker-only instance declares its schedules and, if nobody leads, prunes; it fires nothing and never leads. How long a handler
+blocks the worker's loop, no fire is late for it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from drumbeat.clock import Clock
+from drumbeat.controller.declaring import Declarer
+from drumbeat.controller.elector import Elector
+from drumbeat.controller.firing import Firer
+from drumbeat.controller.pruning import Pruner
+from drumbeat.controller.rescuing import Rescuer
+from drumbeat.controller.starting import InThread, Locked, Starter, StartUp
+from drumbeat.errors import StoreUnavailable
+from drumbeat.events import Events, LeaderChanged, StoreDown, StoreUp
+from drumbeat.ids import InstanceId
+from drumbeat.model.instance import Leader, Pulse
+from drumbeat.model.schedule import NewSchedule
+from drumbeat.service import Patience
+from drumbeat.settings import Settings
+from drumbeat.store.protocol import Store
+
+
+class Controller:
+    """Made on the program's loop; everything but `resign`, `pruner` and `start_up` is for the heart's."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        events: Events,
+        *,
+        declared: Callable[[], Sequence[NewSchedule]],
+        starters: Sequence[Starter],
+        locked: Locked,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._events = events
+        self._declared = declared
+        self._starters = starters
+        self._locked = locked
+        self._controls = settings.role != "worker"
+        self._elector = Elector(clock, settings.leader_lease, self._on_change, is_candidate=self._controls)
+        self._firer: Firer | None = None
+        self._id = InstanceId("")
+        self._went_out_at = 0.0
+
+    def wish(self) -> int | None:
+        return self._elector.wish()
+
+    def resign(self) -> None:
+        self._elector.resign()
+
+    def on_identity(self, id: InstanceId) -> None:
+        self._id = id
+
+    def on_pulse(self, pulse: Pulse, asked_at: float) -> None:
+        self._elector.hear(self._id, pulse, asked_at)
+        if self._firer is not None:
+            self._firer.hear(pulse)
+
+    def on_missed(self) -> None:
+        self._elector.missed()
+
+    async def run(self, store: Store) -> None:
+        """Beside the heart, until cancelled."""
+        # A worker tells of an outage itself, by its own calls; who runs no jobs has only these.
+        tells = self._settings.role == "controller"
+        patience = Patience(
+            self._clock,
+            down=self._on_down if tells else lambda error: None,
+            up=self._on_up if tells else lambda: None,
+        )
+        async with asyncio.TaskGroup() as group:
+            declarer = Declarer(store, self._declared(), self._elector, self._clock, patience)
+            group.create_task(declarer.run(), name=declarer.name)
+            if not self._controls:
+                return
+            self._firer = Firer(
+                store.schedules,
+                self._elector,
+                self._clock,
+                self._events,
+                patience,
+                heartbeat=self._settings.heartbeat,
+                identity=lambda: self._id,
+            )
+            rescuer = Rescuer(store.schedules, self._elector, self._clock, patience)
+            group.create_task(self._firer.run(), name=self._firer.name)
+            group.create_task(rescuer.run(), name=rescuer.name)
+
+    def pruner(self, store: Store, patience: Patience) -> Pruner:
+        """A service for the program's own loop."""
+        return Pruner(store, self._settings, self._elector, self._clock, patience)
+
+    async def start_up(
+        self, store: Store, patience: Patience, *, in_thread: InThread, identity: Callable[[], InstanceId]
+    ) -> None:
+        """Make the start-up calls, on the program's own loop."""
+        calls = StartUp(
+            self._starters,
+            self._settings,
+            self._clock,
+            patience,
+            in_thread=in_thread,
+            locked=self._locked,
+            identity=identity,
+        )
+        await calls.run(store.schedules)
+
+    def _on_change(self, leader: Leader | None) -> None:
+        if leader is not None and self._controls:
+            self._events.emit(LeaderChanged(instance=self._id, leader=leader.instance, term=leader.term))
+
+    def _on_down(self, error: StoreUnavailable) -> None:
+        self._went_out_at = self._clock.monotonic()
+        self._events.emit(StoreDown(instance=self._id, url=self._settings.url, reason=str(error)))
+
+    def _on_up(self) -> None:
+        after = self._clock.monotonic() - self._went_out_at
+        self._events.emit(StoreUp(instance=self._id, url=self._settings.url, after=after))

@@ -1,0 +1,150 @@
+"""What the code declares becomes rows: at the start of every instance, whatever its role; never by clients or commands.
+
+    at start      each declared schedule that the store has not, or has otherwise, is put (compare and set on its revision)
+    every minute  its name is declared again: somebody's code still has it
+    the leader    retires what nobody has declared for ten minutes, if living instances of the same app exist
+
+In a rolling deploy old and new code run side by side: the last one to start has its say, and what only one of them declares
+stays. A schedule that another app declares, or that a person made, is not touched. A person's pause survives a change of the
+code.
+"""
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from drumbeat.clock import Clock, jittered
+from drumbeat.controller.elector import Elector
+from drumbeat.errors import StoreUnavailable
+from drumbeat.model.schedule import NewSchedule, Origin, RuleKind, Schedule, ScheduleState
+from drumbeat.schedules.planner import first_moment
+from drumbeat.service import Patience
+from drumbeat.store.protocol import Store
+
+log = logging.getLogger(__name__)
+
+EVERY = 60.0
+SILENT = 600.0
+TRIES = 10
+"""So often somebody else may come before us with a change of the same schedule."""
+
+
+class Declarer:
+    name = "declaring"
+
+    def __init__(
+        self, store: Store, declared: Sequence[NewSchedule], elector: Elector, clock: Clock, patience: Patience
+    ) -> None:
+        self._store = store
+        self._declared = declared
+        self._elector = elector
+        self._clock = clock
+        self._patience = patience
+        self._began_at = clock.monotonic()
+
+    async def run(self) -> None:
+        step = self.synchronise
+        while True:
+            try:
+                await step()
+            except StoreUnavailable as error:
+                await self._patience.suffer(error)
+                self._began_at = self._clock.monotonic()  # nor could others declare anything
+            else:
+                step = self.repeat
+                await self._clock.sleep(jittered(EVERY))
+
+    async def synchronise(self) -> None:
+        for definition in self._declared:
+            await self._put(definition)
+        await self._declare()
+
+    async def repeat(self) -> None:
+        """Say again what the code declares; the leader retires what nobody does.
+
+        Only one that has watched for so long itself: after a night without any instance every declaration is old, and whoever
+        comes back first must not retire what the others will declare in a minute.
+        """
+        await self._declare()
+        if self._elector.leads and self._clock.monotonic() - self._began_at >= SILENT:
+            silent_since = await self._store.inspect.now() - int(SILENT * 1e6)
+            for name in await self._store.schedules.retire(silent_since):
+                log.warning("schedule retired: no code declares it any more", extra={"schedule": name})
+
+    async def _declare(self) -> None:
+        if self._declared:
+            await self._store.schedules.declare([each.name for each in self._declared])
+
+    async def _put(self, definition: NewSchedule) -> None:
+        """Have the store know it as the code has it. Whoever loses a race looks again: the other may have put the same."""
+        for _ in range(TRIES):
+            known = await self._store.schedules.get(definition.name)
+            if known is not None and known.state is not ScheduleState.RETIRED:
+                if not _is_ours(known.definition, definition) or _same(known.definition, definition):
+                    return
+                done = await self._change(known, definition)
+            else:
+                now = await self._store.inspect.now()
+                done = await self._store.schedules.put(
+                    definition, revision=None, cursor=None, next_at=first_moment(definition, now), by=_by(definition)
+                )
+            if done:
+                return
+
+    async def _change(self, known: Schedule, definition: NewSchedule) -> bool:
+        cursor, next_at = known.cursor, known.next_at
+        paused = known.state is ScheduleState.PAUSED
+        if paused:
+            next_at = None
+        elif not _same_rule(known.definition, definition):
+            now = await self._store.inspect.now()
+            cursor, next_at = now, _renewed(known, definition, now)
+        by = _by(definition)
+        done = await self._store.schedules.put(
+            definition, revision=known.revision, cursor=cursor, next_at=next_at, by=by
+        )
+        if done and paused:
+            # Without a next moment nothing is fired in between.
+            await self._store.schedules.change(
+                known.name,
+                revision=known.revision + 1,
+                state=ScheduleState.PAUSED,
+                cursor=cursor,
+                next_at=None,
+                by=known.changed_by,
+                why=known.why,
+            )
+        return done
+
+
+def _renewed(known: Schedule, definition: NewSchedule, now: int) -> int | None:
+    """The next moment under a changed rule."""
+    if definition.kind is RuleKind.AFTER and known.definition.kind is RuleKind.AFTER:
+        if known.next_at is None:
+            return None  # set by the end of the run under way
+        # Never later than it was: deploys more frequent than the interval must not starve it.
+        return min(known.next_at, now + int(definition.rule))
+    return first_moment(definition, now)
+
+
+def _by(definition: NewSchedule) -> str:
+    return f"{definition.app} {definition.version}".strip()
+
+
+def _is_ours(known: NewSchedule, definition: NewSchedule) -> bool:
+    if known.origin is Origin.CODE and known.app == definition.app:
+        return True
+    owner = f"app {known.app!r}" if known.origin is Origin.CODE else "a person"
+    facts = {"schedule": known.name, "app": definition.app, "owner": owner}
+    log.error("schedule not synchronised: its name belongs to somebody else", extra=facts)
+    return False
+
+
+def _same(known: NewSchedule, definition: NewSchedule) -> bool:
+    """But for the version: the same schedule in a newer program is not a change."""
+    return msgspec.structs.replace(known, version=definition.version) == definition
+
+
+def _same_rule(known: NewSchedule, definition: NewSchedule) -> bool:
+    return all(getattr(known, name) == getattr(definition, name) for name in ("kind", "rule", "tz", "start", "end"))

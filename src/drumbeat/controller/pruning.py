@@ -1,0 +1,57 @@
+"""What has to be cleared away from time to time: old history and fires, gone instances, jobs whose version did not come.
+
+The leader does it; after five minutes in which nobody led, because all instances are workers only, everybody does. Each step is
+small, bounded and harmless twice. It works on the store of the program's own loop and not on the heart's: clearing away may
+have to wait for somebody else's transaction, and the heart must not.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from drumbeat.clock import Clock, jittered
+from drumbeat.controller.elector import Elector
+from drumbeat.errors import StoreUnavailable
+from drumbeat.service import Patience
+from drumbeat.settings import Settings
+from drumbeat.store.protocol import Store
+
+EVERY = 60.0
+LEADERLESS = 300.0
+BATCH = 1_000
+PAUSE = 0.2
+"""Between two batches, so that the store has time for work."""
+INSTANCES_KEPT = 86_400.0
+
+
+class Pruner:
+    name = "pruning"
+
+    def __init__(self, store: Store, settings: Settings, elector: Elector, clock: Clock, patience: Patience) -> None:
+        self._store = store
+        self._settings = settings
+        self._elector = elector
+        self._clock = clock
+        self._patience = patience
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(jittered(EVERY))
+            if not self._elector.leads and self._elector.leaderless_for < LEADERLESS:
+                continue
+            try:
+                await self.clear()
+            except StoreUnavailable as error:
+                await self._patience.suffer(error)
+
+    async def clear(self) -> None:
+        """Prune old history and fires and gone instances; give up jobs whose version did not come."""
+        store, now = self._store, await self._store.inspect.now()
+        kept_since = now - int(self._settings.retention * 1e6)
+        awaited_since = now - int(self._settings.wait_for_version * 1e6)
+        await self._all(lambda: store.jobs.prune(kept_since, BATCH))
+        await self._all(lambda: store.schedules.forget(kept_since, BATCH))
+        await self._all(lambda: store.jobs.expire_waits("version:", awaited_since, BATCH))
+        await store.instances.forget(now - int(INSTANCES_KEPT * 1e6))
+
+    async def _all(self, step: Callable[[], Awaitable[int]]) -> None:
+        while await step() == BATCH:
+            await self._clock.sleep(PAUSE)

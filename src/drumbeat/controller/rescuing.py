@@ -1,0 +1,38 @@
+"""The net beneath the schedules: every few seconds, what stands still is set going again.
+
+The end of a job sets the next moment of its schedule, and frees what waits behind it, in the transaction that ends it. This is
+for what no transaction can see: a job that was deleted by hand, a restored backup. The jobs of dead instances are rescued
+elsewhere, by every role (presence.py).
+"""
+
+from drumbeat.clock import Clock, jittered
+from drumbeat.controller.elector import Elector
+from drumbeat.errors import StoreUnavailable
+from drumbeat.service import Patience
+from drumbeat.store.protocol import Schedules
+
+EVERY = 5.0
+SELDOM = 60.0
+"""How often whoever does not lead does it: a leader whose heart beats may still be stuck."""
+
+
+class Rescuer:
+    name = "rescuing"
+
+    def __init__(self, schedules: Schedules, elector: Elector, clock: Clock, patience: Patience) -> None:
+        self._schedules = schedules
+        self._elector = elector
+        self._clock = clock
+        self._patience = patience
+
+    async def run(self) -> None:
+        swept_at = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(jittered(EVERY))
+            if not self._elector.leads and self._clock.monotonic() - swept_at < SELDOM:
+                continue
+            swept_at = self._clock.monotonic()
+            try:
+                await self._schedules.rearm()
+            except StoreUnavailable as error:
+                await self._patience.suffer(error)

@@ -1,0 +1,152 @@
+"""What `@app.on_start` asks for: calls that a process makes before its first claim.
+
+With `once` they are made by one instance for each version of the app; the others wait until it is done, and if its runner dies
+or leaves, one of them takes it up. Each call has the time-out and the retries of its task. One that fails for good ends
+the process: a worker whose start-up failed must not work.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Protocol, TypeVar
+
+from drumbeat.clock import Clock, jittered
+from drumbeat.durations import text
+from drumbeat.errors import ConfigError, StartFailed, StoreUnavailable
+from drumbeat.ids import InstanceId
+from drumbeat.model.schedule import OnceState
+from drumbeat.retry import RetryLater, SkipRetry, Snooze
+from drumbeat.service import Patience
+from drumbeat.settings import Settings
+from drumbeat.store.protocol import Schedules
+from drumbeat.tasks import Task
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 0.5
+
+T = TypeVar("T")
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+Locked = Callable[[str], AbstractAsyncContextManager[Any]]
+
+
+class Starter(Protocol):
+    """A declared start-up call."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def task(self) -> Task[..., Any]: ...
+    @property
+    def role(self) -> str:
+        """worker, controller or both: in which instances."""
+        ...
+
+    @property
+    def once(self) -> bool: ...
+    @property
+    def lock(self) -> str | None: ...
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+    @property
+    def kwargs(self) -> dict[str, Any]: ...
+
+
+class StartUp:
+    """All start-up calls of a process, one after the other, in the order of their declaration."""
+
+    def __init__(
+        self,
+        starters: Sequence[Starter],
+        settings: Settings,
+        clock: Clock,
+        patience: Patience,
+        *,
+        in_thread: InThread,
+        locked: Locked,
+        identity: Callable[[], InstanceId],
+    ) -> None:
+        self._starters = [each for each in starters if _is_for(each.role, settings.role)]
+        self._settings = settings
+        self._clock = clock
+        self._patience = patience
+        self._in_thread = in_thread
+        self._locked = locked
+        self._identity = identity
+
+    async def run(self, schedules: Schedules) -> None:
+        """Make them all.
+
+        Raises:
+            StartFailed: one failed, and no retry is left.
+        """
+        for starter in self._starters:
+            if starter.once:
+                await self._once(schedules, starter)
+            else:
+                await self._call(starter)
+
+    async def _once(self, schedules: Schedules, starter: Starter) -> None:
+        key = f"{self._settings.name}:{self._settings.version}:{starter.name}"
+        while True:
+            me = self._identity()
+            match await self._asked(lambda me=me: schedules.once(key, me)):  # type: ignore[misc]
+                case OnceState.DONE:
+                    return
+                case OnceState.BUSY:
+                    await self._clock.sleep(jittered(LOOK_AGAIN))
+                case OnceState.YOURS:
+                    await self._call(starter)
+                    # Refused if we were taken for dead meanwhile and another is at it: then it is theirs to finish.
+                    if await self._asked(lambda me=me: schedules.once_done(key, me)):  # type: ignore[misc]
+                        return
+
+    async def _asked(self, question: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                answer = await question()
+            except StoreUnavailable as error:
+                await self._patience.suffer(error)
+            else:
+                self._patience.over()
+                return answer
+
+    async def _call(self, starter: Starter) -> None:
+        task, failures = starter.task, 0
+        while True:
+            try:
+                async with self._locked(starter.lock) if starter.lock is not None else nullcontext():
+                    await self._attempt(starter)
+            except Snooze as signal:
+                await self._clock.sleep(signal.delay_us / 1e6)
+            except Exception as error:  # the user's own code
+                failures += 1
+                if isinstance(error, SkipRetry | ConfigError) or failures > task.retries:
+                    raise StartFailed(starter.name, f"{type(error).__name__}: {error}") from error
+                delay_us = error.delay_us if isinstance(error, RetryLater) else task.backoff.delay_us(failures)
+                facts = {"task": task.name, "attempt": failures, "error": str(error), "retry_in": delay_us / 1e6}
+                log.warning("start-up task failed; trying again", extra=facts)
+                await self._clock.sleep(delay_us / 1e6)
+            else:
+                log.debug("start-up task done", extra={"task": task.name})
+                return
+
+    async def _attempt(self, starter: Starter) -> None:
+        task = starter.task
+        limit = None if task.timeout_us is None else task.timeout_us / 1e6
+        try:
+            async with asyncio.timeout(limit) as patience:
+                if task.is_async:
+                    await task.function(*starter.args, **starter.kwargs)
+                else:
+                    await self._in_thread(functools.partial(task.function, *starter.args, **starter.kwargs))
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            raise TimeoutError(f"timed out after {text(task.timeout_us or 0)}") from None
+
+
+def _is_for(wanted: str, role: str) -> bool:
+    return "both" in (wanted, role) or wanted == role
