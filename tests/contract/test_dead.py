@@ -98,6 +98,19 @@ async def parked(store: Store, instance: str, waits_for: str, **options: object)
     return job.id
 
 
+async def test_letters_are_listed_apart_from_the_dead_that_were_discarded(store: Store) -> None:
+    instance = await worker(store)
+    await add(store, new_job())
+    discarded = await dead_letter(store, instance)
+    letter = await dead_letter(store, instance)
+    await store.jobs.discard([discarded.id])
+    assert ids(await store.inspect.jobs(JobFilter(state=JobState.DEAD))) == [letter.id, discarded.id]
+    for filter in (JobFilter(letters=True), JobFilter(letters=True, state=JobState.DEAD)):
+        assert ids(await store.inspect.jobs(filter)) == [letter.id]
+    for state in (JobState.PENDING, JobState.SUCCEEDED):
+        assert await store.inspect.jobs(JobFilter(letters=True, state=state)) == []
+
+
 async def test_waits_that_last_too_long_are_dead_letters_with_their_follow_up(store: Store) -> None:
     instance = await worker(store)
     old = await parked(store, instance, "version:greet@s9", on_dead="mourn", priority=3, tenant="t")

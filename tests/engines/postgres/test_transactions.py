@@ -187,6 +187,53 @@ async def test_a_cancelled_handler_gives_its_connection_back(app: Drumbeat, raw:
     assert await numbers(raw) == [7]
 
 
+STUBBORN = """
+DO $$
+BEGIN
+    LOOP
+        BEGIN
+            PERFORM pg_sleep(60);
+        EXCEPTION WHEN query_canceled THEN
+            NULL;
+        END;
+    END LOOP;
+END $$"""
+
+
+async def test_a_statement_that_goes_on_after_its_cancellation_does_not_hold_the_slot(app: Drumbeat, raw: Any) -> None:
+    """As one does whose cancellation came before it had begun: PostgreSQL forgets that."""
+
+    @app.task
+    async def hangs(number: int) -> None:
+        async with current_job().transaction() as conn:
+            await write(conn, number)
+            await conn.execute(STUBBORN)
+
+    @app.task
+    async def note(number: int) -> None:
+        async with current_job().transaction() as conn:
+            await write(conn, number)
+
+    active = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid()"
+
+    async def count() -> int:
+        found: int = await raw.fetchval(active)
+        return found
+
+    async with app, working(app, concurrency=1) as worker:
+        job = await hangs.enqueue(1)
+        await until(lambda: count(), what="the statement at work")
+        worker._runs.abort_all(AbortReason.CANCELLED)
+        await until(lambda: _state(app, job.id, JobState.CANCELLED), deadline=5)
+        await (await note.enqueue(2)).result(timeout=5)
+
+        async def nobody() -> bool:
+            return await count() == 0
+
+        await until(nobody, deadline=5, what="the end of the session that held locks")
+    assert await numbers(raw) == [2]
+
+
 async def _sleeps(raw: Any) -> bool:
     active = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep%')"
     return bool(await raw.fetchval(active))

@@ -184,7 +184,19 @@ class Adding:
         # Fewer: somebody came between look and insert. In history now: it ended between its absence and our snapshot.
         if len(rows) < len(new) or await session.fetch(self._sql.states, list(_ids(new))):
             raise Again
+        await self._look_again(new, session)
         return answers, min(due_at(job, rows[0]["now"]) for job in new)
+
+    async def _look_again(self, new: Sequence[NewJob], session: Session) -> None:
+        """Whether somebody else's unique job was added and claimed between our look and our insert."""
+        lasting = [job for job in new if job.unique is Unique.LIVE]
+        if lasting:
+            try:
+                with failures.known_jobs():
+                    tasks = list(dict.fromkeys(job.task for job in lasting))
+                    await session.execute(self._sql.refuse_held, list(_ids(lasting)), tasks)
+            except failures.KnownJobs:
+                raise Again from None
 
 
 class Keys:

@@ -28,6 +28,7 @@ _NOT_HERE = frozenset({"42883", "3F000", "42P01"})
 class InsideSql(msgspec.Struct, frozen=True, kw_only=True):
     enqueue: str
     complete: str
+    end_session: str
 
 
 _SQL = sqlfile.load(InsideSql, "drumbeat.store.postgres.sql", "inside.sql")
@@ -42,7 +43,7 @@ class PostgresInside:
         self._address = address
         self._enqueue = in_schema(_SQL.enqueue, namespace)
         self._complete = in_schema(_SQL.complete, namespace)
-        self._pool = Pool(address)
+        self._pool = Pool(address, _SQL.end_session)
 
     def check(self) -> None:
         pass  # every PostgreSQL has transactions

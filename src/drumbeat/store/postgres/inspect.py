@@ -69,12 +69,14 @@ class PostgresInspect:
         state = None if filter.state is None else filter.state.value
         wanted = (state, filter.task, filter.queue, filter.key, filter.error, filter.before, filter.limit, None)
         found: list[Any] = []
-        for statement in self._tables(filter.state):
+        for statement in self._tables(filter):
             found += await session.fetch(statement, *wanted)
         return found
 
-    def _tables(self, state: JobState | None) -> list[str]:
-        sql = self._sql.inspect
+    def _tables(self, filter: JobFilter) -> list[str]:
+        sql, state = self._sql.inspect, filter.state
+        if filter.letters:
+            return [sql.dead_list]
         tables = [sql.live_list] if state is None or state in LIVE else []
         tables += [sql.history_list] if state is None or state not in LIVE else []
         return tables + ([sql.dead_list] if state is None or state is JobState.DEAD else [])

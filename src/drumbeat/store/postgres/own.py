@@ -19,14 +19,17 @@ from drumbeat.store.postgres.failures import translated
 MOST = 5
 """So many handlers of one process have a transaction open at the same time; the others wait."""
 WAIT_S = 30.0
+ANSWER_S = 1.0
+"""A cancelled statement is answered within this time, or its session is ended."""
 _GONE = frozenset({"08", "57"})
 
 
 class Pool:
     """Opened when it is first used, on the loop that uses it."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, end_session: str) -> None:
         self.address = address
+        self._end_session = end_session
         self._pool: Any = None
         self._opening: asyncio.Lock | None = None
 
@@ -43,6 +46,15 @@ class Pool:
     async def release(self, connection: Any) -> None:
         with translated(self.address.shown):
             await self._pool.release(connection, timeout=PATIENCE)
+
+    async def end_session(self, number: int) -> None:
+        """Have the server end one of our sessions. A pooler of transactions does so itself when its client is gone."""
+        if self.address.pooled:
+            return
+        # Whatever goes wrong: the server ends it when it has something to send.
+        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            async with asyncio.timeout(ANSWER_S), (await self._opened()).acquire() as connection:
+                await connection.execute(self._end_session, number)
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -96,9 +108,12 @@ class PostgresTransaction:
         if self._connection is None:
             return
         try:
-            # A connection that is gone has rolled back by itself.
-            with contextlib.suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+            async with asyncio.timeout(ANSWER_S):
                 await self._transaction.rollback()
+        except TimeoutError:
+            await self._end_session()
+        except (OSError, asyncpg.InterfaceError, asyncpg.PostgresError):
+            pass  # a connection that is gone has rolled back by itself
         except asyncio.CancelledError:
             self._drop()
             raise
@@ -131,6 +146,14 @@ class PostgresTransaction:
         """Whatever the server still sends belongs to nobody."""
         with contextlib.suppress(asyncpg.InterfaceError):  # it is gone, and the pool knows
             self._connection.terminate()
+
+    async def _end_session(self) -> None:
+        """A handler was cancelled and its statement goes on: PostgreSQL forgets a cancellation that comes before its
+        statement, and a statement may refuse one. Its locks must not outlive the attempt."""
+        number = self._connection.get_server_pid()
+        self._drop()
+        await self._give_back()
+        await self._pool.end_session(number)
 
     async def _give_back(self) -> None:
         connection, self._connection = self._connection, None

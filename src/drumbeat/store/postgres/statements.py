@@ -25,6 +25,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     known: str
     holders: str
     insert: str
+    refuse_held: str
     exchange: str
     claim_waiting: str
     held: str

@@ -5,3 +5,9 @@ SELECT drumbeat.enqueue($1);
 
 -- name: complete
 SELECT drumbeat.complete($1);
+
+-- name: end_session
+SELECT pg_terminate_backend(pid)
+  FROM pg_stat_activity
+ WHERE pid = $1
+   AND state <> 'idle';

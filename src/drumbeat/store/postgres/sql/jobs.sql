@@ -30,7 +30,10 @@
                              AND (new."unique" = 'live' OR holder.state = 'pending'))
        RETURNING id)
 SELECT drumbeat.now_us() AS now,
-       drumbeat.refuse_known(cardinality($1::text[]), count(*), $21::text::uuid, $22::text::uuid, $16)
+       drumbeat.refuse_known(cardinality($1::text[]), count(*), $21::text::uuid, $22::text::uuid, $16),
+       CASE WHEN 'live' = ANY ($10::text[])
+            THEN drumbeat.refuse_held($1::text[]::uuid[], coalesce(nullif($2::text[], '{}'), ARRAY[$17]))
+        END
   FROM added;
 
 -- name: add_one
@@ -83,6 +86,10 @@ SELECT new.id, coalesce(new.task, $17), coalesce(new.queue, $18), new.args, coal
    AND NOT EXISTS (SELECT FROM drumbeat.dead WHERE dead.id = new.id)
     ON CONFLICT DO NOTHING
 RETURNING id::text, drumbeat.now_us() AS now;
+
+-- name: refuse_held
+-- After `insert`, for jobs of Unique.LIVE. $1 ids, $2 their tasks.
+SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
 
 -- name: exchange
 -- The hot one: runs that succeeded become history, and the next jobs are claimed, in one statement.

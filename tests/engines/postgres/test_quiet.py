@@ -1,0 +1,67 @@
+"""How much an idle worker asks: counted in the server's own log."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from drumbeat.app import Drumbeat
+from drumbeat.clock import SYSTEM
+from drumbeat.store.postgres import PostgresStore, schema
+from tests.engines.postgres.conftest import at
+from tests.servers.postgres import PostgresServer
+from tests.waiting import until
+from tests.worker.harness import working
+
+SECONDS = 8.0
+STATEMENT = re.compile(r"^.*LOG:  (?:statement|execute) ", re.MULTILINE)
+AS_DELIVERED = {"heartbeat": 1.0, "dead_after": 10.0, "poll": 1.5}
+
+
+@pytest.fixture
+def telling_server() -> Iterator[PostgresServer]:
+    """It writes down every statement."""
+    with PostgresServer(settings={"log_statement": "all", "fsync": "off"}) as server:
+        yield server
+
+
+@pytest.fixture
+async def app(telling_server: PostgresServer) -> AsyncIterator[Drumbeat]:
+    await schema.migrate(at(telling_server.url), "drumbeat")
+    async with Drumbeat(telling_server.url) as app:
+        yield app
+
+
+async def test_an_idle_worker_sends_less_than_two_statements_a_second(
+    app: Drumbeat, telling_server: PostgresServer
+) -> None:
+    @app.task
+    async def noop(number: int) -> None: ...
+
+    def told() -> int:
+        return len(STATEMENT.findall(telling_server.log))
+
+    async with working(app, **AS_DELIVERED):
+        # Quick jobs: from then on both lanes have room for a whole batch.
+        jobs = await app.enqueue_many([noop.bind(number) for number in range(200)])
+        for job in jobs:
+            await job.result(timeout=10)
+        before = told()
+        began = SYSTEM.monotonic()
+        await until(lambda: SYSTEM.monotonic() - began > SECONDS, deadline=2 * SECONDS)
+        sent = told() - before
+    assert SECONDS / 2 < sent <= 2 * SECONDS
+
+
+async def test_behind_a_pooler_a_worker_looks_often(url: str) -> None:
+    """It cannot hear what other processes say."""
+    heard = asyncio.Event()
+    async with await PostgresStore.open(at(f"{url}?pooler=transaction")) as store:
+        async with store.wake.listen(lambda due: heard.set() if due == 0 else None):
+            began = SYSTEM.monotonic()
+            for _ in range(3):
+                heard.clear()
+                async with asyncio.timeout(5):
+                    await heard.wait()
+            assert SYSTEM.monotonic() - began < 3.0
