@@ -21,7 +21,7 @@ FORMS = (
 )
 _POSTGRES = frozenset({"postgresql", "postgres"})
 _REDIS = frozenset({"redis", "rediss", "valkey", "valkeys", "unix"})
-_SECRET = re.compile(r"([?&](?:ssl)?password=)[^&#]*")
+_SECRET = re.compile(r"([?&](?:ssl_?)?password=)[^&#]*")
 
 
 class StoreUrl(msgspec.Struct, frozen=True, kw_only=True):

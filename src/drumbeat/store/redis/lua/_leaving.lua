@@ -1,0 +1,18 @@
+-- How an instance ends: it is no longer among the living, and its record says why.
+-- include: _ending
+
+-- The jobs that it holds: a list of held_job.
+local function jobs_held_by(instance)
+  local found, jobs = call('ZRANGE', P .. 'held:' .. instance, 0, -1, 'WITHSCORES'), {}
+  for i = 1, #found, 2 do
+    jobs[#jobs + 1] = held_job(instance, found[i], tonumber(found[i + 1]))
+  end
+  return jobs
+end
+
+-- The first write takes away, so that a full server lets it happen.
+local function end_instance(instance, state, why)
+  call('ZREM', P .. 'alive', instance)
+  call('ZADD', P .. 'gone', us(now), instance)
+  call('HSET', P .. 'inst:' .. instance, 'state', state, 'running', 0, 'ended_at', us(now), 'ended_why', why)
+end
