@@ -1,0 +1,161 @@
+"""How new jobs are sent: what they have in common once, and calls that come while another is under way together.
+
+A thousand coroutines that enqueue one job each cost a few calls. All jobs of a call go to one script, which stores all or
+none.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+from drumbeat.errors import DrumbeatError, InvalidArguments, StoreUnavailable
+from drumbeat.ids import JobId, packed, unpacked
+from drumbeat.model.job import Added, NewJob, Unique
+from drumbeat.names import check_priority
+from drumbeat.store.redis.connections import PATIENCE, Link
+from drumbeat.store.redis.line import Value
+from drumbeat.store.redis.rows import as_json
+
+LARGEST = 300_000
+"""Jobs of one call at most: a server takes a million values in one call, and does nothing else meanwhile."""
+_LARGEST_GROUP = 10_000
+_JOBS_A_SECOND = 5_000
+"""A batch may take longer than a call: so many even a slow server stores in a second."""
+_FLAGS = {Unique.NO.value: "k", Unique.LIVE.value: "l", Unique.PENDING.value: "p"}
+
+# An enum's value by its plain attribute: `.value` is a call.
+_in_common = attrgetter(
+    "task",
+    "queue",
+    "signature",
+    "priority",
+    "run_at",
+    "delay",
+    "unique._value_",
+    "retries",
+    "timeout",
+    "crash_limit",
+    "on_dead",
+    "tenant",
+)
+
+
+def kind(job: NewJob) -> list[Value]:
+    """What it has in common with others, as lua/_adding.lua reads it."""
+    check_priority(job.priority)
+    before = as_json([job.task, job.queue, job.priority])[1:-1]
+    after = as_json([job.signature, job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant])[1:] + b"\n"
+    when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
+    if job.key is None:
+        return [job.queue, job.priority, when, "-", job.task, before + b",null," + after, b""]
+    return [job.queue, job.priority, when, _FLAGS[job.unique.value], job.task, before + b",", b"," + after]
+
+
+def arguments(jobs: Iterable[NewJob]) -> list[Value]:
+    """The values of the script `jobs_add`."""
+    numbers: dict[object, int] = {}
+    kinds: list[Value] = []
+    values: list[Value] = []
+    last: object = None
+    number = 0
+    for job in jobs:
+        common = (_in_common(job), job.key is None)
+        if common != last:
+            last = common
+            number = numbers.get(common, 0)
+            if not number:
+                number = numbers[common] = len(numbers) + 1
+                kinds += kind(job)
+        if job.key is None:
+            values += (number, packed(job.id), job.args)
+        else:
+            values += (number, packed(job.id), job.args, job.key)
+    return [len(numbers), *kinds, *values]
+
+
+def follow_up(job: NewJob | None) -> list[Value]:
+    """The values of a follow-up, with the sign whether there is one."""
+    return [0] if job is None else [1, *kind(job), packed(job.id), job.args, job.key or ""]
+
+
+_Waiting = tuple[Sequence[NewJob], "asyncio.Future[list[Added]]"]
+
+
+class Adding:
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._waiting: list[_Waiting] = []
+        self._task: asyncio.Task[None] | None = None
+        self._alone = False
+
+    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
+        """All or none; one answer for each."""
+        if self._task is None and not self._alone:
+            self._alone = True
+            try:
+                return await self._store(jobs)
+            finally:
+                self._alone = False
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Added]] = loop.create_future()
+        self._waiting.append((jobs, answer))
+        if self._task is None:
+            # Not in a task group: it works for several callers, none of which may take it down. It ends by itself.
+            self._task = loop.create_task(self._work(), name="drumbeat adding")
+        return await answer
+
+    async def _work(self) -> None:
+        group: list[_Waiting] = []
+        try:
+            while self._waiting:
+                group = self._take()
+                await self._store_group(group)
+        finally:
+            self._task = None
+            # Only if the loop is being closed is anybody left.
+            for _, answer in (*group, *self._waiting):
+                if not answer.done():
+                    answer.set_exception(StoreUnavailable("the store was closed"))
+            self._waiting.clear()
+
+    def _take(self) -> list[_Waiting]:
+        size = taken = 0
+        for jobs, _ in self._waiting:
+            if taken and size + len(jobs) > _LARGEST_GROUP:
+                break
+            size += len(jobs)
+            taken += 1
+        group, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        return [(jobs, answer) for jobs, answer in group if not answer.done()]
+
+    async def _store_group(self, group: list[_Waiting]) -> None:
+        """Together; alone if that fails for any other reason than that the server is away."""
+        try:
+            answers = iter(await self._store([job for jobs, _ in group for job in jobs]) if group else ())
+        except (DrumbeatError, ValueError) as error:
+            if len(group) > 1 and not isinstance(error, StoreUnavailable):
+                for each in group:
+                    await self._store_group([each])
+                return
+            for _, answer in group:
+                if not answer.done():
+                    answer.set_exception(error)
+            return
+        for jobs, answer in group:
+            given = [next(answers) for _ in jobs]
+            if not answer.done():
+                answer.set_result(given)
+
+    async def _store(self, jobs: Sequence[NewJob]) -> list[Added]:
+        if len(jobs) > LARGEST:
+            raise InvalidArguments(f"{len(jobs):,} jobs in one call: Redis takes at most {LARGEST:,}", "jobs")
+        patience = PATIENCE + len(jobs) / _JOBS_A_SECOND
+        _, refused = await self._link.run("jobs_add", *arguments(jobs), patience=patience)
+        if not refused:
+            return [Added(job.id, True) for job in jobs]
+        instead: dict[int, JobId] = {
+            position: unpacked(id) for position, id in zip(refused[::2], refused[1::2], strict=True)
+        }
+        return [
+            Added(instead.get(position, job.id), position not in instead) for position, job in enumerate(jobs, start=1)
+        ]

@@ -1,0 +1,14 @@
+-- Who lives, or has lived.
+-- KEYS: 1 the prefix
+-- ARGV: 1 if those that are gone are wanted, too: 1, else 0
+-- returns: id and the hash inst:<id> (flat) of each, flat
+local prefix, found = KEYS[1], {}
+local function add(line)
+  for _, id in ipairs(redis.call('ZRANGE', prefix .. line, 0, -1)) do
+    found[#found + 1] = id
+    found[#found + 1] = redis.call('HGETALL', prefix .. 'inst:' .. id)
+  end
+end
+add('alive')
+if ARGV[1] == '1' then add('gone') end
+return found
