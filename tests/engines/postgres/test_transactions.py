@@ -116,7 +116,7 @@ async def test_a_zombies_transaction_is_refused_as_a_whole(app: Drumbeat, raw: A
         finally:
             reasons.append(job.aborted.reason)
 
-    async with app, working(app, heartbeat=60, dead_after=300):
+    async with app, working(app, heartbeat=60, dead_after=300, leader_lease=300):
         job = await note.enqueue(1)
         await begun.wait()
         store = await app.store()
