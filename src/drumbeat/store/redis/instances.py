@@ -1,16 +1,26 @@
-"""Who lives, on Redis. The contract is in `store.protocol.Instances`."""
+"""Who lives, on Redis. The contract is in `store.protocol.Instances`.
+
+A burial makes dead letters, whose follow-ups are made here and not by a script. So the script looks first: if a follow-up is
+missing it does nothing and says of which job, and is called again.
+"""
 
 import logging
+from collections.abc import Sequence
 
 import msgspec
 
-from drumbeat.ids import InstanceId, unpacked
-from drumbeat.model.instance import NewInstance, Peer, Pulse
-from drumbeat.model.job import Hold
-from drumbeat.store.redis import schema
+from drumbeat.errors import StoreUnavailable
+from drumbeat.ids import InstanceId, packed, unpacked
+from drumbeat.model.death import follow_up
+from drumbeat.model.instance import Buried, Leader, NewInstance, Peer, Pulse
+from drumbeat.model.job import Failure, Hold
+from drumbeat.store.redis import adding, rows, schema
 from drumbeat.store.redis.connections import Link
+from drumbeat.store.redis.line import Value
 
 log = logging.getLogger(__name__)
+
+_TRIES = 8
 
 
 class RedisInstances:
@@ -22,24 +32,55 @@ class RedisInstances:
         await self._tell()
         await self._link.run("instances_register", instance.id, msgspec.json.encode(instance), *schema.description())
 
-    async def beat(self, id: InstanceId, running: int) -> Pulse:
-        now, *told = await self._link.run("instances_beat", id, running)
+    async def beat(self, id: InstanceId, running: int, *, lead: int | None = None) -> Pulse:
+        now, *told = await self._link.run("instances_beat", id, running, "" if lead is None else lead)
         if not told:
             return Pulse(alive=False, beat=0, now=now, running=0, cancels=[], waiting=[], peers=[])
-        beat, held, cancels, waiting, peers = told
+        beat, held, cancels, waiting, peers, leader = told
         return Pulse(
             alive=True,
             beat=beat,
             now=now,
             running=held,
-            cancels=[Hold(unpacked(id), int(token)) for id, token in _pairs(cancels)],
-            waiting=[why.decode() for why in waiting],
-            peers=[Peer(InstanceId(id.decode()), int(count)) for id, count in _pairs(peers)],
+            # A score may be written as 1.7e+15; it is exact all the same.
+            cancels=[Hold(unpacked(id), int(float(token))) for id, token in sorted(_pairs(cancels))],
+            waiting=sorted(why.decode() for why in waiting),
+            peers=[Peer(InstanceId(id.decode()), int(count)) for id, count in sorted(_pairs(peers))],
+            leader=Leader(instance=InstanceId(leader[0].decode()), term=int(leader[1])) if leader else None,
         )
+
+    async def bury(self, id: InstanceId, *, beat: int | None, started: Sequence[Hold] | None, why: str) -> Buried:
+        error = Failure(type="WorkerCrashed", message=why)
+        known: list[Value] = [id, "" if beat is None else beat, why, rows.as_json(error)]
+        marks: list[Value] = []
+        if started is not None:
+            marks = ["started", *(value for hold in started for value in (packed(hold.id), hold.token))]
+        follow_ups: dict[bytes, list[Value]] = {}
+        for _ in range(_TRIES):
+            given = [value for job, values in follow_ups.items() for value in (job, *values)]
+            state, *facts = await self._link.run("instances_bury", *known, len(follow_ups), *given, *marks)
+            if state == 0:
+                return Buried(buried=False)
+            if state == 1:
+                suspect, released, dead, cancelled = facts
+                return Buried(buried=True, suspect=suspect, released=released, dead=dead, cancelled=cancelled)
+            follow_ups |= await self._follow_ups(facts, error)
+        raise StoreUnavailable(f"{self._link.address.shown}: the jobs of instance {id} changed {_TRIES} times")
+
+    async def leave(self, id: InstanceId, why: str) -> None:
+        await self._link.run("instances_leave", id, why)
 
     async def forget(self, before: int) -> int:
         forgotten: int = await self._link.run("instances_forget", before)
         return forgotten
+
+    async def _follow_ups(self, ids: Sequence[bytes], error: Failure) -> dict[bytes, list[Value]]:
+        _, *answers = await self._link.run("inspect_records", *ids)
+        found: dict[bytes, list[Value]] = {}
+        for id, answer in zip(ids, answers, strict=True):
+            if answer is not None and (job := follow_up(rows.job(unpacked(id), answer), error)) is not None:
+                found[id] = adding.follow_up(job)[1:]
+        return found
 
     async def _tell(self) -> None:
         """Say once what this server's settings mean for acknowledged jobs: whoever registers is going to work on them."""

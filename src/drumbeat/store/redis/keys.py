@@ -28,8 +28,9 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     paused               hash     queue -> JSON array [at, by, why]
     alive                zset     instance -> when its heart beat last (µs)
     gone                 zset     instance -> when it left or was buried (µs)
+    leader               hash     instance (or nothing), term, until (µs)
     inst:<instance>      hash     record (NewInstance as JSON), state, started_at, beat_at, beat, running, refused,
-                                  ended_at, ended_why
+                                  ended_at, why
     wake                 channel  the smallest due moment (µs) of jobs that came, as text; published by the scripts
 
 Nothing here has a time to live: what is old is pruned by a script, together with everything that belongs to it.

@@ -4,7 +4,8 @@ Redis answers in order and without names: whoever leaves before the answer leave
 cancelled, or got no answer in time, is dropped.
 """
 
-from typing import Any, Protocol, Self
+from collections.abc import Callable
+from typing import Any, Protocol, Self, cast
 
 # This package is imported only when a Redis store is opened.
 import hiredis
@@ -14,6 +15,8 @@ from drumbeat.errors import ConfigError
 from drumbeat.store.redis.failures import OLDEST
 
 Value = bytes | str | int | float
+# Its declared type is that of a command with one word.
+_packed = cast(Callable[[tuple[Value, ...]], bytes], hiredis.pack_command)
 
 
 class Wire(Protocol):
@@ -56,12 +59,12 @@ class Line:
         return self.version >= (7,)
 
     async def ask(self, *args: Value) -> Any:
-        await self._wire.send_packed_command(hiredis.pack_command(args), check_health=False)
+        await self._wire.send_packed_command(_packed(args), check_health=False)
         return await self._wire.read_response()
 
     async def ask_all(self, commands: list[tuple[Value, ...]]) -> list[Any]:
         """Send them all, then read the answers; what is raised is the first error among them."""
-        await self._wire.send_packed_command(b"".join(map(hiredis.pack_command, commands)), check_health=False)
+        await self._wire.send_packed_command(b"".join(map(_packed, commands)), check_health=False)
         answers: list[Any] = []
         wrong: exceptions.ResponseError | None = None
         for _ in commands:
@@ -75,7 +78,7 @@ class Line:
 
     async def send(self, *args: Value) -> None:
         """Send, and leave the answer to `heard`."""
-        await self._wire.send_packed_command(hiredis.pack_command(args), check_health=False)
+        await self._wire.send_packed_command(_packed(args), check_health=False)
 
     async def heard(self, within: float) -> Any:
         """The next answer or message; None if there is none within so many seconds; the line is as good as before."""

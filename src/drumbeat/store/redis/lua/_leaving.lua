@@ -1,5 +1,6 @@
 -- How an instance ends: it is no longer among the living, and its record says why.
 -- include: _ending
+-- include: _leading
 
 -- The jobs that it holds: a list of held_job.
 local function jobs_held_by(instance)
@@ -14,5 +15,6 @@ end
 local function end_instance(instance, state, why)
   call('ZREM', P .. 'alive', instance)
   call('ZADD', P .. 'gone', us(now), instance)
-  call('HSET', P .. 'inst:' .. instance, 'state', state, 'running', 0, 'ended_at', us(now), 'ended_why', why)
+  call('HSET', P .. 'inst:' .. instance, 'state', state, 'running', 0, 'ended_at', us(now), 'why', why)
+  give_up_lead(P, instance)
 end

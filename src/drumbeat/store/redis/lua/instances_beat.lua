@@ -1,9 +1,11 @@
 -- One beat, and everything that an instance must know.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 how many jobs it runs
+-- ARGV: 1 instance, 2 how many jobs it runs, 3 for how long it wants to lead (µs; or empty: it does not)
 -- returns: now; and if it lives: beat, running, {id, token, ...} wanted cancelled, {why, ...} waited for, {instance, beat, ...}
+-- of others, {instance, term} of the leader, or {}
 -- flags: allow-oom
--- touches: alive, inst:<instance>, held:<instance>, cancels:<instance>, waiting
+-- touches: alive, inst:<instance>, held:<instance>, cancels:<instance>, waiting, leader
+-- include: _leading
 local p, id = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -13,6 +15,11 @@ local text = string.format('%.0f', now)
 local beat = redis.call('HINCRBY', p .. 'inst:' .. id, 'beat', 1)
 redis.call('HSET', p .. 'inst:' .. id, 'beat_at', text, 'running', ARGV[2])
 redis.call('ZADD', p .. 'alive', text, id)
+if ARGV[3] == '' then
+  give_up_lead(p, id)
+else
+  lead(p, id, now, tonumber(ARGV[3]))
+end
 
 local cancels = {}
 for _, job in ipairs(redis.call('SMEMBERS', p .. 'cancels:' .. id)) do
@@ -27,7 +34,10 @@ local waiting = {}
 if redis.call('HLEN', p .. 'waiting') > 0 then
   for _, why in ipairs(redis.call('HKEYS', p .. 'waiting')) do
     if #waiting == 1000 then break end
-    waiting[#waiting + 1] = why
+    -- Nobody but the end of a job sets free what waits for a schedule.
+    if string.sub(why, 1, 9) ~= 'schedule:' then
+      waiting[#waiting + 1] = why
+    end
   end
 end
 
@@ -38,4 +48,9 @@ for _, peer in ipairs(redis.call('ZRANGE', p .. 'alive', 0, -1)) do
     peers[#peers + 1] = redis.call('HGET', p .. 'inst:' .. peer, 'beat') or '0'
   end
 end
-return {now, beat, redis.call('ZCARD', p .. 'held:' .. id), cancels, waiting, peers}
+local leader = {}
+local who, term, ends = unpack(redis.call('HMGET', p .. 'leader', 'instance', 'term', 'until'))
+if who and tonumber(ends) > now then
+  leader = {who, term}
+end
+return {now, beat, redis.call('ZCARD', p .. 'held:' .. id), cancels, waiting, peers, leader}
