@@ -245,6 +245,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     on_dead: str | None = None
     life: int = 0
     tenant: str = ""
+    schedule: str | None = None
+    """The schedule whose fire it is; None: somebody enqueued it."""
 
     @property
     def attempt(self) -> int:

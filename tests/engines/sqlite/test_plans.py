@@ -195,7 +195,7 @@ async def test_rows_that_do_not_matter_cost_a_claim_nothing(filled: Path, empty:
         raw.execute(JOBS.pick, given).fetchall()
         raw.execute(JOBS.next_due, given).fetchall()
         raw.execute(JOBS.pick_waiting, given | {"wants": '["task:mine"]'}).fetchall()
-        raw.execute(INSTANCES.pulse, {"id": "me"}).fetchall()
+        raw.execute(INSTANCES.pulse, {"id": "me", "now": NOW}).fetchall()
         raw.close()
         return count
 

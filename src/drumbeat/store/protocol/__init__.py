@@ -28,6 +28,7 @@ class Store(Protocol):
     """Without a password: fit for messages."""
     jobs: Jobs
     instances: Instances
+    schedules: Schedules
     inspect: Inspect
     wake: Wake
     inside: Inside

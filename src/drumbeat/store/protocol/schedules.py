@@ -11,10 +11,10 @@ class Schedules(Protocol):
     """Schedules and the record of their fires. A fire is a row (schedule, moment) that is unique for ever.
 
     Every terminal transition of a job that some schedule's `current` names (it succeeded, became dead, was cancelled,
-    whoever did it: a worker, a rescuer, a person) does, in its own transaction: `current` becomes empty; with AFTER and
-    if active, next_at = now + rule; the oldest job that waits for this schedule (`waits_for_schedule(name)`) becomes
-    `current`, waits for nothing any more and workers are woken. Jobs of a schedule that are not its `current` (replays,
-    manual runs, earlier fires) change nothing.
+    whoever did it: a worker, a rescuer, a person) does, in its own transaction: `current` becomes empty; the oldest job
+    that waits for this schedule (`waits_for_schedule(name)`) becomes `current`, waits for nothing any more and workers are
+    woken; if there is none, then with AFTER and if active, next_at = now + rule, unless that is not before `end`. Jobs of a
+    schedule that are not its `current` (replays, manual runs, earlier fires) change nothing.
     """
 
     async def put(
@@ -23,7 +23,8 @@ class Schedules(Protocol):
         """Make a schedule (`revision` None) or change the definition of the one that has this revision, and make it active.
 
         False, and nothing is changed, if there is one already, or its revision is another. A name that is retired is made anew
-        with revision None: it keeps its record of fires.
+        with revision None: it keeps its record of fires. `cursor` None: it keeps the one it has. With AFTER next_at stays
+        empty while its job is live.
         """
         ...
 
@@ -43,7 +44,10 @@ class Schedules(Protocol):
         why: str,
         skipped: Skip | None = None,
     ) -> bool:
-        """Pause, resume or retire, if it still has this revision; `skipped` is put on record with it."""
+        """Pause, resume or retire, if it still has this revision; `skipped` is put on record with it.
+
+        cursor and next_at as in `put`; what is not active has no next_at.
+        """
         ...
 
     async def get(self, name: str) -> Schedule | None: ...
@@ -57,13 +61,14 @@ class Schedules(Protocol):
         ...
 
     async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
-        """Each by itself atomic, one answer for each, in order. Wakes workers.
+        """Each by itself atomic, one answer for each, in order. Wakes workers. Quick for hundreds of schedules at once.
 
         Refused (`done` False) unless the schedule is active and, if it moves, has this revision and cursor. Else, for each
         moment in order: one that is on record is passed over; by the schedule's overlap, if its `current` job is live,
         it is skipped (a row with reason "overlap"), queued (its job waits_for the schedule), or the live one and all
         that wait are cancelled first (a pending one at once: then the new one need not wait; a running one is asked to
-        stop, and the new one waits for its end). Otherwise its job is pending at run_at and is `current`. The job has
+        stop, and the new one waits for its end; of several moments only the last gets a job then, those before it are
+        skipped). Otherwise its job is pending at run_at and is `current`. The job has
         the definition's task, queue, args and options, due_at = the moment, and the schedule's name. Then skipped
         stretches are recorded and cursor and next_at set (with AFTER next_at is None while the job is live).
         """
@@ -84,7 +89,8 @@ class Schedules(Protocol):
         ...
 
     async def forget(self, before: int, limit: int) -> int:
-        """Delete records of fires whose moment was before this, oldest first, at most `limit`. Returns how many."""
+        """Delete records of fires whose moment (of a stretch: the last) was before this, oldest first, at most `limit`.
+        Returns how many."""
         ...
 
     async def once(self, key: str, instance: InstanceId) -> OnceState:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Wake
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Schedules, Wake
 from drumbeat.store.sqlfile import prefixed
 from drumbeat.store.sqlite import place, schema
 from drumbeat.store.sqlite.adding import Adding
@@ -21,7 +21,8 @@ from drumbeat.store.sqlite.inspect import SqliteInspect
 from drumbeat.store.sqlite.instances import SqliteInstances
 from drumbeat.store.sqlite.jobs import SqliteJobs
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.statements import INSPECT, INSTANCES, JOBS
+from drumbeat.store.sqlite.schedules import SqliteSchedules
+from drumbeat.store.sqlite.statements import INSPECT, INSTANCES, JOBS, SCHEDULES
 from drumbeat.store.sqlite.wake import Announcer, SqliteWake
 from drumbeat.store.sqlite.writer import Writer
 
@@ -52,6 +53,14 @@ class SqliteStore:
         )
         self.instances: Instances = SqliteInstances(
             instances_sql, jobs_sql, inspect_sql, writer=self._writer, ending=ending
+        )
+        self.schedules: Schedules = SqliteSchedules(
+            prefixed(SCHEDULES, namespace),
+            jobs_sql,
+            writer=self._writer,
+            reader=self._looks,
+            clock=clock,
+            room=space,
         )
         self.inspect: Inspect = SqliteInspect(inspect_sql, jobs_sql, reader=self._lists, clock=clock)
         self.wake: Wake = SqliteWake(path, self._announcer)

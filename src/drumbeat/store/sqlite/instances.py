@@ -6,7 +6,7 @@ import msgspec
 
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.death import follow_up
-from drumbeat.model.instance import Buried, InstanceState, NewInstance, Peer, Pulse
+from drumbeat.model.instance import Buried, InstanceState, Leader, NewInstance, Peer, Pulse
 from drumbeat.model.job import Hold, Outcome, OutcomeKind
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.ending import Ending, Fates, crash, crashed, released
@@ -14,7 +14,7 @@ from drumbeat.store.sqlite.rows import Held, as_json
 from drumbeat.store.sqlite.statements import InspectSql, InstanceSql, JobSql
 from drumbeat.store.sqlite.writer import Write, Writer
 
-_pulse = msgspec.json.Decoder(tuple[int, int, list[Hold], list[str], list[Peer]]).decode
+_pulse = msgspec.json.Decoder(tuple[int, int, list[Hold], list[str], list[Peer], Leader | None, int | None]).decode
 
 
 class SqliteInstances:
@@ -30,12 +30,22 @@ class SqliteInstances:
         row |= {name: as_json(row[name]) for name in ("roles", "queues", "tasks")}
         await self._writer.write(lambda write, given: write.db.run(self._sql.register, given | {"now": write.now}), row)
 
-    async def beat(self, id: InstanceId, running: int) -> Pulse:
-        now, text = await self._writer.write(self._beat, (id, running), durable=False)
+    async def beat(self, id: InstanceId, running: int, *, lead: int | None = None) -> Pulse:
+        now, text = await self._writer.write(self._beat, (id, running, lead), durable=False)
         if text is None:
             return Pulse(alive=False, beat=0, now=now, running=0, cancels=[], waiting=[], peers=[])
-        beat, held, cancels, waiting, peers = _pulse(text)
-        return Pulse(alive=True, beat=beat, now=now, running=held, cancels=cancels, waiting=waiting, peers=peers)
+        beat, held, cancels, waiting, peers, leader, next_fire = _pulse(text)
+        return Pulse(
+            alive=True,
+            beat=beat,
+            now=now,
+            running=held,
+            cancels=cancels,
+            waiting=waiting,
+            peers=peers,
+            leader=leader,
+            next_fire=next_fire,
+        )
 
     async def bury(self, id: InstanceId, *, beat: int | None, started: Sequence[Hold] | None, why: str) -> Buried:
         marked = None if started is None else {(hold.id, hold.token) for hold in started}
@@ -44,6 +54,7 @@ class SqliteInstances:
             parameters = {"id": id, "beat": beat, "state": InstanceState.DEAD.value, "why": why, "now": write.now}
             if not write.db.run(self._sql.end, parameters):
                 return Buried(buried=False)
+            write.db.run(self._sql.give_up_lead, {"id": id})
             return self._free(write, id, marked, why)
 
         return await self._writer.write(work, why)
@@ -52,6 +63,7 @@ class SqliteInstances:
         def work(write: Write, why: str) -> None:
             parameters = {"id": id, "beat": None, "state": InstanceState.LEFT.value, "why": why, "now": write.now}
             if write.db.run(self._sql.end, parameters):
+                write.db.run(self._sql.give_up_lead, {"id": id})
                 held = rows.held(write.db.value(self._jobs.held_by, {"instance": id}))
                 self._ending.give_back(write, id, released((each.id, each.token) for each in held))
 
@@ -62,11 +74,15 @@ class SqliteInstances:
             lambda write, moment: write.db.run(self._sql.forget, {"before": moment}), before
         )
 
-    def _beat(self, write: Write, given: tuple[InstanceId, int]) -> tuple[int, str | None]:
-        id, running = given
+    def _beat(self, write: Write, given: tuple[InstanceId, int, int | None]) -> tuple[int, str | None]:
+        id, running, lead = given
         if not write.db.run(self._sql.beat, {"id": id, "running": running, "now": write.now}):
             return write.now, None
-        return write.now, write.db.value(self._sql.pulse, {"id": id})
+        if lead is None:
+            write.db.run(self._sql.give_up_lead, {"id": id})
+        else:
+            write.db.run(self._sql.lead, {"id": id, "now": write.now, "lease": lead})
+        return write.now, write.db.value(self._sql.pulse, {"id": id, "now": write.now})
 
     def _free(self, write: Write, id: InstanceId, marked: set[tuple[JobId, int]] | None, why: str) -> Buried:
         """What becomes of a dead instance's jobs."""

@@ -11,6 +11,7 @@ import msgspec
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.instance import Instance, InstanceState, Role
 from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Hold, Job, JobState, OutcomeKind, TaskStats, Unique
+from drumbeat.store.scheduled import FireRow, ScheduleRow, Standing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _failure = msgspec.json.Decoder(Failure)
@@ -128,6 +129,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     on_dead: str | None
     life: int
     tenant: str
+    schedule: str | None
 
     def record(self) -> Job:
         return Job(
@@ -161,6 +163,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
             on_dead=self.on_dead,
             life=self.life,
             tenant=self.tenant,
+            schedule=self.schedule,
         )
 
     def last_attempt(self) -> Attempt | None:
@@ -266,6 +269,11 @@ queues = msgspec.json.Decoder(list[QueueRow]).decode
 pauses = msgspec.json.Decoder(list[PauseRow]).decode
 tasks = msgspec.json.Decoder(list[TaskRow]).decode
 instances = msgspec.json.Decoder(list[InstanceRow]).decode
+schedules = msgspec.json.Decoder(list[ScheduleRow]).decode
+fires = msgspec.json.Decoder(list[FireRow]).decode
+standings = msgspec.json.Decoder(list[Standing]).decode
+moments = msgspec.json.Decoder(list[tuple[str, int]]).decode
+once = msgspec.json.Decoder(tuple[InstanceId, int | None]).decode
 holds = msgspec.json.Decoder(list[Hold]).decode
 ids = msgspec.json.Decoder(list[JobId]).decode
 seqs = msgspec.json.Decoder(list[int]).decode

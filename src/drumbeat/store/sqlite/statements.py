@@ -58,6 +58,8 @@ class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     register: str
     beat: str
     pulse: str
+    lead: str
+    give_up_lead: str
     end: str
     forget: str
     addresses: str
@@ -83,6 +85,37 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     instances: str
 
 
+class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
+    put_new: str
+    put_changed: str
+    declare: str
+    change: str
+    get: str
+    page: str
+    due: str
+    next_at: str
+    shortest: str
+    standing: str
+    recorded: str
+    enqueue: str
+    let_go: str
+    record: str
+    move: str
+    standing_still: str
+    rearm: str
+    waiting_for_nobody: str
+    succeed: str
+    go_on: str
+    silent: str
+    retire: str
+    fires: str
+    forgettable: str
+    forget: str
+    once: str
+    once_state: str
+    once_done: str
+
+
 class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
@@ -93,4 +126,5 @@ class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
 JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
 INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
 INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
+SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
 SCHEMA = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")

@@ -14,7 +14,8 @@ UPDATE drumbeat_instance
    AND state = 'alive';
 
 -- name: pulse
--- Everything an instance must know, in one row: [beat, running, cancels, waiting, peers].
+-- Everything an instance must know, in one row: [beat, running, cancels, waiting, peers, leader, next_fire].
+-- Nobody but the end of a job sets free what waits for a schedule: all these are jumped over together.
   WITH RECURSIVE waiting (value) AS (
        SELECT min(waits_for)
          FROM drumbeat_job
@@ -22,7 +23,8 @@ UPDATE drumbeat_instance
         UNION ALL
        SELECT (SELECT min(waits_for)
                  FROM drumbeat_job
-                WHERE waits_for IS NOT NULL AND waits_for > waiting.value)
+                WHERE waits_for IS NOT NULL
+                  AND waits_for > CASE WHEN waiting.value GLOB 'schedule:*' THEN 'schedule;' ELSE waiting.value END)
          FROM waiting
         WHERE waiting.value IS NOT NULL
         LIMIT 1000)
@@ -31,8 +33,28 @@ SELECT json_array(
            (SELECT count(*) FROM drumbeat_job WHERE instance = :id AND state = 'running'),
            json((SELECT json_group_array(json_array(id, token)) FROM drumbeat_job
                   WHERE instance = :id AND state = 'running' AND cancel_requested)),
-           json((SELECT json_group_array(value) FROM waiting WHERE value IS NOT NULL)),
-           json((SELECT json_group_array(json_array(id, beat)) FROM drumbeat_instance WHERE state = 'alive' AND id <> :id)));
+           json((SELECT json_group_array(value) FROM waiting WHERE value IS NOT NULL AND value NOT GLOB 'schedule:*')),
+           json((SELECT json_group_array(json_array(id, beat)) FROM drumbeat_instance WHERE state = 'alive' AND id <> :id)),
+           json((SELECT json_object('instance', instance, 'term', term) FROM drumbeat_leader
+                  WHERE instance IS NOT NULL AND until > :now)),
+           (SELECT min(next_at) FROM drumbeat_schedule WHERE next_at IS NOT NULL));
+
+-- name: lead
+-- Take the lead or renew it. A lease that ends later than any could was given before the clock went back.
+UPDATE drumbeat_leader
+   SET term = term + (instance IS NOT :id),
+       instance = :id,
+       until = :now + :lease
+ WHERE instance IS NULL
+    OR instance = :id
+    OR until <= :now
+    OR until > :now + :lease;
+
+-- name: give_up_lead
+UPDATE drumbeat_leader
+   SET instance = NULL,
+       until = 0
+ WHERE instance = :id;
 
 -- name: end
 -- beat NULL: whatever the count is.

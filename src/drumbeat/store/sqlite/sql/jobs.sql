@@ -64,11 +64,12 @@ SELECT json_group_array(json_array(job.task, job.key, job.id, job.state))
 INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at,
                               started_at, finished_at, instance, token, outcome, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead,
-                              life, tenant)
+                              life, tenant, seq, schedule)
 SELECT job.id, job.task, job.queue, ?2, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at, job.run_at,
        nullif(ended.column3, -1), ifnull(nullif(ended.column4, -1), ?4), ?1, job.token, ?3, job.failures, job.crashes,
        job.retries, job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress,
-       nullif(ended.column5, -1), nullif(ended.column6, -1), nullif(ended.column7, -1), job.on_dead, job.life, job.tenant
+       nullif(ended.column5, -1), nullif(ended.column6, -1), nullif(ended.column7, -1), job.on_dead, job.life, job.tenant,
+       NULL, job.schedule
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = ended.column1
@@ -83,11 +84,11 @@ SELECT job.id, job.task, job.queue, ?2, job.priority, job.key, job.args, job.sig
 INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at,
                               started_at, finished_at, instance, token, outcome, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead,
-                              life, tenant)
+                              life, tenant, seq, schedule)
 SELECT job.id, job.task, job.queue, 'succeeded', job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
        job.run_at, ended.column3, ended.column4, ?1, job.token, 'succeeded', job.failures, job.crashes, job.retries,
        job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress, NULL, NULL, NULL, job.on_dead,
-       job.life, job.tenant
+       job.life, job.tenant, NULL, job.schedule
   FROM (VALUES (?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = ended.column1
@@ -118,11 +119,11 @@ DELETE FROM drumbeat_job
 -- Make dead letters of live jobs. ?1 now. Columns of a row: id, outcome, started_at, finished_at, failures, crashes, error.
 INSERT INTO drumbeat_dead (finished_at, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
                            started_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique",
-                           cancel_requested, progress, error, on_dead, life, tenant)
+                           cancel_requested, progress, error, on_dead, life, tenant, schedule)
 SELECT ifnull(nullif(ended.column4, -1), ?1), job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature,
        job.created_at, job.due_at, job.run_at, nullif(ended.column3, -1), job.instance, job.token,
        nullif(ended.column2, -1), ended.column5, ended.column6, job.retries, job.timeout, job.crash_limit, job."unique",
-       job.cancel_requested, job.progress, nullif(ended.column7, -1), job.on_dead, job.life, job.tenant
+       job.cancel_requested, job.progress, nullif(ended.column7, -1), job.on_dead, job.life, job.tenant, job.schedule
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = ended.column1;
@@ -207,7 +208,7 @@ SELECT json_group_array(seq)
 
 -- name: pick_waiting
 -- The next jobs that wait for something this worker has. The recursion jumps from one value to the next, so that a million
--- jobs that wait for somebody else cost one seek.
+-- jobs that wait for somebody else cost one seek. Those that wait for a schedule are jumped over all together.
   WITH RECURSIVE waiting (value) AS (
        SELECT min(waits_for)
          FROM drumbeat_job
@@ -215,7 +216,8 @@ SELECT json_group_array(seq)
         UNION ALL
        SELECT (SELECT min(waits_for)
                  FROM drumbeat_job
-                WHERE waits_for IS NOT NULL AND waits_for > waiting.value)
+                WHERE waits_for IS NOT NULL
+                  AND waits_for > CASE WHEN waiting.value GLOB 'schedule:*' THEN 'schedule;' ELSE waiting.value END)
          FROM waiting
         WHERE waiting.value IS NOT NULL
         LIMIT 1000)
@@ -306,10 +308,10 @@ SELECT json_group_array(id)
 -- name: cancel_pending
 INSERT INTO drumbeat_history (state, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
                               finished_at, token, failures, crashes, retries, timeout, crash_limit, "unique",
-                              cancel_requested, progress, error, on_dead, life, tenant)
+                              cancel_requested, progress, error, on_dead, life, tenant, schedule)
 SELECT 'cancelled', job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
        job.run_at, :now, job.token, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit, job."unique", 1,
-       job.progress, job.error, job.on_dead, job.life, job.tenant
+       job.progress, job.error, job.on_dead, job.life, job.tenant, job.schedule
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = wanted.value
@@ -337,9 +339,10 @@ SELECT json_group_array(json_array(dead.id, dead.task, dead.key, dead."unique"))
 -- name: revive
 -- A new life under the same id. The token goes on growing from where it was.
 INSERT INTO drumbeat_job (id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, retries,
-                          timeout, crash_limit, "unique", on_dead, life, tenant)
+                          timeout, crash_limit, "unique", on_dead, life, tenant, schedule)
 SELECT dead.id, dead.task, dead.queue, dead.priority, dead.key, dead.args, dead.signature, dead.created_at, dead.due_at, :now,
-       dead.token, dead.retries, dead.timeout, dead.crash_limit, dead."unique", dead.on_dead, dead.life + 1, dead.tenant
+       dead.token, dead.retries, dead.timeout, dead.crash_limit, dead."unique", dead.on_dead, dead.life + 1, dead.tenant,
+       dead.schedule
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_dead AS dead
  WHERE dead.id = wanted.value;
@@ -357,11 +360,12 @@ SELECT dead.id, dead.token, dead.instance, dead.outcome, dead.started_at, dead.f
 -- name: discard
 INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at,
                               finished_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit,
-                              "unique", cancel_requested, progress, result, result_error, error, on_dead, life, tenant)
+                              "unique", cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
+                              schedule)
 SELECT dead.id, dead.task, dead.queue, dead.state, dead.priority, dead.key, dead.args, dead.signature, dead.created_at,
        dead.due_at, dead.run_at, dead.started_at, dead.finished_at, dead.instance, dead.token, dead.outcome, dead.failures,
        dead.crashes, dead.retries, dead.timeout, dead.crash_limit, dead."unique", dead.cancel_requested, dead.progress,
-       dead.result, dead.result_error, dead.error, dead.on_dead, dead.life, dead.tenant
+       dead.result, dead.result_error, dead.error, dead.on_dead, dead.life, dead.tenant, dead.schedule
   FROM drumbeat_dead AS dead
  WHERE dead.id IN (SELECT value FROM json_each(:ids));
 

@@ -1,0 +1,116 @@
+-- oldest_code: 1
+-- Schedules, the record of their fires, and who leads.
+
+-- Last in their tables, behind `seq`: INSERT statements that name it name `seq` as well, with NULL, and are still in order.
+ALTER TABLE drumbeat_job ADD COLUMN schedule TEXT;
+ALTER TABLE drumbeat_history ADD COLUMN schedule TEXT;
+ALTER TABLE drumbeat_dead ADD COLUMN schedule TEXT;
+
+CREATE TABLE drumbeat_schedule (
+    name           TEXT PRIMARY KEY,
+    task           TEXT NOT NULL,
+    kind           TEXT NOT NULL,
+    rule           TEXT NOT NULL,
+    queue          TEXT NOT NULL,
+    args           TEXT NOT NULL,
+    signature      TEXT NOT NULL,
+    tz             TEXT NOT NULL,
+    priority       INTEGER NOT NULL,
+    retries        INTEGER,
+    timeout        INTEGER,
+    crash_limit    INTEGER NOT NULL,
+    on_dead        TEXT,
+    catch_up       TEXT NOT NULL,
+    catch_up_limit INTEGER NOT NULL,
+    max_late       INTEGER,
+    overlap        TEXT NOT NULL,
+    jitter         INTEGER NOT NULL,
+    start          INTEGER,
+    "end"          INTEGER,
+    origin         TEXT NOT NULL,
+    app            TEXT NOT NULL,
+    version        TEXT NOT NULL,
+    -- The rule as a number where the end of a job sets the next moment; else null.
+    every          INTEGER,
+    state          TEXT NOT NULL,
+    revision       INTEGER NOT NULL,
+    cursor         INTEGER,
+    next_at        INTEGER,
+    current        TEXT,
+    created_at     INTEGER NOT NULL,
+    changed_at     INTEGER NOT NULL,
+    declared_at    INTEGER,
+    changed_by     TEXT NOT NULL,
+    why            TEXT NOT NULL
+);
+-- What is not active has no next_at.
+CREATE INDEX drumbeat_schedule_by_moment
+    ON drumbeat_schedule (next_at, name) WHERE next_at IS NOT NULL;
+CREATE INDEX drumbeat_schedule_under_way
+    ON drumbeat_schedule (every, current) WHERE every IS NOT NULL AND state = 'active' AND next_at IS NULL;
+CREATE INDEX drumbeat_schedule_of_code
+    ON drumbeat_schedule (declared_at) WHERE origin = 'code' AND state <> 'retired';
+
+-- A moment is fired once, whatever became of it before: a skipped one may be fired by a backfill.
+CREATE TABLE drumbeat_fire (
+    schedule    TEXT NOT NULL,
+    at          INTEGER NOT NULL,
+    skipped     INTEGER NOT NULL,
+    last        INTEGER NOT NULL,
+    count       INTEGER NOT NULL,
+    outcome     TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    job         TEXT,
+    recorded_at INTEGER NOT NULL,
+    PRIMARY KEY (schedule, at, skipped)
+) WITHOUT ROWID;
+CREATE INDEX drumbeat_fire_by_age
+    ON drumbeat_fire (last);
+
+-- Every end of a job takes it out of the live table, after its record was made: whoever does it, whatever statement it uses.
+-- (Not on insert into history: SQLite would keep all rows of such an INSERT ... SELECT in a table beside.)
+CREATE TRIGGER drumbeat_schedule_goes_on
+ AFTER DELETE ON drumbeat_job
+  WHEN OLD.schedule IS NOT NULL
+BEGIN
+    UPDATE drumbeat_schedule
+       SET current = (SELECT id
+                        FROM drumbeat_job
+                       WHERE waits_for = 'schedule:' || OLD.schedule
+                       ORDER BY queue, priority, run_at, id
+                       LIMIT 1)
+     WHERE name = OLD.schedule
+       AND current = OLD.id
+       AND (every IS NULL OR state <> 'active'
+            OR EXISTS (SELECT 1 FROM drumbeat_job WHERE waits_for = 'schedule:' || OLD.schedule));
+    UPDATE drumbeat_job
+       SET waits_for = NULL,
+           waits_since = NULL
+     WHERE waits_for = 'schedule:' || OLD.schedule
+       AND id = (SELECT current FROM drumbeat_schedule WHERE name = OLD.schedule);
+    UPDATE drumbeat_schedule
+       SET current = NULL,
+           next_at = (SELECT CASE WHEN ended.at + every < "end" OR "end" IS NULL THEN ended.at + every END
+                        FROM (SELECT coalesce((SELECT finished_at FROM drumbeat_history WHERE id = OLD.id),
+                                              (SELECT finished_at FROM drumbeat_dead WHERE id = OLD.id)) AS at) AS ended)
+     WHERE name = OLD.schedule
+       AND current = OLD.id;
+END;
+
+-- Who leads: one row. `until` is when the lease runs out.
+CREATE TABLE drumbeat_leader (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    instance TEXT,
+    term     INTEGER NOT NULL,
+    until    INTEGER NOT NULL
+);
+INSERT INTO drumbeat_leader (one, instance, term, until)
+VALUES (1, NULL, 0, 0);
+
+-- What is done once in the whole cluster.
+CREATE TABLE drumbeat_once (
+    key      TEXT PRIMARY KEY,
+    instance TEXT NOT NULL,
+    begun_at INTEGER NOT NULL,
+    done_at  INTEGER
+) WITHOUT ROWID;

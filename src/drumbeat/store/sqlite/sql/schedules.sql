@@ -1,0 +1,344 @@
+-- Statements about schedules, their fires, and who leads. Batches arrive as one JSON text and leave as one, as in jobs.sql.
+-- Columns of a schedule as in store.scheduled.ScheduleRow.
+
+-- name: put_new
+-- A new one, or one that was retired. With AFTER next_at stays empty while its job is live.
+INSERT INTO drumbeat_schedule (name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit,
+                               on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start, "end", origin, app,
+                               version, every, state, revision, cursor, next_at, created_at, changed_at, declared_at,
+                               changed_by, why)
+VALUES (:name, :task, :kind, :rule, :queue, :args, :signature, :tz, :priority, :retries, :timeout, :crash_limit, :on_dead,
+        :catch_up, :catch_up_limit, :max_late, :overlap, :jitter, :start, :end, :origin, :app, :version, :every, 'active',
+        1, :cursor, :next_at, :now, :now, CASE WHEN :origin = 'code' THEN :now END, :by, '')
+    ON CONFLICT (name) DO UPDATE
+   SET task = excluded.task,
+       kind = excluded.kind,
+       rule = excluded.rule,
+       queue = excluded.queue,
+       args = excluded.args,
+       signature = excluded.signature,
+       tz = excluded.tz,
+       priority = excluded.priority,
+       retries = excluded.retries,
+       timeout = excluded.timeout,
+       crash_limit = excluded.crash_limit,
+       on_dead = excluded.on_dead,
+       catch_up = excluded.catch_up,
+       catch_up_limit = excluded.catch_up_limit,
+       max_late = excluded.max_late,
+       overlap = excluded.overlap,
+       jitter = excluded.jitter,
+       start = excluded.start,
+       "end" = excluded."end",
+       origin = excluded.origin,
+       app = excluded.app,
+       version = excluded.version,
+       every = excluded.every,
+       state = 'active',
+       revision = drumbeat_schedule.revision + 1,
+       cursor = ifnull(excluded.cursor, drumbeat_schedule.cursor),
+       next_at = CASE WHEN excluded.every IS NOT NULL
+                           AND EXISTS (SELECT 1 FROM drumbeat_job WHERE id = drumbeat_schedule.current)
+                      THEN NULL ELSE excluded.next_at END,
+       created_at = excluded.created_at,
+       changed_at = excluded.changed_at,
+       declared_at = excluded.declared_at,
+       changed_by = excluded.changed_by,
+       why = excluded.why
+ WHERE drumbeat_schedule.state = 'retired';
+
+-- name: put_changed
+UPDATE drumbeat_schedule
+   SET task = :task,
+       kind = :kind,
+       rule = :rule,
+       queue = :queue,
+       args = :args,
+       signature = :signature,
+       tz = :tz,
+       priority = :priority,
+       retries = :retries,
+       timeout = :timeout,
+       crash_limit = :crash_limit,
+       on_dead = :on_dead,
+       catch_up = :catch_up,
+       catch_up_limit = :catch_up_limit,
+       max_late = :max_late,
+       overlap = :overlap,
+       jitter = :jitter,
+       start = :start,
+       "end" = :end,
+       origin = :origin,
+       app = :app,
+       version = :version,
+       every = :every,
+       state = 'active',
+       revision = revision + 1,
+       cursor = ifnull(:cursor, cursor),
+       next_at = CASE WHEN :every IS NOT NULL AND EXISTS (SELECT 1 FROM drumbeat_job WHERE id = current)
+                      THEN NULL ELSE :next_at END,
+       changed_at = :now,
+       declared_at = CASE WHEN :origin = 'code' THEN :now ELSE declared_at END,
+       changed_by = :by,
+       why = ''
+ WHERE name = :name
+   AND revision = :revision;
+
+-- name: declare
+UPDATE drumbeat_schedule
+   SET declared_at = :now
+ WHERE name IN (SELECT value FROM json_each(:names));
+
+-- name: change
+UPDATE drumbeat_schedule
+   SET state = :state,
+       revision = revision + 1,
+       cursor = ifnull(:cursor, cursor),
+       next_at = CASE WHEN :state <> 'active'
+                           OR (every IS NOT NULL AND EXISTS (SELECT 1 FROM drumbeat_job WHERE id = current))
+                      THEN NULL ELSE :next_at END,
+       changed_at = :now,
+       changed_by = :by,
+       why = :why
+ WHERE name = :name
+   AND revision = :revision;
+
+-- name: get
+SELECT json_group_array(json_array(name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout,
+                                        crash_limit, on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start,
+                                        "end", origin, app, version, state, revision, cursor, next_at, current, created_at,
+                                        changed_at, declared_at, changed_by, why))
+FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
+               catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor,
+               next_at, current, created_at, changed_at, declared_at, changed_by, why
+          FROM drumbeat_schedule
+         WHERE name = :name);
+
+-- name: page
+SELECT json_group_array(json_array(name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout,
+                                        crash_limit, on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start,
+                                        "end", origin, app, version, state, revision, cursor, next_at, current, created_at,
+                                        changed_at, declared_at, changed_by, why))
+FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
+               catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor,
+               next_at, current, created_at, changed_at, declared_at, changed_by, why
+          FROM drumbeat_schedule
+         WHERE name > :after
+           AND (:all OR state <> 'retired')
+         ORDER BY name
+         LIMIT :limit);
+
+-- name: due
+SELECT json_group_array(json_array(name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout,
+                                        crash_limit, on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start,
+                                        "end", origin, app, version, state, revision, cursor, next_at, current, created_at,
+                                        changed_at, declared_at, changed_by, why))
+FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
+               catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor,
+               next_at, current, created_at, changed_at, declared_at, changed_by, why
+          FROM drumbeat_schedule
+         WHERE next_at IS NOT NULL
+           AND next_at <= :now
+         ORDER BY next_at, name
+         LIMIT :limit);
+
+-- name: next_at
+SELECT min(next_at)
+  FROM drumbeat_schedule
+ WHERE next_at > :now;
+
+-- name: shortest
+-- The shortest interval of those whose job is under way.
+SELECT every
+  FROM drumbeat_schedule
+ WHERE every IS NOT NULL
+   AND state = 'active'
+   AND next_at IS NULL
+   AND current IS NOT NULL
+ ORDER BY every
+ LIMIT 1;
+
+-- name: standing
+-- How these schedules stand. Columns as in store.scheduled.Standing.
+SELECT json_group_array(json_array(plan.name, plan.revision, plan.cursor, plan.state, plan.overlap, plan.every, plan.current,
+                                   (SELECT state FROM drumbeat_job WHERE id = plan.current),
+                                   json((SELECT json_group_array(id)
+                                           FROM drumbeat_job
+                                          WHERE plan.overlap = 'cancel'
+                                            AND waits_for = 'schedule:' || plan.name))))
+  FROM json_each(:names) AS wanted
+ CROSS JOIN drumbeat_schedule AS plan
+ WHERE plan.name = wanted.value;
+
+-- name: recorded
+-- Which of these [schedule, moment] were fired before.
+SELECT json_group_array(json_array(fire.schedule, fire.at))
+  FROM json_each(:moments) AS wanted
+ CROSS JOIN drumbeat_fire AS fire
+ WHERE fire.schedule = json_extract(wanted.value, '$[0]')
+   AND fire.at = json_extract(wanted.value, '$[1]')
+   AND fire.skipped = 0;
+
+-- name: enqueue
+-- Make jobs of their schedules. Of each: [schedule, id, due_at, run_at, waits_for].
+INSERT INTO drumbeat_job (id, task, queue, priority, args, signature, created_at, due_at, run_at, retries, timeout,
+                          crash_limit, waits_for, waits_since, on_dead, schedule)
+SELECT json_extract(fired.value, '$[1]'), plan.task, plan.queue, plan.priority, plan.args, plan.signature, :now,
+       json_extract(fired.value, '$[2]'), json_extract(fired.value, '$[3]'), plan.retries, plan.timeout, plan.crash_limit,
+       json_extract(fired.value, '$[4]'), CASE WHEN json_extract(fired.value, '$[4]') IS NOT NULL THEN :now END,
+       plan.on_dead, plan.name
+  FROM json_each(:jobs) AS fired
+ CROSS JOIN drumbeat_schedule AS plan
+ WHERE plan.name = json_extract(fired.value, '$[0]');
+
+-- name: let_go
+-- Before current jobs are cancelled for the sake of their successors: their end must not set anybody free.
+UPDATE drumbeat_schedule
+   SET current = NULL
+ WHERE name IN (SELECT value FROM json_each(:names));
+
+-- name: record
+-- Of each: the columns of store.scheduled.FireRow. What is on record stays.
+INSERT INTO drumbeat_fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[4]') = 'skipped',
+       json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'),
+       json_extract(value, '$[6]'), json_extract(value, '$[7]')
+  FROM json_each(:records)
+ WHERE true
+    ON CONFLICT DO NOTHING;
+
+-- name: move
+-- Of each: [name, moves, cursor, next_at, current].
+UPDATE drumbeat_schedule
+   SET cursor = CASE WHEN moved.moves THEN moved.cursor ELSE drumbeat_schedule.cursor END,
+       next_at = CASE WHEN moved.moves THEN moved.next_at ELSE drumbeat_schedule.next_at END,
+       current = moved.current
+  FROM (SELECT json_extract(value, '$[0]') AS name, json_extract(value, '$[1]') AS moves,
+               json_extract(value, '$[2]') AS cursor, json_extract(value, '$[3]') AS next_at,
+               json_extract(value, '$[4]') AS current
+          FROM json_each(:moved)) AS moved
+ WHERE drumbeat_schedule.name = moved.name;
+
+-- name: standing_still
+-- Active series without a next moment whose current job is not live. One with an end may have come to it.
+SELECT json_group_array(name)
+  FROM drumbeat_schedule AS plan
+ WHERE every IS NOT NULL
+   AND state = 'active'
+   AND next_at IS NULL
+   AND NOT EXISTS (SELECT 1 FROM drumbeat_job WHERE id = plan.current)
+   AND ("end" IS NULL OR (current IS NOT NULL AND "end" > :now));
+
+-- name: rearm
+UPDATE drumbeat_schedule
+   SET next_at = :now,
+       current = NULL
+ WHERE name IN (SELECT value FROM json_each(:names));
+
+-- name: waiting_for_nobody
+-- Schedules whose current job is not live while others wait for it. From one value of waits_for to the next.
+  WITH RECURSIVE waiting (value) AS (
+       SELECT min(waits_for)
+         FROM drumbeat_job
+        WHERE waits_for IS NOT NULL AND waits_for >= 'schedule:' AND waits_for < 'schedule;'
+        UNION ALL
+       SELECT (SELECT min(waits_for)
+                 FROM drumbeat_job
+                WHERE waits_for IS NOT NULL AND waits_for > waiting.value AND waits_for < 'schedule;')
+         FROM waiting
+        WHERE waiting.value IS NOT NULL)
+SELECT json_group_array(substr(waiting.value, 10))
+  FROM waiting
+ WHERE waiting.value IS NOT NULL
+   AND NOT EXISTS (SELECT 1
+                     FROM drumbeat_schedule AS plan
+                    CROSS JOIN drumbeat_job AS job
+                    WHERE plan.name = substr(waiting.value, 10)
+                      AND job.id = plan.current);
+
+-- name: succeed
+-- The oldest job that waits becomes the current one ...
+UPDATE drumbeat_schedule
+   SET current = (SELECT id
+                    FROM drumbeat_job
+                   WHERE waits_for = 'schedule:' || drumbeat_schedule.name
+                   ORDER BY queue, priority, run_at, id
+                   LIMIT 1)
+ WHERE name IN (SELECT value FROM json_each(:names));
+
+-- name: go_on
+-- ... and waits no more.
+UPDATE drumbeat_job
+   SET waits_for = NULL,
+       waits_since = NULL
+ WHERE waits_for IS NOT NULL
+   AND id IN (SELECT plan.current
+                FROM json_each(:names) AS wanted
+               CROSS JOIN drumbeat_schedule AS plan
+               WHERE plan.name = wanted.value);
+
+-- name: silent
+-- Those of code that nobody declares any more, though instances of the same app live.
+SELECT json_group_array(name)
+  FROM drumbeat_schedule
+ WHERE origin = 'code'
+   AND state <> 'retired'
+   AND declared_at < :silent_since
+   AND app IN (SELECT app FROM drumbeat_instance WHERE state = 'alive');
+
+-- name: retire
+UPDATE drumbeat_schedule
+   SET state = 'retired',
+       revision = revision + 1,
+       next_at = NULL,
+       changed_at = :now,
+       changed_by = '',
+       why = 'no longer declared'
+ WHERE name IN (SELECT value FROM json_each(:names));
+
+-- name: fires
+-- Columns as in store.scheduled.FireRow.
+SELECT json_group_array(json_array(schedule, at, last, count, outcome, reason, job, recorded_at))
+  FROM (SELECT schedule, at, last, count, outcome, reason, job, recorded_at
+          FROM drumbeat_fire
+         WHERE schedule = :name
+           AND at < :before
+         ORDER BY at DESC, skipped DESC
+         LIMIT :limit);
+
+-- name: forgettable
+SELECT json_group_array(json_array(schedule, at, skipped))
+  FROM (SELECT schedule, at, skipped
+          FROM drumbeat_fire
+         WHERE last < :before
+         ORDER BY last
+         LIMIT :limit);
+
+-- name: forget
+DELETE FROM drumbeat_fire
+ WHERE (schedule, at, skipped) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+                                          json_extract(value, '$[2]')
+                                     FROM json_each(:old));
+
+-- name: once
+-- Begin it, or take it over from an instance that is not alive any more.
+INSERT INTO drumbeat_once (key, instance, begun_at)
+VALUES (:key, :instance, :now)
+    ON CONFLICT (key) DO UPDATE
+   SET instance = excluded.instance,
+       begun_at = excluded.begun_at
+ WHERE done_at IS NULL
+   AND drumbeat_once.instance <> excluded.instance
+   AND NOT EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = drumbeat_once.instance AND state = 'alive');
+
+-- name: once_state
+-- [instance, done_at]
+SELECT json_array(instance, done_at)
+  FROM drumbeat_once
+ WHERE key = :key;
+
+-- name: once_done
+UPDATE drumbeat_once
+   SET done_at = ifnull(done_at, :now)
+ WHERE key = :key
+   AND instance = :instance;
