@@ -18,6 +18,7 @@ from drumbeat.errors import (
     JobNotFound,
     JobTimedOut,
     LockLost,
+    LockReentered,
     LockTimeout,
     NotInJob,
     NotTransactional,
@@ -55,6 +56,7 @@ SAMPLES: list[DrumbeatError] = [
     ResultNotKept("id-1", "charge", message="too large"),
     LockTimeout("sweep", 2.5),
     LockLost("sweep", "not renewed in time"),
+    LockReentered("sweep"),
 ]
 
 
