@@ -18,6 +18,7 @@ from drumbeat.events import (
     ThreadAbandoned,
 )
 from drumbeat.handle import JobHandle, SyncJobHandle
+from drumbeat.locks import local_lock
 from drumbeat.model.instance import Instance
 from drumbeat.model.job import Attempt, CancelAnswer, Job, JobState, NewJob, QueueStats, TaskStats
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
@@ -57,4 +58,5 @@ __all__ = [
     "TaskStats",
     "ThreadAbandoned",
     "current_job",
+    "local_lock",
 ]
