@@ -1,0 +1,169 @@
+"""The floor under Drumbeat on Redis: the engine's own scripts on its own keys, in a bare loop.
+
+No worker, no handler, no arguments decoded: two connections claim, believe done and finish, batch by batch, with history.
+Whatever a worker does on top can only be slower. `run` is called by the bench; as a program it starts servers of its own and
+prints one line for each measurement, also with a million future jobs waiting and with the memory that each of those takes.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from drumbeat.clock import SYSTEM
+from drumbeat.ids import InstanceId, new_instance_id, new_job_ids
+from drumbeat.model.instance import NewInstance, Role
+from drumbeat.model.job import NewJob
+from drumbeat.store.redis import RedisStore, address
+from drumbeat.store.redis.adding import arguments
+from drumbeat.store.redis.connections import Link
+from drumbeat.store.urls import masked
+
+BATCH = 500
+ADDED_AT_ONCE = 5_000
+CONNECTIONS = 2
+QUEUE = "default"
+HOUR = 3_600_000_000
+
+
+def run(url: str, n: int, *, future: int = 0) -> dict[str, float]:
+    """Add and drain n jobs in the database behind this URL, behind so many future ones: jobs in a second, and what the server
+    itself needed for one."""
+    return asyncio.run(_run(url, n, future))
+
+
+async def _run(url: str, n: int, future: int) -> dict[str, float]:
+    instance = await _instance(url)
+    link = Link(address(url, masked(url)), "drumbeat")
+    try:
+        await _fill(link, future, delay=HOUR)
+        added = await _timed(_fill(link, n))
+        await link.command("CONFIG", "RESETSTAT")
+        cpu = time.process_time()
+        drained = await _timed(_drain_all(link, instance, n))
+        cpu = time.process_time() - cpu
+        served = await _served(link)
+    finally:
+        await link.close()
+    return {
+        "added_per_s": n / added,
+        "drained_per_s": n / drained,
+        "drain_client_cpu_us": cpu / n * 1e6,
+        "drain_server_cpu_us": served / n,
+    }
+
+
+def memory(url: str, n: int, **options: Any) -> float:
+    """Bytes of server memory for each of n future jobs beyond its arguments."""
+    return asyncio.run(_memory(url, n, options))
+
+
+async def _memory(url: str, n: int, options: dict[str, Any]) -> float:
+    link = Link(address(url, masked(url)), "drumbeat")
+    try:
+        before = await _used(link)
+        await _fill(link, n, delay=HOUR, **options)
+        return (await _used(link) - before) / n - len(_job(new_job_ids(1)[0]).args)
+    finally:
+        await link.close()
+
+
+async def _used(link: Link) -> int:
+    facts = await link.command("INFO", "memory")
+    return int(facts.split(b"used_memory_dataset:")[1].split()[0])
+
+
+async def _served(link: Link) -> int:
+    """Microseconds that the server spent in scripts."""
+    for line in (await link.command("INFO", "commandstats")).split():
+        if line.startswith(b"cmdstat_evalsha:"):
+            return int(line.split(b"usec=")[1].split(b",")[0])
+    return 0
+
+
+async def _instance(url: str) -> InstanceId:
+    id = new_instance_id()
+    async with await RedisStore.open(address(url, masked(url))) as store:
+        await store.instances.register(
+            NewInstance(
+                id=id,
+                app="floor",
+                version="",
+                host="",
+                pid=os.getpid(),
+                roles=(Role.WORKER,),
+                queues=(QUEUE,),
+                tasks={},
+                concurrency=1,
+            )
+        )
+    return id
+
+
+async def _timed(work: Coroutine[Any, Any, None]) -> float:
+    started = time.perf_counter()
+    await work
+    return time.perf_counter() - started
+
+
+def _job(id: Any, **options: Any) -> NewJob:
+    return NewJob(id=id, task="noop", queue=QUEUE, args='{"x":1}', signature="0123456789abcdef", **options)
+
+
+async def _fill(link: Link, n: int, *, keys: str = "", **options: Any) -> None:
+    for start in range(0, n, ADDED_AT_ONCE):
+        ids = new_job_ids(min(ADDED_AT_ONCE, n - start))
+        if keys:
+            jobs = [_job(id, key=f"{keys}{start + number}", **options) for number, id in enumerate(ids)]
+        else:
+            jobs = [_job(id, **options) for id in ids]
+        await link.run("jobs_add", *arguments(jobs))
+
+
+async def _drain_all(link: Link, instance: InstanceId, n: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        drains = [group.create_task(_drain(link, instance)) for _ in range(CONNECTIONS)]
+    assert sum(drain.result() for drain in drains) == n, "some were not drained"
+
+
+async def _drain(link: Link, instance: InstanceId) -> int:
+    """Finish a batch and claim the next until nothing is left; how many."""
+    held: list[bytes] = []
+    drained = token = 0
+    claim = (BATCH, 1, QUEUE, BATCH, 0)
+    while True:
+        now = SYSTEM.now_us()
+        record = b'[%d,"succeeded","succeeded",%d,"%b",%d]' % (now, now, instance.encode(), token)
+        good = [value for id in held for value in (id, token, record)]
+        token, _, unsure, ids, *_ = await link.run("jobs_exchange", instance, *claim, len(held), *good, 0)
+        assert not unsure, "a finished job was not recorded"
+        drained += len(held)
+        held = ids
+        if not held:
+            return drained
+
+
+def main() -> None:
+    from tests.servers.redis import RedisServer
+
+    n = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
+    for kind in ("valkey", "redis6"):
+        for future in (0, 1_000_000):
+            with RedisServer(kind) as server:
+                for name, value in run(server.url, n, future=future).items():
+                    print(
+                        f"{kind:8} {name:22} {value:12,.1f}{'  behind a million future jobs' if future else ''}",
+                        flush=True,
+                    )
+        for keys in ("", "customer:"):
+            with RedisServer(kind) as server:
+                used = memory(server.url, 1_000_000, keys=keys)
+                print(
+                    f"{kind:8} {'bytes_of_a_future_job':22} {used:12,.1f}{'  with a key' if keys else ''}", flush=True
+                )
+
+
+if __name__ == "__main__":
+    main()
