@@ -128,6 +128,8 @@ class Contender(ABC):
     """Jobs in a second that `fill_at` surely reaches, on a slow machine too: a burst must be enqueued before it is due."""
     contended_jobs = 1_000_000
     """At most so many jobs in one measure of contention, for a library that would need minutes otherwise."""
+    backlog_jobs = 10_000_000
+    """At most so many jobs of a far future, for a library that would need minutes to take them."""
     url_names: tuple[str, ...] = ()
     """Variables of the environment in which its processes look for a server's URL, besides BENCH_URL."""
     has_other_queue = False
@@ -152,6 +154,10 @@ class Contender(ABC):
     def worker_arguments(self) -> list[str]:
         """What follows `python` on the worker's command line."""
         raise NotImplementedError
+
+    def scheduler_command(self) -> list[str] | None:
+        """What else has to run for jobs of the future, where the worker alone does not start them."""
+        return None
 
     def environment(self, folder: Path) -> dict[str, str]:
         """What the library's processes need besides BENCH_FOLDER."""

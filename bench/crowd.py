@@ -8,6 +8,7 @@ that comes before the gate is open waits there: the processes start one after th
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 from bench.ledger import ENVIRONMENT_NAME, Ledger
@@ -17,6 +18,7 @@ NUMBER_NAME = "BENCH_PROCESS"
 COLUMN_NAME = "BENCH_COLUMN"
 """The slot where its column begins."""
 NAP_SECONDS = 0.01
+GATE_POLL = 0.005
 
 
 class Crowd(Ledger):
@@ -53,7 +55,7 @@ class Crowd(Ledger):
 
 
 class Member:
-    """The handler's side. Exact where all handlers of a process run on one thread."""
+    """The handler's side. A job that runs twice at the very same moment, in two threads of one process, may count once."""
 
     def __init__(self) -> None:
         ledger = Ledger(Path(os.environ[ENVIRONMENT_NAME]))
@@ -62,9 +64,17 @@ class Member:
         self._column = int(os.environ.get(COLUMN_NAME, 0))
 
     async def nap(self, number: int) -> None:
-        slots = self._slots
-        slots[self._column + number] += 1
-        slots[1 + self._process] = 1
-        while not slots[0]:  # noqa: ASYNC110 - another process opens it, so there is no event to wait for
-            await asyncio.sleep(0.005)
+        self._arrive(number)
+        while not self._slots[0]:  # noqa: ASYNC110 - another process opens it, so there is no event to wait for
+            await asyncio.sleep(GATE_POLL)
         await asyncio.sleep(NAP_SECONDS)
+
+    def nap_in_thread(self, number: int) -> None:
+        self._arrive(number)
+        while not self._slots[0]:
+            time.sleep(GATE_POLL)
+        time.sleep(NAP_SECONDS)
+
+    def _arrive(self, number: int) -> None:
+        self._slots[self._column + number] += 1
+        self._slots[1 + self._process] = 1

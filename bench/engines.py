@@ -30,6 +30,12 @@ def _postgres(parent: Path | None) -> AbstractContextManager[Site]:
     return PostgresSite(parent)
 
 
+def _redis(parent: Path | None) -> AbstractContextManager[Site]:
+    from bench.redis import RedisSite
+
+    return nullcontext(RedisSite(parent))
+
+
 SQLITE_USUAL = Size(bulk=50_000, single=2_000, drain=1, pickups=200, scheduled=200, backlog=1_000_000, idle_seconds=10)
 SQLITE_QUICK = Size(bulk=2_000, single=100, drain=0.05, pickups=20, scheduled=20, backlog=5_000, idle_seconds=1)
 POSTGRES_USUAL = replace(
@@ -43,6 +49,7 @@ POSTGRES_USUAL = replace(
     crowds=(1, 2, 4, 8),
     patience=60,
 )
+REDIS_USUAL = replace(POSTGRES_USUAL, single=2_000, backlog=1_000_000)
 
 ENGINES = {
     "sqlite": Engine(
@@ -62,5 +69,14 @@ ENGINES = {
         # For Drumbeat: a burst of 1 million, a minute under the snapshot, a backlog of 5 million.
         whole=replace(POSTGRES_USUAL, backlog=5_000_000, burst=10, snapshot=40, contended=5_000, patience=600),
         once=frozenset({IDLE, BURST, CONTENTION, SNAPSHOT, BACKLOG}),
+    ),
+    "redis": Engine(
+        title="Redis (Valkey)",
+        contenders=CONTENDERS["redis"],
+        site=_redis,
+        usual=REDIS_USUAL,
+        quick=replace(SQLITE_QUICK, burst=0.1, contended=600, crowds=(1, 2), patience=60),
+        whole=replace(REDIS_USUAL, burst=5, contended=5_000, patience=600),
+        once=frozenset({IDLE, BURST, CONTENTION, BACKLOG}),
     ),
 }

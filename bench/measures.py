@@ -97,11 +97,11 @@ def idle(contender: Contender, size: Size, site: Site) -> Figures:
         time.sleep(min(2.0, size.idle_seconds))
         # Statements are counted after the CPU time: switching it on makes a server read its settings again.
         figures = {"idle_cpu": idle_percent(worker, size.idle_seconds)}
-        counting = site.statements(place.environment)
+        counting = site.counting(place.environment)
         if counting is not None:
             with counting as counted:
                 time.sleep(size.idle_seconds)
-                figures["idle_statements"] = counted() / size.idle_seconds
+                figures |= {name: count / size.idle_seconds for name, count in counted().items()}
     return figures
 
 
@@ -114,7 +114,7 @@ def idle_percent(worker: Worker, seconds: float) -> float:
 def lateness(contender: Contender, size: Size, site: Site) -> Figures:
     dice = random.Random(size.seed)
     delays = sorted(dice.uniform(2.0, 2.0 + size.scheduled / 40) for _ in range(size.scheduled))
-    with stage(contender, WARM_UP_JOBS + size.scheduled, site) as place, place.worker():
+    with stage(contender, WARM_UP_JOBS + size.scheduled, site) as place, place.worker(), place.scheduler():
         due = place.produce("schedule", delays=delays)
         started = place.ledger.moments(WARM_UP_JOBS, WARM_UP_JOBS + size.scheduled)
     late = [(start - moment) / 1e6 for start, moment in zip(started, due, strict=True)]

@@ -71,12 +71,12 @@ class PostgresSite(Site):
             self._execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     @contextmanager
-    def statements(self, environment: dict[str, str]) -> Iterator[Callable[[], int]]:
+    def counting(self, environment: dict[str, str]) -> Iterator[Callable[[], dict[str, int]]]:
         database = environment[URL_NAME].rpartition("/")[2]
         line = re.compile(rf"^{database}\|LOG:  (?:statement|execute) ", re.MULTILINE)
         self._log_statements("all")
         try:
-            yield lambda: len(line.findall(self._server.log))
+            yield lambda: {"idle_statements": len(line.findall(self._server.log))}
         finally:
             self._log_statements("none")
 

@@ -57,9 +57,24 @@ class Stage:
     def worker(self, *, environment: dict[str, str] | None = None, **how: Any) -> Iterator["Worker"]:
         """A worker process; `how` is what the contender's `worker_command` takes."""
         command = self.contender.worker_command(**how)
-        errors = self.folder / "worker.stderr"
+        with self._working(command, "worker", environment or {}) as worker:
+            yield worker
+
+    @contextmanager
+    def scheduler(self) -> Iterator[None]:
+        """What the library wants beside its worker for jobs of the future, if it wants anything."""
+        command = self.contender.scheduler_command()
+        if command is None:
+            yield
+        else:
+            with self._working(command, "scheduler", {}):
+                yield
+
+    @contextmanager
+    def _working(self, command: list[str], name: str, environment: dict[str, str]) -> Iterator["Worker"]:
+        errors = self.folder / f"{name}.stderr"
         quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-        worker = Worker(self._start(command, errors, environment or {}, **quiet), errors)
+        worker = Worker(name, self._start(command, errors, environment, **quiet), errors)
         try:
             yield worker
             worker.check()
@@ -118,14 +133,15 @@ class Answering:
 
 
 class Worker:
-    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+    def __init__(self, name: str, process: subprocess.Popen[str], errors: Path) -> None:
+        self._name = name
         self._process = process
         self._errors = errors
         self._asked = False
 
     def check(self) -> None:
         if self._process.poll() is not None and not self._asked:
-            raise ChildFailed(f"worker left with {self._process.returncode}: {tail(self._errors)}")
+            raise ChildFailed(f"{self._name} left with {self._process.returncode}: {tail(self._errors)}")
 
     def cpu_seconds(self) -> float:
         return sum(cpu_ticks(pid) for pid in family(self._process.pid)) / TICKS_PER_SECOND

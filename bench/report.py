@@ -22,12 +22,15 @@ timed inside the producer, without imports and set-up. Drained: all jobs are enq
 starts; the clock runs from the first handler's start until the library's own store holds every job as finished
 (looked at every 5 ms). Pickup: from just before the call of enqueue in one process to the handler's start in an idle
 worker, by CLOCK_MONOTONIC, at random gaps of 5 to 45 ms. Lateness: start minus due moment, by the wall clock; early
-is how many of all rounds began before it. Idle CPU is the worker's and its children's, of one core, and idle statements
-are those that the server's log shows in the same worker's next seconds; memory is their resident size right after the
-drain. Burst: all jobs are due at one whole second, the worker is up and idle; then one job of another queue, 0.3 s after
-that moment. Contention: handlers wait 10 ms, 10 at a time in each worker process; all processes begin together, when each
-has had a job. On PostgreSQL all share one server, and each measure has a database of its own. One warm-up round is thrown
-away; in each round the contenders take turns, in an order that rotates."""
+is how many of all rounds began before it. Idle CPU is the worker's and its children's, of one core; idle statements are
+those that the same worker sends in its next seconds, as the server's log shows them (PostgreSQL) or MONITOR (Redis), where
+the server's own statistics also tell what ran inside scripts; memory is their resident size right after the drain. Burst:
+all jobs are due at one whole second, the worker is up and idle; then one job of another queue, 0.3 s after that moment.
+Contention: handlers wait 10 ms, 10 at a time in each worker process; all processes begin together, when each has had a job.
+Backlog: a drain beside jobs of a week from now, against one on an empty store; on Redis the server's used_memory before and
+after they were enqueued, for each job, key and payload (one number) included. On PostgreSQL all share one server, and each
+measure has a database of its own; on Redis each measure has a fresh server. One warm-up round is thrown away; in each round
+the contenders take turns, in an order that rotates."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ COLUMNS = (
     Column("early", ("early",), total=True),
     Column("idle CPU %", ("idle_cpu",), digits=1),
     Column("idle statements/s", ("idle_statements",), digits=1),
+    Column("those inside scripts too", ("idle_calls",), digits=1),
     Column("RSS MB", ("resident_mb",)),
 )
 BURST_COLUMNS = (
@@ -63,6 +67,8 @@ CONTENTION_COLUMNS = (
     Column("run twice", ("run_twice",)),
 )
 BACKLOG_COLUMNS = (
+    Column("future jobs", ("backlog_jobs",)),
+    Column("server memory, bytes/job", ("backlog_bytes",)),
     Column("drained/s beside the backlog", ("backlog_drained",)),
     Column("of an empty store's", ("backlog_ratio",), digits=2),
     Column("RSS growth MB", ("backlog_growth_mb",), digits=1),
@@ -134,7 +140,7 @@ def markdown(
     lines = [f"## {title}", "", f"Median of {rounds} rounds (least..greatest); one figure alone: taken once.", ""]
     for head, body in tables(contenders, results, size):
         lines += [line(head), line(["---"] * len(head)), *map(line, body), ""]
-    lines += [f"- {contender.name}: synchronous {contender.durability}; {contender.tuning}" for contender in contenders]
+    lines += [f"- {contender.name}: {contender.durability}; {contender.tuning}" for contender in contenders]
     lines += [f"- {name}: left out, it cannot be loaded here ({why})" for name, why in missing.items()]
     lines += [f"- failed: {failure}" for failure in results.failures]
     lines += [f"- not begun, the time was up: {measure}" for measure in results.late]

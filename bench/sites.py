@@ -1,6 +1,6 @@
 """Where measures take place: what a contender's processes need to find their store, fresh for each measure.
 
-`Site` is that of SQLite, where a fresh folder is all. bench/postgres.py has the one with a server.
+`Site` is that of SQLite, where a fresh folder is all. bench/postgres.py and bench/redis.py have those with a server.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,8 +24,12 @@ class Site:
         """An empty store for one measure; gives what the processes' environment needs."""
         yield contender.environment(folder)
 
-    def statements(self, environment: dict[str, str]) -> AbstractContextManager[Callable[[], int]] | None:
-        """Inside it, the number of statements that this store has been sent. None: nobody counts."""
+    def counting(self, environment: dict[str, str]) -> AbstractContextManager[Callable[[], dict[str, int]]] | None:
+        """Inside it, the number of statements that this store has been sent, by figure. None: nobody counts."""
+        return None
+
+    def memory(self, environment: dict[str, str]) -> int | None:
+        """Bytes that the server holds, where all its data are in memory."""
         return None
 
     def snapshot(self, environment: dict[str, str]) -> AbstractContextManager[None]:

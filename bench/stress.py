@@ -22,7 +22,7 @@ def burst(contender: Contender, size: Size, site: Site) -> Figures:
     jobs = max(int(contender.drain_jobs * size.burst), 100)
     first, other = WARM_UP_JOBS, contender.has_other_queue
     lead = 2 + jobs / contender.fill_rate
-    with stage(contender, first + jobs + 1, site) as place, place.worker(other_queue=other):
+    with stage(contender, first + jobs + 1, site) as place, place.worker(other_queue=other), place.scheduler():
         seen = place.produce("burst", count=jobs, lead=lead, other_after=OTHER_AFTER, other=other)
         started = place.ledger.moments(first, first + jobs)
         other_started = place.ledger.moments(first + jobs, first + jobs + 1)[0]
@@ -91,11 +91,18 @@ def backlog(contender: Contender, size: Size, site: Site) -> Figures:
     """The same drain beside many jobs of a far future, against an empty store in the same minute."""
     alone = drain(contender, size, site)
     jobs = drain_jobs(contender, size)
+    future = min(size.backlog, contender.backlog_jobs)
+    figures: Figures = {"backlog_jobs": future}
     with stage(contender, jobs, site) as place:
-        place.produce("future", count=size.backlog)
+        empty = site.memory(place.environment)
+        place.produce("future", count=future)
+        filled = site.memory(place.environment)
+        if empty is not None and filled is not None:
+            figures["backlog_bytes"] = (filled - empty) / future
         place.produce("fill", count=jobs)
-        rate, worker_mb = drained(place, jobs, size)
-    return {
+        with place.scheduler():
+            rate, worker_mb = drained(place, jobs, size)
+    return figures | {
         "backlog_drained": rate,
         "backlog_ratio": rate / alone["drained"],
         "backlog_growth_mb": worker_mb - alone["resident_mb"],

@@ -1,9 +1,12 @@
-"""Drumbeat's client, the same on every engine."""
+"""Drumbeat's client, the same on every engine, and its worker, the same on every engine with a server."""
 
+import sys
 from importlib import import_module
 
 from bench.async_producer import AsyncProducer
-from bench.contender import moment
+from bench.contender import DRAIN, FLOOR, Contender, Producer, moment
+
+TWO_QUEUES = "bench.apps.two_queues"
 
 
 class DrumbeatProducer(AsyncProducer):
@@ -38,3 +41,49 @@ class DrumbeatProducer(AsyncProducer):
     def _bound(self, task: str, due_ns: int | None):
         called = getattr(self._program, task)
         return called if due_ns is None else called.using(at=moment(due_ns))
+
+
+class DrumbeatOnServer(Contender):
+    """With `async def` handlers, and every measure."""
+
+    name = "drumbeat"
+    distribution = "drumbeat"
+    tuning = (
+        "`drumbeat run --concurrency 100`, `async def` handlers, history on, uvloop where installed; bulk in calls of "
+        "5,000; keys are unique ones; in the burst a second queue; contention with `--concurrency 10`"
+    )
+    drain_jobs = 100_000
+    fill_rate = 20_000
+    url_names = ("DRUMBEAT_URL",)
+    has_other_queue = True
+    module = "bench.apps.noop"
+    client_module = TWO_QUEUES
+    """A client pays nothing for a queue that it does not use."""
+    concurrency = 100
+
+    def preparations(self) -> list[list[str]]:
+        return [[sys.executable, "-m", "drumbeat", "migrate"]]
+
+    def worker_command(self, *, concurrency: int | None = None, other_queue: bool = False) -> list[str]:
+        module = TWO_QUEUES if other_queue else self.module
+        options = ["--concurrency", str(concurrency or self.concurrency)]
+        return [sys.executable, "-m", "drumbeat", "run", f"{module}:app", *options]
+
+    def open_producer(self) -> Producer:
+        return DrumbeatProducer(self.client_module)
+
+
+class DrumbeatThreadsOnServer(DrumbeatOnServer):
+    name = "drumbeat-def"
+    tuning = "`drumbeat run --concurrency 10` (the default), `def` handlers in threads; the drain alone"
+    drain_jobs = 30_000
+    measures = frozenset({DRAIN})
+    module = client_module = "bench.apps.noop_def"
+    concurrency = 10
+
+
+class FloorOnServer(DrumbeatOnServer):
+    """No library at all: the producer's `floor` has the engine's own statements."""
+
+    name = "floor"
+    measures = frozenset({FLOOR})

@@ -34,7 +34,7 @@ class FlexiqProducer(Producer):
 class FlexiqSqlite(Contender):
     name = "flexiq"
     distribution = "flexiq"
-    durability = "NORMAL (fixed in its core)"
+    durability = "synchronous NORMAL (fixed in its core)"
     tuning = (
         "async handlers, workers=200, pool_size=4, async_concurrency=1000, scheduler_batch_size=1000, "
         "scheduler_poll_interval_ms=5: the best of 14 settings, tried once each "

@@ -1,18 +1,14 @@
 """graphile-worker on PostgreSQL, batched: a worker on Node, jobs added by its SQL functions.
 
-Node and npm must be there. The package itself is fetched when the bench runs, into a cache folder of the user's, and is
-never part of this repository.
+Node and npm must be there; the package itself is fetched when the bench runs: see bench/fetched.py.
 """
 
-import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from bench.contender import BACKLOG, KEYS, Producer, moment
 from bench.contenders.postgres import LOAD_MEASURES, PostgresContender, SqlProducer
+from bench.fetched import node_modules, provide_by_npm
 from bench.processes import ROOT
 
 PACKAGE, VERSION = "graphile-worker", "0.17.3"
@@ -57,24 +53,10 @@ class GraphilePostgres(PostgresContender):
         return VERSION
 
     def load(self) -> None:
-        if not (shutil.which("node") and shutil.which("npm")):
-            raise ImportError("it needs node and npm")
-        if (modules() / PACKAGE / "package.json").exists():
-            return
-        folder = modules().parent
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "package.json").write_text(json.dumps({"private": True}))
-        install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", f"{PACKAGE}@{VERSION}"]
-        try:
-            made = subprocess.run(install, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise ImportError("npm did not answer within 120 s") from error
-        if made.returncode != 0:
-            said = [line for line in made.stderr.splitlines() if line.startswith("npm error")]
-            raise ImportError(said[0] if said else f"npm install left with {made.returncode}")
+        provide_by_npm(PACKAGE, VERSION)
 
     def environment(self, folder: Path) -> dict[str, str]:
-        return {"NODE_PATH": str(modules()), "NODE_ENV": "production", "NO_LOG_SUCCESS": "1"}
+        return {"NODE_PATH": str(node_modules(PACKAGE, VERSION)), "NODE_ENV": "production", "NO_LOG_SUCCESS": "1"}
 
     def preparations(self) -> list[list[str]]:
         return [self._command("migrate")]
@@ -87,8 +69,3 @@ class GraphilePostgres(PostgresContender):
 
     def _command(self, *arguments: Any) -> list[str]:
         return ["node", str(ROOT / "bench" / "apps" / "graphile.cjs"), *arguments]
-
-
-def modules() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "drumbeat-bench" / f"{PACKAGE}-{VERSION}" / "node_modules"

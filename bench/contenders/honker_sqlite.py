@@ -37,7 +37,7 @@ class HonkerProducer(Producer):
 class HonkerSqlite(Contender):
     name = "honker"
     distribution = "honker"
-    durability = "NORMAL (fixed in its core)"
+    durability = "synchronous NORMAL (fixed in its core)"
     tuning = (
         "`python -m honker worker` with its default concurrency, the number of cores; async handlers, "
         "store_result=False, default 1 ms watcher; bulk is one transaction around 5,000 enqueues; "

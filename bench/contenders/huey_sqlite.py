@@ -27,7 +27,7 @@ class HueyProducer(Producer):
 class HueySqlite(Contender):
     name = "huey"
     distribution = "huey"
-    durability = "FULL (fsync=True)"
+    durability = "synchronous FULL (fsync=True)"
     tuning = (
         "`huey_consumer -w 1 -d 0.005 -m 0.02`, results=False: more threads drained fewer here, and the short "
         "delays are for pickup; no bulk call; its scheduler looks once a second at best"

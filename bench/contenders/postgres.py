@@ -12,7 +12,7 @@ LOAD_MEASURES = COMMON_MEASURES | {BURST, CONTENTION, SNAPSHOT}
 
 class PostgresContender(Contender):
     engine = "postgres"
-    durability = "commit on, fsync on"
+    durability = "synchronous_commit on, fsync on"
     measures = LOAD_MEASURES
 
 

@@ -1,13 +1,13 @@
 """SAQ on PostgreSQL: no bulk call, and a statement or more for each job."""
 
-import asyncio
 import sys
 
+from bench.async_producer import SideBySide
 from bench.contender import Producer
 from bench.contenders.postgres import LOAD_MEASURES, PostgresContender, SqlProducer
 
 
-class SaqProducer(SqlProducer):
+class SaqProducer(SideBySide, SqlProducer):
     unfinished_sql = """
         SELECT count(*) FROM (SELECT FROM saq_jobs
                                WHERE status NOT IN ('aborted', 'complete', 'failed')
@@ -28,18 +28,6 @@ class SaqProducer(SqlProducer):
     async def add(self, task: str, number: int, *, due_ns: int | None = None) -> None:
         # Whole seconds are all it has; up, because down would be early.
         await self._queue.enqueue(task, number=number, scheduled=-(-due_ns // 10**9) if due_ns else 0)
-
-    async def add_many(self, task: str, numbers: range, *, due_ns: int | None = None, keyed: bool = False) -> None:
-        """Not a bulk call, only many single ones side by side: the harness fills with it, and times it never."""
-        waiting = iter(numbers)
-
-        async def some() -> None:
-            for number in waiting:
-                await self.add(task, number, due_ns=due_ns)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(10):
-                group.create_task(some())
 
 
 class SaqPostgres(PostgresContender):

@@ -1,0 +1,33 @@
+"""arq's program."""
+
+import os
+
+from arq.connections import RedisSettings
+
+from bench.apps import URL_NAME
+from bench.apps.place import ledger, member
+
+
+async def stamp(context, number):
+    ledger.stamp(number)
+
+
+async def stamp_wall(context, number):
+    ledger.stamp_wall(number)
+
+
+async def nap(context, number):
+    await member.nap(number)
+
+
+class Many:
+    functions = (stamp, stamp_wall, nap)
+    redis_settings = RedisSettings.from_dsn(os.environ[URL_NAME])
+    max_jobs = 100
+    poll_delay = 0.01
+    keep_result = 0
+    log_results = False
+
+
+class Few(Many):
+    max_jobs = 10

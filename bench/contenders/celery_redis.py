@@ -1,0 +1,46 @@
+"""Celery on Redis: no bulk call, a pool of threads or processes, and jobs of the future kept in the worker's memory."""
+
+import sys
+
+from bench.contender import Producer, moment
+from bench.contenders.redis import FetchedContender, client
+from bench.sync_producer import SyncProducer
+
+
+class CeleryProducer(SyncProducer):
+    def __init__(self) -> None:
+        from bench.apps import celery_app
+
+        self._app = celery_app
+        self._redis = client()
+
+    def add(self, task: str, number: int, *, due_ns: int | None = None) -> None:
+        getattr(self._app, task).apply_async((number,), eta=due_ns and moment(due_ns))
+
+    def unfinished(self) -> int:
+        return self._redis.llen("celery") + self._redis.llen("other") + self._redis.hlen("unacked")
+
+    def close(self) -> None:
+        self._app.app.close()
+        self._redis.close()
+
+
+class CeleryRedis(FetchedContender):
+    name = "celery"
+    distribution = "celery"
+    release = "5.7.0"
+    requirements = ("celery[redis]==5.7.0", "hiredis")
+    tuning = ""
+    drain_jobs = 5_000
+    fill_rate = 500
+    contended_jobs = 4_000
+    has_other_queue = True
+
+    def worker_command(self, *, concurrency: int | None = None, other_queue: bool = False) -> list[str]:
+        pool = ["-P", "threads", "-c", str(concurrency or 2)]
+        quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "ERROR"]
+        queues = ["-Q", "celery,other" if other_queue else "celery"]
+        return [sys.executable, "-m", "celery", "-A", "bench.apps.celery_app", "worker", *pool, *quiet, *queues]
+
+    def open_producer(self) -> Producer:
+        return CeleryProducer()

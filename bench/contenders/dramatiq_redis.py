@@ -1,0 +1,54 @@
+"""Dramatiq on Redis: threads, a script call for each command, and a worker that polls with a back-off."""
+
+import sys
+import time
+from pathlib import Path
+
+from bench.contender import BACKLOG, Producer
+from bench.contenders.redis import FetchedContender, client
+from bench.sync_producer import SyncProducer
+
+
+class DramatiqProducer(SyncProducer):
+    def __init__(self) -> None:
+        from bench.apps import dramatiq_app
+
+        self._app = dramatiq_app
+        self._redis = client()
+
+    def add(self, task: str, number: int, *, due_ns: int | None = None) -> None:
+        # Whole milliseconds from now; up, because down would be early.
+        delay = due_ns and -((time.time_ns() - due_ns) // 1_000_000)
+        getattr(self._app, task).send_with_options(args=(number,), delay=delay)
+
+    def unfinished(self) -> int:
+        # A message stays here until it is acknowledged; those of the future are in a queue of their own.
+        return self._redis.hlen("dramatiq:default.msgs") + self._redis.hlen("dramatiq:other.msgs")
+
+    def close(self) -> None:
+        self._app.broker.close()
+        self._redis.close()
+
+
+class DramatiqRedis(FetchedContender):
+    name = "dramatiq"
+    distribution = "dramatiq"
+    release = "2.2.1"
+    requirements = ("dramatiq[redis]==2.2.1", "hiredis")
+    tuning = ""
+    drain_jobs = 8_000
+    fill_rate = 1_500
+    contended_jobs = 6_000
+    measures = FetchedContender.measures | {BACKLOG}
+    has_other_queue = True
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        return super().environment(folder) | {"dramatiq_queue_prefetch": "1000"}
+
+    def worker_command(self, *, concurrency: int | None = None, other_queue: bool = False) -> list[str]:
+        size = ["--processes", "1", "--threads", str(concurrency or 8)]
+        queues = ["--queues", "default", *(["other"] if other_queue else [])]
+        return [sys.executable, "-m", "dramatiq", "bench.apps.dramatiq_app", *size, "--skip-logging", *queues]
+
+    def open_producer(self) -> Producer:
+        return DramatiqProducer()

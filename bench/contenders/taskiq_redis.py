@@ -1,0 +1,61 @@
+"""Taskiq on Redis, by its stream broker, the one that acknowledges. Jobs of the future need its scheduler process."""
+
+import os
+import sys
+
+from bench.apps import URL_NAME
+from bench.async_producer import AsyncProducer, SideBySide
+from bench.contender import Producer, moment
+from bench.contenders.redis import FetchedContender
+
+PROGRAM = "bench.apps.taskiq_app"
+
+
+class TaskiqProducer(SideBySide, AsyncProducer):
+    async def open(self) -> None:
+        from redis.asyncio import Redis
+
+        from bench.apps import taskiq_app
+
+        self._app = taskiq_app
+        self._redis = Redis.from_url(os.environ[URL_NAME])
+        await taskiq_app.broker.startup()
+        await taskiq_app.schedules.startup()
+
+    async def shut(self) -> None:
+        await self._app.schedules.shutdown()
+        await self._app.broker.shutdown()
+        await self._redis.aclose()
+
+    async def add(self, task: str, number: int, *, due_ns: int | None = None) -> None:
+        called = getattr(self._app, task)
+        if due_ns is None:
+            await called.kiq(number)
+        else:
+            await called.schedule_by_time(self._app.schedules, moment(due_ns), number)
+
+    async def count_unfinished(self) -> int:
+        groups = await self._redis.xinfo_groups(self._app.broker.queue_name)
+        return sum(group["pending"] + group["lag"] for group in groups)
+
+
+class TaskiqRedis(FetchedContender):
+    name = "taskiq"
+    distribution = "taskiq"
+    release = "0.13.0"
+    requirements = ("taskiq==0.13.0", "taskiq-redis==1.2.4", "hiredis")
+    tuning = ""
+    drain_jobs = 12_000
+    fill_rate = 1_000
+    contended_jobs = 8_000
+
+    def worker_command(self, *, concurrency: int | None = None, other_queue: bool = False) -> list[str]:
+        size = ["--workers", "1", "--max-async-tasks", str(concurrency or 100)]
+        quiet = ["--log-level", "ERROR"]
+        return [sys.executable, "-m", "taskiq", "worker", f"{PROGRAM}:broker", *size, *quiet]
+
+    def scheduler_command(self) -> list[str]:
+        return [sys.executable, "-m", "taskiq", "scheduler", f"{PROGRAM}:scheduler", "--log-level", "ERROR"]
+
+    def open_producer(self) -> Producer:
+        return TaskiqProducer()
