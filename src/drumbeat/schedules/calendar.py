@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import date, tzinfo
 
 from .cron import Cron
-from .localday import DAY, Piece, local_day, pieces
+from .localday import DAY, Piece, change_around, local_day, pieces
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _FAR = 40 * 366
@@ -34,14 +34,13 @@ class Calendar:
         """The first moment at or after this second."""
         today, found_on = _bounded(second, self.tz), 0
         best: int | None = None
-        # From the day before: where clocks go back over midnight, a part of yesterday comes after the first of today.
-        for day in self._days(today - 1, today + _FAR):
+        for day in self._days(today - self._unevenness(today), today + _FAR):
             if best is not None and day > found_on + 1:
                 break
             found = self._next_in(day, second)
             if found is not None and (best is None or found < best):
                 best, found_on = found, day
-            if best is not None and len(self._pieces(day)) == 1:
+            if best is not None and not self._unevenness(day):
                 break
         return best
 
@@ -49,13 +48,13 @@ class Calendar:
         """The last moment at or before this second."""
         today, found_on = _bounded(second, self.tz), 0
         best: int | None = None
-        for day in self._days(today + 1, today - _FAR, -1):
+        for day in self._days(today + self._unevenness(today), today - _FAR, -1):
             if best is not None and day < found_on - 1:
                 break
             found = self._last_in(day, second)
             if found is not None and (best is None or found > best):
                 best, found_on = found, day
-            if best is not None and len(self._pieces(day)) == 1:
+            if best is not None and not self._unevenness(day):
                 break
         return best
 
@@ -77,6 +76,10 @@ class Calendar:
             piece.leap == second and self._between(piece.low, piece.high - 1) > 0
             for piece in self._pieces(local_day(second, self.tz))
         )
+
+    def _unevenness(self, day: int) -> int:
+        """How many days around may be mixed with this one: where clocks go back over midnight, yesterday follows today."""
+        return 0 if change_around(self.tz, day) is None else 1
 
     def _pieces(self, day: int) -> tuple[Piece, ...]:
         return pieces(self.tz, day, self.cron.is_wall)

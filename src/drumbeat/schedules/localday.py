@@ -50,7 +50,7 @@ def offset_at(second: int, tz: tzinfo) -> int:
 def pieces(tz: tzinfo, day: int, by_wall: bool) -> tuple[Piece, ...]:
     """The pieces of a local day, in the order in which they come."""
     low, high = day * DAY, (day + 1) * DAY
-    change = change_between(low - _BEFORE, high + _AFTER, tz)
+    change = change_around(tz, day)
     if change is None:
         return (Piece(low, high, offset_at(low - _BEFORE, tz)),)
     # Local times at which the old clock ends, and at which the new one begins.
@@ -65,6 +65,12 @@ def pieces(tz: tzinfo, day: int, by_wall: bool) -> tuple[Piece, ...]:
     else:
         cut.append(Piece(max(low, ends), high, change.after))
     return tuple(piece for piece in cut if piece.low < piece.high)
+
+
+@lru_cache(maxsize=16_384)
+def change_around(tz: tzinfo, day: int) -> Change | None:
+    """The change of the clocks on this local day or in the hours around it. None almost always: then days come one by one."""
+    return change_between(day * DAY - _BEFORE, (day + 1) * DAY + _AFTER, tz)
 
 
 def change_between(first: int, last: int, tz: tzinfo) -> Change | None:

@@ -34,7 +34,8 @@ def preview(definition: NewSchedule, now: int, count: int) -> list[Previewed]:
     while at is not None and len(found) < count:
         note = _note(definition, before // _SECOND, at // _SECOND) if definition.kind is RuleKind.CRON else ""
         found.append(Previewed(at=from_us(at).astimezone(tz), note=note))
-        at, before = rule.next_after(at), at
+        before = at
+        at = rule.next_after(at)
     return found
 
 

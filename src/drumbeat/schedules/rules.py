@@ -123,7 +123,7 @@ def zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
     # The form is checked first: a name is also a path below the folder of zones. `localtime` is another one on each host.
-    if isinstance(name, str) and _ZONE.fullmatch(name) and name != "localtime":
+    if _ZONE.fullmatch(name) and name != "localtime":
         try:
             return ZoneInfo(name)
         except (KeyError, ValueError, OSError):
