@@ -26,7 +26,7 @@ class FaultyStore:
 
     def __getattr__(self, part: str) -> Any:
         found = getattr(self._store, part)
-        return FaultyPart(self, part, found) if part in ("jobs", "instances", "inspect") else found
+        return FaultyPart(self, part, found) if part in ("jobs", "instances", "inspect", "schedules") else found
 
 
 class FaultyPart:

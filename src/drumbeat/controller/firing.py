@@ -30,8 +30,8 @@ SPREAD_US = 250_000
 """Followers come one after the other, so that the first can do it for all."""
 AGAIN_US = 50_000
 SOONEST = 0.05
-LONGEST = 30.0
-"""Nobody sleeps longer: what the heartbeat says is a hint."""
+LONGEST = 3_600.0
+"""Nobody sleeps longer. Each heartbeat brings the next moment, so there is nothing to look for meanwhile."""
 
 
 class Firer:
@@ -64,11 +64,14 @@ class Firer:
     def hear(self, pulse: Pulse) -> None:
         """What the heartbeat says of the next moment; we look again if it is sooner than expected, or if we lead anew."""
         self._set_clock(pulse.now)
+        leads = self._elector.leads
         sooner = pulse.next_fire is not None and (self._expected is None or pulse.next_fire < self._expected)
-        if sooner or self._led != self._elector.leads:
-            self._wakeup.set()
-        if sooner or not self._elector.leads:
+        if sooner or not leads:
             self._expected = pulse.next_fire
+        # It may have passed while we sleep, if the store's clock has stepped.
+        passed = self._expected is not None and self._expected <= pulse.now
+        if sooner or passed or leads != self._led:
+            self._wakeup.set()
 
     async def run(self) -> None:
         while True:
@@ -171,8 +174,8 @@ class Firer:
                     event = ScheduleFired(instance=me, schedule=firing.name, at=moment.at, job=moment.job, late=late)
                     self._events.emit(event)
         if self._events.wanted(ScheduleSkipped):
-            for event in _skips(me, firing, fired):
-                self._events.emit(event)
+            for skip in _skips(me, firing, fired):
+                self._events.emit(skip)
 
 
 def _skips(me: InstanceId, firing: Firing, fired: Fired) -> Iterable[ScheduleSkipped]:
