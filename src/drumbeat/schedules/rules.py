@@ -23,6 +23,8 @@ from .cron import parse
 
 MOST_CAUGHT_UP = 1_000
 _SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
+_TODAY_US = 1_767_225_600_000_000  # 2026: by the rules of today's time zones, not of those of 1970
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,2}")
 _LATEST_US = 253_370_764_800_000_000 - durations.LONGEST_US
 """Moments after about the year 9899 do not exist here: datetimes would overflow."""
@@ -146,9 +148,10 @@ def check(definition: NewSchedule) -> None:
     if start is not None and end is not None and end <= start:
         raise ConfigError(f"end must be after start, but is {durations.from_us(end).isoformat()}", "end")
     _check_numbers(definition)
+    # That all of it is past already is not an error: a program with an old `end` in it must go on starting.
+    since = start - 1 if start is not None else _TODAY_US if end is None else min(_TODAY_US, end - 366 * _DAY)
     rule = rule_of(definition)
-    # From its own start on, or from anywhere: whether all of it is past already is not an error.
-    if definition.kind is not RuleKind.AFTER and rule.next_after(0 if start is None else start - 1) is None:
+    if definition.kind is not RuleKind.AFTER and rule.next_after(since) is None:
         field = "cron" if definition.kind is RuleKind.CRON else "every"
         raise ConfigError(f"{field} {shown(definition.rule)} has no moment between start and end", field)
 
