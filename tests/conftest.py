@@ -4,7 +4,7 @@
 time overrides the fixture `clock`.
 """
 
-import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -16,7 +16,9 @@ from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 from tests.servers import postgres, redis
 
-ENGINES = os.environ.get("TEST_ENGINES", "sqlite,postgres,postgres16").split(",")
+TRANSACTIONAL = ["sqlite", "postgres", "postgres16"]
+# Redis 6.2 has no wheel for newer Pythons.
+ENGINES = [*TRANSACTIONAL, "valkey", *(["redis6"] if sys.version_info < (3, 13) else [])]
 SERVERS: dict[str, postgres.Databases | redis.Databases] = {
     "postgres": postgres.Databases(18),
     "postgres16": postgres.Databases(16),

@@ -11,9 +11,15 @@ from drumbeat.model.job import Added, CancelAnswer, Claimed, Hold, Job, JobState
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import inside_of
 from tests.callers import Caller, caller
-from tests.conftest import OpenAgain
+from tests.conftest import TRANSACTIONAL, OpenAgain
 from tests.contract.making import claim, claimed_one, end, hold, ids, new_job, outcome, report, worker
 from tests.waiting import until
+
+
+@pytest.fixture(params=TRANSACTIONAL)
+def engine(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
 
 
 @pytest.fixture
