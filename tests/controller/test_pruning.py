@@ -1,0 +1,74 @@
+"""Old things are cleared away by the leader; and by everybody, where nobody leads."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from drumbeat.clock import FakeClock
+from drumbeat.controller.elector import Elector
+from drumbeat.controller.pruning import Pruner
+from drumbeat.model.schedule import RuleKind
+from drumbeat.settings import Settings
+from drumbeat.store.protocol import Store
+from tests.conftest import fresh_store
+from tests.controller.making import ME, SECOND, YOU, definition, elector, firer, patience, pulse, put
+from tests.faults import FaultyStore
+from tests.waiting import until
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(clock: FakeClock, tmp_path: Path) -> AsyncIterator[Store]:
+    async with fresh_store("sqlite", tmp_path, clock=clock) as store:
+        yield store
+
+
+def pruner(store: Store, clock: FakeClock, elector: Elector) -> Pruner:
+    return Pruner(store, Settings(retention=3_600.0), elector, clock, patience(clock))
+
+
+async def rounds(store: Store, clock: FakeClock, elector: Elector, minutes: int) -> int:
+    """How often it cleared in so many minutes in which nothing was heard."""
+    counted = FaultyStore(store)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(pruner(counted, clock, elector).run())  # type: ignore[arg-type]
+        for _ in range(minutes):
+            await until(lambda: clock.sleepers == 1, what="its sleep")
+            await clock.advance(60)
+        await until(lambda: clock.sleepers == 1, what="its sleep")
+        running.cancel()
+    return counted.calls["jobs.prune"]
+
+
+async def test_the_leader_prunes_about_every_minute(store: Store, clock: FakeClock) -> None:
+    assert 5 <= await rounds(store, clock, elector(clock, leading=True), 15) <= 30
+
+
+async def test_whoever_hears_of_a_leader_does_not(store: Store, clock: FakeClock) -> None:
+    follower = elector(clock)
+    await clock.advance(400)
+    follower.hear(ME, pulse(leader=YOU), clock.monotonic())
+    assert await rounds(store, clock, follower, 4) == 0
+
+
+async def test_where_nobody_leads_everybody_prunes_after_five_minutes(store: Store, clock: FakeClock) -> None:
+    assert await rounds(store, clock, elector(clock, is_candidate=False), 4) == 0
+    assert await rounds(store, clock, elector(clock, is_candidate=False), 15) >= 4
+
+
+async def test_old_fires_go_with_the_history(store: Store, clock: FakeClock) -> None:
+    await put(store, definition("grid", str(600 * SECOND), kind=RuleKind.GRID), clock.now_us())
+    for _ in range(24):
+        await clock.advance(600)
+        await firer(store, clock).look()
+    assert len(await store.schedules.fires("grid")) == 25
+    await pruner(store, clock, elector(clock)).clear()
+    kept = await store.schedules.fires("grid")
+    assert {fire.at >= clock.now_us() - 3_600 * SECOND for fire in kept} == {True}
+    assert len(kept) == 7
