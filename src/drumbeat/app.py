@@ -10,12 +10,13 @@ import contextlib
 import functools
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 from drumbeat import appref, logs
+from drumbeat import outbox as outboxes
 from drumbeat.client import Client
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.durations import Duration
@@ -25,9 +26,9 @@ from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.model.job import NewJob
 from drumbeat.names import check_key, check_name, shown
 from drumbeat.nouns import Dead, Instances, Jobs, Queues, SyncNouns, Tasks
-from drumbeat.settings import Settings, check_known, load
-from drumbeat.store.protocol import Store
-from drumbeat.store.urls import open_store
+from drumbeat.settings import MOST_PAYLOAD, Settings, check_known, load
+from drumbeat.store.protocol import Inside, Store
+from drumbeat.store.urls import inside_of, open_store
 from drumbeat.sync import THREAD, blocking
 from drumbeat.tasks import AsyncTask, BatchDecorator, BatchTask, Decorator, Registry, SyncTask, Task, TaskOptions
 from drumbeat.tasks.options import check_notify, read_options
@@ -62,6 +63,7 @@ class MoreSettings(TypedDict, total=False):
     wait_for_version: Duration
     log_level: str
     log_format: Literal["text", "json"]
+    outbox: str
 
 
 class Drumbeat:
@@ -92,11 +94,13 @@ class Drumbeat:
         self._code = given
         self._flags: dict[str, object] = {}
         self._settings: Settings | None = None
+        self._outbox: tuple[Settings, outboxes.Outbox] | None = None
         self.clock = clock
         self.registry = Registry()
         self.events = Events()
         self.lifespans: list[Lifespan] = []
         self.client = Client(lambda: self.settings, self.registry, clock)
+        self.client.wrap_inside = lambda inside: inside if (outbox := self.outbox) is None else outbox.inside
         self.jobs = Jobs(self.client)
         self.dead = Dead(self.client, self.jobs, clock)
         self.queues = Queues(self.client)
@@ -233,6 +237,39 @@ class Drumbeat:
         from drumbeat.worker import main
 
         await main.serve(self, self.configure(self._flags | flags), ref=appref.find(self))
+
+    @property
+    def inside(self) -> Inside:
+        """What can be done in a transaction of the caller's own."""
+        return self.client.inside
+
+    @property
+    def outbox(self) -> outboxes.Outbox | None:
+        """What carries jobs over from a database of the user's own; None: there is none."""
+        settings = self.settings
+        if settings.outbox is None:
+            return None
+        if self._outbox is None or self._outbox[0] is not settings:
+            # Its own app, on its own store. The letters are larger than the jobs in them.
+            app = Drumbeat(
+                settings.outbox,
+                namespace=settings.namespace,
+                name=f"{settings.name}.outbox",
+                version=settings.version,
+                clock=self.clock,
+                payload_limit=MOST_PAYLOAD,
+                retention=outboxes.KEPT,
+                role="both",
+                outbox="",
+            )
+            inside = inside_of(settings.url, namespace=settings.namespace, clock=self.clock)
+            self._outbox = settings, outboxes.Outbox(app, self.store, inside, self.clock)
+        return self._outbox[1]
+
+    @property
+    def companions(self) -> Sequence[Callable[[], AbstractAsyncContextManager[None]]]:
+        """What a worker process runs beside its own work."""
+        return [] if (outbox := self.outbox) is None else [outbox.relaying]
 
     @property
     def registered_tasks(self) -> list[Task[..., Any]]:

@@ -46,6 +46,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Default: None.
     """
 
+    outbox: str | None = None
+    """A SQL database of your own, in which `using(conn=...)` leaves jobs for the store in `url`, so that jobs on Redis commit
+    with your data. Workers carry them over.
+
+    Default: None.
+    """
+
     namespace: str = "drumbeat"
     """What stands before every table or key, so that several systems may share a database.
 
@@ -297,6 +304,10 @@ def _url(value: object) -> str:
     return f"sqlite:///{quote(str(Path.cwd()))}/{path}{question}{query}"
 
 
+def _outbox(value: object) -> str | None:
+    return _url(value) if value else None  # the outbox's own app has none, whatever the environment says
+
+
 def _no_coordination(value: object) -> str:
     raise ConfigError("no engine for a second store is in this release; leave it out")
 
@@ -374,6 +385,7 @@ def _one_of(*words: str) -> Callable[[object], str]:
 _READERS: dict[str, Callable[[object], object]] = {
     "url": _url,
     "coordination": _no_coordination,
+    "outbox": _outbox,
     "namespace": lambda value: check_namespace(value),
     "app": _text,
     "name": _text,

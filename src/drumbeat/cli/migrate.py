@@ -29,14 +29,21 @@ def command(target: Target, /, place: str | None, check: bool, sql: bool) -> Non
     if place is not None and target.flags.setdefault("url", place) != place:
         raise Refused("two URLs: give the argument or --url, not both")
     settings = find(target).settings
-    found, known, where = _look(settings.url, settings.namespace)
+    _one(target, settings.url, settings.namespace, check=check, sql=sql)
+    if settings.outbox is not None and place is None and not sql:
+        _one(target, settings.outbox, settings.namespace, check=check, sql=sql)
+
+
+def _one(target: Target, url: str, namespace: str, *, check: bool, sql: bool) -> None:
+    """One store: that of the jobs, or the outbox."""
+    found, known, where = _look(url, namespace)
     if sql:
-        click.echo(_script(settings.url, settings.namespace, found), nl=False)
+        click.echo(_script(url, namespace, found), nl=False)
         return
     needed = found < known
     if needed and not check:
-        asyncio.run(bring_up(settings.url, settings.namespace))
-    now, _, _ = _look(settings.url, settings.namespace)
+        asyncio.run(bring_up(url, namespace))
+    now, _, _ = _look(url, namespace)
     _tell(target, {"url": where, "found": found, "version": now, "known": known, "up_to_date": now >= known})
     if needed and check:
         raise NotDone(f"{where}: the schema is version {found}, this Drumbeat has {known}: run `drumbeat migrate`")

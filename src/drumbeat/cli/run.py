@@ -91,7 +91,8 @@ def _begin(program: Known, ref: str, *, migrate: bool) -> None:
 
     log, settings = logging.getLogger("drumbeat.run"), program.settings
     # A wrong place is told here, once, and not by each worker after its start.
-    asyncio.run((bring_up if migrate else try_out)(settings.url, settings.namespace))
+    for url in filter(None, (settings.url, settings.outbox)):
+        asyncio.run((bring_up if migrate else try_out)(url, settings.namespace))
     queues = ",".join(f"{queue}={weight}" for queue, weight in program.queues.items())
     facts = {
         "version": version("drumbeat"),

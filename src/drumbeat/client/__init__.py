@@ -38,6 +38,8 @@ class Client:
         self.registry = registry
         self.connections = Connections(self._open)
         self._inside: tuple[Settings, Inside] | None = None
+        self.wrap_inside: Callable[[Inside], Inside] = lambda inside: inside
+        """The app's way to put an outbox before it."""
 
     @property
     def settings(self) -> Settings:
@@ -83,7 +85,7 @@ class Client:
         settings = self.settings
         if self._inside is None or self._inside[0] is not settings:
             inside = inside_of(settings.url, namespace=settings.namespace, clock=self._clock)
-            self._inside = settings, inside
+            self._inside = settings, self.wrap_inside(inside)
         return self._inside[1]
 
     async def cancel_job(self, id: JobId) -> CancelAnswer:

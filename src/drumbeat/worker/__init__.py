@@ -67,6 +67,11 @@ class Program(Protocol):
     @property
     def lifespans(self) -> Sequence[Callable[[], AbstractAsyncContextManager[Any]]]: ...
 
+    @property
+    def companions(self) -> Sequence[Callable[[], AbstractAsyncContextManager[None]]]:
+        """What runs beside the worker of a process, but not in its children."""
+        ...
+
     async def store(self) -> Store:
         """The running loop's store, shared with handlers that enqueue."""
         ...
@@ -265,7 +270,7 @@ class Worker:
     @asynccontextmanager
     async def _lifespans(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for lifespan in self._program.lifespans:
+            for lifespan in (*self._program.companions, *self._program.lifespans):
                 await stack.enter_async_context(lifespan())
             yield
 
