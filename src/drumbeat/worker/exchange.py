@@ -218,9 +218,7 @@ class Exchange:
         instance = self._identity()
         held = self._reporter.held
         missing = {
-            (hold.id, hold.token)
-            for hold in await self._jobs.running(instance)
-            if (job := held.get(hold.id)) is None or job.token != hold.token
+            (hold.id, hold.token) for hold in await self._jobs.running(instance) if (hold.id, hold.token) not in held
         }
         lost = missing & self._missing
         self._missing = missing - lost

@@ -65,10 +65,13 @@ class Fetcher:
         if wait <= 0:
             self._hungry = True
             self._expects = run_at > 0
-        elif moment >= self._look_at:
-            return  # it will be looked for before then anyway
+        elif self._knows_of_one_before(moment):
+            return
         else:
-            self._look_at = self._due_at = moment
+            self._due_at = moment
+            if moment >= self._look_at:
+                return  # it will be looked for before then anyway
+            self._look_at = moment
         self._wake()
 
     def wanting(self, wants: tuple[str, ...]) -> None:
@@ -98,9 +101,10 @@ class Fetcher:
         now = self._clock.monotonic()
         expected = self._expects or 0.0 < self._due_at <= now
         self._hungry = self._expects = False
-        self._due_at = 0.0
+        if self._due_at <= now:
+            self._due_at = 0.0
         if self._look_at <= now:  # the answer will tell better; until then the other lane does not ask the same
-            self._look_at = now + jittered(self._poll)
+            self._look_at = self._due_at or now + jittered(self._poll)
         return Claim(queues=self._turns.divide(room), limit=room, wants=self.wants, expected=expected)
 
     def claim_at_once(self) -> Claim | None:
@@ -122,8 +126,11 @@ class Fetcher:
         self._look_at = now + jittered(self._poll)
         if answer.next_due is not None:
             moment = now + max(0.0, (answer.next_due - answer.now) / 1e6)
-            if moment < self._look_at:
-                self._look_at = self._due_at = moment
+            if not self._knows_of_one_before(moment):
+                self._due_at = moment
+        if 0.0 < self._due_at < self._look_at:
+            self._look_at = self._due_at
+        self._wake()  # the other lane may sleep for longer than that
 
     def failed(self, claim: Claim) -> None:
         """The claim was not answered."""
@@ -136,6 +143,10 @@ class Fetcher:
         if not self._has_room():
             return None
         return 0.0 if self._is_time() else self._look_at - self._clock.monotonic()
+
+    def _knows_of_one_before(self, moment: float) -> bool:
+        """A due moment stays known until it has passed: an answer may be older than a hint that came before it."""
+        return 0.0 < self._due_at <= moment
 
     def _has_room(self) -> bool:
         if self._stopped:

@@ -33,8 +33,9 @@ class Reporter:
         self._on_outcome = on_outcome
         self._outbox: deque[Outcome] = deque()
         self._notes: dict[JobId, tuple[Hold, str]] = {}
-        self.held: dict[JobId, Claimed] = {}
-        """Every claim that is ours until the store has its outcome: buffered, running, or in the outbox."""
+        self.held: dict[tuple[JobId, int], Claimed] = {}
+        """Every claim, by id and token, that is ours until the store has its outcome: buffered, running, or in the outbox. One
+        lane may claim a job again before the other has its answer to the claim before."""
         self.enough = 1
         """At so many outcomes a second call to the store is worth while beside one that is under way."""
         self.refused = 0
@@ -46,7 +47,7 @@ class Reporter:
 
     def hold(self, jobs: Iterable[Claimed]) -> None:
         for job in jobs:
-            self.held[job.id] = job
+            self.held[job.id, job.token] = job
 
     def put(self, outcome: Outcome) -> None:
         self._outbox.append(outcome)
@@ -61,7 +62,7 @@ class Reporter:
 
     def drop(self, job: Claimed) -> None:
         """Forget a job that belongs to somebody else now."""
-        self.held.pop(job.id, None)
+        self.held.pop((job.id, job.token), None)
         self._notes.pop(job.id, None)
 
     def note(self, job: Claimed, value: Any) -> None:
@@ -93,7 +94,7 @@ class Reporter:
         loud = self._events.wanted(JobFinished)
         counts = self._counts
         for outcome, verdict in zip(outcomes, verdicts, strict=True):
-            job = self.held.pop(outcome.id, None)
+            job = self.held.pop((outcome.id, outcome.token), None)
             if verdict is Verdict.STALE:
                 self._refuse(instance, outcome, job)
             elif outcome.kind is OutcomeKind.SUCCEEDED:

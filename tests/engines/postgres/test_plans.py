@@ -14,7 +14,7 @@ import pytest
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claim, Outcome, OutcomeKind
 from drumbeat.store.postgres import PostgresStore
-from drumbeat.store.postgres.connections import Link, Session
+from drumbeat.store.postgres.connections import Link, Plans, Session
 from drumbeat.store.postgres.statements import statements
 from tests.contract.making import worker
 from tests.engines.postgres.conftest import at
@@ -61,7 +61,8 @@ async def explained(link: Link, statement: str, *arguments: Any) -> dict[str, An
             await transaction.rollback()
             await session.execute("DEALLOCATE hot")
 
-    plan: dict[str, Any] = json.loads(await link.call(work, patience=60))[0]["Plan"]
+    plans = Plans.ONCE if statement == SQL.exchange else Plans.USUAL
+    plan: dict[str, Any] = json.loads(await link.call(work, patience=60, plans=plans))[0]["Plan"]
     return plan
 
 
@@ -188,6 +189,20 @@ async def test_the_same_connection_stays_quick_when_the_table_was_empty_at_first
         assert (await store.jobs.exchange(instance, outcomes, None)).verdicts == ["done"] * HELD
         await store._work.close()
         assert await touched(raw) - before < 200 * HELD
+
+
+async def test_a_link_plans_as_usual_again_after_an_exchange(postgres: PostgresStore) -> None:
+    instance = await worker(postgres)
+    asked = "SELECT name, setting FROM pg_settings WHERE name = 'plan_cache_mode' OR name LIKE 'enable_%' ORDER BY name"
+
+    async def settings(plans: Plans) -> list[Any]:
+        return await postgres._side.call(lambda session: session.fetch(asked), plans=plans)
+
+    usual, once = await settings(Plans.USUAL), await settings(Plans.ONCE)
+    assert once == await postgres._work.call(lambda session: session.fetch(asked)) != usual
+    assert await settings(Plans.EITHER) == once
+    await postgres.instances.beat(instance, 0)
+    assert await settings(Plans.EITHER) == usual
 
 
 async def touched(raw: Any) -> int:

@@ -15,7 +15,7 @@ from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
 from drumbeat.ids import JobId, created_us, is_job_id
 from drumbeat.model.job import Added, NewJob, Unique
 from drumbeat.store.postgres import failures
-from drumbeat.store.postgres.connections import PATIENCE, Again, Link, Session
+from drumbeat.store.postgres.connections import PATIENCE, Again, Link, Plans, Session
 from drumbeat.store.postgres.statements import JobSql, Statements
 from drumbeat.store.postgres.wake import Announcer
 
@@ -134,11 +134,11 @@ class Adding:
         """
         if len(jobs) >= COPIED and not any(job.unique for job in jobs):
             return await self._link.transact(partial(self._copy, jobs), patience=patience)
+        if len(jobs) == 1 and not jobs[0].unique:
+            return await self._link.call(partial(self._insert_one, jobs[0]), patience=patience, plans=Plans.EITHER)
         return await self._link.call(partial(self._insert, jobs), patience=patience)
 
     async def _insert(self, jobs: Sequence[NewJob], session: Session) -> int:
-        if len(jobs) == 1 and not jobs[0].unique:
-            return await self._insert_one(jobs[0], session)
         with failures.known_jobs():
             now: int = await session.fetchval(self._sql.add, *arguments(jobs), min(_ids(jobs)), max(_ids(jobs)))
         return now

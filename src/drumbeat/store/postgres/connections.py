@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from enum import Enum
 from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
@@ -73,17 +74,21 @@ _SESSION = {
     "idle_in_transaction_session_timeout": "60000",
     "jit": "off",
 }
+_WAYS = ("enable_seqscan", "enable_bitmapscan", "enable_nestloop", "enable_mergejoin")
 # A plan that was made while a table was empty is bad for ever: plan each time.
-PLANNED_EACH_TIME = _SESSION | {"plan_cache_mode": "force_custom_plan"}
+PLANNED_EACH_TIME = _SESSION | {"plan_cache_mode": "force_custom_plan"} | dict.fromkeys(_WAYS, "on")
 # Claims and outcomes are a few statements that are right by one plan only, which these settings leave as the only one,
-# whatever the statistics say. So it can be kept: to plan them each time took a tenth of a full batch, and half of a small one.
-PLANNED_ONCE = _SESSION | {
-    "plan_cache_mode": "force_generic_plan",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "enable_nestloop": "off",
-    "enable_mergejoin": "off",
-}
+# whatever the statistics say. So it can be kept: to plan them each time took a fifth of a full batch, and two thirds of a
+# small one.
+PLANNED_ONCE = _SESSION | {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(_WAYS, "off")
+
+
+class Plans(Enum):
+    """How the statements of a call want to be planned."""
+
+    USUAL = "as is usual for the link"
+    ONCE = "once"
+    EITHER = "as it happens to be"
 
 
 class Again(Exception):
@@ -127,6 +132,8 @@ class Link:
         self._pid = os.getpid()
         self._turn = asyncio.Lock()
         self._connection: Session | None = None
+        self._settings = session
+        """What is set in the open connection now."""
         self._was_open = False
         self._closed = False
         self._channels: dict[str, Heard] = {}
@@ -142,13 +149,13 @@ class Link:
         """Whether a call would begin at once."""
         return not self._turn.locked()
 
-    async def call(self, work: Work[T], *, patience: float = PATIENCE) -> T:
+    async def call(self, work: Work[T], *, patience: float = PATIENCE, plans: Plans = Plans.USUAL) -> T:
         """Do this with the connection; every statement is a transaction of its own."""
-        return await self._repeated(self._in_transaction(work) if self.pooled else work, patience)
+        return await self._repeated(self._in_transaction(work) if self.pooled else work, patience, plans)
 
     async def transact(self, work: Work[T], *, patience: float = PATIENCE) -> T:
         """Do this in one transaction; `work` may be called again after a rollback."""
-        return await self._repeated(self._in_transaction(work), patience)
+        return await self._repeated(self._in_transaction(work), patience, Plans.USUAL)
 
     async def listen(self, channel: str, heard: Heard) -> None:
         """From now on, also after a reconnection, `heard` is called with the text of every NOTIFY."""
@@ -164,7 +171,7 @@ class Link:
 
     async def check(self) -> None:
         """Whether the connection still lives; it is opened anew if not."""
-        await self.call(lambda connection: connection.execute(self._sql.now))
+        await self.call(lambda connection: connection.execute(self._sql.now), plans=Plans.EITHER)
 
     async def close(self) -> None:
         self._closed = True
@@ -179,10 +186,11 @@ class Link:
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             connection.terminate()
 
-    async def _repeated(self, work: Work[T], patience: float) -> T:
+    async def _repeated(self, work: Work[T], patience: float, plans: Plans) -> T:
         for _ in range(_REPEATS):
             async with self._lent(patience) as connection:
                 try:
+                    await self._change(connection, plans)
                     return await work(connection)
                 except Again:
                     pass
@@ -194,6 +202,13 @@ class Link:
                         raise
             await self._clock.sleep(jittered(0.01))
         raise StoreUnavailable(f"{self._address.shown}: the transaction lost against others {_REPEATS} times")
+
+    async def _change(self, connection: Session, plans: Plans) -> None:
+        wanted = PLANNED_ONCE if plans is Plans.ONCE else self._session
+        if plans is Plans.EITHER or wanted is self._settings or self.pooled:
+            return
+        await connection.fetch(self._sql.set, list(wanted), list(wanted.values()))
+        self._settings = wanted
 
     def _in_transaction(self, work: Work[T]) -> Work[T]:
         async def begun(connection: Session) -> T:
@@ -239,6 +254,7 @@ class Link:
             connection: Session = await asyncpg.connect(self._address.dsn, timeout=PATIENCE - 0.2, **how)
         except (ValueError, asyncpg.ClientConfigurationError) as error:
             raise ConfigError(f"{self._address.shown}: {error}", "url") from error
+        self._settings = self._session
         try:
             await self._prepare(connection)
         except BaseException:

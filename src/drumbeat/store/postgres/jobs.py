@@ -28,7 +28,7 @@ from drumbeat.model.job import (
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.adding import Adding, keys_of
 from drumbeat.store.postgres.claiming import Claiming
-from drumbeat.store.postgres.connections import Link, Session
+from drumbeat.store.postgres.connections import Link, Plans, Session
 from drumbeat.store.postgres.ending import Ending, released
 from drumbeat.store.postgres.history import DAY_US, History
 from drumbeat.store.postgres.statements import JobSql
@@ -74,7 +74,7 @@ class PostgresJobs:
         if _is_plain(outcomes) and (claim is None or not claim.wants):
             # A busy worker has two under way: while one waits for the disk, the server works on the other.
             link = self._side if self._side.is_free and not self._work.is_free else self._work
-            return await link.call(partial(self._exchange, instance, outcomes, claim))
+            return await link.call(partial(self._exchange, instance, outcomes, claim), plans=Plans.ONCE)
         exchanged, soonest = await self._work.transact(partial(self._exchange_all, instance, outcomes, claim))
         self._tell(soonest)
         return exchanged

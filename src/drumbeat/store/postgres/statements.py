@@ -82,6 +82,7 @@ class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     lock: str
     server: str
     careful: str
+    set: str
     one_snapshot: str
     now: str
     ahead: str

@@ -16,7 +16,7 @@ from functools import partial
 from drumbeat.clock import Clock, jittered
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.service import background
-from drumbeat.store.postgres.connections import Link, Session
+from drumbeat.store.postgres.connections import Link, Plans, Session
 from drumbeat.store.postgres.statements import SchemaSql
 
 BURST_S = 0.002
@@ -76,7 +76,7 @@ class Announcer:
                 payload, self._due = f"{self._due} {self._sender}", None
                 # Lost with the server: whoever would have heard it polls.
                 with contextlib.suppress(StoreError):
-                    await self._link.call(partial(self._notify, payload))
+                    await self._link.call(partial(self._notify, payload), plans=Plans.EITHER)
                 if not self._closed:
                     await self._clock.sleep(BURST_S)
         finally:

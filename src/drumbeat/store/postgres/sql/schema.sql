@@ -26,6 +26,11 @@ SELECT current_setting('server_version_num')::integer AS version, pg_is_in_recov
 -- Where the database forgets commits in a crash by default, ours are kept all the same.
 SET synchronous_commit = on;
 
+-- name: set
+-- For the session: $1 names, $2 values.
+SELECT set_config(setting.name, setting.value, false)
+  FROM unnest($1::text[], $2::text[]) AS setting (name, value);
+
 -- name: one_snapshot
 -- For looks of several statements, so that a job that moves meanwhile is neither missed nor seen twice.
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
