@@ -76,7 +76,8 @@ class RedisServer:
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="drumbeat-redis-"))
         try:
-            self.port = free_port()
+            # The nodes of a cluster talk to each other 10,000 ports higher.
+            self.port = next(port for port in iter(free_port, 0) if port < 55_000)
             self.start()
         except BaseException:
             self.__exit__(None, None, None)
@@ -91,7 +92,7 @@ class RedisServer:
 
     def start(self) -> None:
         """Start, or start again after `stop` or `kill`, on the same port and folder."""
-        options = [part for name, value in self._settings.items() for part in (f"--{name}", value)]
+        options = [part for name, value in self._settings.items() for part in (f"--{name}", *(value.split() or [""]))]
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 [self._binary, "--port", str(self.port), "--dir", str(self.folder), *options],

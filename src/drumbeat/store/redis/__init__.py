@@ -12,7 +12,9 @@ from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Wake
 from drumbeat.store.redis import schema
 from drumbeat.store.redis.connections import Address, Link, address
 from drumbeat.store.redis.inside import RedisInside
+from drumbeat.store.redis.inspect import RedisInspect
 from drumbeat.store.redis.instances import RedisInstances
+from drumbeat.store.redis.jobs import RedisJobs
 from drumbeat.store.redis.wake import RedisWake
 
 __all__ = ["Address", "RedisInside", "RedisStore", "address", "schema"]
@@ -23,9 +25,6 @@ class RedisStore:
 
     def __init__(self, address: Address, *, namespace: str, clock: Clock) -> None:
         """Nothing is opened yet: use `open`."""
-        from drumbeat.store.redis.inspect import RedisInspect
-        from drumbeat.store.redis.jobs import RedisJobs
-
         self.url = address.shown
         self._link = Link(address, namespace)
         self.jobs: Jobs = RedisJobs(self._link)

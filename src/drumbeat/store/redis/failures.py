@@ -29,6 +29,8 @@ def translated(place: str) -> Iterator[None]:
         raise
     except TimeoutError as error:
         raise StoreUnavailable(f"{place}: no answer in time") from error
+    except UnicodeEncodeError as error:
+        raise StoreError(f"{place}: a text that is no Unicode cannot be sent") from error
     except (OSError, exceptions.RedisError) as error:
         raise ours(error, place) from error
 

