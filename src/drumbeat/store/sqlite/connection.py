@@ -116,6 +116,11 @@ class Connection:
             self.run(f"PRAGMA busy_timeout = {BUSY_S * 1_000:.0f}")
 
     @property
+    def changes(self) -> int:
+        """How many rows this connection has ever changed, by triggers too, which `run` does not count."""
+        return self._db.total_changes
+
+    @property
     def in_transaction(self) -> bool:
         return self._db.in_transaction
 

@@ -119,7 +119,7 @@ class Ending:
             self._delete(write, self._move(write, (instance, "cancelled", recorded, write.now), ended))
         if fates.dead:
             write.db.run_rows(self._sql.die, 7, fates.dead, (write.now,))
-            write.db.run(self._sql.delete_jobs, {"ids": as_json([row[0] for row in fates.dead])})
+            take_out(write, self._sql.delete_jobs, {"ids": as_json([row[0] for row in fates.dead])})
         if fates.attempts:
             write.db.run_rows(self._sql.keep_attempts, 7, fates.attempts)
         if fates.back:
@@ -156,7 +156,7 @@ class Ending:
     def _delete(self, write: Write, finished: int) -> None:
         """Take out of the live table what was just moved: the last so many rows of history, which are in one piece."""
         if finished:
-            write.db.run(self._sql.delete_finished, {"seq": write.db.last_inserted - finished})
+            take_out(write, self._sql.delete_finished, {"seq": write.db.last_inserted - finished})
 
     def _settle(self, write: Write, instance: InstanceId, outcomes: Sequence[Outcome]) -> set[tuple[JobId, int]]:
         if not outcomes:
@@ -213,6 +213,14 @@ class Ending:
                     keys.take(held.task, held.key, Unique.PENDING, held.id)
             result.append(row)
         return result
+
+
+def take_out(write: Write, statement: str, parameters: dict[str, str | int]) -> None:
+    """Delete jobs that have ended from the live table. By a trigger that may let the next job of a schedule go on."""
+    before = write.db.changes
+    deleted = write.db.run(statement, parameters)
+    if write.db.changes - before > deleted:
+        write.ring(write.now)
 
 
 def _or_null(value: str | int | None) -> str | int:

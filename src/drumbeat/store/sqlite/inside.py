@@ -192,6 +192,10 @@ class _Plain:
     def in_transaction(self) -> bool:
         return self._conn.in_transaction
 
+    @property
+    def total_changes(self) -> int:
+        return self._conn.total_changes
+
 
 @contextlib.contextmanager
 def _begun(db: Borrowed, conn: sqlite3.Connection) -> Any:

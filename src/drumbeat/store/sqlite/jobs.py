@@ -28,7 +28,7 @@ from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.adding import Adding, Batch, Keys
 from drumbeat.store.sqlite.claiming import Asked, Claiming
 from drumbeat.store.sqlite.connection import NULL, Connection
-from drumbeat.store.sqlite.ending import Ending, released
+from drumbeat.store.sqlite.ending import Ending, released, take_out
 from drumbeat.store.sqlite.place import Room
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import as_json
@@ -177,7 +177,7 @@ class SqliteJobs:
         running = as_json([id for id, state in states.items() if state == "running"])
         if pending != "[]":
             write.db.run(self._sql.cancel_pending, {"ids": pending, "now": write.now})
-            write.db.run(self._sql.delete_jobs, {"ids": pending})
+            take_out(write, self._sql.delete_jobs, {"ids": pending})
         if running != "[]":
             write.db.run(self._sql.request_cancel, {"ids": running})
         return [_ANSWERS[states[id]] for id in ids]
@@ -235,7 +235,7 @@ class SqliteJobs:
             if (job := follow_up(row.record(), error)) is not None:
                 after.append(job)
         write.db.run_rows(self._sql.die, 7, dead, (write.now,))
-        write.db.run(self._sql.delete_jobs, {"ids": ids})
+        take_out(write, self._sql.delete_jobs, {"ids": ids})
         self._adding.follow(write, after)
         return len(dead)
 

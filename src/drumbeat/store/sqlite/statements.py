@@ -116,6 +116,37 @@ class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
     once_done: str
 
 
+class LockSql(msgspec.Struct, frozen=True, kw_only=True):
+    boot_of: str
+    open: str
+    after_boot: str
+    clear: str
+    redate: str
+    expire: str
+    admit: str
+    renew: str
+    lines: str
+    standing: str
+    shut_window: str
+    granted_in_window: str
+    heads: str
+    grant: str
+    note_grant: str
+    opens_at: str
+    seen: str
+    granted: str
+    reasons: str
+    leave: str
+    holding: str
+    note_release: str
+    idle: str
+    forget_tickets: str
+    forget_grants: str
+    forget_locks: str
+    page: str
+    tickets: str
+
+
 class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
@@ -127,4 +158,5 @@ JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
 INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
 INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
 SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
+LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 SCHEMA = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")

@@ -14,7 +14,7 @@ import os
 import socket
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 
 from drumbeat.clock import SYSTEM
@@ -24,7 +24,12 @@ from drumbeat.store.sqlite.connection import Connection, translated
 
 BURST_S = 0.002
 LOOK_S = 0.05
-Hear = Callable[[int], None]
+MANY = 8
+"""The kernel keeps about ten datagrams for a socket: after so many at once some may have been lost."""
+Hear = Callable[[int], object]
+HearTicket = Callable[[str, int], None]
+Call = tuple[str, str, int]
+"""Where to, which ticket, and in how many microseconds its owner should look at it."""
 
 
 class Announcer:
@@ -52,6 +57,11 @@ class Announcer:
         self._pending = due if self._pending is None else min(due, self._pending)
         if SYSTEM.monotonic() - self._sent_at >= BURST_S:
             self.flush()
+
+    def call(self, calls: Iterable[Call]) -> None:
+        """Tell the owners of tickets, at once: each hint is for one."""
+        for address, ticket, after in calls:
+            self._send(f"{ticket} {after}".encode(), [address])
 
     def pause(self) -> float | None:
         """How long the writer may sleep before it must call `flush`."""
@@ -86,9 +96,16 @@ class Announcer:
 class SqliteWake:
     """The listening end, on the loop."""
 
-    def __init__(self, path: Path, announcer: Announcer) -> None:
+    def __init__(self, path: Path, announcer: Announcer, ring: Callable[[int], Awaitable[None]]) -> None:
         self._path = path
         self._announcer = announcer
+        self._ring = ring
+
+    async def tell(self, run_at: int) -> None:
+        await self._ring(run_at)
+
+    def forward(self, tell: Callable[[int], bool]) -> None:
+        self._announcer.listeners[""] = tell
 
     @contextlib.asynccontextmanager
     async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
@@ -106,6 +123,20 @@ class SqliteWake:
         finally:
             watcher.stop()
             del self._announcer.listeners[address]
+            loop.remove_reader(ear.fileno())
+            ear.close()
+            with contextlib.suppress(OSError):
+                os.unlink(address)
+
+    @contextlib.asynccontextmanager
+    async def listen_tickets(self, hear: HearTicket) -> AsyncIterator[str | None]:
+        """Call `hear(ticket, after)` for every hint; gives the path of our socket."""
+        ear, address = _bound_socket()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(ear.fileno(), _hear_tickets, ear, hear)
+        try:
+            yield address
+        finally:
             loop.remove_reader(ear.fileno())
             ear.close()
             with contextlib.suppress(OSError):
@@ -156,6 +187,19 @@ def _hear_all(ear: socket.socket, hear: Hear) -> None:
         pass
     if earliest is not None:
         hear(earliest)
+
+
+def _hear_tickets(ear: socket.socket, hear: HearTicket) -> None:
+    heard = 0
+    try:
+        while True:
+            ticket, _, after = ear.recv(128).decode("ascii", "replace").partition(" ")
+            hear(ticket, int(after) if after.isdigit() else 0)
+            heard += 1
+    except BlockingIOError:
+        pass
+    if heard >= MANY:
+        hear("", 0)
 
 
 def _bound_socket() -> tuple[socket.socket, str]:

@@ -25,7 +25,7 @@ from drumbeat.store.sqlite.desk import Answer, Desk, Request, answered
 from drumbeat.store.sqlite.place import Identity
 from drumbeat.store.sqlite.syncer import Syncer
 from drumbeat.store.sqlite.turn import Turn
-from drumbeat.store.sqlite.wake import Announcer
+from drumbeat.store.sqlite.wake import Announcer, Call
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -37,12 +37,14 @@ LONG_LOG = 16 * 1024 * 1024
 class Write:
     """What a request may use: the connection inside the transaction, the moment, and a bell for workers."""
 
-    __slots__ = ("db", "due", "now")
+    __slots__ = ("calls", "db", "due", "now")
 
     def __init__(self, db: Connection, now: int) -> None:
         self.db = db
         self.now = now
         self.due: int | None = None
+        self.calls: list[Call] = []
+        """Once this is committed, the owners of these tickets hear that they should look."""
 
     def ring(self, run_at: int) -> None:
         """Once this is committed, workers hear that a job with this due moment may have come."""
@@ -92,6 +94,10 @@ class Writer(Desk):
         answer: R = await self.ask(work, argument, together, durable)
         return answer
 
+    async def ring(self, run_at: int) -> None:
+        """Have workers hear that a job with this due moment may have come."""
+        await self.ask(lambda write, due: write.ring(due), run_at, None, False)
+
     def _perform(self, group: list[Request]) -> list[Answer]:
         db, turn = self._opened()
         with turn:
@@ -100,8 +106,10 @@ class Writer(Desk):
             if self._identity is not None:
                 self._identity.check()
             with translated(self._path):
-                answers, due = self._transaction(db, wanted)
+                answers, due, calls = self._transaction(db, wanted)
             self._checkpoint(db)
+        if calls:
+            self._announcer.call(calls)
         if due is not None:
             self._announcer.tell(due, db)
             self._tell_loop(lambda: self._announcer.tell_here(due))
@@ -133,7 +141,7 @@ class Writer(Desk):
             self._identity = Identity(self._path)
         return self._db, self._turn
 
-    def _transaction(self, db: Connection, group: list[Request]) -> tuple[list[Answer], int | None]:
+    def _transaction(self, db: Connection, group: list[Request]) -> tuple[list[Answer], int | None, list[Call]]:
         units = _units(group)
         db.run("BEGIN IMMEDIATE")
         try:
@@ -147,7 +155,7 @@ class Writer(Desk):
         finally:
             if db.in_transaction:
                 db.run("ROLLBACK")
-        return answers, write.due
+        return answers, write.due, write.calls
 
     def _alone(self, write: Write, unit: list[Request]) -> list[Answer]:
         """The only unit of its transaction needs no savepoint: its failure is the transaction's."""

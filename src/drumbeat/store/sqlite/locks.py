@@ -1,0 +1,281 @@
+"""Turns, on SQLite. The contract is in `store.protocol.Locks`.
+
+Everything happens inside the writer's turn, one transaction for each call, so a line is looked at and changed by one process
+at a time. Nothing here waits for the disk: a power cut ends those who hold locks as well, and the next boot knows that they are
+gone. A look that only finds what was granted is a read, in nobody's way.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from drumbeat.clock import Clock
+from drumbeat.durations import from_us
+from drumbeat.model.lock import LockInfo, NewTicket, Seen, TicketInfo, TicketState
+from drumbeat.store.sqlite.boot import boot_id, boot_us
+from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.statements import LockSql
+from drumbeat.store.sqlite.writer import Write, Writer
+
+HOUR = 3_600_000_000
+
+
+class Sight(msgspec.Struct, frozen=True, array_like=True):
+    """A row of the statement `seen`."""
+
+    id: str
+    number: int
+    lane: int | None
+    granted_at: int | None
+    place: int
+    look_at: int | None
+
+
+class TicketRow(msgspec.Struct, frozen=True, array_like=True):
+    lock: str
+    id: str
+    number: int
+    lane: int | None
+    owner: str
+    what: str
+    entered_at: int
+    granted_at: int | None
+    left: int
+
+    def info(self) -> TicketInfo:
+        return TicketInfo(
+            id=self.id,
+            token=self.number,
+            lane=self.lane,
+            owner=self.owner,
+            what=self.what,
+            entered_at=from_us(self.entered_at),
+            granted_at=None if self.granted_at is None else from_us(self.granted_at),
+            lease_left=self.left / 1_000_000,
+        )
+
+
+class LockRow(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    limit: int
+    per: int | None
+    holding: int
+    waiting: int
+    released_at: int | None
+    released_by: str | None
+    released_why: str | None
+
+    def info(self, tickets: Sequence[TicketRow]) -> LockInfo:
+        own = [ticket for ticket in tickets if ticket.lock == self.name]
+        return LockInfo(
+            name=self.name,
+            limit=self.limit,
+            per=None if self.per is None else self.per / 1_000_000,
+            holding=self.holding,
+            waiting=self.waiting,
+            holders=[ticket.info() for ticket in own if ticket.granted_at is not None],
+            waiters=[ticket.info() for ticket in own if ticket.granted_at is None],
+            released_at=None if self.released_at is None else from_us(self.released_at),
+            released_by=self.released_by,
+            released_why=self.released_why,
+        )
+
+
+_sights = msgspec.json.Decoder(list[Sight]).decode
+_lines = msgspec.json.Decoder(list[tuple[str, str]]).decode
+_standing = msgspec.json.Decoder(tuple[int, int | None, list[int]]).decode
+_heads = msgspec.json.Decoder(list[tuple[str, int, str | None]]).decode
+_holding = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
+_reasons = msgspec.json.Decoder(list[tuple[str, str, str]]).decode
+_names = msgspec.json.Decoder(list[str]).decode
+_tickets = msgspec.json.Decoder(list[TicketRow]).decode
+_locks = msgspec.json.Decoder(list[LockRow]).decode
+
+
+class SqliteLocks:
+    def __init__(self, sql: LockSql, *, writer: Writer, looks: Reader, lists: Reader, clock: Clock) -> None:
+        self._sql = sql
+        self._writer = writer
+        self._looks = looks
+        self._lists = lists
+        self._clock = clock
+        self._boot = boot_id()
+
+    async def enter(self, ticket: NewTicket) -> Seen:
+        return await self._writer.write(self._enter, ticket, durable=False)
+
+    async def look(self, tickets: Sequence[str], *, renew: bool) -> list[Seen]:
+        if not tickets:
+            return []
+        if not renew:
+            facts = {"ids": as_json(tickets), "now": boot_us(self._clock), "boot": self._boot}
+            found = {sight.id: sight for sight in _sights(await self._looks.text(self._sql.granted, facts))}
+            if len(found) == len(set(tickets)):
+                return [_seen(found[ticket], 0) for ticket in tickets]
+        return await self._writer.write(self._look, (tickets, renew), durable=False)
+
+    async def leave(self, tickets: Sequence[str]) -> None:
+        if tickets:
+            await self._writer.write(self._leave, tickets, durable=False)
+
+    async def release(self, lock: str, ticket: str | None, *, by: str, why: str) -> int:
+        return await self._writer.write(self._release, (lock, ticket, by, why), durable=False)
+
+    async def page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
+        facts = {"after": after, "limit": limit, "all": all, "lock": None}
+        return await self._lists.read(lambda db: self._infos(db, facts, waiters=False))
+
+    async def get(self, lock: str) -> LockInfo | None:
+        facts = {"after": "", "limit": 1, "all": True, "lock": lock}
+        found = await self._lists.read(lambda db: self._infos(db, facts, waiters=True))
+        return found[0] if found else None
+
+    # On the writer's thread, inside its transaction.
+
+    def _enter(self, write: Write, ticket: NewTicket) -> Seen:
+        db, sql, now = write.db, self._sql, boot_us(self._clock)
+        boot = db.value(sql.boot_of, {"lock": ticket.lock})
+        if boot is None:
+            self._forget_idle(write, now)
+        elif boot != self._boot:
+            self._begin_anew(write, ticket.lock, now)
+        number = db.value(
+            sql.open,
+            {
+                "lock": ticket.lock,
+                "limit": ticket.limit,
+                "per": ticket.per,
+                "wall": write.now,
+                "hour": write.now // HOUR * HOUR,
+                "boot": self._boot,
+            },
+        )
+        db.run(sql.expire, {"lock": ticket.lock, "now": now})
+        facts = msgspec.structs.asdict(ticket)
+        wanted = ("id", "lock", "lease", "owner", "what", "wake")
+        db.run(sql.admit, {name: facts[name] for name in wanted} | {"number": number, "now": now, "wall": write.now})
+        self._serve(write, ticket.lock, now, (ticket.id,))
+        return self._seen(write, (ticket.id,), now)[0]
+
+    def _look(self, write: Write, given: tuple[Sequence[str], bool]) -> list[Seen]:
+        tickets, renew = given
+        now, ids = boot_us(self._clock), as_json(tickets)
+        lines = self._cleared(write, ids, now)
+        if renew:
+            write.db.run(self._sql.renew, {"ids": ids, "now": now})
+        for lock in lines:
+            self._serve(write, lock, now, tickets)
+        return self._seen(write, tickets, now)
+
+    def _leave(self, write: Write, tickets: Sequence[str]) -> None:
+        now, ids = boot_us(self._clock), as_json(tickets)
+        lines = self._cleared(write, ids, now)
+        write.db.run(self._sql.leave, {"ids": ids})
+        for lock in lines:
+            self._serve(write, lock, now, tickets)
+
+    def _release(self, write: Write, given: tuple[str, str | None, str, str]) -> int:
+        lock, ticket, by, why = given
+        now = boot_us(self._clock)
+        if write.db.value(self._sql.boot_of, {"lock": lock}) != self._boot:
+            return 0  # no such lock, or from before a reboot
+        write.db.run(self._sql.expire, {"lock": lock, "now": now})
+        held = _holding(write.db.value(self._sql.holding, {"lock": lock, "ticket": ticket}))
+        if held:
+            released = " ".join(id for id, _ in held)
+            facts = {"lock": lock, "released": released, "by": by, "why": why, "wall": write.now}
+            write.db.run(self._sql.note_release, facts)
+            write.db.run(self._sql.leave, {"ids": as_json([id for id, _ in held])})
+            write.calls += [(wake, id, 0) for id, wake in held if wake is not None]
+            self._serve(write, lock, now, ())
+        return len(held)
+
+    def _cleared(self, write: Write, ids: str, now: int) -> list[str]:
+        """The lines of these tickets, without the dead in them."""
+        lines = _lines(write.db.value(self._sql.lines, {"ids": ids}))
+        for lock, boot in lines:
+            if boot != self._boot:
+                self._begin_anew(write, lock, now)
+            write.db.run(self._sql.expire, {"lock": lock, "now": now})
+        return [lock for lock, _ in lines]
+
+    def _serve(self, write: Write, lock: str, now: int, asked: Collection[str]) -> None:
+        """Grant whatever is free to the first in line, and tell those who have not asked."""
+        db, sql = write.db, self._sql
+        limit, per, lanes = _standing(db.value(sql.standing, {"lock": lock}))
+        free = limit - len(lanes)
+        if per is not None:
+            db.run(sql.shut_window, {"lock": lock, "now": now, "per": per})
+            free = min(free, limit - db.value(sql.granted_in_window, {"lock": lock}))
+        if free > 0:
+            taken = set(lanes)
+            unused = (lane for lane in range(limit + len(taken)) if lane not in taken)
+            for id, number, wake in _heads(db.value(sql.heads, {"lock": lock, "free": free})):
+                db.run(sql.grant, {"id": id, "lane": next(unused), "wall": write.now})
+                if per is not None:
+                    db.run(sql.note_grant, {"lock": lock, "number": number, "now": now, "wall": write.now})
+                if wake is not None and id not in asked:
+                    write.calls.append((wake, id, 0))
+        if per is not None:
+            self._call_head(write, lock, now, asked, {"lock": lock, "per": per, "limit": limit})
+
+    def _call_head(
+        self, write: Write, lock: str, now: int, asked: Collection[str], window: Mapping[str, object]
+    ) -> None:
+        """Whoever is first in front of a closed window must know when it opens."""
+        heads = _heads(write.db.value(self._sql.heads, {"lock": lock, "free": 1}))
+        opens_at = write.db.value(self._sql.opens_at, window) if heads else None
+        if opens_at is not None and heads[0][2] is not None and heads[0][0] not in asked:
+            write.calls.append((heads[0][2], heads[0][0], max(0, opens_at - now)))
+
+    def _seen(self, write: Write, tickets: Sequence[str], now: int) -> list[Seen]:
+        ids = as_json(tickets)
+        found = {sight.id: sight for sight in _sights(write.db.value(self._sql.seen, {"ids": ids, "now": now}))}
+        why: dict[str, str] = {}
+        if any(ticket not in found for ticket in tickets):
+            for released, by, reason in _reasons(write.db.value(self._sql.reasons, {"ids": ids})):
+                why |= dict.fromkeys(released.split(), f"released by {by}: {reason}")
+        return [
+            _seen(found[ticket], now)
+            if ticket in found
+            else Seen(ticket=ticket, state=TicketState.LOST, why=why.get(ticket))
+            for ticket in tickets
+        ]
+
+    def _begin_anew(self, write: Write, lock: str, now: int) -> None:
+        """The machine was started since: nobody who held or wanted it lives; what its window counts has new dates."""
+        write.db.run(self._sql.clear, {"lock": lock})
+        write.db.run(self._sql.redate, {"lock": lock, "now": now, "wall": write.now})
+        write.db.run(self._sql.after_boot, {"lock": lock, "boot": self._boot})
+
+    def _forget_idle(self, write: Write, now: int) -> None:
+        """Each new name makes room for some that nobody uses any more."""
+        idle = write.db.value(self._sql.idle, {"now": now, "wall": write.now, "boot": self._boot})
+        if _names(idle):
+            for statement in (self._sql.forget_tickets, self._sql.forget_grants, self._sql.forget_locks):
+                write.db.run(statement, {"locks": idle})
+
+    # On a reader's thread.
+
+    def _infos(self, db: Connection, facts: dict[str, Any], *, waiters: bool) -> list[LockInfo]:
+        now = boot_us(self._clock)
+        locks = _locks(db.value(self._sql.page, facts | {"now": now, "boot": self._boot}))
+        names = as_json([lock.name for lock in locks if lock.holding or lock.waiting])
+        tickets = _tickets(db.value(self._sql.tickets, {"locks": names, "now": now, "all": waiters}))
+        return [lock.info(tickets) for lock in locks]
+
+
+def _seen(sight: Sight, now: int) -> Seen:
+    waits = sight.granted_at is None
+    return Seen(
+        ticket=sight.id,
+        state=TicketState.WAITING if waits else TicketState.GRANTED,
+        token=sight.number,
+        lane=sight.lane or 0,
+        place=sight.place if waits else 0,
+        look_after=None if sight.look_at is None else max(0, sight.look_at - now),
+        granted_at=sight.granted_at,
+    )

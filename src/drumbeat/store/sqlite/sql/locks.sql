@@ -1,0 +1,210 @@
+-- Statements about locks. :now is boot time, :wall is UTC.
+
+-- name: boot_of
+SELECT boot
+  FROM drumbeat_lock
+ WHERE name = :lock;
+
+-- name: open
+-- Gives the number of the next ticket.
+INSERT INTO drumbeat_lock (name, "limit", per, last, boot, used_at)
+VALUES (:lock, :limit, :per, :wall, :boot, :hour)
+    ON CONFLICT (name) DO UPDATE
+   SET "limit" = excluded."limit",
+       per = excluded.per,
+       last = max(last + 1, excluded.last),
+       used_at = excluded.used_at
+RETURNING last;
+
+-- name: after_boot
+UPDATE drumbeat_lock
+   SET boot = :boot
+ WHERE name = :lock;
+
+-- name: clear
+DELETE FROM drumbeat_ticket
+ WHERE lock = :lock;
+
+-- name: redate
+-- Grants from before a reboot, in the boot time of today.
+UPDATE drumbeat_lock_grant
+   SET at = granted_at - :wall + :now
+ WHERE lock = :lock;
+
+-- name: expire
+DELETE FROM drumbeat_ticket
+ WHERE lock = :lock
+   AND expires_at <= :now;
+
+-- name: admit
+INSERT INTO drumbeat_ticket (id, lock, number, lease, expires_at, entered_at, owner, what, wake)
+VALUES (:id, :lock, :number, :lease, :now + :lease, :wall, :owner, :what, :wake)
+    ON CONFLICT (id) DO UPDATE
+   SET expires_at = excluded.expires_at;
+
+-- name: renew
+UPDATE drumbeat_ticket
+   SET expires_at = :now + lease
+ WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: lines
+-- The locks of these tickets: [[name, boot], ...]
+SELECT json_group_array(json_array(name, boot))
+  FROM drumbeat_lock
+ WHERE name IN (SELECT lock FROM drumbeat_ticket WHERE id IN (SELECT value FROM json_each(:ids)));
+
+-- name: standing
+-- [limit, per, lanes in use]
+SELECT json_array("limit", per, json((SELECT json_group_array(lane) FROM drumbeat_ticket
+                                       WHERE lock = name AND granted_at IS NOT NULL)))
+  FROM drumbeat_lock
+ WHERE name = :lock;
+
+-- name: shut_window
+DELETE FROM drumbeat_lock_grant
+ WHERE lock = :lock
+   AND at <= :now - :per;
+
+-- name: granted_in_window
+SELECT count(*)
+  FROM drumbeat_lock_grant
+ WHERE lock = :lock;
+
+-- name: heads
+SELECT json_group_array(json_array(id, number, wake))
+  FROM (SELECT id, number, wake
+          FROM drumbeat_ticket
+         WHERE lock = :lock
+           AND granted_at IS NULL
+         ORDER BY number
+         LIMIT :free);
+
+-- name: grant
+UPDATE drumbeat_ticket
+   SET granted_at = :wall,
+       lane = :lane
+ WHERE id = :id;
+
+-- name: note_grant
+INSERT INTO drumbeat_lock_grant (lock, at, number, granted_at)
+VALUES (:lock, :now, :number, :wall);
+
+-- name: opens_at
+-- When a window that is full has room again.
+SELECT at + :per
+  FROM drumbeat_lock_grant
+ WHERE lock = :lock
+ ORDER BY at DESC, number DESC
+ LIMIT 1 OFFSET :limit - 1;
+
+-- name: seen
+-- How these tickets stand: [[id, number, lane, granted_at, place, look_at], ...]
+SELECT json_group_array(json_array(id, number, lane, granted_at, place,
+           CASE WHEN granted_at IS NULL
+                THEN min(coalesce(ahead, opens_at), coalesce(opens_at, ahead)) END))
+  FROM (SELECT line.id, line.number, line.lane, line.granted_at, line.place, line.ahead,
+               CASE WHEN line.place = 1 AND line.granted_at IS NULL
+                    THEN (SELECT past.at + lock.per
+                            FROM drumbeat_lock_grant AS past
+                           WHERE past.lock = line.lock
+                             AND past.at > :now - lock.per
+                           ORDER BY past.at DESC, past.number DESC
+                           LIMIT 1 OFFSET lock."limit" - 1) END AS opens_at
+          FROM (SELECT id, lock, number, lane, granted_at,
+                       count(*) FILTER (WHERE granted_at IS NULL) OVER queue AS place,
+                       min(expires_at) OVER (PARTITION BY lock ORDER BY granted_at IS NULL, number
+                                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ahead
+                  FROM drumbeat_ticket
+                 WHERE lock IN (SELECT lock FROM drumbeat_ticket WHERE id IN (SELECT value FROM json_each(:ids)))
+                WINDOW queue AS (PARTITION BY lock ORDER BY granted_at IS NULL, number)) AS line
+          JOIN drumbeat_lock AS lock
+            ON lock.name = line.lock
+         WHERE line.id IN (SELECT value FROM json_each(:ids)));
+
+-- name: granted
+-- Those of these tickets that hold their lock, in the form of `seen`.
+SELECT json_group_array(json_array(id, number, lane, granted_at, 0, NULL))
+  FROM drumbeat_ticket
+ WHERE id IN (SELECT value FROM json_each(:ids))
+   AND granted_at IS NOT NULL
+   AND expires_at > :now
+   AND lock IN (SELECT name FROM drumbeat_lock WHERE boot = :boot);
+
+-- name: reasons
+-- Why these were released by force: [[tickets, by, why], ...]
+SELECT json_group_array(json_array(released, released_by, released_why))
+  FROM drumbeat_lock
+ WHERE released <> ''
+   AND EXISTS (SELECT 1 FROM json_each(:ids) WHERE instr(released, value));
+
+-- name: leave
+DELETE FROM drumbeat_ticket
+ WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: holding
+-- Tickets to be released: [[id, wake], ...]
+SELECT json_group_array(json_array(id, wake))
+  FROM drumbeat_ticket
+ WHERE lock = :lock
+   AND CASE WHEN :ticket IS NULL THEN granted_at IS NOT NULL ELSE id = :ticket END;
+
+-- name: note_release
+UPDATE drumbeat_lock
+   SET released = :released,
+       released_at = :wall,
+       released_by = :by,
+       released_why = :why
+ WHERE name = :lock;
+
+-- name: idle
+-- Some locks that nobody has used for a day and the length of their window.
+SELECT json_group_array(name)
+  FROM (SELECT name
+          FROM drumbeat_lock AS lock
+         WHERE used_at < :wall - 86400000000
+           AND used_at < :wall - 86400000000 - coalesce(per, 0)
+           AND NOT EXISTS (SELECT 1
+                             FROM drumbeat_ticket AS ticket
+                            WHERE ticket.lock = lock.name
+                              AND lock.boot = :boot
+                              AND ticket.expires_at > :now)
+         LIMIT 20);
+
+-- name: forget_tickets
+DELETE FROM drumbeat_ticket
+ WHERE lock IN (SELECT value FROM json_each(:locks));
+
+-- name: forget_grants
+DELETE FROM drumbeat_lock_grant
+ WHERE lock IN (SELECT value FROM json_each(:locks));
+
+-- name: forget_locks
+DELETE FROM drumbeat_lock
+ WHERE name IN (SELECT value FROM json_each(:locks));
+
+-- name: page
+SELECT json_group_array(json_array(name, "limit", per, holding, waiting, released_at, released_by, released_why))
+  FROM (SELECT lock.name, lock."limit", lock.per, lock.released_at, lock.released_by, lock.released_why,
+               count(ticket.granted_at) AS holding, count(ticket.id) - count(ticket.granted_at) AS waiting
+          FROM drumbeat_lock AS lock
+          LEFT JOIN drumbeat_ticket AS ticket
+            ON ticket.lock = lock.name
+           AND lock.boot = :boot
+           AND ticket.expires_at > :now
+         WHERE lock.name > :after
+           AND (:lock IS NULL OR lock.name = :lock)
+         GROUP BY lock.name
+        HAVING :all OR count(ticket.id) > 0
+         ORDER BY lock.name
+         LIMIT :limit);
+
+-- name: tickets
+-- [[lock, id, number, lane, owner, what, entered_at, granted_at, left], ...]
+SELECT json_group_array(json_array(lock, id, number, lane, owner, what, entered_at, granted_at, expires_at - :now))
+  FROM (SELECT lock, id, number, lane, owner, what, entered_at, granted_at, expires_at
+          FROM drumbeat_ticket
+         WHERE lock IN (SELECT value FROM json_each(:locks))
+           AND expires_at > :now
+           AND (:all OR granted_at IS NOT NULL)
+         ORDER BY lock, granted_at IS NULL, number
+         LIMIT 1000);
