@@ -31,6 +31,7 @@ from drumbeat.store.protocol import Inside, Store
 from drumbeat.store.urls import inside_of, open_store
 from drumbeat.sync import THREAD, blocking
 from drumbeat.tasks import AsyncTask, BatchDecorator, BatchTask, Decorator, Registry, SyncTask, Task, TaskOptions
+from drumbeat.tasks.declared import Declarations, Declaring
 from drumbeat.tasks.options import check_notify, read_options
 from drumbeat.tasks.task import check_loop, check_no_loop
 
@@ -66,7 +67,7 @@ class MoreSettings(TypedDict, total=False):
     outbox: str
 
 
-class Drumbeat:
+class Drumbeat(Declaring):
     """Background jobs on a store. Make one for each program, and register tasks with it."""
 
     def __init__(
@@ -97,6 +98,7 @@ class Drumbeat:
         self._outbox: tuple[Settings, outboxes.Outbox] | None = None
         self.clock = clock
         self.registry = Registry()
+        self.declarations = Declarations()
         self.events = Events()
         self.lifespans: list[Lifespan] = []
         self.client = Client(lambda: self.settings, self.registry, clock)
@@ -154,6 +156,12 @@ class Drumbeat:
         task = kind(self.client, function, name, read)
         self.registry.add(task)
         return task
+
+    def _task_of(self, function: Any, options: TaskOptions) -> Task[..., Any]:
+        return self._register(function, batch=None, options=options)
+
+    def _known_queues(self) -> frozenset[str]:
+        return self.client.declared_queues()
 
     def on_event(self, kind: type[E]) -> Callable[[S], S]:
         """Decorator: call the function with every event of this kind that happens in this process."""
@@ -281,7 +289,10 @@ class Drumbeat:
 
     async def open_store(self) -> Store:
         """Another store on the same database; whoever opens it closes it."""
-        return await open_store(self.settings.url, namespace=self.settings.namespace, clock=self.clock)
+        settings = self.settings
+        return await open_store(
+            settings.url, coordination=settings.coordination, namespace=settings.namespace, clock=self.clock
+        )
 
     async def __aenter__(self) -> Self:
         connection = self.client.connections.here()
