@@ -11,20 +11,22 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     buckets              zset     bucket -> its number: all that exist
     due:<queue>:<p>      zset     id -> run_at (µs): pending jobs of priority p that wait for nothing, due and future alike
     queues               set      queues that have or had jobs
-    more                 hash     id -> JSON array: token, failures ... of live jobs that have been claimed before
-    wait:<why>:<queue>:<p>  zset  id -> run_at: pending jobs that wait for something other than time
+    more                 hash     id -> run_at, token, failures ... (see lua/_base.lua) of live jobs that were claimed or moved
+                                  before; none: run_at is the body's due_at, and the rest is nothing
+    wait:<why>NUL<queue>:<p>  zset  id -> run_at: pending jobs that wait for something other than time
+    waits:<why>          zset     id -> since when it waits (µs)
     waiting              hash     why -> how many wait for it
-    waits                zset     id -> since when it waits (µs)
+    parked               hash     queue -> how many of it wait for something other than time
     held:<instance>      zset     id -> token: what runs under an instance. The fence: an outcome counts only if it is here
     cancels:<instance>   set      ids of its running jobs that somebody wants cancelled
-    progress             hash     id -> JSON text, of running jobs
-    keys                 hash     task NUL key -> id of a live job
-    keyset:<task>NUL<key>  set    ids of further live jobs of the same task and key
-    done:<bucket>        hash     id -> JSON array: how it ended
+    progress             hash     id -> JSON string, of running jobs
+    keys                 hash     u (unique jobs) or k (others), task, NUL, key -> id of a live job
+    keyset:<field>       set      ids of further live jobs of the same field of `keys`
+    done:<bucket>        hash     id -> how it ended (see lua/_ending.lua)
     history              zset     id -> finished_at (µs): ended jobs, dead letters excepted
-    dead                 zset     id -> when it died (µs): the dead letters
+    dead                 zset     id -> 0: the dead letters, in the order of their ids
     tries:<id>           list     JSON of the earlier attempts of a job
-    count                hash     task NUL what -> how many
+    count                hash     task NUL live, succeeded, dead or cancelled -> how many
     paused               hash     queue -> JSON array [at, by, why]
     alive                zset     instance -> when its heart beat last (µs)
     gone                 zset     instance -> when it left or was buried (µs)
@@ -55,7 +57,6 @@ class Keys:
         self.queues = self.prefix + "queues"
         self.more = self.prefix + "more"
         self.waiting = self.prefix + "waiting"
-        self.waits = self.prefix + "waits"
         self.progress = self.prefix + "progress"
         self.keys = self.prefix + "keys"
         self.history = self.prefix + "history"
@@ -74,12 +75,6 @@ class Keys:
 
     def due(self, queue: str, priority: int) -> str:
         return f"{self.prefix}due:{queue}:{priority}"
-
-    def wait(self, why: str, queue: str, priority: int) -> str:
-        return f"{self.prefix}wait:{why}:{queue}:{priority}"
-
-    def keyset(self, task: str, key: str) -> str:
-        return f"{self.prefix}keyset:{task}\0{key}"
 
     def tries(self, packed: bytes) -> bytes:
         return b"%btries:%b" % (self.prefix.encode(), packed)
