@@ -145,7 +145,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     leader_lease: float = 10.0
-    """For how long a leader is believed to lead after its last heartbeat; each heartbeat renews it.
+    """For how long a leader is believed to lead after its last heartbeat, which renews it; three heartbeats if that is longer.
 
     Default: 10 seconds.
     """
@@ -273,12 +273,6 @@ def _check_together(settings: Settings) -> None:
             f"but {settings.dead_after:g} s is less than 3 * {settings.heartbeat:g} s",
             "dead_after",
         )
-    if settings.leader_lease < 2 * settings.heartbeat:
-        raise ConfigError(
-            f"setting leader_lease ({settings.origin['leader_lease']}) must be at least two heartbeats, "
-            f"but {settings.leader_lease:g} s is less than 2 * {settings.heartbeat:g} s",
-            "leader_lease",
-        )
 
 
 def _text(value: object) -> str:
@@ -306,10 +300,6 @@ def _url(value: object) -> str:
 
 def _outbox(value: object) -> str | None:
     return _url(value) if value else None  # the outbox's own app has none, whatever the environment says
-
-
-def _no_coordination(value: object) -> str:
-    raise ConfigError("no engine for a second store is in this release; leave it out")
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -384,7 +374,7 @@ def _one_of(*words: str) -> Callable[[object], str]:
 
 _READERS: dict[str, Callable[[object], object]] = {
     "url": _url,
-    "coordination": _no_coordination,
+    "coordination": _url,
     "outbox": _outbox,
     "namespace": lambda value: check_namespace(value),
     "app": _text,

@@ -36,7 +36,7 @@ class Controller:
         clock: Clock,
         events: Events,
         *,
-        declared: Callable[[], Sequence[NewSchedule]],
+        declared: Sequence[NewSchedule],
         starters: Sequence[Starter],
         locked: Locked,
     ) -> None:
@@ -47,7 +47,8 @@ class Controller:
         self._starters = starters
         self._locked = locked
         self._controls = settings.role != "worker"
-        self._elector = Elector(clock, settings.leader_lease, self._on_change, is_candidate=self._controls)
+        lease = max(settings.leader_lease, 3 * settings.heartbeat)
+        self._elector = Elector(clock, lease, self._on_change, is_candidate=self._controls)
         self._firer: Firer | None = None
         self._id = InstanceId("")
         self._went_out_at = 0.0
@@ -79,7 +80,7 @@ class Controller:
             up=self._on_up if tells else lambda: None,
         )
         async with asyncio.TaskGroup() as group:
-            declarer = Declarer(store, self._declared(), self._elector, self._clock, patience)
+            declarer = Declarer(store, self._declared, self._elector, self._clock, patience)
             group.create_task(declarer.run(), name=declarer.name)
             if not self._controls:
                 return
