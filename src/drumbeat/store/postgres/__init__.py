@@ -21,9 +21,10 @@ from drumbeat.store.postgres.inside import PostgresInside
 from drumbeat.store.postgres.inspect import PostgresInspect
 from drumbeat.store.postgres.instances import PostgresInstances
 from drumbeat.store.postgres.jobs import PostgresJobs
+from drumbeat.store.postgres.locks import PostgresLocks
 from drumbeat.store.postgres.statements import statements
 from drumbeat.store.postgres.wake import Announcer, PostgresWake
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Wake
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Wake
 
 __all__ = ["Address", "PostgresInside", "PostgresStore", "address", "schema"]
 
@@ -57,8 +58,9 @@ class PostgresStore:
         self.instances: Instances = PostgresInstances(
             sql, link=self._side, ending=ending, history=history, announcer=self._announcer, clock=clock
         )
+        self.locks: Locks = PostgresLocks(sql, link=self._side)
         self.inspect: Inspect = PostgresInspect(sql, link=self._side)
-        self.wake: Wake = PostgresWake(self._side, self._announcer, clock)
+        self.wake: Wake = PostgresWake(self._side, self._announcer, clock, tickets=f"{namespace}.locks")
         self._inside = PostgresInside(address, namespace=namespace, clock=clock)
         self.inside: Inside = self._inside
 

@@ -76,6 +76,16 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
+class LockSql(msgspec.Struct, frozen=True, kw_only=True):
+    enter: str
+    look: str
+    leave: str
+    release: str
+    reasons: str
+    page: str
+    tickets: str
+
+
     has_meta: str
     version: str
     keep: str
@@ -105,12 +115,14 @@ class Statements(msgspec.Struct, frozen=True, kw_only=True):
     instances: InstanceSql
     inspect: InspectSql
     schema: SchemaSql
+    locks: LockSql
 
 
 _JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
 _INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
 _INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
 _SCHEMA_SQL = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
+_LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 
 
 def statements(namespace: str) -> Statements:
@@ -119,6 +131,7 @@ def statements(namespace: str) -> Statements:
         instances=_in_schema(_INSTANCES, namespace),
         inspect=_in_schema(_INSPECT, namespace),
         schema=_in_schema(_SCHEMA_SQL, namespace),
+        locks=_in_schema(_LOCKS, namespace),
     )
 
 

@@ -26,6 +26,7 @@ RETRY_S = 0.5
 UNHEARD_S = 0.5
 """Where nothing can be heard, a hint comes so often without cause."""
 Hear = Callable[[int], None]
+HearTicket = Callable[[str, int], None]
 
 
 class Announcer:
@@ -89,7 +90,7 @@ class Announcer:
 class PostgresWake:
     """The listening end."""
 
-    def __init__(self, link: Link, announcer: Announcer, clock: Clock) -> None:
+    def __init__(self, link: Link, announcer: Announcer, clock: Clock, *, tickets: str) -> None:
         self._link = link
         self._announcer = announcer
         self._clock = clock
@@ -97,6 +98,14 @@ class PostgresWake:
     @contextlib.asynccontextmanager
     async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
         """Call `hear(run_at)` for every hint. Behind a pooler of transactions there are only this store's own, and the
+        self._tickets = tickets
+        self._ticket_listeners: list[HearTicket] = []
+
+    async def tell(self, run_at: int) -> None:
+        self._announcer.tell(run_at)
+
+    def forward(self, tell: Callable[[int], bool]) -> None:
+        self._announcer.outward = tell
         clock's: a worker that hears nothing from others has to look more often."""
         self._announcer.listeners.append(hear)
         try:
@@ -116,6 +125,35 @@ class PostgresWake:
 
 class _Ear:
     """Keeps the connection that listens: opened anew when it is lost, and looked after when it is silent."""
+
+    @contextlib.asynccontextmanager
+    async def listen_tickets(self, hear: HearTicket) -> AsyncIterator[str | None]:
+        """Call `hear(ticket, after)` for every hint, of whichever process; what cannot be heard is looked for from time to
+        time, as with `listen`."""
+        self._ticket_listeners.append(hear)
+        try:
+            if not self._link.pooled:
+                try:
+                    await self._link.listen(self._tickets, self._heard_ticket)
+                except StoreUnavailable:
+                    self._link.lost.set()
+            look = partial(_look_at_all, hear)
+            ear = _Deaf(self._clock, look) if self._link.pooled else _Ear(self._link, self._clock, look)
+            async with background(ear):
+                yield None
+        finally:
+            self._ticket_listeners.remove(hear)
+            if not self._ticket_listeners:
+                self._link.forget(self._tickets)
+
+    def _heard_ticket(self, payload: str) -> None:
+        ticket, _, after = payload.partition(" ")
+        for hear in list(self._ticket_listeners):
+            hear(ticket, int(after) if after.isdigit() else 0)
+
+
+def _look_at_all(hear: HearTicket, _due: int) -> None:
+    hear("", 0)
 
     name = "drumbeat ear"
 

@@ -14,3 +14,20 @@ class Wake(Protocol):
         Gives the address that must stand in this instance's row (NewInstance.wake), or None where none is needed.
         """
         ...
+
+    async def tell(self, run_at: int) -> None:
+        """Give this hint to all who listen."""
+        ...
+
+    def forward(self, tell: Callable[[int], bool]) -> None:
+        """Let `tell(run_at)` give the hints of this store's own operations. Where it answers False, they go their usual way. An
+        engine whose hints are part of its own steps goes on giving them as well."""
+        ...
+
+    def listen_tickets(self, hear: Callable[[str, int], None]) -> AbstractAsyncContextManager[str | None]:
+        """Call `hear(ticket, after)` on this loop when the owner of a ticket should look at it in so many microseconds; an
+        empty ticket means all. Tickets of others may be heard as well.
+
+        Gives the address that must stand in tickets (NewTicket.wake), or None where none is needed.
+        """
+        ...

@@ -31,7 +31,7 @@ class Sight(msgspec.Struct, frozen=True, array_like=True):
     lane: int | None
     granted_at: int | None
     place: int
-    look_at: int | None
+    ahead: int | None
 
 
 class TicketRow(msgspec.Struct, frozen=True, array_like=True):
@@ -114,7 +114,7 @@ class SqliteLocks:
             facts = {"ids": as_json(tickets), "now": boot_us(self._clock), "boot": self._boot}
             found = {sight.id: sight for sight in _sights(await self._looks.text(self._sql.granted, facts))}
             if len(found) == len(set(tickets)):
-                return [_seen(found[ticket], 0) for ticket in tickets]
+                return [_seen(found[ticket], 0, {}) for ticket in tickets]
         return await self._writer.write(self._look, (tickets, renew), durable=False)
 
     async def leave(self, tickets: Sequence[str]) -> None:
@@ -157,8 +157,8 @@ class SqliteLocks:
         facts = msgspec.structs.asdict(ticket)
         wanted = ("id", "lock", "lease", "owner", "what", "wake")
         db.run(sql.admit, {name: facts[name] for name in wanted} | {"number": number, "now": now, "wall": write.now})
-        self._serve(write, ticket.lock, now, (ticket.id,))
-        return self._seen(write, (ticket.id,), now)[0]
+        opening = self._serve(write, ticket.lock, now, (ticket.id,))
+        return self._seen(write, (ticket.id,), now, opening)[0]
 
     def _look(self, write: Write, given: tuple[Sequence[str], bool]) -> list[Seen]:
         tickets, renew = given
@@ -166,9 +166,10 @@ class SqliteLocks:
         lines = self._cleared(write, ids, now)
         if renew:
             write.db.run(self._sql.renew, {"ids": ids, "now": now})
+        opening: dict[str, int] = {}
         for lock in lines:
-            self._serve(write, lock, now, tickets)
-        return self._seen(write, tickets, now)
+            opening |= self._serve(write, lock, now, tickets)
+        return self._seen(write, tickets, now, opening)
 
     def _leave(self, write: Write, tickets: Sequence[str]) -> None:
         now, ids = boot_us(self._clock), as_json(tickets)
@@ -202,8 +203,11 @@ class SqliteLocks:
             write.db.run(self._sql.expire, {"lock": lock, "now": now})
         return [lock for lock, _ in lines]
 
-    def _serve(self, write: Write, lock: str, now: int, asked: Collection[str]) -> None:
-        """Grant whatever is free to the first in line, and tell those who have not asked."""
+    def _serve(self, write: Write, lock: str, now: int, asked: Collection[str]) -> dict[str, int]:
+        """Grant whatever is free to the first in line, and tell those who have not asked.
+
+        Whoever is first in front of a closed window must know when it opens: it is told, and given here.
+        """
         db, sql = write.db, self._sql
         limit, per, lanes = _standing(db.value(sql.standing, {"lock": lock}))
         free = limit - len(lanes)
@@ -219,27 +223,26 @@ class SqliteLocks:
                     db.run(sql.note_grant, {"lock": lock, "number": number, "now": now, "wall": write.now})
                 if wake is not None and id not in asked:
                     write.calls.append((wake, id, 0))
-        if per is not None:
-            self._call_head(write, lock, now, asked, {"lock": lock, "per": per, "limit": limit})
+        if per is None:
+            return {}
+        heads = _heads(db.value(sql.heads, {"lock": lock, "free": 1}))
+        opens_at = db.value(sql.opens_at, {"lock": lock, "per": per, "limit": limit}) if heads else None
+        if opens_at is None:
+            return {}
+        [(first, _, wake)] = heads
+        if wake is not None and first not in asked:
+            write.calls.append((wake, first, max(0, opens_at - now)))
+        return {first: opens_at}
 
-    def _call_head(
-        self, write: Write, lock: str, now: int, asked: Collection[str], window: Mapping[str, object]
-    ) -> None:
-        """Whoever is first in front of a closed window must know when it opens."""
-        heads = _heads(write.db.value(self._sql.heads, {"lock": lock, "free": 1}))
-        opens_at = write.db.value(self._sql.opens_at, window) if heads else None
-        if opens_at is not None and heads[0][2] is not None and heads[0][0] not in asked:
-            write.calls.append((heads[0][2], heads[0][0], max(0, opens_at - now)))
-
-    def _seen(self, write: Write, tickets: Sequence[str], now: int) -> list[Seen]:
+    def _seen(self, write: Write, tickets: Sequence[str], now: int, opening: Mapping[str, int]) -> list[Seen]:
         ids = as_json(tickets)
-        found = {sight.id: sight for sight in _sights(write.db.value(self._sql.seen, {"ids": ids, "now": now}))}
+        found = {sight.id: sight for sight in _sights(write.db.value(self._sql.seen, {"ids": ids}))}
         why: dict[str, str] = {}
         if any(ticket not in found for ticket in tickets):
             for released, by, reason in _reasons(write.db.value(self._sql.reasons, {"ids": ids})):
                 why |= dict.fromkeys(released.split(), f"released by {by}: {reason}")
         return [
-            _seen(found[ticket], now)
+            _seen(found[ticket], now, opening)
             if ticket in found
             else Seen(ticket=ticket, state=TicketState.LOST, why=why.get(ticket))
             for ticket in tickets
@@ -268,14 +271,15 @@ class SqliteLocks:
         return [lock.info(tickets) for lock in locks]
 
 
-def _seen(sight: Sight, now: int) -> Seen:
+def _seen(sight: Sight, now: int, opening: Mapping[str, int]) -> Seen:
     waits = sight.granted_at is None
+    moments = [moment for moment in (sight.ahead, opening.get(sight.id)) if moment is not None] if waits else []
     return Seen(
         ticket=sight.id,
         state=TicketState.WAITING if waits else TicketState.GRANTED,
         token=sight.number,
         lane=sight.lane or 0,
         place=sight.place if waits else 0,
-        look_after=None if sight.look_at is None else max(0, sight.look_at - now),
+        look_after=max(0, min(moments) - now) if moments else None,
         granted_at=sight.granted_at,
     )

@@ -98,28 +98,16 @@ SELECT at + :per
  LIMIT 1 OFFSET :limit - 1;
 
 -- name: seen
--- How these tickets stand: [[id, number, lane, granted_at, place, look_at], ...]
-SELECT json_group_array(json_array(id, number, lane, granted_at, place,
-           CASE WHEN granted_at IS NULL
-                THEN min(coalesce(ahead, opens_at), coalesce(opens_at, ahead)) END))
-  FROM (SELECT line.id, line.number, line.lane, line.granted_at, line.place, line.ahead,
-               CASE WHEN line.place = 1 AND line.granted_at IS NULL
-                    THEN (SELECT past.at + lock.per
-                            FROM drumbeat_lock_grant AS past
-                           WHERE past.lock = line.lock
-                             AND past.at > :now - lock.per
-                           ORDER BY past.at DESC, past.number DESC
-                           LIMIT 1 OFFSET lock."limit" - 1) END AS opens_at
-          FROM (SELECT id, lock, number, lane, granted_at,
-                       count(*) FILTER (WHERE granted_at IS NULL) OVER queue AS place,
-                       min(expires_at) OVER (PARTITION BY lock ORDER BY granted_at IS NULL, number
-                                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ahead
-                  FROM drumbeat_ticket
-                 WHERE lock IN (SELECT lock FROM drumbeat_ticket WHERE id IN (SELECT value FROM json_each(:ids)))
-                WINDOW queue AS (PARTITION BY lock ORDER BY granted_at IS NULL, number)) AS line
-          JOIN drumbeat_lock AS lock
-            ON lock.name = line.lock
-         WHERE line.id IN (SELECT value FROM json_each(:ids)));
+-- How these tickets stand, and when the next lease ahead of them ends: [[id, number, lane, granted_at, place, ahead], ...]
+SELECT json_group_array(json_array(id, number, lane, granted_at, place, ahead))
+  FROM (SELECT id, number, lane, granted_at,
+               count(*) FILTER (WHERE granted_at IS NULL) OVER queue AS place,
+               min(expires_at) OVER (PARTITION BY lock ORDER BY granted_at IS NULL, number
+                                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ahead
+          FROM drumbeat_ticket
+         WHERE lock IN (SELECT lock FROM drumbeat_ticket WHERE id IN (SELECT value FROM json_each(:ids)))
+        WINDOW queue AS (PARTITION BY lock ORDER BY granted_at IS NULL, number))
+ WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: granted
 -- Those of these tickets that hold their lock, in the form of `seen`.

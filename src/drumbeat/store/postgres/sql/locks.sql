@@ -1,0 +1,47 @@
+-- Statements about locks. What they do is in the functions of the schema.
+
+-- name: enter
+SELECT ticket, token, lane, place, look_after, granted_at
+  FROM drumbeat.lock_enter($1, $2, $3, $4, $5, $6, $7);
+
+-- name: look
+SELECT ticket, token, lane, place, look_after, granted_at
+  FROM drumbeat.lock_look($1, $2);
+
+-- name: leave
+SELECT drumbeat.lock_leave($1);
+
+-- name: release
+SELECT drumbeat.lock_release($1, $2, $3, $4);
+
+-- name: reasons
+-- Why these were released by force.
+SELECT released, released_by, released_why
+  FROM drumbeat.lock
+ WHERE released <> ''
+   AND string_to_array(released, ' ') && $1::text[];
+
+-- name: page
+-- $1 after, $2 limit, $3 idle ones as well, $4 only this one.
+SELECT lock.name, lock."limit", lock.per, count(ticket.granted_at) AS holding,
+       count(ticket.id) - count(ticket.granted_at) AS waiting, lock.released_at, lock.released_by, lock.released_why
+  FROM drumbeat.lock AS lock
+  LEFT JOIN drumbeat.ticket AS ticket
+    ON ticket.lock = lock.name
+   AND ticket.expires_at > drumbeat.now_us()
+ WHERE lock.name > $1
+   AND ($4::text IS NULL OR lock.name = $4)
+ GROUP BY lock.name
+HAVING $3 OR count(ticket.id) > 0
+ ORDER BY lock.name
+ LIMIT $2;
+
+-- name: tickets
+-- $1 locks, $2 those who wait as well.
+SELECT lock, id, number, lane, owner, what, entered_at, granted_at, expires_at - drumbeat.now_us() AS remains
+  FROM drumbeat.ticket
+ WHERE lock = ANY ($1::text[])
+   AND expires_at > drumbeat.now_us()
+   AND ($2 OR granted_at IS NOT NULL)
+ ORDER BY lock, granted_at IS NULL, number
+ LIMIT 1000;
