@@ -75,7 +75,6 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     instances: str
 
 
-class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
 class LockSql(msgspec.Struct, frozen=True, kw_only=True):
     enter: str
     look: str
@@ -86,6 +85,7 @@ class LockSql(msgspec.Struct, frozen=True, kw_only=True):
     tickets: str
 
 
+class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
     keep: str
@@ -114,15 +114,15 @@ class Statements(msgspec.Struct, frozen=True, kw_only=True):
     jobs: JobSql
     instances: InstanceSql
     inspect: InspectSql
-    schema: SchemaSql
     locks: LockSql
+    schema: SchemaSql
 
 
 _JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
 _INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
 _INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
-_SCHEMA_SQL = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
 _LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
+_SCHEMA_SQL = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
 
 
 def statements(namespace: str) -> Statements:
@@ -130,8 +130,8 @@ def statements(namespace: str) -> Statements:
         jobs=_in_schema(_JOBS, namespace),
         instances=_in_schema(_INSTANCES, namespace),
         inspect=_in_schema(_INSPECT, namespace),
-        schema=_in_schema(_SCHEMA_SQL, namespace),
         locks=_in_schema(_LOCKS, namespace),
+        schema=_in_schema(_SCHEMA_SQL, namespace),
     )
 
 

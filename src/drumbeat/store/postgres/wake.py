@@ -44,10 +44,14 @@ class Announcer:
         self.listeners: list[Hear] = []
         self.inner: list[Hear] = []
         """Parts of this store that want to know as well."""
+        self.outward: Callable[[int], bool] | None = None
+        """Another way to all who listen, taken while it works."""
 
     def tell(self, due: int) -> None:
         """Jobs with this due moment are stored and visible."""
         self._hear(due)
+        if self.outward is not None and self.outward(due):
+            return
         self._due = due if self._due is None else min(due, self._due)
         if self._task is None and not self._closed:
             # Not in a task group: the hint outlives the call that gave rise to it. `close` ends it.
@@ -94,10 +98,6 @@ class PostgresWake:
         self._link = link
         self._announcer = announcer
         self._clock = clock
-
-    @contextlib.asynccontextmanager
-    async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
-        """Call `hear(run_at)` for every hint. Behind a pooler of transactions there are only this store's own, and the
         self._tickets = tickets
         self._ticket_listeners: list[HearTicket] = []
 
@@ -106,6 +106,10 @@ class PostgresWake:
 
     def forward(self, tell: Callable[[int], bool]) -> None:
         self._announcer.outward = tell
+
+    @contextlib.asynccontextmanager
+    async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
+        """Call `hear(run_at)` for every hint. Behind a pooler of transactions there are only this store's own, and the
         clock's: a worker that hears nothing from others has to look more often."""
         self._announcer.listeners.append(hear)
         try:
@@ -121,10 +125,6 @@ class PostgresWake:
             self._announcer.listeners.remove(hear)
             if not self._announcer.listeners:
                 self._link.forget(self._announcer.channel)
-
-
-class _Ear:
-    """Keeps the connection that listens: opened anew when it is lost, and looked after when it is silent."""
 
     @contextlib.asynccontextmanager
     async def listen_tickets(self, hear: HearTicket) -> AsyncIterator[str | None]:
@@ -154,6 +154,10 @@ class _Ear:
 
 def _look_at_all(hear: HearTicket, _due: int) -> None:
     hear("", 0)
+
+
+class _Ear:
+    """Keeps the connection that listens: opened anew when it is lost, and looked after when it is silent."""
 
     name = "drumbeat ear"
 
