@@ -9,12 +9,19 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import OutcomeKind
+from tests.conftest import fresh_url
 from tests.contract import making
 
 
+@pytest.fixture(params=["sqlite", "valkey"])
+def app_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the jobs are: in a file, and across a network."""
+    return fresh_url(request.param, tmp_path)
+
+
 @pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[Drumbeat]:
-    async with Drumbeat(f"sqlite:///{tmp_path}/test.db") as app:
+async def app(app_url: str) -> AsyncIterator[Drumbeat]:
+    async with Drumbeat(app_url) as app:
         yield app
 
 

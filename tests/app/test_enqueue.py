@@ -118,8 +118,8 @@ async def test_cancel_by_task_and_key_counts_what_was_cancelled_or_asked_to_stop
     assert await app.cancel(task="charge", key="c") == 0
 
 
-def test_sync_code_can_do_the_same(tmp_path: Path) -> None:
-    app = Drumbeat(f"sqlite:///{tmp_path}/test.db")
+def test_sync_code_can_do_the_same(app_url: str) -> None:
+    app = Drumbeat(app_url)
 
     @app.task
     async def charge(customer: int) -> None: ...

@@ -61,8 +61,8 @@ async def test_arguments_and_results_may_be_as_large_as_the_settings_say(tmp_pat
         assert await (await echo.enqueue("x" * 1_000_000)).result(timeout=10) == "x" * 1_000_000
 
 
-async def test_a_worker_reads_what_a_program_with_a_higher_limit_has_enqueued(app: Drumbeat, tmp_path: Path) -> None:
-    generous = Drumbeat(f"sqlite:///{tmp_path}/test.db", payload_limit=2_000_000)
+async def test_a_worker_reads_what_a_program_with_a_higher_limit_has_enqueued(app: Drumbeat, app_url: str) -> None:
+    generous = Drumbeat(app_url, payload_limit=2_000_000)
 
     async def size(text: str) -> int:
         return len(text)

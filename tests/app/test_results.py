@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,8 +141,8 @@ async def test_a_pending_job_can_be_cancelled_by_its_handle(app: Drumbeat) -> No
         await handle.result(timeout=5)
 
 
-def test_sync_code_waits_for_a_result(tmp_path: Path) -> None:
-    app = Drumbeat(f"sqlite:///{tmp_path}/test.db")
+def test_sync_code_waits_for_a_result(app_url: str) -> None:
+    app = Drumbeat(app_url)
 
     @app.task
     async def charge() -> None: ...

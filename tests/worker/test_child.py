@@ -17,8 +17,8 @@ from tests.worker.test_processes import APP, claimed, run, value
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'jobs.db'}"
+def url(app_url: str) -> str:
+    return app_url
 
 
 @pytest_asyncio.fixture

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections import Counter
 from contextvars import ContextVar
-from pathlib import Path
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
@@ -70,10 +69,10 @@ async def test_urgent_jobs_go_first_and_equals_by_age(app: Drumbeat) -> None:
     assert order == [2, 4, 0, 3, 1]
 
 
-async def test_slow_jobs_are_not_hoarded_beside_an_idle_worker(app: Drumbeat, tmp_path: Path) -> None:
+async def test_slow_jobs_are_not_hoarded_beside_an_idle_worker(app: Drumbeat, app_url: str) -> None:
     go_on = asyncio.Event()
     runners: set[str] = set()
-    other = Drumbeat(f"sqlite:///{tmp_path}/jobs.db")
+    other = Drumbeat(app_url)
 
     for each, name in ((app, "first"), (other, "second")):
 

@@ -26,6 +26,11 @@ from tests.worker.harness import Recorder, working
 
 
 @pytest.fixture
+def app_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
 def db(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     """The program's own connection, for the loop's thread."""
     with contextlib.closing(sqlite3.connect(tmp_path / "jobs.db")) as conn:

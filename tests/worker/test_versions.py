@@ -1,7 +1,5 @@
 """Unknown tasks and payloads of other versions: they wait, out of the way, for a worker that can take them."""
 
-from pathlib import Path
-
 from drumbeat.app import Drumbeat
 from drumbeat.ids import new_job_id
 from drumbeat.model.job import JobState, NewJob, other_version, unknown_task
@@ -9,20 +7,20 @@ from tests.waiting import until
 from tests.worker.harness import working
 
 
-def second_app(tmp_path: Path) -> Drumbeat:
-    return Drumbeat(f"sqlite:///{tmp_path}/jobs.db")
+def second_app(app_url: str) -> Drumbeat:
+    return Drumbeat(app_url)
 
 
 async def waits_for(app: Drumbeat, id: str) -> str | None:
     return (await app.jobs.show(id)).waits_for
 
 
-async def test_an_unknown_task_waits_until_a_worker_that_knows_it_comes(app: Drumbeat, tmp_path: Path) -> None:
+async def test_an_unknown_task_waits_until_a_worker_that_knows_it_comes(app: Drumbeat, app_url: str) -> None:
     @app.task
     async def known() -> str:
         return "known"
 
-    other = second_app(tmp_path)
+    other = second_app(app_url)
 
     @other.task
     async def newer() -> str:
@@ -41,12 +39,12 @@ async def test_an_unknown_task_waits_until_a_worker_that_knows_it_comes(app: Dru
         assert (record.failures, record.crashes) == (0, 0)
 
 
-async def test_a_payload_of_another_version_waits_for_a_worker_of_that_version(app: Drumbeat, tmp_path: Path) -> None:
+async def test_a_payload_of_another_version_waits_for_a_worker_of_that_version(app: Drumbeat, app_url: str) -> None:
     @app.task(name="send")
     async def old(address: str) -> str:
         return f"old {address}"
 
-    new_version = second_app(tmp_path)
+    new_version = second_app(app_url)
 
     @new_version.task(name="send")
     async def new(address: str, subject: str) -> str:
@@ -61,12 +59,12 @@ async def test_a_payload_of_another_version_waits_for_a_worker_of_that_version(a
             assert await job.result(timeout=5) == "old ada"
 
 
-async def test_an_upgrade_makes_old_arguments_new(app: Drumbeat, tmp_path: Path) -> None:
+async def test_an_upgrade_makes_old_arguments_new(app: Drumbeat, app_url: str) -> None:
     @app.task(name="send")
     async def old(address: str) -> str:
         return ""
 
-    new_version = second_app(tmp_path)
+    new_version = second_app(app_url)
 
     @new_version.task(name="send")
     async def new(address: str, subject: str) -> str:
