@@ -25,7 +25,7 @@ from drumbeat.events import Event, Events, Subscriber
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.model.job import NewJob
 from drumbeat.names import check_key, check_name, shown
-from drumbeat.nouns import Dead, Instances, Jobs, Queues, SyncNouns, Tasks
+from drumbeat.nouns import Dead, Instances, Jobs, Queues, Run, Schedules, SyncNouns, Tasks, WantedRuns, history
 from drumbeat.settings import MOST_PAYLOAD, Settings, check_known, load
 from drumbeat.store.protocol import Inside, Store
 from drumbeat.store.urls import inside_of, open_store
@@ -107,6 +107,7 @@ class Drumbeat(Declaring):
         self.dead = Dead(self.client, self.jobs, clock)
         self.queues = Queues(self.client)
         self.tasks = Tasks(self.client)
+        self.schedules = Schedules(self.client, clock)
         self.instances = Instances(self.client)
 
     @property
@@ -205,6 +206,13 @@ class Drumbeat(Declaring):
         """Cancel all live jobs of this task and key. Returns how many will not run, or were asked to stop."""
         name = task.name if isinstance(task, Task) else check_name("task", task)
         return await self.client.cancel_key(name, check_key(key))
+
+    async def history(self, *, task: str | Task[..., Any] | None = None, **wanted: Unpack[WantedRuns]) -> list[Run]:
+        """Every run on record of the jobs of a task, or of all: due, started, finished, where, how it ended, how late.
+
+        Newest job first, at most `limit` jobs; `before=` the last one's job gives the next page.
+        """
+        return await history(self.client, task, wanted)
 
     @functools.cached_property
     def sync(self) -> SyncFace:
@@ -322,10 +330,17 @@ class SyncFace(SyncNouns):
 
     def __init__(self, app: Drumbeat) -> None:
         super().__init__(
-            app.client, jobs=app.jobs, dead=app.dead, queues=app.queues, tasks=app.tasks, instances=app.instances
+            app.client,
+            jobs=app.jobs,
+            dead=app.dead,
+            queues=app.queues,
+            tasks=app.tasks,
+            schedules=app.schedules,
+            instances=app.instances,
         )
         self._app = app
         self.cancel = blocking("app.sync.cancel", app.cancel)
+        self.history = blocking("app.sync.history", app.history)
         self.close = blocking("app.sync.close", app.close)
 
     def enqueue_many(

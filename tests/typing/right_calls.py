@@ -56,6 +56,26 @@ def tell(event: JobFailed) -> None:
     assert_type(event.dead, bool)
 
 
+@app.cron("0 3 * * *", tz="Europe/Berlin", catch_up="all", overlap="queue", args=(3,), retries=2, name="at-night")
+@app.every("5m", grid=True, args={"days": 1}, max_late=60, jitter="5s", start=datetime(2030, 1, 1, tzinfo=UTC))
+async def clean(days: int) -> str:
+    return str(days)
+
+
+@app.every(3)
+def sweep() -> int:
+    return 1
+
+
+@app.on_start
+async def warm() -> None: ...
+
+
+@app.on_start(role="worker", once=True, lock="fill")
+def fill() -> int:
+    return 1
+
+
 async def calls() -> None:
     assert_type(await plain.enqueue(1), JobHandle[str])
     assert_type(await charge.enqueue(1, Decimal(2)), JobHandle[str])
@@ -76,6 +96,11 @@ async def calls() -> None:
     assert_type(await app.cancel(task=charge, key="c:1"), int)
     assert_type(await app.jobs.list(state="dead", limit=10), list[Job])
     assert_type(app.sync.jobs.list(queue="low"), list[Job])
+    assert_type(await clean.enqueue(7), JobHandle[str])
+    assert_type(await clean(7), str)
+    assert_type(sweep(), int)
+    stays: AsyncTask[[int], str] = app.cron("@daily", name="daily", args=(1,))(plain)
+    assert_type(await stays(1), str)
 
 
 async def direct_calls_are_calls_of_the_function() -> None:
@@ -87,4 +112,6 @@ async def direct_calls_are_calls_of_the_function() -> None:
 
 async_task: AsyncTask[[int], str] = plain
 sync_task: SyncTask[[str], int] = resize
+scheduled_task: AsyncTask[[int], str] = clean
+started_task: SyncTask[[], int] = fill
 batch_task: BatchTask[str, int] = publish

@@ -56,4 +56,22 @@ async def wrong_results() -> None:
 def misspelt() -> None: ...
 
 
+@app.cron("0 3 * * *", catchup="all")  # wrong
+def misspelt_too() -> None: ...
+
+
+@app.every("5m", overlap="sometimes")  # wrong
+def undecided() -> None: ...
+
+
+@app.every("5m")
+def scheduled(days: int = 1) -> None: ...
+
+
+async def wrong_schedules() -> None:
+    app.cron(3)  # wrong
+    app.on_start(role="boss")  # wrong
+    await scheduled.enqueue("1")  # wrong
+
+
 Drumbeat(concurency=3)  # wrong

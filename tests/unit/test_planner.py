@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drumbeat.errors import ConfigError
 from drumbeat.ids import is_job_id, new_job_id
 from drumbeat.model.schedule import CatchUp, Firing, NewSchedule, Overlap, Schedule, ScheduleState
-from drumbeat.schedules.planner import IN_TIME_US, between, first_moment, jitter, plan, stretch
+from drumbeat.schedules.planner import IN_TIME_US, between, first_moment, jitter, plan, renewed, stretch
 from drumbeat.schedules.rules import check, describe, rule_of
 from tests.unit.schedule_making import DAY, HOUR, MINUTE, SECOND, after, cron, grid, numbered, stored, us
 
@@ -194,6 +194,15 @@ def test_an_interval_by_completion_stays_within_start_and_end() -> None:
     planned = plan(stored(after(SECOND, end=NOW), next_at=NOW + 1, cursor=NOW - 5), NOW + 2, numbered())
     assert planned is not None
     assert (planned.fires, planned.cursor, planned.next_at) == ((), NOW - 5, None)
+
+
+def test_a_changed_interval_is_never_put_off() -> None:
+    known = stored(after(60 * SECOND), next_at=NOW + 10 * SECOND)
+    assert renewed(known, after(3 * SECOND), NOW) == NOW + 3 * SECOND
+    assert renewed(known, after(300 * SECOND), NOW) == NOW + 10 * SECOND
+    assert renewed(known, grid(HOUR), 0) == HOUR
+    under_way = stored(after(60 * SECOND), next_at=None)
+    assert renewed(under_way, after(3 * SECOND), NOW) is None
 
 
 def test_the_last_moment_before_the_end_leaves_no_next() -> None:

@@ -1,4 +1,5 @@
-"""The nouns of the public face, `app.jobs`, `app.dead`, `app.queues`, `app.tasks`, `app.instances`, and their verbs.
+"""The nouns of the public face, `app.jobs`, `app.dead`, `app.queues`, `app.tasks`, `app.schedules`, `app.instances`, and
+their verbs.
 
 The same words are the commands of the command line and the paths of the API. Each noun is a thin layer over the store: it
 checks what it is given, says what is allowed where that is wrong, and asks.
@@ -6,9 +7,27 @@ checks what it is given, says what is allowed where that is wrong, and asks.
 
 from drumbeat.nouns.blocking import SyncNouns
 from drumbeat.nouns.dead import Dead
+from drumbeat.nouns.history import WantedRuns, history
 from drumbeat.nouns.instances import Instances
 from drumbeat.nouns.jobs import Jobs
+from drumbeat.nouns.moments import FireInfo, Run, ScheduleInfo
 from drumbeat.nouns.queues import Queues
+from drumbeat.nouns.schedules import Backfilled, Schedules
 from drumbeat.nouns.tasks import TaskInfo, Tasks
 
-__all__ = ["Dead", "Instances", "Jobs", "Queues", "SyncNouns", "TaskInfo", "Tasks"]
+__all__ = [
+    "Backfilled",
+    "Dead",
+    "FireInfo",
+    "Instances",
+    "Jobs",
+    "Queues",
+    "Run",
+    "ScheduleInfo",
+    "Schedules",
+    "SyncNouns",
+    "TaskInfo",
+    "Tasks",
+    "WantedRuns",
+    "history",
+]

@@ -12,6 +12,7 @@ from .dead import Dead
 from .instances import Instances
 from .jobs import Jobs
 from .queues import Queues
+from .schedules import Schedules
 from .tasks import Tasks
 
 
@@ -60,6 +61,28 @@ class SyncTasks:
         self.show = blocking("app.sync.tasks.show", tasks.show)
 
 
+class SyncSchedules:
+    """As `app.schedules`."""
+
+    def __init__(self, client: Client, schedules: Schedules) -> None:
+        self._client = client
+        self._run_now = blocking("app.sync.schedules.run_now", schedules.run_now)
+        self.create = blocking("app.sync.schedules.create", schedules.create)
+        self.change = blocking("app.sync.schedules.change", schedules.change)
+        self.pause = blocking("app.sync.schedules.pause", schedules.pause)
+        self.resume = blocking("app.sync.schedules.resume", schedules.resume)
+        self.delete = blocking("app.sync.schedules.delete", schedules.delete)
+        self.backfill = blocking("app.sync.schedules.backfill", schedules.backfill)
+        self.preview = blocking("app.sync.schedules.preview", schedules.preview)
+        self.list = blocking("app.sync.schedules.list", schedules.list)
+        self.show = blocking("app.sync.schedules.show", schedules.show)
+        self.history = blocking("app.sync.schedules.history", schedules.history)
+
+    def run_now(self, name: str) -> SyncJobHandle[Any]:
+        """As `app.schedules.run_now`."""
+        return SyncJobHandle(self._client, self._run_now(name))
+
+
 class SyncInstances:
     """As `app.instances`."""
 
@@ -72,10 +95,19 @@ class SyncNouns:
     """All nouns of an app, for code without a loop."""
 
     def __init__(
-        self, client: Client, *, jobs: Jobs, dead: Dead, queues: Queues, tasks: Tasks, instances: Instances
+        self,
+        client: Client,
+        *,
+        jobs: Jobs,
+        dead: Dead,
+        queues: Queues,
+        tasks: Tasks,
+        schedules: Schedules,
+        instances: Instances,
     ) -> None:
         self.jobs = SyncJobs(client, jobs)
         self.dead = SyncDead(dead)
         self.queues = SyncQueues(queues)
         self.tasks = SyncTasks(tasks)
+        self.schedules = SyncSchedules(client, schedules)
         self.instances = SyncInstances(instances)

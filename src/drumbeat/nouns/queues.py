@@ -5,13 +5,11 @@ from __future__ import annotations
 import builtins
 
 from drumbeat.client import Client
-from drumbeat.errors import InvalidArguments
 from drumbeat.model.job import QueueStats
-from drumbeat.names import check_name, shown
+from drumbeat.names import check_name
 
+from .notes import note
 from .wanted import check_queue
-
-LONGEST_WORD = 200
 
 
 class Queues:
@@ -34,18 +32,12 @@ class Queues:
         `by` and `why` are shown wherever the queue is; `by` is the app's own name if it is not given.
         """
         await check_queue(self._client, check_name("queue", name))
-        by = _note("by", self._client.settings.name if by is None else by)
+        by = note("by", self._client.settings.name if by is None else by)
         store = await self._client.store()
-        await store.jobs.pause(name, by=by, why=_note("why", why))
+        await store.jobs.pause(name, by=by, why=note("why", why))
 
     async def resume(self, name: str) -> bool:
         """Undo `pause`. False if it was not paused."""
         await check_queue(self._client, check_name("queue", name))
         store = await self._client.store()
         return await store.jobs.resume(name)
-
-
-def _note(name: str, text: object) -> str:
-    if not isinstance(text, str) or len(text) > LONGEST_WORD or not text.isprintable():
-        raise InvalidArguments(f"{name} must be at most {LONGEST_WORD} printable characters, not {shown(text)}", name)
-    return text

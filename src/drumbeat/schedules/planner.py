@@ -34,6 +34,16 @@ def first_moment(definition: NewSchedule, now: int) -> int | None:
     return first if definition.end is None or first < definition.end else None
 
 
+def renewed(known: Schedule, definition: NewSchedule, now: int) -> int | None:
+    """The next moment of a schedule that goes on under another rule."""
+    if definition.kind is RuleKind.AFTER and known.definition.kind is RuleKind.AFTER:
+        if known.next_at is None:
+            return None  # set by the end of the run under way
+        # Never later than it was: changes more frequent than the interval must not starve it.
+        return min(known.next_at, now + int(definition.rule))
+    return first_moment(definition, now)
+
+
 def plan(schedule: Schedule, now: int, new_id: NewId) -> Firing | None:
     """What is to be done about a schedule now; None: nothing. `new_id(now)` makes the id of a job."""
     if schedule.state is not ScheduleState.ACTIVE or schedule.next_at is None or schedule.next_at > now:
