@@ -13,21 +13,22 @@ local matched, looked = {}, 0
 
 -- Three numbers that compare as the 16 bytes do.
 local function parts(id)
-  return struct.unpack('>I6I6I4', id)
+  if id ~= '' then
+    return struct.unpack('>I6I6I4', id)
+  end
 end
+local high1, high2, high3 = parts(ARGV[4])
+local low1, low2, low3 = parts(ARGV[5])
 
-local function below(id, limit)
-  local a, b, c = parts(id)
-  local x, y, z = parts(limit)
-  if a ~= x then return a < x end
-  if b ~= y then return b < y end
-  return c < z
-end
-
-local function is_wanted(id, body)
-  if (ARGV[4] ~= '' and not below(id, ARGV[4])) or (ARGV[5] ~= '' and not below(ARGV[5], id)) then
+local function is_between(id)
+  local a, b, c = struct.unpack('>I6I6I4', id)
+  if high1 and (a > high1 or (a == high1 and (b > high2 or (b == high2 and c >= high3)))) then
     return false
   end
+  return not low1 or a > low1 or (a == low1 and (b > low2 or (b == low2 and c > low3)))
+end
+
+local function is_of(body)
   local its_task, its_queue = match(body, PLACE)
   if (task ~= '' and its_task ~= task) or (queue ~= '' and its_queue ~= queue) then
     return false
@@ -54,21 +55,36 @@ local function is_in_state(id, body, done)
   return state == 'pending' and is_pending(id, body)
 end
 
-local function look(name, found)
-  local ids, bodies = {}, {}
-  for i = 1, #found, 2 do
-    if is_wanted(found[i], found[i + 1]) then
-      ids[#ids + 1] = found[i]
-      bodies[#bodies + 1] = found[i + 1]
+local by_body, by_end = task .. queue .. key ~= '', state .. part ~= ''
+local bounded = ARGV[4] .. ARGV[5] ~= ''
+
+-- A page of a bucket: ids and bodies, one after the other. Bodies that nobody looks at are left out where the server can do so.
+local function page_of(name)
+  if not by_body and not by_end then
+    local page = redis.pcall('HSCAN', P .. 'job:' .. name, cursor, 'COUNT', 500, 'NOVALUES')
+    if not page.err then
+      return page[1], page[2], 1
     end
   end
-  local dones = (state ~= '' or part ~= '') and fetch('done:', ids)
+  local page = call('HSCAN', P .. 'job:' .. name, cursor, 'COUNT', 500)
+  return page[1], page[2], 2
+end
+
+local function look(found, step)
+  local ids, bodies, n = {}, {}, 0
+  for i = 1, #found, step do
+    if (not bounded or is_between(found[i])) and (not by_body or is_of(found[i + 1])) then
+      n = n + 1
+      ids[n], bodies[n] = found[i], found[i + step - 1]
+    end
+  end
+  local dones = by_end and fetch('done:', ids)
   for i, id in ipairs(ids) do
     if (state == '' or is_in_state(id, bodies[i], dones[i])) and (part == '' or has_error(id, dones[i])) then
       matched[#matched + 1] = id
     end
   end
-  looked = looked + #found / 2
+  looked = looked + #found / step
 end
 
 while true do
@@ -78,9 +94,9 @@ while true do
       cursor = '0'
     end
     repeat
-      local page = call('HSCAN', P .. 'job:' .. name, cursor, 'COUNT', 500)
-      cursor = page[1]
-      look(name, page[2])
+      local following, found, step = page_of(name)
+      cursor = following
+      look(found, step)
     until cursor == '0' or looked >= budget
     number = us(tonumber(name, 16))
     if cursor ~= '0' then
