@@ -3,10 +3,11 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test chaos soak check format bench clean
 
 BIN := .venv/bin
 ARGS ?=
+TIMES ?= 10
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +19,13 @@ demo: ## watch jobs succeed, wait, fail, die with their worker and recover (unde
 test: ## run every test, the fast ones first
 	@tools/venv.sh test
 	@$(BIN)/python -m pytest $(ARGS)
+
+chaos: ## the tests that kill, stop and restart processes, at their full length and on all engines (about 20 minutes)
+	@tools/venv.sh test
+	@DRUMBEAT_FULL=1 $(BIN)/python -m pytest tests/system $(ARGS)
+
+soak: ## make chaos again and again, TIMES=10 times or until a test fails
+	@for time in $$(seq $(TIMES)); do echo "soak: $$time of $(TIMES)"; $(MAKE) --no-print-directory chaos ARGS="-x -q $(ARGS)" || exit 1; done
 
 check: ## ruff, mypy --strict, import contracts
 	@tools/venv.sh test

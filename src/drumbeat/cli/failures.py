@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from drumbeat.errors import DrumbeatError, NotTransactional, SchemaOutOfDate, StoreError, UniqueConflict
+from drumbeat.errors import DrumbeatError, NotTransactional, SchemaOutOfDate, StartFailed, StoreError, UniqueConflict
 
 BAD_INPUT = 2
 NOT_DONE = 1
@@ -75,7 +75,7 @@ def told(start: Callable[[], Any]) -> int:
 def code_of(error: BaseException) -> int:
     if isinstance(error, SchemaOutOfDate | NotTransactional):
         return BAD_INPUT
-    return NOT_DONE if isinstance(error, StoreError | UniqueConflict) else BAD_INPUT
+    return NOT_DONE if isinstance(error, StartFailed | StoreError | UniqueConflict) else BAD_INPUT
 
 
 def _of_click(error: click.ClickException) -> str:

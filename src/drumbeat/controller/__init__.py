@@ -79,23 +79,20 @@ class Controller:
             down=self._on_down if tells else lambda error: None,
             up=self._on_up if tells else lambda: None,
         )
+        firer = self._firer = Firer(
+            store.schedules,
+            self._elector,
+            self._clock,
+            self._events,
+            patience,
+            heartbeat=self._settings.heartbeat,
+            identity=lambda: self._id,
+        )
+        declarer = Declarer(store, self._declared, self._elector, self._clock, patience, synchronised=firer.wake)
+        rescuer = Rescuer(store.schedules, self._elector, self._clock, patience)
         async with asyncio.TaskGroup() as group:
-            declarer = Declarer(store, self._declared, self._elector, self._clock, patience)
-            group.create_task(declarer.run(), name=declarer.name)
-            if not self._controls:
-                return
-            self._firer = Firer(
-                store.schedules,
-                self._elector,
-                self._clock,
-                self._events,
-                patience,
-                heartbeat=self._settings.heartbeat,
-                identity=lambda: self._id,
-            )
-            rescuer = Rescuer(store.schedules, self._elector, self._clock, patience)
-            group.create_task(self._firer.run(), name=self._firer.name)
-            group.create_task(rescuer.run(), name=rescuer.name)
+            for service in (declarer, firer, rescuer) if self._controls else (declarer,):
+                group.create_task(service.run(), name=service.name)
 
     def pruner(self, store: Store, patience: Patience) -> Pruner:
         """A service for the program's own loop."""

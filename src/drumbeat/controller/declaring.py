@@ -10,7 +10,7 @@ code.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -34,13 +34,21 @@ class Declarer:
     name = "declaring"
 
     def __init__(
-        self, store: Store, declared: Sequence[NewSchedule], elector: Elector, clock: Clock, patience: Patience
+        self,
+        store: Store,
+        declared: Sequence[NewSchedule],
+        elector: Elector,
+        clock: Clock,
+        patience: Patience,
+        *,
+        synchronised: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._declared = declared
         self._elector = elector
         self._clock = clock
         self._patience = patience
+        self._synchronised = synchronised
         self._began_at = clock.monotonic()
 
     async def run(self) -> None:
@@ -59,6 +67,7 @@ class Declarer:
         for definition in self._declared:
             await self._put(definition)
         await self._declare()
+        self._synchronised()
 
     async def repeat(self) -> None:
         """Say again what the code declares; the leader retires what nobody does.

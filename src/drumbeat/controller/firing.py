@@ -73,6 +73,10 @@ class Firer:
         if sooner or passed or leads != self._led:
             self._wakeup.set()
 
+    def wake(self) -> None:
+        """Schedules have changed: look again."""
+        self._wakeup.set()
+
     async def run(self) -> None:
         while True:
             self._wakeup.clear()  # before looking: what is heard meanwhile must not be lost

@@ -4,6 +4,7 @@ It puts the supervisor's words into those of a plain worker: the end of the sock
 starting at all is said over the socket, so that the supervisor tells it once and not each worker for itself.
 """
 
+import logging
 import os
 import signal
 import socket
@@ -12,9 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from drumbeat import appref
-from drumbeat.errors import ConfigError, SchemaOutOfDate
+from drumbeat.errors import ConfigError, SchemaOutOfDate, StartFailed
 from drumbeat.worker.main import run
 
+log = logging.getLogger(__name__)
+
+EXIT_NOT_STARTED = 1
 EXIT_WRONG = 2
 WORDS_LIMIT = 60_000
 
@@ -28,6 +32,10 @@ def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
     except (ConfigError, SchemaOutOfDate) as error:
         return _say(link, error)
     except BaseExceptionGroup as group:
+        if (failed := group.subgroup(StartFailed)) is not None:
+            # Not said to the supervisor, who would give up: the next start may succeed, and it waits longer each time.
+            log.error("a start-up task failed: this process leaves", extra={"reason": str(_first(failed))})
+            return EXIT_NOT_STARTED
         if (known := group.subgroup((ConfigError, SchemaOutOfDate))) is None:
             raise
         return _say(link, _first(known))
