@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from drumbeat.errors import StoreFull
+from drumbeat.errors import JobExpired, StoreFull
 from drumbeat.ids import new_instance_id
-from drumbeat.model.job import JobFilter, OutcomeKind
-from tests.contract.making import HOUR, add, claim, end, ids, new_instance, new_job, worker
+from drumbeat.model.job import JobFilter, OutcomeKind, Unique
+from tests.contract.making import HOUR, add, claim, end, hold, ids, new_instance, new_job, worker
 from tests.engines.redis.conftest import opened
 from tests.servers.redis import RedisServer
 
@@ -84,3 +84,32 @@ async def test_history_is_pruned_and_jobs_are_cancelled(server: RedisServer) -> 
         fill(server)
         assert await store.jobs.prune(await store.inspect.now() + HOUR, 100) == 3
         assert await store.jobs.cancel([pending]) == ["cancelled"]
+
+
+async def test_a_running_job_can_be_cancelled_and_its_progress_is_let_go(server: RedisServer) -> None:
+    pad(server)
+    async with await opened(server) as store:
+        instance = await worker(store)
+        await add(store, new_job())
+        [job] = await claim(store, instance)
+        fill(server)
+        await store.jobs.note(instance, [(hold(job), '"half"')])
+        assert await store.jobs.cancel([job.id]) == ["requested"]
+        assert (await store.instances.beat(instance, 1)).cancels == [hold(job)]
+        assert (await store.inspect.job(job.id)).progress is None
+
+
+async def test_what_ends_leaves_no_history_and_whoever_asks_is_told_that_it_expired(server: RedisServer) -> None:
+    pad(server)
+    async with await opened(server) as store:
+        instance = await worker(store)
+        await add(store, new_job(key="k", unique=Unique.LIVE))
+        [job] = await claim(store, instance)
+        fill(server)
+        assert await end(store, instance, job, OutcomeKind.SUCCEEDED) == "done"
+        with pytest.raises(JobExpired):
+            await store.jobs.ended([job.id])
+        assert await store.inspect.jobs(JobFilter()) == []
+        assert [(each.pending, each.running, each.succeeded) for each in await store.inspect.tasks()] == [(0, 0, 0)]
+        server.ask("CONFIG", "SET", "maxmemory", "0")
+        assert (await store.jobs.add([new_job(key="k", unique=Unique.LIVE)]))[0].created

@@ -20,6 +20,18 @@ local function us(n)
 end
 local now_text = us(now)
 
+-- A server that is full refuses a first write that adds. There, history and attempts are not kept.
+local full = false
+local function look_if_full()
+  local answer = redis.pcall('SETRANGE', P .. 'probe', 0, '')
+  full = type(answer) == 'table' and answer.err ~= nil
+end
+
+-- To ask for a cancellation adds, and must be possible all the same: a first write that adds nothing lets the others pass.
+local function make_way()
+  call('DEL', P)
+end
+
 -- One command with a long list of values; pairs stay together.
 local function bulk(command, key, list)
   local n = #list

@@ -16,13 +16,6 @@
 
 local UNSTARTED = {kind = 'released', started = '', finished = '', delay = 0, waits_for = '', error = ''}
 
--- A server that is full refuses a first write that adds. There, history and attempts are not kept.
-local full = false
-local function look_if_full()
-  local answer = redis.pcall('SETRANGE', P .. 'probe', 0, '')
-  full = type(answer) == 'table' and answer.err ~= nil
-end
-
 local function or_null(text)
   return text == '' and 'null' or text
 end

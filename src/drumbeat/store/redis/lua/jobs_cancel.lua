@@ -5,6 +5,7 @@
 -- include: _places
 
 look_if_full()
+make_way()
 local states = {}
 for i, id in ipairs(ARGV) do
   states[i] = cancel_job(id) or false

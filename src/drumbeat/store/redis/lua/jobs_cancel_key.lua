@@ -5,6 +5,7 @@
 -- include: _places
 
 look_if_full()
+make_way()
 local states = {}
 for _, flag in ipairs({'u', 'k'}) do
   for _, id in ipairs(key_ids(key_field(flag, ARGV[1], ARGV[2]))) do

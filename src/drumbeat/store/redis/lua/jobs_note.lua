@@ -12,4 +12,7 @@ for at = 2, #ARGV, 3 do
     kept[#kept + 1] = ARGV[at + 2]
   end
 end
-bulk('HSET', P .. 'progress', kept)
+look_if_full()
+if not full then
+  bulk('HSET', P .. 'progress', kept)
+end
