@@ -26,11 +26,15 @@ SERVERS: dict[str, postgres.Databases | redis.Databases] = {
     "redis6": redis.Databases("redis6"),
 }
 
+# Jobs in the first, coordination in the second.
+PAIRS = {"pair": ("postgres", "valkey")}
+
 OpenAgain = Callable[[], Awaitable[Store]]
 
 
 def fresh_url(engine: str, folder: Path) -> str:
     """The URL of an empty database; PostgreSQL's have their tables."""
+    engine, _ = PAIRS.get(engine, (engine, None))
     if engine in SERVERS:
         return SERVERS[engine].fresh_url()
     return f"sqlite:///{folder / 'test.db'}"
@@ -60,16 +64,23 @@ def store_url(engine: str, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def store(store_url: str, clock: Clock) -> AsyncIterator[Store]:
-    async with await open_store(store_url, clock=clock) as store:
+def coordination(engine: str, tmp_path: Path) -> str | None:
+    """The URL of the second store, where there is one."""
+    return fresh_url(PAIRS[engine][1], tmp_path) if engine in PAIRS else None
+
+
+@pytest.fixture
+async def store(store_url: str, coordination: str | None, clock: Clock) -> AsyncIterator[Store]:
+    async with await open_store(store_url, coordination=coordination, clock=clock) as store:
         yield store
 
 
 @pytest.fixture
-async def open_again(store: Store, store_url: str, clock: Clock) -> AsyncIterator[OpenAgain]:
+async def open_again(store: Store, store_url: str, coordination: str | None, clock: Clock) -> AsyncIterator[OpenAgain]:
     async with AsyncExitStack() as stack:
 
         async def open_again() -> Store:
-            return await stack.enter_async_context(await open_store(store_url, clock=clock))
+            opened = await open_store(store_url, coordination=coordination, clock=clock)
+            return await stack.enter_async_context(opened)
 
         yield open_again

@@ -57,7 +57,10 @@ class Client:
         return await self.connections.here().store()
 
     async def _open(self) -> Store:
-        return await open_store(self.settings.url, namespace=self.settings.namespace, clock=self._clock)
+        settings = self.settings
+        return await open_store(
+            settings.url, coordination=settings.coordination, namespace=settings.namespace, clock=self._clock
+        )
 
     async def enqueue(self, job: NewJob) -> JobHandle[Any]:
         store = await self.store()

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.errors import ConfigError
 from drumbeat.names import check_namespace, shown
+from drumbeat.store.coordinated import CoordinatedStore
 from drumbeat.store.migrate import Schema
 from drumbeat.store.protocol import Inside, Store
 
@@ -68,15 +70,24 @@ def masked(url: str) -> str:
         return url if "@" not in url else f"***@{url.rpartition('@')[2]}"
 
 
-async def open_store(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Store:
-    """Open the store behind a URL for the running loop; SQLite files and Redis databases are made ready here, PostgreSQL's
-    tables by `migrate_store`.
+async def open_store(
+    url: str, *, coordination: str | None = None, namespace: str = "drumbeat", clock: Clock = SYSTEM
+) -> Store:
+    """Open the store behind a URL for the running loop, with the one of `coordination` beside it. SQLite files and Redis
+    databases are made ready here, PostgreSQL's tables by `migrate_store`.
 
     Raises:
         ConfigError: the URL, the namespace or the file cannot be used, with the reason in one line.
         SchemaOutOfDate: the store belongs to a newer Drumbeat, or has no tables yet.
         StoreUnavailable: it did not answer; try again.
     """
+    if coordination is not None:
+        if parse(coordination).engine == "sqlite":
+            raise ConfigError(
+                "a file cannot coordinate other machines: use a redis:// or postgresql:// URL", "coordination"
+            )
+        second = partial(open_store, coordination, namespace=namespace, clock=clock)
+        return await CoordinatedStore.open(await open_store(url, namespace=namespace, clock=clock), second, clock)
     parsed = parse(url)
     check_namespace(namespace)
     # Imported here: only an engine that is used brings in its driver.

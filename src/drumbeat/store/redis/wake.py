@@ -32,6 +32,12 @@ class RedisWake:
         self._link = link
         self._clock = clock
 
+    async def tell(self, run_at: int) -> None:
+        await self._link.command("PUBLISH", self._link.keys.wake, run_at)
+
+    def forward(self, tell: Callable[[int], bool]) -> None:
+        pass  # the scripts publish by themselves
+
     @contextlib.asynccontextmanager
     async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
         """Call `hear(run_at)` for every hint."""

@@ -1,0 +1,202 @@
+"""Jobs in one store, wake-ups and locks in another: `Drumbeat("postgresql://...", coordination="redis://...")`.
+
+    jobs, instances, schedules, inspect, inside --> the first store, always
+    hints, locks                                --> the second; hints go by the first while the second is away
+
+What is lost with the second store is speed and held locks, never a job, and never a lease: instances live where the jobs
+live. So the second store may be away when a program starts, vanish and come back: it is opened when it can be.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Self
+
+from drumbeat.clock import Clock, jittered
+from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.model.lock import LockInfo, NewTicket, Seen
+from drumbeat.service import background
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Schedules, Store, Wake
+
+AGAIN_S = 1.0
+BURST_S = 0.002
+
+
+class Second:
+    """The second store, opened when it can be; and the hints that go through it."""
+
+    name = "hints by the second store"
+
+    def __init__(self, open: Callable[[], Awaitable[Store]], clock: Clock) -> None:
+        self._open = open
+        self._clock = clock
+        self._store: Store | None = None
+        self._opening = asyncio.Lock()
+        self._is_up = False
+        self._due: int | None = None
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def store(self) -> Store:
+        """Raises:
+        StoreUnavailable: it is away.
+        """
+        async with self._opening:
+            if self._store is None:
+                self._store = await self._open()
+                self._is_up = True
+            return self._store
+
+    def tell(self, due: int) -> bool:
+        """Give this hint to all who listen. False: not here, the store is away."""
+        if self._task is None:
+            # Not in a task group: it lives as long as the store does. `close` ends it.
+            self._task = asyncio.get_running_loop().create_task(self._send(), name=self.name)
+        self._due = due if self._due is None else min(due, self._due)
+        self._news.set()
+        return self._is_up
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=1)
+        if self._store is not None:
+            await self._store.close()
+
+    async def _send(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            due, self._due = self._due, None
+            try:
+                if due is not None:
+                    await (await self.store()).wake.tell(due)
+                self._is_up = True
+                await self._clock.sleep(BURST_S)
+            except StoreError:
+                # Lost: whoever would have heard it polls. The next ones go by the first store, until this one answers.
+                self._is_up = False
+                await self._clock.sleep(jittered(AGAIN_S))
+                self._news.set()
+
+
+class CoordinatedWake:
+    def __init__(self, first: Wake, second: Second, clock: Clock) -> None:
+        self._first = first
+        self._second = second
+        self._clock = clock
+        first.forward(second.tell)
+
+    @contextlib.asynccontextmanager
+    async def listen(self, hear: Callable[[int], None]) -> AsyncIterator[str | None]:
+        """Both are heard: who enqueues in a transaction of its own, or while the second store is away, speaks by the first."""
+        ear = _Ear(self._second, self._clock, lambda store: store.wake.listen(hear))
+        async with self._first.listen(hear) as address, background(ear):
+            await ear.tried.wait()
+            yield address
+
+    @contextlib.asynccontextmanager
+    async def listen_tickets(self, hear: Callable[[str, int], None]) -> AsyncIterator[str | None]:
+        ear = _Ear(self._second, self._clock, lambda store: store.wake.listen_tickets(hear))
+        async with background(ear):
+            await ear.tried.wait()
+            yield None
+
+    async def tell(self, run_at: int) -> None:
+        if not self._second.tell(run_at):
+            await self._first.tell(run_at)
+
+    def forward(self, tell: Callable[[int], bool]) -> None:
+        self._first.forward(tell)
+
+
+class _Ear:
+    """Listens to the second store once it can be opened; from then on that store keeps the connection."""
+
+    name = "ear at the second store"
+
+    def __init__(
+        self, second: Second, clock: Clock, listen: Callable[[Store], AbstractAsyncContextManager[object]]
+    ) -> None:
+        self._second = second
+        self._clock = clock
+        self._listen = listen
+        self.tried = asyncio.Event()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                store = await self._second.store()
+                async with self._listen(store):
+                    self.tried.set()
+                    await asyncio.Event().wait()
+            except StoreUnavailable:
+                self.tried.set()
+                await self._clock.sleep(jittered(AGAIN_S))
+
+
+class CoordinatedLocks:
+    """The second store's."""
+
+    def __init__(self, second: Second) -> None:
+        self._second = second
+
+    async def enter(self, ticket: NewTicket) -> Seen:
+        return await (await self._second.store()).locks.enter(ticket)
+
+    async def look(self, tickets: Sequence[str], *, renew: bool) -> list[Seen]:
+        return await (await self._second.store()).locks.look(tickets, renew=renew)
+
+    async def leave(self, tickets: Sequence[str]) -> None:
+        await (await self._second.store()).locks.leave(tickets)
+
+    async def release(self, lock: str, ticket: str | None, *, by: str, why: str) -> int:
+        return await (await self._second.store()).locks.release(lock, ticket, by=by, why=why)
+
+    async def page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
+        return await (await self._second.store()).locks.page(after=after, limit=limit, all=all)
+
+    async def get(self, lock: str) -> LockInfo | None:
+        return await (await self._second.store()).locks.get(lock)
+
+
+class CoordinatedStore:
+    def __init__(self, first: Store, open_second: Callable[[], Awaitable[Store]], clock: Clock) -> None:
+        self._first = first
+        self._second = Second(open_second, clock)
+        self.url = first.url
+        self.jobs: Jobs = first.jobs
+        self.instances: Instances = first.instances
+        self.inspect: Inspect = first.inspect
+        self.inside: Inside = first.inside
+        self.schedules: Schedules = first.schedules
+        self.locks: Locks = CoordinatedLocks(self._second)
+        self.wake: Wake = CoordinatedWake(first.wake, self._second, clock)
+
+    @classmethod
+    async def open(cls, first: Store, open_second: Callable[[], Awaitable[Store]], clock: Clock) -> Self:
+        """Raises:
+        ConfigError: the second store cannot be used at all. That it is away is no error.
+        """
+        store = cls(first, open_second, clock)
+        try:
+            with contextlib.suppress(StoreUnavailable):
+                await store._second.store()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def close(self) -> None:
+        await self._second.close()
+        await self._first.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
