@@ -22,9 +22,10 @@ from drumbeat.store.postgres.inspect import PostgresInspect
 from drumbeat.store.postgres.instances import PostgresInstances
 from drumbeat.store.postgres.jobs import PostgresJobs
 from drumbeat.store.postgres.locks import PostgresLocks
+from drumbeat.store.postgres.schedules import PostgresSchedules
 from drumbeat.store.postgres.statements import statements
 from drumbeat.store.postgres.wake import Announcer, PostgresWake
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Wake
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Schedules, Wake
 
 __all__ = ["Address", "PostgresInside", "PostgresStore", "address", "schema"]
 
@@ -59,6 +60,7 @@ class PostgresStore:
             sql, link=self._side, ending=ending, history=history, announcer=self._announcer, clock=clock
         )
         self.locks: Locks = PostgresLocks(sql, link=self._side)
+        self.schedules: Schedules = PostgresSchedules(sql, link=self._side, announcer=self._announcer, clock=clock)
         self.inspect: Inspect = PostgresInspect(sql, link=self._side)
         self.wake: Wake = PostgresWake(self._side, self._announcer, clock, tickets=f"{namespace}.locks")
         self._inside = PostgresInside(address, namespace=namespace, clock=clock)

@@ -10,7 +10,7 @@ from functools import partial
 from drumbeat.clock import Clock
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.death import follow_up
-from drumbeat.model.instance import Buried, InstanceState, NewInstance, Peer, Pulse
+from drumbeat.model.instance import Buried, InstanceState, Leader, NewInstance, Peer, Pulse
 from drumbeat.model.job import Hold, Outcome, OutcomeKind
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import Link, Session
@@ -48,11 +48,13 @@ class PostgresInstances:
         )
         await self._link.call(lambda session: session.execute(self._sql.instances.register, *facts))
 
-    async def beat(self, id: InstanceId, running: int) -> Pulse:
+    async def beat(self, id: InstanceId, running: int, *, lead: int | None = None) -> Pulse:
         await self._history.look_ahead()
         began = self._clock.monotonic()
         counts = began >= self._count_at
-        row = await self._link.call(lambda session: session.fetchrow(self._sql.instances.beat, id, running, counts))
+        row = await self._link.call(
+            lambda session: session.fetchrow(self._sql.instances.beat, id, running, counts, lead)
+        )
         took = self._clock.monotonic() - began
         if counts and took > _QUICK_S:
             self._count_at = began + took * _SHARE
@@ -67,6 +69,8 @@ class PostgresInstances:
             cancels=[Hold(*hold) for hold in zip(row["cancel_ids"], row["cancel_tokens"], strict=True)],
             waiting=row["waiting"],
             peers=[Peer(*peer) for peer in zip(row["peers"], row["peer_beats"], strict=True)],
+            leader=None if row["leader"] is None else Leader(instance=row["leader"], term=row["term"]),
+            next_fire=row["next_fire"],
         )
 
     async def bury(self, id: InstanceId, *, beat: int | None, started: Sequence[Hold] | None, why: str) -> Buried:
@@ -93,6 +97,7 @@ class PostgresInstances:
         if held is None:
             return None
         await session.execute(self._sql.instances.end, id, InstanceState.LEFT.value, why)
+        await session.execute(self._sql.instances.give_up_lead, id)
         if not held:
             return None
         return (await self._ending.settle(session, id, released((each.id, each.token) for each in held)))[1]
@@ -104,6 +109,7 @@ class PostgresInstances:
         if held is None:
             return Buried(buried=False), None
         await session.execute(self._sql.instances.end, id, InstanceState.DEAD.value, why)
+        await session.execute(self._sql.instances.give_up_lead, id)
         return await self._free(id, held, marked, why, session)
 
     async def _free(

@@ -100,6 +100,7 @@ def job(row: Any) -> Job:
         on_dead=row["on_dead"],
         life=row["life"],
         tenant=row["tenant"],
+        schedule=row["schedule"],
     )
 
 

@@ -60,6 +60,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
 class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     register: str
     beat: str
+    give_up_lead: str
     lock: str
     end: str
     forget: str
@@ -83,6 +84,37 @@ class LockSql(msgspec.Struct, frozen=True, kw_only=True):
     reasons: str
     page: str
     tickets: str
+
+
+class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
+    put_new: str
+    put_changed: str
+    declare: str
+    change: str
+    get: str
+    page: str
+    ahead: str
+    due: str
+    lock: str
+    known: str
+    live: str
+    waiting: str
+    seize: str
+    recorded: str
+    enqueue: str
+    let_go: str
+    record: str
+    move: str
+    standing_still: str
+    waiting_for_nobody: str
+    rearm: str
+    go_on: str
+    retire: str
+    fires: str
+    forget: str
+    once: str
+    once_state: str
+    once_done: str
 
 
 class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +147,7 @@ class Statements(msgspec.Struct, frozen=True, kw_only=True):
     instances: InstanceSql
     inspect: InspectSql
     locks: LockSql
+    schedules: ScheduleSql
     schema: SchemaSql
 
 
@@ -122,6 +155,7 @@ _JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
 _INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
 _INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
 _LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
+_SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
 _SCHEMA_SQL = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
 
 
@@ -131,6 +165,7 @@ def statements(namespace: str) -> Statements:
         instances=_in_schema(_INSTANCES, namespace),
         inspect=_in_schema(_INSPECT, namespace),
         locks=_in_schema(_LOCKS, namespace),
+        schedules=_in_schema(_SCHEDULES, namespace),
         schema=_in_schema(_SCHEMA_SQL, namespace),
     )
 

@@ -5,7 +5,7 @@
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
        NULL::bigint AS finished_at, instance, token, NULL AS outcome, failures, crashes, retries, timeout, crash_limit,
        "unique", waits_for, waits_since, cancel_requested, progress, NULL AS result, NULL AS result_error, error, on_dead,
-       life, tenant
+       life, tenant, schedule
   FROM drumbeat.job
  WHERE ($1::text IS NULL OR state = $1)
    AND ($2::text IS NULL OR task = $2)
@@ -20,7 +20,8 @@ SELECT id::text, task, queue, state, priority, key, args, signature, created_at,
 -- name: history_list
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
        instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
-       NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant
+       NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
+       schedule
   FROM drumbeat.history
  WHERE ($1::text IS NULL OR state = $1)
    AND ($2::text IS NULL OR task = $2)
@@ -35,7 +36,8 @@ SELECT id::text, task, queue, state, priority, key, args, signature, created_at,
 -- name: dead_list
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
        instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
-       NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant
+       NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
+       schedule
   FROM drumbeat.dead
  WHERE ($1::text IS NULL OR state = $1)
    AND ($2::text IS NULL OR task = $2)

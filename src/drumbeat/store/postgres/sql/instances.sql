@@ -7,7 +7,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, drumbeat.now_us(), drumbeat.now
 
 -- name: beat
 -- One beat, and everything an instance must know, in one row; none if it does not live. $1 id, $2 running, $3 whether to
--- count the jobs that run under it: their index is long where vacuum cannot keep up.
+-- count the jobs that run under it: their index is long where vacuum cannot keep up. $4 for how long it wants to lead, null:
+-- not at all. A lease that ends later than any could was given before the clock went back. Nobody but the end of a job sets
+-- free what waits for a schedule: all these are jumped over together.
   WITH RECURSIVE beaten AS (
        UPDATE drumbeat.instance
           SET beat = beat + 1,
@@ -23,19 +25,59 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, drumbeat.now_us(), drumbeat.now
         UNION ALL
        SELECT (SELECT min(job.waits_for)
                  FROM drumbeat.job
-                WHERE job.state = 'pending' AND job.waits_for IS NOT NULL AND job.waits_for > waiting.value)
+                WHERE job.state = 'pending'
+                  AND job.waits_for IS NOT NULL
+                  AND job.waits_for > CASE WHEN starts_with(waiting.value, 'schedule:') THEN 'schedule;' ELSE waiting.value END)
          FROM waiting
-        WHERE waiting.value IS NOT NULL)
+        WHERE waiting.value IS NOT NULL),
+       led AS (
+       UPDATE drumbeat.leader
+          SET term = term + CASE WHEN instance IS DISTINCT FROM $1 THEN 1 ELSE 0 END,
+              instance = $1,
+              until = drumbeat.now_us() + $4
+        WHERE $4::bigint IS NOT NULL
+          AND EXISTS (SELECT FROM beaten)
+          AND (instance IS NULL OR instance = $1 OR until <= drumbeat.now_us() OR until > drumbeat.now_us() + $4)
+       RETURNING instance, term),
+       given_up AS (
+       UPDATE drumbeat.leader
+          SET instance = NULL,
+              until = 0
+        WHERE $4::bigint IS NULL
+          AND EXISTS (SELECT FROM beaten)
+          AND instance = $1
+       RETURNING 1),
+       leads AS (
+       SELECT led.instance, led.term
+         FROM led
+        UNION ALL
+       SELECT leader.instance, leader.term
+         FROM drumbeat.leader
+        WHERE leader.instance IS NOT NULL
+          AND leader.until > drumbeat.now_us()
+          AND NOT EXISTS (SELECT FROM led)
+          AND NOT EXISTS (SELECT FROM given_up))
 SELECT beaten.beat, drumbeat.now_us() AS now,
        CASE WHEN $3::boolean THEN (SELECT count(*) FROM drumbeat.job WHERE instance = $1 AND state = 'running') END AS running,
        ARRAY(SELECT id::text FROM drumbeat.job
               WHERE instance = $1 AND state = 'running' AND cancel_requested ORDER BY id) AS cancel_ids,
        ARRAY(SELECT token FROM drumbeat.job
               WHERE instance = $1 AND state = 'running' AND cancel_requested ORDER BY id) AS cancel_tokens,
-       ARRAY(SELECT value FROM waiting WHERE value IS NOT NULL LIMIT 1000) AS waiting,
+       ARRAY(SELECT value FROM waiting
+              WHERE value IS NOT NULL AND NOT starts_with(value, 'schedule:') LIMIT 1000) AS waiting,
        ARRAY(SELECT id FROM drumbeat.instance WHERE state = 'alive' AND id <> $1 ORDER BY id) AS peers,
-       ARRAY(SELECT beat FROM drumbeat.instance WHERE state = 'alive' AND id <> $1 ORDER BY id) AS peer_beats
-  FROM beaten;
+       ARRAY(SELECT beat FROM drumbeat.instance WHERE state = 'alive' AND id <> $1 ORDER BY id) AS peer_beats,
+       leads.instance AS leader, leads.term,
+       (SELECT min(next_at) FROM drumbeat.schedule WHERE next_at IS NOT NULL) AS next_fire
+  FROM beaten
+  LEFT JOIN leads
+    ON true;
+
+-- name: give_up_lead
+UPDATE drumbeat.leader
+   SET instance = NULL,
+       until = 0
+ WHERE instance = $1;
 
 -- name: lock
 -- Against claims: they hold the same row's key while they take jobs for it. beat NULL: whatever the count is.

@@ -94,7 +94,8 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
 -- name: exchange
 -- The hot one: runs that succeeded become history, and the next jobs are claimed, in one statement.
 -- $1 instance; $2 to $7 ids, tokens, started_at, finished_at, result, result_error of the runs;
--- $8, $9 queues and shares in the order of their turn; $10 limit; $11 for each queue and level a lower bound of run_at.
+-- $8, $9 queues and shares in the order of their turn; $10 limit; $11 for each queue and level a lower bound of run_at; $12
+-- whether it may be lost in a crash of the server: a claim then waits for no disk. (Its token is never given again.)
 -- The first row is no job: token is now, created_at how many runs were recorded, due_at the next due moment if fewer than
 -- the limit were claimed, args the ids that were recorded if those were not all. Then columns as in model.job.Claimed.
   WITH ended AS MATERIALIZED (
@@ -108,17 +109,17 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
           -- Inside CASE it stays a filter; as a plain condition it could become a join, and the join a walk of the table.
           AND CASE WHEN (id, token) IN (SELECT ended.id, ended.token FROM ended) THEN true ELSE false END
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, failures, crashes,
-                 retries, timeout, crash_limit, "unique", cancel_requested, progress, on_dead, life, tenant),
+                 retries, timeout, crash_limit, "unique", cancel_requested, progress, on_dead, life, tenant, schedule),
        kept AS (
        INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
                                      created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
                                      crash_limit, "unique", cancel_requested, progress, result, result_error, on_dead,
-                                     life, tenant)
+                                     life, tenant, schedule)
        SELECT 'succeeded', coalesce(ended.finished_at, drumbeat.now_us()), $1, 'succeeded', gone.id, gone.task, gone.queue,
               gone.priority, gone.key, gone.args, gone.signature, gone.created_at, gone.due_at, gone.run_at,
               ended.started_at, gone.token, gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit,
               gone."unique", gone.cancel_requested, gone.progress, ended.result, ended.result_error, gone.on_dead,
-              gone.life, gone.tenant
+              gone.life, gone.tenant, gone.schedule
          FROM gone
          JOIN ended ON ended.id = gone.id
        RETURNING id),
@@ -199,7 +200,7 @@ SELECT NULL AS id, drumbeat.now_us() AS token, NULL AS task, NULL AS queue, NULL
        CASE WHEN (SELECT count(*) FROM kept) < cardinality($2::text[])
             THEN (SELECT string_agg(kept.id::text, ' ') FROM kept)
         END AS args,
-       NULL AS signature,
+       CASE WHEN $12 THEN set_config('synchronous_commit', 'off', true) END AS signature,
        (SELECT count(*) FROM kept) AS created_at,
        CASE WHEN (SELECT count(*) FROM claimed) < $10
             THEN (SELECT min(soon.run_at)
@@ -296,17 +297,19 @@ SELECT id::text, token, task, key, "unique", run_at, claimed_at, failures, crash
        DELETE FROM drumbeat.job
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, run_at, instance, token, failures,
-                 crashes, retries, timeout, crash_limit, "unique", cancel_requested, progress, error, on_dead, life, tenant)
+                 crashes, retries, timeout, crash_limit, "unique", cancel_requested, progress, error, on_dead, life, tenant,
+                 schedule)
 INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
                               created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead, life,
-                              tenant)
+                              tenant, schedule)
 SELECT ended.state, coalesce(ended.finished_at, drumbeat.now_us()), gone.instance, ended.outcome, gone.id, gone.task,
        gone.queue, gone.priority, gone.key, gone.args, gone.signature, gone.created_at, gone.due_at, gone.run_at,
        ended.started_at, gone.token, gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit,
        gone."unique", gone.cancel_requested OR (ended.state = 'cancelled' AND ended.outcome IS NULL), gone.progress,
        ended.result, ended.result_error,
-       CASE WHEN ended.outcome IS NULL THEN gone.error ELSE ended.error END, gone.on_dead, gone.life, gone.tenant
+       CASE WHEN ended.outcome IS NULL THEN gone.error ELSE ended.error END, gone.on_dead, gone.life, gone.tenant,
+       gone.schedule
   FROM gone
   JOIN ended ON ended.id = gone.id;
 
@@ -320,14 +323,14 @@ SELECT ended.state, coalesce(ended.finished_at, drumbeat.now_us()), gone.instanc
        DELETE FROM drumbeat.job
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, run_at, instance, token, retries,
-                 timeout, crash_limit, "unique", cancel_requested, progress, on_dead, life, tenant)
+                 timeout, crash_limit, "unique", cancel_requested, progress, on_dead, life, tenant, schedule)
 INSERT INTO drumbeat.dead (finished_at, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
                            started_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique",
-                           cancel_requested, progress, error, on_dead, life, tenant)
+                           cancel_requested, progress, error, on_dead, life, tenant, schedule)
 SELECT coalesce(ended.finished_at, drumbeat.now_us()), gone.id, gone.task, gone.queue, gone.priority, gone.key, gone.args,
        gone.signature, gone.created_at, gone.due_at, gone.run_at, ended.started_at, gone.instance, gone.token,
        ended.outcome, ended.failures, ended.crashes, gone.retries, gone.timeout, gone.crash_limit, gone."unique",
-       gone.cancel_requested, gone.progress, ended.error, gone.on_dead, gone.life, gone.tenant
+       gone.cancel_requested, gone.progress, ended.error, gone.on_dead, gone.life, gone.tenant, gone.schedule
   FROM gone
   JOIN ended ON ended.id = gone.id;
 
@@ -465,11 +468,11 @@ SELECT id, token, instance, outcome, started_at, finished_at, error
        DELETE FROM drumbeat.dead
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, token, retries, timeout, crash_limit,
-                 "unique", on_dead, life, tenant)
+                 "unique", on_dead, life, tenant, schedule)
 INSERT INTO drumbeat.job (id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, retries,
-                          timeout, crash_limit, "unique", on_dead, life, tenant)
+                          timeout, crash_limit, "unique", on_dead, life, tenant, schedule)
 SELECT id, task, queue, priority, key, args, signature, created_at, due_at, drumbeat.now_us(), token, retries, timeout,
-       crash_limit, "unique", on_dead, life + 1, tenant
+       crash_limit, "unique", on_dead, life + 1, tenant, schedule
   FROM gone
 RETURNING id::text, drumbeat.now_us() AS now;
 
@@ -479,13 +482,14 @@ RETURNING id::text, drumbeat.now_us() AS now;
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
                  instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", cancel_requested,
-                 progress, result, result_error, error, on_dead, life, tenant)
+                 progress, result, result_error, error, on_dead, life, tenant, schedule)
 INSERT INTO drumbeat.history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at,
                               finished_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit,
-                              "unique", cancel_requested, progress, result, result_error, error, on_dead, life, tenant)
+                              "unique", cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
+                              schedule)
 SELECT id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at, instance,
        token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", cancel_requested, progress, result,
-       result_error, error, on_dead, life, tenant
+       result_error, error, on_dead, life, tenant, schedule
   FROM gone
 RETURNING id::text;
 
@@ -514,7 +518,7 @@ SELECT value
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
        NULL::bigint AS finished_at, instance, token, NULL AS outcome, failures, crashes, retries, timeout, crash_limit,
        "unique", waits_for, waits_since, cancel_requested, progress, NULL AS result, NULL AS result_error, error, on_dead,
-       life, tenant, drumbeat.now_us() AS now
+       life, tenant, schedule, drumbeat.now_us() AS now
   FROM drumbeat.job
  WHERE waits_for >= $1
    AND starts_with(waits_for, $1)

@@ -1,0 +1,345 @@
+-- Statements about schedules, their fires, and who does what once. Columns of a schedule as in store.scheduled.ScheduleRow.
+-- Whoever fires, declares or sweeps takes the schedules that nobody has locked: so nobody who holds one waits for another, and
+-- the end of a job, which holds the job and waits for its schedule, never waits for long.
+
+-- name: put_new
+-- A new one, or one that was retired. With AFTER next_at stays empty while its job is live.
+-- $1 to $23 the definition, $24 every, $25 cursor, $26 next_at, $27 by.
+INSERT INTO drumbeat.schedule (name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit,
+                               on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start, "end", origin, app,
+                               version, every, cursor, next_at, changed_by, state, revision, created_at, changed_at,
+                               declared_at, why)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+        $26, $27, 'active', 1, drumbeat.now_us(), drumbeat.now_us(), CASE WHEN $21 = 'code' THEN drumbeat.now_us() END, '')
+    ON CONFLICT (name) DO UPDATE
+   SET task = excluded.task,
+       kind = excluded.kind,
+       rule = excluded.rule,
+       queue = excluded.queue,
+       args = excluded.args,
+       signature = excluded.signature,
+       tz = excluded.tz,
+       priority = excluded.priority,
+       retries = excluded.retries,
+       timeout = excluded.timeout,
+       crash_limit = excluded.crash_limit,
+       on_dead = excluded.on_dead,
+       catch_up = excluded.catch_up,
+       catch_up_limit = excluded.catch_up_limit,
+       max_late = excluded.max_late,
+       overlap = excluded.overlap,
+       jitter = excluded.jitter,
+       start = excluded.start,
+       "end" = excluded."end",
+       origin = excluded.origin,
+       app = excluded.app,
+       version = excluded.version,
+       every = excluded.every,
+       state = 'active',
+       revision = schedule.revision + 1,
+       cursor = coalesce(excluded.cursor, schedule.cursor),
+       next_at = CASE WHEN excluded.every IS NOT NULL AND EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current)
+                      THEN NULL ELSE excluded.next_at END,
+       created_at = excluded.created_at,
+       changed_at = excluded.changed_at,
+       declared_at = excluded.declared_at,
+       changed_by = excluded.changed_by,
+       why = excluded.why
+ WHERE schedule.state = 'retired'
+RETURNING name;
+
+-- name: put_changed
+-- $28 revision.
+UPDATE drumbeat.schedule
+   SET task = $2,
+       kind = $3,
+       rule = $4,
+       queue = $5,
+       args = $6,
+       signature = $7,
+       tz = $8,
+       priority = $9,
+       retries = $10,
+       timeout = $11,
+       crash_limit = $12,
+       on_dead = $13,
+       catch_up = $14,
+       catch_up_limit = $15,
+       max_late = $16,
+       overlap = $17,
+       jitter = $18,
+       start = $19,
+       "end" = $20,
+       origin = $21,
+       app = $22,
+       version = $23,
+       every = $24,
+       state = 'active',
+       revision = revision + 1,
+       cursor = coalesce($25::bigint, cursor),
+       next_at = CASE WHEN $24::bigint IS NOT NULL AND EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current)
+                      THEN NULL ELSE $26::bigint END,
+       changed_at = drumbeat.now_us(),
+       declared_at = CASE WHEN $21 = 'code' THEN drumbeat.now_us() ELSE declared_at END,
+       changed_by = $27,
+       why = ''
+ WHERE name = $1
+   AND revision = $28
+RETURNING name;
+
+-- name: declare
+  WITH declared AS MATERIALIZED (
+       SELECT name
+         FROM drumbeat.schedule
+        WHERE name = ANY ($1::text[])
+        ORDER BY name
+          FOR UPDATE SKIP LOCKED)
+UPDATE drumbeat.schedule
+   SET declared_at = drumbeat.now_us()
+ WHERE name = ANY (ARRAY(SELECT declared.name FROM declared));
+
+-- name: change
+-- $1 name, $2 revision, $3 state, $4 cursor, $5 next_at, $6 by, $7 why.
+UPDATE drumbeat.schedule
+   SET state = $3,
+       revision = revision + 1,
+       cursor = coalesce($4::bigint, cursor),
+       next_at = CASE WHEN $3 <> 'active'
+                           OR (every IS NOT NULL AND EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current))
+                      THEN NULL ELSE $5::bigint END,
+       changed_at = drumbeat.now_us(),
+       changed_by = $6,
+       why = $7
+ WHERE name = $1
+   AND revision = $2
+RETURNING changed_at;
+
+-- name: get
+SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
+       catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor, next_at,
+       current::text, created_at, changed_at, declared_at, changed_by, why
+  FROM drumbeat.schedule
+ WHERE name = $1;
+
+-- name: page
+-- $1 after, $2 also those that are retired, $3 limit.
+SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
+       catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor, next_at,
+       current::text, created_at, changed_at, declared_at, changed_by, why
+  FROM drumbeat.schedule
+ WHERE name > $1
+   AND ($2 OR state <> 'retired')
+ ORDER BY name
+ LIMIT $3;
+
+-- name: ahead
+-- When to look again: the next moment after now, and the shortest interval of those whose job is under way.
+SELECT drumbeat.now_us() AS now,
+       (SELECT min(next_at) FROM drumbeat.schedule WHERE next_at > drumbeat.now_us()) AS next_at,
+       (SELECT every
+          FROM drumbeat.schedule
+         WHERE every IS NOT NULL AND state = 'active' AND next_at IS NULL AND current IS NOT NULL
+         ORDER BY every
+         LIMIT 1) AS shortest;
+
+-- name: due
+-- $1 now, $2 limit.
+SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
+       catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor, next_at,
+       current::text, created_at, changed_at, declared_at, changed_by, why
+  FROM drumbeat.schedule
+ WHERE next_at <= $1
+ ORDER BY next_at, name
+ LIMIT $2;
+
+-- name: lock
+-- How these schedules stand; not those that somebody else is at. Columns as in store.scheduled.Standing, but for the jobs.
+SELECT name, revision, cursor, state, overlap, every, current::text, drumbeat.now_us() AS now
+  FROM drumbeat.schedule
+ WHERE name = ANY ($1::text[])
+ ORDER BY name
+   FOR UPDATE SKIP LOCKED;
+
+-- name: known
+SELECT name
+  FROM drumbeat.schedule
+ WHERE name = ANY ($1::text[]);
+
+-- name: live
+-- Which of these jobs are live. Their end waits for the schedule that we hold.
+SELECT id::text, state
+  FROM drumbeat.job
+ WHERE id = ANY ($1::text[]::uuid[]);
+
+-- name: waiting
+SELECT id::text, waits_for
+  FROM drumbeat.job
+ WHERE waits_for = ANY ($1::text[])
+   AND state = 'pending'
+   AND waits_for IS NOT NULL;
+
+-- name: seize
+-- Jobs that are to be cancelled; not those that somebody else is at.
+SELECT id::text, state
+  FROM drumbeat.job
+ WHERE id = ANY ($1::text[]::uuid[])
+ ORDER BY job.id
+   FOR UPDATE SKIP LOCKED;
+
+-- name: recorded
+-- Which of these (schedule, moment) were fired before.
+SELECT wanted.schedule, wanted.at
+  FROM unnest($1::text[], $2::bigint[]) AS wanted (schedule, at)
+ WHERE (SELECT 1
+          FROM drumbeat.fire
+         WHERE fire.schedule = wanted.schedule AND fire.at = wanted.at AND NOT fire.skipped) IS NOT NULL;
+
+-- name: enqueue
+-- Make jobs of their schedules. Columns: schedule, id, due_at, run_at, waits_for.
+INSERT INTO drumbeat.job (id, task, queue, priority, args, signature, created_at, due_at, run_at, retries, timeout, crash_limit,
+                          waits_for, waits_since, on_dead, schedule)
+SELECT fired.id, plan.task, plan.queue, plan.priority, plan.args, plan.signature, drumbeat.now_us(), fired.due_at, fired.run_at,
+       plan.retries, plan.timeout, plan.crash_limit, fired.waits_for,
+       CASE WHEN fired.waits_for IS NOT NULL THEN drumbeat.now_us() END, plan.on_dead, fired.schedule
+  FROM unnest($1::text[], $2::text[]::uuid[], $3::bigint[], $4::bigint[], $5::text[])
+       AS fired (schedule, id, due_at, run_at, waits_for)
+ CROSS JOIN LATERAL (
+       SELECT task, queue, priority, args, signature, retries, timeout, crash_limit, on_dead
+         FROM drumbeat.schedule
+        WHERE schedule.name = fired.schedule
+        LIMIT 1) AS plan;
+
+-- name: let_go
+-- Before current jobs are cancelled for the sake of their successors: their end must not set anybody free.
+UPDATE drumbeat.schedule
+   SET current = NULL
+ WHERE name = ANY ($1::text[]);
+
+-- name: record
+-- Columns as in store.scheduled.FireRow. What is on record stays.
+INSERT INTO drumbeat.fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
+SELECT schedule, at, outcome = 'skipped', last, count, outcome, reason, job, recorded_at
+  FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]::uuid[], $8::bigint[])
+       AS fire (schedule, at, last, count, outcome, reason, job, recorded_at)
+    ON CONFLICT DO NOTHING;
+
+-- name: move
+-- Columns: name, moves, cursor, next_at, current.
+UPDATE drumbeat.schedule
+   SET cursor = CASE WHEN moved.moves THEN moved.cursor ELSE schedule.cursor END,
+       next_at = CASE WHEN moved.moves THEN moved.next_at ELSE schedule.next_at END,
+       current = moved.current
+  FROM unnest($1::text[], $2::boolean[], $3::bigint[], $4::bigint[], $5::text[]::uuid[])
+       AS moved (name, moves, cursor, next_at, current)
+ WHERE schedule.name = ANY ($1::text[])
+   AND schedule.name = moved.name;
+
+-- name: standing_still
+-- Active series without a next moment whose current job is not live. One with an end may have come to it.
+-- $1 only these; null: any.
+SELECT name
+  FROM drumbeat.schedule
+ WHERE every IS NOT NULL
+   AND state = 'active'
+   AND next_at IS NULL
+   AND NOT EXISTS (SELECT FROM drumbeat.job WHERE job.id = schedule.current)
+   AND ("end" IS NULL OR (current IS NOT NULL AND "end" > drumbeat.now_us()))
+   AND ($1::text[] IS NULL OR name = ANY ($1));
+
+-- name: waiting_for_nobody
+-- Schedules whose current job is not live while others wait for it. From one value of waits_for to the next.
+  WITH RECURSIVE waiting (value) AS (
+       SELECT min(waits_for)
+         FROM drumbeat.job
+        WHERE state = 'pending' AND waits_for IS NOT NULL AND waits_for >= 'schedule:' AND waits_for < 'schedule;'
+        UNION ALL
+       SELECT (SELECT min(job.waits_for)
+                 FROM drumbeat.job
+                WHERE job.state = 'pending'
+                  AND job.waits_for IS NOT NULL
+                  AND job.waits_for > waiting.value
+                  AND job.waits_for < 'schedule;')
+         FROM waiting
+        WHERE waiting.value IS NOT NULL)
+SELECT substr(waiting.value, 10) AS name
+  FROM waiting
+ WHERE waiting.value IS NOT NULL
+   AND ($1::text[] IS NULL OR substr(waiting.value, 10) = ANY ($1))
+   AND (SELECT 1
+          FROM drumbeat.job
+         WHERE job.id = (SELECT current FROM drumbeat.schedule WHERE schedule.name = substr(waiting.value, 10))) IS NULL;
+
+-- name: rearm
+UPDATE drumbeat.schedule
+   SET next_at = drumbeat.now_us(),
+       current = NULL
+ WHERE name = ANY ($1::text[]);
+
+-- name: go_on
+UPDATE drumbeat.schedule
+   SET current = drumbeat.successor(name)
+ WHERE name = ANY ($1::text[]);
+
+-- name: retire
+-- Those of code that nobody declares any more, though instances of the same app live. $1 silent since.
+  WITH silent AS MATERIALIZED (
+       SELECT name
+         FROM drumbeat.schedule
+        WHERE origin = 'code'
+          AND state <> 'retired'
+          AND declared_at < $1
+          AND app IN (SELECT instance.app FROM drumbeat.instance WHERE instance.state = 'alive')
+        ORDER BY name
+          FOR UPDATE SKIP LOCKED)
+UPDATE drumbeat.schedule
+   SET state = 'retired',
+       revision = revision + 1,
+       next_at = NULL,
+       changed_at = drumbeat.now_us(),
+       changed_by = '',
+       why = 'no longer declared'
+ WHERE name = ANY (ARRAY(SELECT silent.name FROM silent))
+RETURNING name;
+
+-- name: fires
+-- Columns as in store.scheduled.FireRow. $1 name, $2 before, $3 limit.
+SELECT schedule, at, last, count, outcome, reason, job::text, recorded_at
+  FROM drumbeat.fire
+ WHERE schedule = $1
+   AND at < $2
+ ORDER BY at DESC, skipped DESC
+ LIMIT $3;
+
+-- name: forget
+-- $1 before, $2 limit.
+DELETE FROM drumbeat.fire
+ WHERE ctid = ANY (ARRAY(
+       SELECT fire.ctid
+         FROM drumbeat.fire
+        WHERE fire.last < $1
+        ORDER BY fire.last
+        LIMIT $2))
+RETURNING 1;
+
+-- name: once
+-- Begin it, or take it over from an instance that is not alive any more. $1 key, $2 instance.
+INSERT INTO drumbeat.once (key, instance, begun_at)
+VALUES ($1, $2, drumbeat.now_us())
+    ON CONFLICT (key) DO UPDATE
+   SET instance = excluded.instance,
+       begun_at = excluded.begun_at
+ WHERE once.done_at IS NULL
+   AND once.instance <> excluded.instance
+   AND NOT EXISTS (SELECT FROM drumbeat.instance WHERE instance.id = once.instance AND instance.state = 'alive');
+
+-- name: once_state
+SELECT instance, done_at
+  FROM drumbeat.once
+ WHERE key = $1;
+
+-- name: once_done
+UPDATE drumbeat.once
+   SET done_at = coalesce(done_at, drumbeat.now_us())
+ WHERE key = $1
+   AND instance = $2
+RETURNING key;
