@@ -35,7 +35,7 @@ def test_jobs_are_listed_newest_first(shop: Path) -> None:
 
 
 def test_a_noun_alone_is_its_list(shop: Path) -> None:
-    for noun in ("jobs", "dead", "queues", "tasks", "instances"):
+    for noun in ("jobs", "dead", "queues", "tasks", "schedules", "instances"):
         assert records(noun) == records(noun, "list")
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.running import PROGRAM, call, clean_environment, invoke, refusal, running
 from tests.waiting import until_sync
 
-NOUNS = ["jobs", "dead", "queues", "tasks", "instances"]
+NOUNS = ["jobs", "dead", "queues", "tasks", "schedules", "instances"]
 
 
 def test_help_lists_every_command_in_groups() -> None:

@@ -37,6 +37,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("dead", "List, show, replay or discard dead letters."),
         Entry("queues", "List, pause and resume queues."),
         Entry("tasks", "List and show tasks, with the numbers of their jobs."),
+        Entry("schedules", "List, preview, make, change, pause schedules; what became of their moments."),
         Entry("instances", "List and show the running processes."),
     ),
 }

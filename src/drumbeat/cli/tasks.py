@@ -1,4 +1,4 @@
-"""`drumbeat tasks`: list, show."""
+"""`drumbeat tasks`: list, show, history."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING
 import click
 
 from drumbeat.cli import output, words
-from drumbeat.cli.connection import ask
+from drumbeat.cli.connection import ask, now
 from drumbeat.cli.noun import noun
 from drumbeat.cli.options import Target, pass_target, target_options
 
 if TYPE_CHECKING:
-    from drumbeat.nouns import TaskInfo
+    from datetime import datetime
+
+    from drumbeat.nouns import Run, TaskInfo
 
 command = noun("tasks", "Tasks: the functions that jobs are calls of.")
 
 COUNTS = ("pending", "running", "succeeded", "dead", "cancelled")
 COLUMNS = output.Columns(names=("task", *COUNTS), numbers=frozenset(COUNTS), elastic=frozenset({"task"}))
+RUN_COLUMNS = output.Columns(
+    names=("job", "run", "schedule", "due (UTC)", "late", "started (UTC)", "took", "instance", "ended", "error"),
+    numbers=frozenset({"run", "late"}),
+    elastic=frozenset({"schedule", "error"}),
+    spare=("schedule", "instance", "due (UTC)", "took"),
+)
 
 
 @command.command("list")
@@ -48,6 +56,42 @@ def show(target: Target, task: str) -> None:
         output.json_document(found)
         return
     output.show_page(_facts(found))
+
+
+@command.command("history")
+@click.argument("task")
+@click.option("--before", metavar="ID", help="Only of jobs older than this one: the next page.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Of at most so many jobs."
+)
+@target_options
+@pass_target
+def history(target: Target, task: str, before: str | None, limit: int) -> None:
+    """Show every run of a task: when it was due and ran, where, and how it ended."""
+    runs = ask(target, lambda app: app.history(task=task, before=before, limit=limit))
+    if target.json:
+        output.json_lines(runs)
+        return
+    moment = now()
+    rows = [_run_row(run, moment) for run in runs]
+    output.show_table(RUN_COLUMNS, rows, empty=f"No run of {task} is on record in {target.place}.")
+
+
+def _run_row(run: Run, moment: datetime) -> list[str]:
+    from drumbeat.cli.page import error_line
+
+    return [
+        run.job,
+        str(run.number),
+        words.word(run.schedule),
+        words.when(run.due_at, moment),
+        words.NOTHING if run.late is None else f"{run.late:.3f} s",
+        words.when(run.started_at, moment),
+        words.took(run.started_at, run.finished_at),
+        words.word(run.instance),
+        run.outcome,
+        error_line(run.error),
+    ]
 
 
 def _facts(task: TaskInfo) -> dict[str, str]:
