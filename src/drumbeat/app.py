@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 from drumbeat import appref, logs
 from drumbeat import outbox as outboxes
@@ -34,6 +34,9 @@ from drumbeat.tasks import AsyncTask, BatchDecorator, BatchTask, Decorator, Regi
 from drumbeat.tasks.declared import Declarations, Declaring
 from drumbeat.tasks.options import check_notify, read_options
 from drumbeat.tasks.task import check_loop, check_no_loop
+
+if TYPE_CHECKING:
+    from drumbeat.controller import Controller
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -291,6 +294,19 @@ class Drumbeat(Declaring):
     def registered_tasks(self) -> list[Task[..., Any]]:
         return list(self.registry)
 
+    def controller(self, settings: Settings) -> Controller:
+        """What looks after the cluster beside a worker of this app."""
+        from drumbeat.controller import Controller  # here, as in `run`
+
+        return Controller(
+            settings,
+            self.clock,
+            self.events,
+            declared=self.declared_schedules(),
+            starters=self.starters,
+            locked=_no_lock,
+        )
+
     async def store(self) -> Store:
         """This loop's store, opened at the first call."""
         return await self.client.connections.here().store()
@@ -354,6 +370,10 @@ class SyncFace(SyncNouns):
             return client.enqueue_inside_sync(conn, _checked(jobs), notify)
         handles = THREAD.call("app.sync.enqueue_many", client.enqueue_many(_checked(jobs)))
         return [SyncJobHandle(client, handle) for handle in handles]
+
+
+def _no_lock(name: str) -> AbstractAsyncContextManager[Any]:
+    raise ConfigError(f"lock={name!r} of a start-up task: locks are not in this release", "lock")
 
 
 def _is_kind_of_event(kind: object) -> bool:

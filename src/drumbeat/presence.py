@@ -1,7 +1,8 @@
 """An instance's place in the cluster: registration, heartbeat, and the burial of those whose heart stands still.
 
 It lives in a thread of its own, with its own event loop and its own connection, so that a handler which blocks the worker's
-loop cannot stop the heart. What it hears is carried to the worker's loop by `call_soon_threadsafe`.
+loop cannot stop the heart. What it hears is carried to the worker's loop by `call_soon_threadsafe`. Beside it, on the same loop
+and with the same store, lives what must not be stopped either: the `Companion`.
 
     registered --beat, beat, beat--> left
          \\--told that it was buried--> registered anew, under a new id
@@ -26,7 +27,7 @@ from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId, new_instance_id
 from drumbeat.model.instance import Buried, NewInstance, Peer, Pulse
 from drumbeat.model.observer import Observer
-from drumbeat.service import LoopThread, background
+from drumbeat.service import LoopThread, Wakeup, background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 
@@ -62,6 +63,28 @@ class Household(Protocol):
         ...
 
 
+class Companion(Protocol):
+    """What lives beside the heart. Called on the heart's loop."""
+
+    def wish(self) -> int | None:
+        """For how many microseconds this instance wants to lead the controllers, from the next beat on; None: it does not."""
+        ...
+
+    def on_identity(self, id: InstanceId) -> None: ...
+
+    def on_pulse(self, pulse: Pulse, asked_at: float) -> None:
+        """The answer to a beat, and the moment of the monotonic clock from before the question."""
+        ...
+
+    def on_missed(self) -> None:
+        """A beat had no answer, or we were buried."""
+        ...
+
+    async def run(self, store: Store) -> None:
+        """Until cancelled."""
+        ...
+
+
 class Presence:
     def __init__(
         self,
@@ -70,17 +93,27 @@ class Presence:
         settings: Settings,
         clock: Clock,
         *,
-        beside: Callable[[], Coroutine[Any, Any, None]],
+        beside: Companion,
+        watch: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._open_store = open_store
         self._household = household
         self._settings = settings
         self._clock = clock
         self._beside = beside
+        self._watch = watch
         self._observer = Observer(settings.dead_after, longest_gap=settings.dead_after / 2)
         self._failures = 0
         self._count = 0
         self._id = new_instance_id()
+        self._wakeup = Wakeup(clock)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def hurry(self) -> None:
+        """Beat now instead of in a while. For any thread."""
+        with suppress(RuntimeError):  # that loop is closed
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._wakeup.set)
 
     @asynccontextmanager
     async def registered(self) -> AsyncIterator[None]:
@@ -94,36 +127,44 @@ class Presence:
             yield
 
     async def _live(self, tell: Tell, begun: "asyncio.Future[None]") -> None:
+        self._loop = asyncio.get_running_loop()
         async with await self._open_store() as store:
             await self._register(store, tell)
             tell(begun.set_result, None)
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._beat(store, tell), name="heartbeat")
-                    group.create_task(self._beside(), name="beside the heart")
+                    group.create_task(self._beside.run(store), name="beside the heart")
+                    group.create_task(self._watch(), name="watch")
             finally:
                 await self._leave(store, "left")
 
     async def _beat(self, store: Store, tell: Tell) -> None:
         while True:
-            await self._clock.sleep(self._settings.heartbeat)
+            self._wakeup.clear()
             asked_at = self._clock.monotonic()
             try:
                 async with asyncio.timeout(self._settings.dead_after / 2):
-                    pulse = await store.instances.beat(self._id, self._household.running())
+                    pulse = await store.instances.beat(self._id, self._household.running(), lead=self._beside.wish())
             except (StoreUnavailable, TimeoutError):
                 self._missed(tell)
-                continue
-            self._failures = 0
-            if pulse.alive and pulse.beat > self._count:
-                self._count = pulse.beat
-                tell(self._household.on_pulse, pulse)
-                await self._bury(store, tell, self._observer.look(pulse.peers, asked_at, self._clock.monotonic()))
             else:
-                await self._lost(store, tell, pulse)
+                self._failures = 0
+                await self._hear(store, tell, pulse, asked_at)
+            await self._wakeup.wait(self._settings.heartbeat)
+
+    async def _hear(self, store: Store, tell: Tell, pulse: Pulse, asked_at: float) -> None:
+        if pulse.alive and pulse.beat > self._count:
+            self._count = pulse.beat
+            self._beside.on_pulse(pulse, asked_at)
+            tell(self._household.on_pulse, pulse)
+            await self._bury(store, tell, self._observer.look(pulse.peers, asked_at, self._clock.monotonic()))
+        else:
+            await self._lost(store, tell, pulse)
 
     async def _lost(self, store: Store, tell: Tell, pulse: Pulse) -> None:
         tell(self._household.on_lost)
+        self._beside.on_missed()
         self._observer.missed()
         if pulse.alive:
             facts = {"instance": self._id, "beat": pulse.beat, "remembered": self._count}
@@ -143,6 +184,7 @@ class Presence:
                 self._missed(tell)
                 await self._clock.sleep(self._settings.heartbeat)
             else:
+                self._beside.on_identity(self._id)
                 tell(self._household.on_identity, self._id)
                 return
 
@@ -155,6 +197,7 @@ class Presence:
 
     def _missed(self, tell: Tell) -> None:
         self._failures += 1
+        self._beside.on_missed()
         self._observer.missed()
         if self._failures >= self._settings.max_failed_beats:
             tell(self._household.on_hopeless, self._failures)

@@ -1,10 +1,11 @@
 """A worker: it claims jobs, runs them and reports how they ended. This module shows only who lives how long.
 
-    listening > registered > lifespans > housekeeping > exchange > slots
+    listening > subscribers > registered > lifespans > pruning > start-up, then exchange > slots
 
-What stands outside lives longer. To stop, in this order: no claim any more; buffered jobs go back; running ones hear that
-the worker drains and have their time; then they are ended and released without charge; the last outcomes are told; the
-program's own resources are closed; the instance says goodbye.
+What stands outside lives longer. Beside the heart lives the controller, which this package does not know: the program brings
+it. To stop, in this order: no claim any more, and no leading; buffered jobs go back; running ones hear that the worker drains
+and have their time; then they are ended and released without charge; the last outcomes are told; whoever led waits a moment
+for its successor; the program's own resources are closed; the instance says goodbye.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from drumbeat.context import AbortReason
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.events import Events, LoopBlocked, StoreDown, StoreUp
 from drumbeat.ids import InstanceId
-from drumbeat.presence import Presence
-from drumbeat.service import Patience, Wakeup, background
+from drumbeat.presence import Companion, Presence
+from drumbeat.service import Patience, Service, Wakeup, background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
@@ -30,7 +31,6 @@ from drumbeat.worker.doubts import Doubts
 from drumbeat.worker.exchange import Exchange
 from drumbeat.worker.fetcher import Fetcher
 from drumbeat.worker.household import Household
-from drumbeat.worker.housekeeping import Housekeeper
 from drumbeat.worker.marks import Marks, NoMarks
 from drumbeat.worker.pace import Pace
 from drumbeat.worker.plans import plans
@@ -51,6 +51,27 @@ EXIT_REPLACE = 70
 EXIT_NO_STORE = 75
 """The store has been away for long and nothing runs: start me again later (EX_TEMPFAIL)."""
 INTERRUPTED_WITHIN = 5.0
+SUCCESSOR_WITHIN = 1.5
+"""So long a leader that leaves waits until another leads: a heartbeat, and a little more."""
+LOOK_FOR_SUCCESSOR = 0.1
+
+InThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
+
+
+class Controls(Companion, Protocol):
+    """What looks after the cluster beside a worker: most of it on the heart's loop, this here on the worker's."""
+
+    def resign(self) -> None:
+        """Lead no more, from the next beat on."""
+        ...
+
+    def pruner(self, store: Store, patience: Patience) -> Service: ...
+
+    async def start_up(
+        self, store: Store, patience: Patience, *, in_thread: InThread, identity: Callable[[], InstanceId]
+    ) -> None:
+        """Make the calls that come before the first claim."""
+        ...
 
 
 class Program(Protocol):
@@ -70,6 +91,10 @@ class Program(Protocol):
     @property
     def companions(self) -> Sequence[Callable[[], AbstractAsyncContextManager[None]]]:
         """What runs beside the worker of a process, but not in its children."""
+        ...
+
+    def controller(self, settings: Settings) -> Controls:
+        """A new one, for one worker."""
         ...
 
     async def store(self) -> Store:
@@ -107,6 +132,9 @@ class Worker:
         """What a process that ran this worker should end with."""
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._is_urgent = False
+        self._presence: Presence | None = None
+        self._controller = program.controller(settings)
         self._went_out_at = 0.0
         self._ref = ref
         self._assemble()
@@ -159,7 +187,17 @@ class Worker:
 
     def request_stop(self) -> None:
         """Drain; called again: do not wait for what runs."""
-        (self._hurry if self._stop.is_set() else self._stop).set()
+        if self._stop.is_set():
+            self._is_urgent = True
+            self._hurry.set()
+        else:
+            self._begin_to_stop()
+
+    def _begin_to_stop(self) -> None:
+        self._stop.set()
+        self._controller.resign()
+        if self._presence is not None:
+            self._presence.hurry()
 
     @property
     def is_stopping(self) -> bool:
@@ -187,17 +225,47 @@ class Worker:
             lambda: len(self._runs) > 0,
             self._on_blocked,
         )
-        presence = Presence(self._program.open_store, self._household, self._settings, self._clock, beside=watch.run)
-        housekeeper = Housekeeper(store, self._settings, self._clock, self._patience)
+        self._presence = Presence(
+            self._program.open_store,
+            self._household,
+            self._settings,
+            self._clock,
+            beside=self._controller,
+            watch=watch.run,
+        )
         async with (
             store.wake.listen(self._fetcher.hear) as self._household.address,
-            presence.registered(),
             self._subscribers(),
+            self._presence.registered(),
             self._lifespans(),
-            background(housekeeper),
+            background(self._controller.pruner(store, self._patience)),
         ):
+            await self._start_up(store)
             await (self._stop.wait() if self._settings.role == "controller" else self._work(store))
+            await self._await_successor(self._presence)
         return self.exit_code
+
+    async def _start_up(self, store: Store) -> None:
+        """Before the first claim. When asked to stop meanwhile, what is under way has the time that jobs have to drain."""
+        async with asyncio.TaskGroup() as group:
+            calls = group.create_task(
+                self._controller.start_up(store, self._patience, in_thread=self._threads.run, identity=self._identity),
+                name="start-up",
+            )
+            stop = group.create_task(self._stop.wait(), name="stop")
+            hurry = group.create_task(self._hurry.wait(), name="hurry")
+            await asyncio.wait([calls, stop], return_when=asyncio.FIRST_COMPLETED)
+            if not calls.done():
+                await asyncio.wait([calls, hurry], timeout=self._settings.drain, return_when=asyncio.FIRST_COMPLETED)
+            for task in (calls, stop, hurry):
+                task.cancel()
+
+    async def _await_successor(self, presence: Presence) -> None:
+        """A leader that leaves goes on firing until another leads, so that a deploy makes no fire late."""
+        give_up_at = self._clock.monotonic() + SUCCESSOR_WITHIN
+        while self._household.awaits_successor and not self._is_urgent and self._clock.monotonic() < give_up_at:
+            presence.hurry()
+            await self._clock.sleep(LOOK_FOR_SUCCESSOR)
 
     async def _work(self, store: Store) -> None:
         doubts = Doubts(store.inspect, self._reporter, self._patience, self._identity)
@@ -289,13 +357,13 @@ class Worker:
     def _on_hopeless(self) -> None:
         if self._may_leave and not self._stop.is_set():
             self.exit_code = EXIT_NO_STORE
-            self._stop.set()
+            self._begin_to_stop()
             self._hurry.set()
 
     def _on_abandoned(self, count: int) -> None:
         if self._may_leave and count >= self._settings.concurrency and not self._stop.is_set():
             self.exit_code = EXIT_REPLACE
-            self._stop.set()
+            self._begin_to_stop()
 
     def _on_blocked(self, seconds: float, tasks: tuple[str, ...], where: str) -> None:
         self._events.emit(LoopBlocked(instance=self._identity(), seconds=seconds, tasks=tasks, where=where))

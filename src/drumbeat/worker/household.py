@@ -53,10 +53,13 @@ class Household:
         self._tasks = tasks
         self._takes = can_take(tasks)
         self._leave = leave
+        self._has_led = False
         self.identity = InstanceId("")
         """Who we are to the store. It changes when others have declared us dead."""
         self.address: str | None = None
         self.exchange: Exchange | None = None
+        self.awaits_successor = False
+        """This instance has led, nobody else does yet, and there are others who might."""
 
     def describe(self, id: InstanceId) -> NewInstance:
         works = self._settings.role != "controller"
@@ -83,6 +86,9 @@ class Household:
     def on_pulse(self, pulse: Pulse) -> None:
         if self.exchange is not None:
             self.exchange.hear(pulse)
+        if pulse.leader is not None:
+            self._has_led = pulse.leader.instance == self.identity
+        self.awaits_successor = self._has_led and bool(pulse.peers)
         self._fetcher.wanting(tuple(sorted(self._takes.intersection(pulse.waiting))))
         if pulse.cancels:
             self._cancel({hold.id: hold.token for hold in pulse.cancels})

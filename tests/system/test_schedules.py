@@ -1,0 +1,175 @@
+"""Schedules on clusters of real processes that are killed, stopped and replaced: every moment has one job, none is missing.
+
+A few seconds on each engine; with DRUMBEAT_FULL=1 (`make chaos`) all of it on all engines, at its full length.
+"""
+
+import os
+import signal
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from drumbeat.model.job import Job, JobFilter, JobState
+from drumbeat.store.protocol import Store
+from tests.contract.making import worker
+from tests.system.workers import Cluster
+from tests.waiting import until
+
+FULL = bool(os.environ.get("DRUMBEAT_FULL"))
+EVERY_ENGINE = ["sqlite", "postgres", "valkey"]
+ENDED = {JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED}
+
+Process = subprocess.Popen[bytes]
+
+
+class Clockwork(Cluster):
+    """Processes that fire and run the schedules of tests/apps/clockwork.py, and what came of it."""
+
+    def __init__(self, folder: Path, store: Store, url: str) -> None:
+        super().__init__(folder, "tests.apps.clockwork")
+        self.url = url
+        self._store = store
+
+    async def jobs(self) -> list[Job]:
+        jobs = await self._store.inspect.jobs(JobFilter(limit=100_000))
+        return [job for job in jobs if job.schedule is not None]
+
+    async def moments(self) -> int:
+        """How many moments of the first schedule have become jobs."""
+        return sum(job.schedule == "s00" for job in await self.jobs())
+
+    async def fired(self, moments: int, deadline: float = 30.0) -> None:
+        """Wait until so many more moments have come and were fired."""
+        seen = await self.moments()
+
+        async def more() -> bool:
+            return await self.moments() >= seen + moments
+
+        await until(more, deadline=deadline, what=f"{moments} more moments\n{self.logs()}")
+
+    async def leader(self, among: list[Process]) -> Process:
+        """The process that leads now."""
+
+        async def look() -> Process | None:
+            # By the answer to the beat of an instance that does nothing else.
+            me = await worker(self._store, app="observer")
+            pulse = await self._store.instances.beat(me, 0)
+            await self._store.instances.leave(me, "left")
+            pids = {each.id: each.pid for each in await self._store.inspect.instances()}
+            pid = None if pulse.leader is None else pids.get(pulse.leader.instance)
+            return next((process for process in among if process.pid == pid), None)
+
+        found: Process = await until(look, deadline=30, what="a leader")
+        return found
+
+    async def finish(self, processes: list[Process]) -> list[Job]:
+        """Let all jobs end that are there, and the processes leave."""
+        last = max(job.due_at for job in await self.jobs())
+
+        async def ended() -> bool:
+            return all(job.state in ENDED for job in await self.jobs() if job.due_at <= last)
+
+        await until(ended, deadline=30, what="the end of all jobs")
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            # The youngest may not have come to its handlers of signals yet.
+            assert process.wait(30) in (0, -signal.SIGTERM)
+        return await self.jobs()
+
+
+@pytest.fixture
+def clockwork(tmp_path: Path, store: Store, store_url: str) -> Iterator[Clockwork]:
+    clockwork = Clockwork(tmp_path, store, store_url)
+    yield clockwork
+    clockwork.end()
+
+
+def check_each_moment_once(jobs: list[Job], *, schedules: int, every: float) -> None:
+    counted = Counter((job.schedule, job.due_at) for job in jobs)
+    assert {fire: count for fire, count in counted.items() if count != 1} == {}
+    moments: dict[str, list[datetime]] = defaultdict(list)
+    for schedule, due_at in sorted(counted):
+        moments[schedule].append(due_at)
+    assert len(moments) == schedules
+    missing = {
+        schedule: (before, after)
+        for schedule, due in moments.items()
+        for before, after in pairwise(due)
+        if after - before != timedelta(seconds=every)
+    }
+    assert missing == {}
+
+
+def lateness(jobs: list[Job]) -> float:
+    """The most seconds between a moment and the making of its job."""
+    return max((job.created_at - job.due_at).total_seconds() for job in jobs)
+
+
+@pytest.mark.parametrize("engine", EVERY_ENGINE)
+async def test_each_moment_has_one_job_though_instances_are_killed_and_stopped(clockwork: Clockwork) -> None:
+    environ = {"TEST_SCHEDULES": "20", "DRUMBEAT_LEADER_LEASE": "10" if FULL else "1"}
+    rounds, apart = (20, 3) if FULL else (3, 1)
+    processes = [clockwork.start(**environ) for _ in range(5)]
+    await clockwork.fired(2)
+    stopped = await clockwork.leader(processes)
+    stopped.send_signal(signal.SIGSTOP)
+    for number in range(rounds):
+        await clockwork.fired(apart)
+        others = [process for process in processes if process is not stopped]
+        victim = await clockwork.leader(others) if number % 2 else others[0]
+        victim.kill()
+        victim.wait(10)
+        processes.remove(victim)
+        processes.append(clockwork.start(**environ))
+        if number == (5 if FULL else 2):  # for longer than its lease
+            stopped.send_signal(signal.SIGCONT)
+            stopped = victim
+    await clockwork.fired(2)
+    jobs = await clockwork.finish(processes)
+    check_each_moment_once(jobs, schedules=20, every=1)
+    assert len(jobs) >= 20 * (rounds * apart + 3)  # the first moment may have come before all were declared
+    assert {job.state for job in jobs if job.finished_at is not None} == {JobState.SUCCEEDED}
+
+
+@pytest.mark.parametrize("engine", EVERY_ENGINE if FULL else ["postgres"])
+async def test_a_rolling_restart_of_all_instances_misses_nothing_and_delays_nothing(clockwork: Clockwork) -> None:
+    environ = {"TEST_SCHEDULES": "50"}
+    processes = [clockwork.start(**environ) for _ in range(3)]
+    await clockwork.fired(1)
+    for _ in range(3 if FULL else 1):
+        for old in list(processes):
+            processes.append(clockwork.start(**environ))
+            await clockwork.fired(1)
+            old.terminate()
+            assert old.wait(30) == 0
+            processes.remove(old)
+    jobs = await clockwork.finish(processes)
+    check_each_moment_once(jobs, schedules=50, every=1)
+    assert lateness(jobs) < 2.5
+    assert {(job.failures, job.crashes) for job in jobs} == {(0, 0)}
+
+
+DEFAULTS = {"TEST_EVERY": "0.1", "DRUMBEAT_HEARTBEAT": "1", "DRUMBEAT_DEAD_AFTER": "10"}
+
+
+@pytest.mark.parametrize("engine", EVERY_ENGINE if FULL else ["sqlite"])
+@pytest.mark.parametrize(("how", "seconds"), [(signal.SIGTERM, 1.0), (signal.SIGKILL, 2.5)])
+async def test_whatever_becomes_of_the_leader_costs_little_time(
+    clockwork: Clockwork, how: signal.Signals, seconds: float
+) -> None:
+    processes = [clockwork.start(**DEFAULTS) for _ in range(2)]
+    first = await clockwork.leader(processes)
+    await clockwork.fired(15)
+    before = len(await clockwork.jobs())
+    first.send_signal(how)
+    await clockwork.fired(40)
+    jobs = sorted(await clockwork.jobs(), key=lambda job: job.due_at)
+    check_each_moment_once(jobs, schedules=1, every=0.1)
+    assert lateness(jobs[before - 5 :]) < seconds
+    assert first.wait(10) == (0 if how is signal.SIGTERM else -how)
