@@ -102,7 +102,7 @@ async def _drain(session: Any, instance: InstanceId) -> None:
             SQL.exchange,
             instance,
             *([row["id"] for row in held], [row["token"] for row in held], [now] * count, [now] * count),
-            *([None] * count, [None] * count, [QUEUE], [BATCH], BATCH, bounds),
+            *([None] * count, [None] * count, [QUEUE], [BATCH], BATCH, bounds, False),
         )
         assert rows[0]["created_at"] == count, "a finished job was not recorded"
         held = rows[1:]

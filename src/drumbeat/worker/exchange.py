@@ -136,6 +136,7 @@ class Exchange:
 
     async def _talk(self, outcomes: list[Outcome], claim: Claim | None) -> None:
         instance = self._identity()
+        asked_at = self._clock.monotonic()
         try:
             answer = await self._jobs.exchange(instance, outcomes, claim)
         except StoreUnavailable as error:
@@ -154,10 +155,10 @@ class Exchange:
         self._offset_us = answer.now - self._clock.now_us()
         self._reporter.told(instance, outcomes, answer.verdicts)
         if claim:
-            self._welcome(claim, answer)
+            self._welcome(claim, answer, asked_at)
 
-    def _welcome(self, claim: Claim, answer: Exchanged) -> None:
-        self._fetcher.got(claim, answer)
+    def _welcome(self, claim: Claim, answer: Exchanged, asked_at: float) -> None:
+        self._fetcher.got(claim, answer, asked_at)
         if self._fetcher.is_stopped:  # asked to stop while the claim was under way
             self._reporter.hold(answer.jobs)
             self._reporter.give_back(answer.jobs)

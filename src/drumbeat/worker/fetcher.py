@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from drumbeat.clock import Clock, jittered
 from drumbeat.model.job import Claim, Exchanged
 from drumbeat.worker.buffer import Buffer
+from drumbeat.worker.moments import Moments
 from drumbeat.worker.pace import Pace
 from drumbeat.worker.turns import Turns
 
@@ -35,6 +36,7 @@ class Fetcher:
         self._batch = batch
         self._poll = poll
         self._wake = wake
+        self._moments = Moments()
         self._hungry = True
         self._expects = False
         self._was_filled = False
@@ -60,9 +62,11 @@ class Fetcher:
 
     def hear(self, run_at: int) -> None:
         """A hint: a job with this due moment may have come; 0: look now."""
-        wait = (run_at - self._clock.now_us()) / 1e6 if run_at else 0.0
-        moment = self._clock.monotonic() + wait
-        if wait <= 0:
+        now = self._clock.monotonic()
+        moment = self._moments.of(run_at, now)
+        if moment is None:
+            moment = now + (run_at - self._clock.now_us()) / 1e6
+        if moment <= now:
             self._hungry = True
             self._expects = run_at > 0
         elif self._knows_of_one_before(moment):
@@ -111,9 +115,10 @@ class Fetcher:
         """As `claim`, for when a call is under way that claims nothing: only if idle slots would wait for its answer."""
         return None if self._on_their_way or self._buffer else self.claim()
 
-    def got(self, claim: Claim, answer: Exchanged) -> None:
-        """What the claim gave."""
+    def got(self, claim: Claim, answer: Exchanged, asked_at: float) -> None:
+        """What the claim gave, and when it was asked for by the local monotonic clock."""
         jobs = answer.jobs
+        self._moments.saw(answer.now, asked_at)
         self._on_their_way -= claim.limit
         self._turns.took(claim.queues, Counter(job.queue for job in jobs))
         if jobs:
@@ -125,8 +130,8 @@ class Fetcher:
         now = self._clock.monotonic()
         self._look_at = now + jittered(self._poll)
         if answer.next_due is not None:
-            moment = now + max(0.0, (answer.next_due - answer.now) / 1e6)
-            if not self._knows_of_one_before(moment):
+            moment = self._moments.of(answer.next_due, now)
+            if moment is not None and not self._knows_of_one_before(moment):
                 self._due_at = moment
         if 0.0 < self._due_at < self._look_at:
             self._look_at = self._due_at

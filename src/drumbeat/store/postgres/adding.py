@@ -135,7 +135,7 @@ class Adding:
         if len(jobs) >= COPIED and not any(job.unique for job in jobs):
             return await self._link.transact(partial(self._copy, jobs), patience=patience)
         if len(jobs) == 1 and not jobs[0].unique:
-            return await self._link.call(partial(self._insert_one, jobs[0]), patience=patience, plans=Plans.EITHER)
+            return await self._link.call(partial(self._insert_one, jobs[0]), patience=patience, plans=Plans.ONCE)
         return await self._link.call(partial(self._insert, jobs), patience=patience)
 
     async def _insert(self, jobs: Sequence[NewJob], session: Session) -> int:

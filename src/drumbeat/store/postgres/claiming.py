@@ -82,18 +82,27 @@ class Claiming:
         self._bounds.hear(due)
 
     async def exchange(
-        self, session: Session, instance: InstanceId, good: Sequence[Outcome], claim: Claim | None
+        self,
+        session: Session,
+        instance: InstanceId,
+        good: Sequence[Outcome],
+        claim: Claim | None,
+        *,
+        hasty: bool = False,
     ) -> Answer:
-        """Record successes and claim. The claim is in order: by queue in their turn, then priority, run_at, id."""
+        """Record successes and claim. The claim is in order: by queue in their turn, then priority, run_at, id.
+
+        hasty: nothing in this transaction need survive a crash of the server.
+        """
         bounds = [] if claim is None else self._bounds.of(claim)
-        answer = await self._ask(session, instance, good, claim, bounds)
+        answer = await self._ask(session, instance, good, claim, bounds, hasty)
         if claim is None:
             return answer
         missing = claim.limit - len(answer.jobs)
         if missing > 0 and any(bounds):
             self._bounds.drop()
             rest = Claim(queues=tuple((queue, missing) for queue, _ in claim.queues), limit=missing)
-            more = await self._ask(session, instance, (), rest, self._bounds.of(rest))
+            more = await self._ask(session, instance, (), rest, self._bounds.of(rest), hasty)
             answer.jobs += more.jobs
             answer.next_due = more.next_due
         turns = {queue: turn for turn, (queue, _) in enumerate(claim.queues)}
@@ -115,6 +124,7 @@ class Claiming:
         good: Sequence[Outcome],
         claim: Claim | None,
         bounds: list[int],
+        hasty: bool,
     ) -> Answer:
         queues = () if claim is None else claim.queues
         rows = await session.fetch(
@@ -130,5 +140,6 @@ class Claiming:
             [max(0, share) for _, share in queues],
             0 if claim is None else max(0, claim.limit),
             bounds,
+            hasty,
         )
         return Answer(rows)

@@ -159,8 +159,12 @@ class PostgresJobs:
     async def _exchange(
         self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None, session: Session
     ) -> Exchanged:
-        """The hot path: one statement. Only where something was not current is there more to ask."""
-        answer = await self._claiming.exchange(session, instance, outcomes, claim)
+        """The hot path: one statement. Only where something was not current is there more to ask.
+
+        A claim alone does not wait for the disk: if a crash takes it, the job is pending again, and the outcome of its run is
+        refused. An outcome that was told has the claim before it on disk as well.
+        """
+        answer = await self._claiming.exchange(session, instance, outcomes, claim, hasty=not outcomes)
         verdicts = [Verdict.DONE] * len(outcomes)
         if answer.ended < len(outcomes):
             recorded = set((answer.recorded or "").split())
@@ -230,7 +234,7 @@ class PostgresJobs:
         return answers, revived[0]["now"]
 
     async def _ended(self, ids: Sequence[JobId], since: int) -> dict[JobId, Ended | None]:
-        found = await self._side.call(lambda session: session.fetch(self._sql.ended, ids, since))
+        found = await self._side.call(lambda session: session.fetch(self._sql.ended, ids, since), plans=Plans.EITHER)
         return {row["id"]: rows.ended(row) for row in found}
 
     async def _expire_waits(self, prefix: str, before: int, limit: int, session: Session) -> tuple[int, int | None]:

@@ -1,0 +1,38 @@
+"""When the store's clock will show a moment, as seen from here."""
+
+import pytest
+
+from drumbeat.worker.moments import MARGIN_S, TRUSTED_S, Moments
+
+STORE_US = 1_800_000_000_000_000
+
+
+def test_nothing_is_known_before_the_first_answer() -> None:
+    assert Moments().of(STORE_US, now=5.0) is None
+
+
+def test_now_is_now_whatever_is_known() -> None:
+    assert Moments().of(0, now=5.0) == 5.0
+
+
+def test_a_due_moment_comes_when_the_stores_clock_shows_it_and_not_later() -> None:
+    moments = Moments()
+    moments.saw(STORE_US, asked_at=100.0)
+    assert moments.of(STORE_US + 3_000_000, now=100.5) == pytest.approx(103.0 + MARGIN_S, abs=1e-5)
+
+
+def test_the_quickest_answer_counts() -> None:
+    moments = Moments()
+    moments.saw(STORE_US + 50_000, asked_at=100.0)  # 50 ms passed before the store looked at its clock
+    moments.saw(STORE_US + 1_000_000, asked_at=101.0)
+    moments.saw(STORE_US + 2_080_000, asked_at=102.0)
+    assert moments.of(STORE_US + 3_000_000, now=102.0) == pytest.approx(103.0 + MARGIN_S, abs=1e-5)
+
+
+def test_clocks_that_drift_apart_are_compared_anew() -> None:
+    moments = Moments()
+    moments.saw(STORE_US, asked_at=100.0)
+    later = 100.0 + TRUSTED_S + 1
+    moments.saw(STORE_US + int((later - 100.0) * 1e6) + 30_000, asked_at=later)
+    due = STORE_US + int((later - 100.0) * 1e6) + 1_030_000
+    assert moments.of(due, now=later) == pytest.approx(later + 1.0 + MARGIN_S, abs=1e-5)
