@@ -156,6 +156,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Default: 30.
     """
 
+    lock_lease: float = 15.0
+    """A lock whose process is silent for so long belongs to the next in line. `app.lock(lease=...)` overrules it.
+
+    Default: 15 seconds.
+    """
+
+    lock_renew: float = 5.0
+    """The pause between two renewals of all locks of a process. At most a third of the lease.
+
+    Default: 5 seconds.
+    """
+
     retention: float = 7 * 86_400.0
     """How long the history of finished jobs is kept. Dead letters are kept until somebody decides.
 
@@ -272,6 +284,12 @@ def _check_together(settings: Settings) -> None:
             f"setting dead_after ({settings.origin['dead_after']}) must be at least three heartbeats, "
             f"but {settings.dead_after:g} s is less than 3 * {settings.heartbeat:g} s",
             "dead_after",
+        )
+    if settings.lock_lease < 3 * settings.lock_renew:
+        raise ConfigError(
+            f"setting lock_lease ({settings.origin['lock_lease']}) must be at least three times lock_renew, "
+            f"but {settings.lock_lease:g} s is less than 3 * {settings.lock_renew:g} s",
+            "lock_lease",
         )
 
 
@@ -393,6 +411,8 @@ _READERS: dict[str, Callable[[object], object]] = {
     "poll": _length(0.01),
     "leader_lease": _length(0.5),
     "max_failed_beats": _whole(1, 1_000_000),
+    "lock_lease": _length(0.3),
+    "lock_renew": _length(0.1),
     "retention": _length(0),
     "crash_limit": _whole(1, 1_000),
     "payload_limit": _whole(1_024, MOST_PAYLOAD),
