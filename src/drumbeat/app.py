@@ -23,6 +23,7 @@ from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.events import Event, Events, Subscriber
 from drumbeat.handle import JobHandle, SyncJobHandle
+from drumbeat.locks import Entrance, GlobalLock, Keeper, LockOptions, SyncLock, read_wish
 from drumbeat.model.job import NewJob
 from drumbeat.names import check_key, check_name, shown
 from drumbeat.nouns import Dead, Instances, Jobs, Queues, Run, Schedules, SyncNouns, Tasks, WantedRuns, history
@@ -58,6 +59,8 @@ class MoreSettings(TypedDict, total=False):
     drain: Duration | Literal["forever"]
     heartbeat: Duration
     dead_after: Duration
+    lock_lease: Duration
+    lock_renew: Duration
     poll: Duration
     leader_lease: Duration
     max_failed_beats: int
@@ -112,6 +115,8 @@ class Drumbeat(Declaring):
         self.tasks = Tasks(self.client)
         self.schedules = Schedules(self.client, clock)
         self.instances = Instances(self.client)
+        self.locks = Locks(self.client)
+        self.keeper = Keeper(self.open_store, lambda: self.settings, clock)
 
     @property
     def settings(self) -> Settings:
@@ -163,6 +168,9 @@ class Drumbeat(Declaring):
 
     def _task_of(self, function: Any, options: TaskOptions) -> Task[..., Any]:
         return self._register(function, batch=None, options=options)
+
+    def _has(self, task: Task[..., Any]) -> bool:
+        return self.registry.find(task.name) is task
 
     def _known_queues(self) -> frozenset[str]:
         return self.client.declared_queues()
@@ -216,6 +224,24 @@ class Drumbeat(Declaring):
         Newest job first, at most `limit` jobs; `before=` the last one's job gives the next page.
         """
         return await history(self.client, task, wanted)
+
+    def lock(self, name: str, **options: Unpack[LockOptions]) -> GlobalLock:
+        """A lock in the whole cluster: `async with app.lock("sweep") as lock: ...`. First come, first served.
+
+        `lock.token` fences its holder, `lock.lost` and `lock.check()` say whether it is still held. What it gives may be kept
+        and entered again. See `LockOptions` for limit=, per=, timeout=, lease= and cancel_on_loss=.
+
+        Raises, on entering:
+            LockTimeout: the turn did not come within `timeout`.
+            LockReentered: this task has it already.
+        Raised when the block is left:
+            LockLost: it was lost meanwhile, and the block was cancelled.
+        """
+        return GlobalLock(self.entrance(name, options))
+
+    def entrance(self, name: str, options: LockOptions) -> Entrance:
+        """What `lock` and `sync.lock` go by."""
+        return Entrance(read_wish(name, options), self.keeper, self.store, lambda: self.settings, self.clock)
 
     @functools.cached_property
     def sync(self) -> SyncFace:
@@ -304,7 +330,7 @@ class Drumbeat(Declaring):
             self.events,
             declared=self.declared_schedules(),
             starters=self.starters,
-            locked=_no_lock,
+            locked=self.lock,
         )
 
     async def store(self) -> Store:
@@ -331,10 +357,12 @@ class Drumbeat(Declaring):
         connection.users -= 1
         # Entered twice on one loop, by a framework and by a test for instance: the last one closes.
         if connection.users == 0:
+            await self.keeper.close()
             await connection.close()
 
     async def close(self) -> None:
         """Close what was opened on this loop. A later call opens it again."""
+        await self.keeper.close()
         await self.client.close()
 
     def __repr__(self) -> str:
@@ -353,11 +381,16 @@ class SyncFace(SyncNouns):
             tasks=app.tasks,
             schedules=app.schedules,
             instances=app.instances,
+            locks=app.locks,
         )
         self._app = app
         self.cancel = blocking("app.sync.cancel", app.cancel)
         self.history = blocking("app.sync.history", app.history)
         self.close = blocking("app.sync.close", app.close)
+
+    def lock(self, name: str, **options: Unpack[LockOptions]) -> SyncLock:
+        """As `app.lock`, for a thread: `with app.sync.lock("sweep") as lock: ...`."""
+        return SyncLock(self._app.entrance(name, options))
 
     def enqueue_many(
         self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True
@@ -370,10 +403,6 @@ class SyncFace(SyncNouns):
             return client.enqueue_inside_sync(conn, _checked(jobs), notify)
         handles = THREAD.call("app.sync.enqueue_many", client.enqueue_many(_checked(jobs)))
         return [SyncJobHandle(client, handle) for handle in handles]
-
-
-def _no_lock(name: str) -> AbstractAsyncContextManager[Any]:
-    raise ConfigError(f"lock={name!r} of a start-up task: locks are not in this release", "lock")
 
 
 def _is_kind_of_event(kind: object) -> bool:

@@ -181,6 +181,13 @@ def test_options_of_the_function_are_refused_on_a_task(app: Drumbeat) -> None:
     assert caught.value.setting == "pool"
 
 
+def test_a_task_of_another_app_is_refused(app: Drumbeat) -> None:
+    task = Drumbeat().task(plain)
+    for decorate in (app.every(3), app.on_start):
+        with pytest.raises(ConfigError, match="'plain' belongs to another app"):
+            decorate(task)
+
+
 def test_a_queue_that_no_worker_takes_is_refused_when_a_worker_starts(app: Drumbeat) -> None:
     app.every(3, queue="loww")(app.task(plain))
     with pytest.raises(ConfigError, match="no worker would take it") as caught:

@@ -148,6 +148,10 @@ class Declaring:
         """Register a function, with its options."""
         raise NotImplementedError
 
+    def _has(self, task: Task[..., Any]) -> bool:
+        """Whether it is a task of this app."""
+        raise NotImplementedError
+
     def _known_queues(self) -> frozenset[str]:
         raise NotImplementedError
 
@@ -261,6 +265,8 @@ class Declaring:
     def _decorated(self, decorated: Any, options: dict[str, Any], allowed: frozenset[str]) -> Task[..., Any]:
         if not isinstance(decorated, Task):
             return self._task_of(decorated, cast("TaskOptions", options))
+        if not self._has(decorated):
+            raise ConfigError(f"task {decorated.name!r} belongs to another app: schedule it there")
         if wrong := options.keys() - allowed:
             raise ConfigError(
                 f"{min(wrong)} belongs to the task: give it to the decorator that makes {decorated.name!r} a task",
