@@ -26,7 +26,7 @@ from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.locks import Entrance, GlobalLock, Keeper, LockOptions, SyncLock, read_wish
 from drumbeat.model.job import NewJob
 from drumbeat.names import check_key, check_name, shown
-from drumbeat.nouns import Dead, Instances, Jobs, Queues, Run, Schedules, SyncNouns, Tasks, WantedRuns, history
+from drumbeat.nouns import Dead, Instances, Jobs, Locks, Queues, Run, Schedules, SyncNouns, Tasks, WantedRuns, history
 from drumbeat.settings import MOST_PAYLOAD, Settings, check_known, load
 from drumbeat.store.protocol import Inside, Store
 from drumbeat.store.urls import inside_of, open_store

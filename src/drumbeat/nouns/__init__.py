@@ -1,5 +1,5 @@
-"""The nouns of the public face, `app.jobs`, `app.dead`, `app.queues`, `app.tasks`, `app.schedules`, `app.instances`, and
-their verbs.
+"""The nouns of the public face, `app.jobs`, `app.dead`, `app.queues`, `app.tasks`, `app.schedules`, `app.instances`,
+`app.locks`, and their verbs.
 
 The same words are the commands of the command line and the paths of the API. Each noun is a thin layer over the store: it
 checks what it is given, says what is allowed where that is wrong, and asks.
@@ -10,6 +10,7 @@ from drumbeat.nouns.dead import Dead
 from drumbeat.nouns.history import WantedRuns, history
 from drumbeat.nouns.instances import Instances
 from drumbeat.nouns.jobs import Jobs
+from drumbeat.nouns.locks import Locks
 from drumbeat.nouns.moments import FireInfo, Run, ScheduleInfo
 from drumbeat.nouns.queues import Queues
 from drumbeat.nouns.schedules import Backfilled, Schedules
@@ -21,6 +22,7 @@ __all__ = [
     "FireInfo",
     "Instances",
     "Jobs",
+    "Locks",
     "Queues",
     "Run",
     "ScheduleInfo",

@@ -11,6 +11,7 @@ from drumbeat.sync import blocking
 from .dead import Dead
 from .instances import Instances
 from .jobs import Jobs
+from .locks import Locks
 from .queues import Queues
 from .schedules import Schedules
 from .tasks import Tasks
@@ -91,6 +92,15 @@ class SyncInstances:
         self.show = blocking("app.sync.instances.show", instances.show)
 
 
+class SyncLocks:
+    """As `app.locks`."""
+
+    def __init__(self, locks: Locks) -> None:
+        self.list = blocking("app.sync.locks.list", locks.list)
+        self.show = blocking("app.sync.locks.show", locks.show)
+        self.release = blocking("app.sync.locks.release", locks.release)
+
+
 class SyncNouns:
     """All nouns of an app, for code without a loop."""
 
@@ -104,6 +114,7 @@ class SyncNouns:
         tasks: Tasks,
         schedules: Schedules,
         instances: Instances,
+        locks: Locks,
     ) -> None:
         self.jobs = SyncJobs(client, jobs)
         self.dead = SyncDead(dead)
@@ -111,3 +122,4 @@ class SyncNouns:
         self.tasks = SyncTasks(tasks)
         self.schedules = SyncSchedules(client, schedules)
         self.instances = SyncInstances(instances)
+        self.locks = SyncLocks(locks)
