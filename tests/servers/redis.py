@@ -12,7 +12,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import TracebackType
@@ -150,11 +151,11 @@ class RedisServer:
 
 
 class Cluster:
-    """Three masters that share the slots, and replicas if wanted; any node's URL leads to all."""
+    """Three masters that share the slots; any node's URL leads to all."""
 
     def __init__(self, kind: str = "valkey") -> None:
-        settings = {"cluster-enabled": "yes", "cluster-node-timeout": "1000"}
-        self.nodes = [RedisServer(kind, settings) for _ in range(3)]
+        self._kind = kind
+        self.nodes = [self._node() for _ in range(3)]
 
     @property
     def url(self) -> str:
@@ -183,10 +184,30 @@ class Cluster:
         slot = self.nodes[0].ask("CLUSTER", "KEYSLOT", key)
         return self.nodes[next(n for n in range(3) if slot < (n + 1) * 16384 // 3)]
 
+    @contextmanager
+    def replica_of(self, master: RedisServer) -> Iterator[RedisServer]:
+        """A fourth node that takes over when this one is gone."""
+        with self._node() as replica:
+            replica.ask("CLUSTER MEET", "127.0.0.1", master.port)
+            id = master.ask("CLUSTER MYID").decode()
+            # The others vote for it: they must know it.
+            everybody = [*self.nodes, replica]
+            until_sync(lambda: all(_is_whole(node, 4) for node in everybody), deadline=30, what="the nodes to meet")
+            replica.ask("CLUSTER REPLICATE", id)
+            until_sync(
+                lambda: replica.ask("INFO", "replication").get("master_link_status") == "up",
+                deadline=30,
+                what="the replica's copy",
+            )
+            yield replica
 
-def _is_whole(node: RedisServer) -> bool:
-    info = str(node.ask("CLUSTER", "INFO"))
-    return "cluster_state:ok" in info and "cluster_known_nodes:3" in info
+    def _node(self) -> RedisServer:
+        return RedisServer(self._kind, {"cluster-enabled": "yes", "cluster-node-timeout": "1000"})
+
+
+def _is_whole(node: RedisServer, size: int = 3) -> bool:
+    info = node.ask("CLUSTER INFO")
+    return (info["cluster_state"], info["cluster_known_nodes"]) == ("ok", str(size))
 
 
 class Databases:

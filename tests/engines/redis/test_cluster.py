@@ -1,6 +1,5 @@
 """Three nodes share the slots: all keys of a namespace are on one of them, and the store finds it wherever it asks first."""
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ from drumbeat.model.job import JobFilter, JobState, OutcomeKind
 from drumbeat.store.urls import open_store
 from tests.contract.making import add, claim, claimed_one, end, hold, ids, new_job, worker
 from tests.engines.redis.conftest import KINDS
+from tests.engines.redis.test_takeover import accepted
 from tests.servers.redis import Cluster, RedisServer
 from tests.waiting import until
 from tests.worker.harness import working
@@ -118,14 +118,6 @@ async def test_a_node_that_is_away_is_an_outage_for_its_namespaces_until_it_is_b
             await store.jobs.add([new_job()])
         owner.start()
         await until(lambda: accepted(store), deadline=20, what="the node's return")
-
-
-async def accepted(store: object) -> bool:
-    try:
-        await asyncio.wait_for(store.jobs.add([new_job()]), 5)  # type: ignore[attr-defined]
-    except StoreUnavailable:
-        return False
-    return True
 
 
 async def test_cluster_true_on_a_single_server_is_refused(cluster: Cluster) -> None:

@@ -1,0 +1,114 @@
+"""What is particular to jobs in Redis: buckets, scores, what is remembered of claims, and that nothing is left over."""
+
+from drumbeat.ids import new_job_ids, packed
+from drumbeat.model.job import Hold, JobFilter, JobState, OutcomeKind, Unique
+from drumbeat.store.redis import RedisStore
+from tests.contract.making import (
+    HOUR,
+    add,
+    claim,
+    claimed_one,
+    dead_letter,
+    end,
+    hold,
+    ids,
+    new_job,
+    outcome,
+    report,
+    worker,
+)
+from tests.engines.redis.conftest import at
+
+
+async def test_a_bucket_that_one_call_cannot_look_through_is_listed_in_order(redis: RedisStore) -> None:
+    wanted = new_job_ids(7_000)
+    await add(redis, *(new_job(id=id, queue="a" if number % 2 else "b") for number, id in enumerate(wanted)))
+    seen: list[str] = []
+    before = None
+    while len(seen) < 900:
+        page = ids(await redis.inspect.jobs(JobFilter(before=before, limit=300)))
+        seen += page
+        before = page[-1]
+    assert seen == wanted[::-1][:900]
+    odd = await redis.inspect.jobs(JobFilter(queue="a", state=JobState.PENDING, before=wanted[3_000], limit=100))
+    assert ids(odd) == wanted[2_999:0:-2][:100]
+    assert await redis.inspect.jobs(JobFilter(task="nobody")) == []
+
+
+async def test_a_token_that_the_server_writes_with_an_exponent_is_the_same_token(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    job = await claimed_one(redis, instance)
+    token = 1_800_000_000_000_000
+    await redis._link.command("ZADD", redis._link.keys.held(instance), token, packed(job.id))
+    assert [each.token for each in await redis.jobs.running(instance)] == [token]
+    await redis.jobs.cancel([job.id])
+    assert [each.token for each in (await redis.instances.beat(instance, 1)).cancels] == [token]
+    assert (await redis.inspect.job(job.id)).token == token
+    [verdict] = await report(redis, instance, outcome(Hold(job.id, token), OutcomeKind.SUCCEEDED))
+    assert verdict == "done"
+
+
+async def test_a_success_told_by_a_store_that_did_not_claim_it_frees_its_key_and_is_counted(
+    redis: RedisStore, url: str
+) -> None:
+    instance = await worker(redis)
+    jobs = [await claimed_one(redis, instance, key="k", unique=Unique.LIVE), await claimed_one(redis, instance)]
+    async with await RedisStore.open(at(url)) as other:
+        assert await report(other, instance, *(outcome(job, OutcomeKind.SUCCEEDED) for job in jobs)) == ["done"] * 2
+    [stats] = await redis.inspect.tasks()
+    assert (stats.pending, stats.running, stats.succeeded) == (0, 0, 2)
+    assert (await redis.jobs.add([new_job(key="k", unique=Unique.LIVE)]))[0].created
+
+
+async def test_many_that_were_claimed_together_end_in_parts(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    await add(redis, *(new_job() for _ in range(100)))
+    jobs = await claim(redis, instance)
+    assert len({job.token for job in jobs}) == 1
+    outcomes = [outcome(job, OutcomeKind.SUCCEEDED) for job in jobs]
+    assert await report(redis, instance, *outcomes[:60]) == ["done"] * 60
+    assert await report(redis, instance, *outcomes[30:]) == ["already"] * 30 + ["done"] * 40
+    assert await redis.jobs.running(instance) == []
+    [stats] = await redis.inspect.tasks()
+    assert (stats.pending, stats.running, stats.succeeded) == (0, 0, 100)
+
+
+async def test_of_many_jobs_with_one_key_all_are_found_and_none_is_left(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    added = await add(redis, *(new_job(key="k") for _ in range(5)))
+    jobs = await claim(redis, instance)
+    for job in (jobs[2], jobs[0], jobs[4]):
+        await end(redis, instance, job, OutcomeKind.SUCCEEDED)
+    live = await redis.inspect.jobs(JobFilter(task="greet", key="k", state=JobState.RUNNING))
+    assert ids(live) == [added[3], added[1]]
+    assert await redis.jobs.cancel_key("greet", "k") == ["requested"] * 2
+
+
+async def test_when_everything_has_ended_and_is_pruned_nothing_is_left(redis: RedisStore) -> None:
+    instance = await worker(redis)
+    for kind in (OutcomeKind.SUCCEEDED, OutcomeKind.CANCELLED):
+        for options in ({}, {"key": "k"}, {"key": "k", "unique": Unique.LIVE}, {"key": "k", "unique": Unique.PENDING}):
+            job = await claimed_one(redis, instance, **options)
+            await redis.jobs.note(instance, [(hold(job), "1")])
+            await redis.jobs.cancel([job.id])
+            await end(redis, instance, job, kind)
+    for kind in (OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.CRASHED, OutcomeKind.RELEASED, OutcomeKind.PARKED):
+        job = await claimed_one(redis, instance, key="k", unique=Unique.PENDING)
+        await end(redis, instance, job, kind, waits_for="task:x")
+        jobs = await claim(redis, instance, wants=["task:x"])
+        await end(redis, instance, jobs[0], OutcomeKind.SUCCEEDED)
+    waiting = await claimed_one(redis, instance)
+    await end(redis, instance, waiting, OutcomeKind.PARKED, waits_for="version:x", started_at=None)
+    await redis.jobs.expire_waits("version:", await redis.inspect.now() + 1, 10)
+    letters = [await dead_letter(redis, instance, key="k", unique=Unique.LIVE), waiting]
+    await redis.jobs.replay([letters[0].id])
+    [again] = await claim(redis, instance)
+    await end(redis, instance, again, OutcomeKind.DEAD)
+    assert await redis.jobs.discard(ids(letters)) == 2
+    [future] = await add(redis, new_job(delay=HOUR, key="k"))
+    await redis.jobs.run_now([future])
+    await redis.jobs.cancel([future])
+    assert await redis.jobs.prune(await redis.inspect.now() + HOUR, 1_000) == 16
+    left = await redis._link.command("KEYS", "*")
+    names = {key.decode().partition(":")[2].partition(":")[0] for key in left}
+    assert names == {"meta", "alive", "inst"}
