@@ -136,8 +136,9 @@ async def _drain(link: Link, instance: InstanceId) -> int:
     while True:
         now = SYSTEM.now_us()
         record = b'[%d,"succeeded","succeeded",%d,"%b",%d]' % (now, now, instance.encode(), token)
-        good = [value for id in held for value in (id, token, record)]
-        token, _, unsure, ids, *_ = await link.run("jobs_exchange", instance, *claim, len(held), *good, 0)
+        good = [value for id in held for value in (id, record)]
+        group = (1, token, "noop", len(held)) if held else (0,)
+        token, _, unsure, ids, *_ = await link.run("jobs_exchange", instance, *claim, *group, *good, 0)
         assert not unsure, "a finished job was not recorded"
         drained += len(held)
         held = ids

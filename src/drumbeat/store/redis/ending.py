@@ -1,8 +1,12 @@
-"""How outcomes and claims are sent, and what comes back: one script, whatever the outcomes are."""
+"""How outcomes and claims are sent, and what comes back: one script, whatever the outcomes are.
+
+What a claim has told of a job is remembered until its outcome, so that the server need not look at the job again. It is a hint:
+without it the server looks.
+"""
 
 from collections.abc import Sequence
 
-from drumbeat.ids import InstanceId, packed
+from drumbeat.ids import InstanceId, JobId, packed
 from drumbeat.model.job import Claim, Exchanged, Outcome, OutcomeKind, Verdict
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.adding import follow_up
@@ -11,59 +15,66 @@ from drumbeat.store.redis.line import Value
 from drumbeat.store.redis.rows import as_json
 
 _SUCCEEDED = OutcomeKind.SUCCEEDED
+_REMEMBERED = 50_000
+"""More than any worker holds: what is left over, others have ended."""
 
 
-class Exchange:
-    """One call of the script `jobs_exchange`."""
+class Exchanging:
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._hints: dict[JobId, rows.Hint] = {}
 
-    __slots__ = ("_claim", "_good", "_instance", "_others", "_places")
-
-    def __init__(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> None:
-        self._instance = instance
-        self._claim = claim
-        good: list[Outcome] = []
-        others: list[Outcome] = []
-        places: list[int] = []
-        for place, each in enumerate(outcomes):
-            if each.kind is _SUCCEEDED:
-                good.append(each)
-            else:
-                others.append(each)
-                places.append(place)
-        self._good = good
-        self._others = others
-        # Where each verdict belongs: the script has the successes first.
-        self._places: Sequence[int] = range(len(outcomes))
-        if others:
-            apart = set(places)
-            self._places = [place for place in range(len(outcomes)) if place not in apart] + places
-
-    async def run(self, link: Link) -> Exchanged:
-        now, next_due, unsure, ids, bodies, mores = await link.run("jobs_exchange", *self._values())
-        verdicts = [Verdict.DONE] * len(self._places)
+    async def exchange(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> Exchanged:
+        values: list[Value] = [instance, *_asked(claim)]
+        places = self._told(values, instance.encode(), outcomes)
+        now, next_due, unsure, ids, bodies, mores = await self._link.run("jobs_exchange", *values)
+        verdicts = [Verdict.DONE] * len(outcomes)
         for position, recorded in zip(unsure[::2], unsure[1::2], strict=True):
-            verdicts[self._places[position - 1]] = Verdict.ALREADY if recorded else Verdict.STALE
-        return Exchanged(verdicts=verdicts, jobs=rows.claimed(now, ids, bodies, mores), now=now, next_due=next_due)
+            verdicts[places[position - 1]] = Verdict.ALREADY if recorded else Verdict.STALE
+        if len(self._hints) > _REMEMBERED:
+            self._hints.clear()
+        jobs = rows.claimed(now, ids, bodies, mores, self._hints)
+        return Exchanged(verdicts=verdicts, jobs=jobs, now=now, next_due=next_due)
 
-    def _values(self) -> list[Value]:
-        claim = self._claim
-        values: list[Value] = [self._instance]
-        if claim is None:
-            values += (-1, 0, 0)
-        else:
-            values += (max(0, claim.limit), len(claim.queues))
-            for queue, share in claim.queues:
-                values += (queue, max(0, share))
-            # In order: who waits for what comes first is the same on every engine.
-            values += (len(claim.wants), *sorted(claim.wants))
-        values.append(len(self._good))
-        by = self._instance.encode()
-        for each in self._good:
-            values += (packed(each.id), each.token, success(each, by))
-        values.append(len(self._others))
-        for each in self._others:
-            values += other(each)
-        return values
+    def _told(self, values: list[Value], by: bytes, outcomes: Sequence[Outcome]) -> list[int]:
+        """Add the outcomes to the values; gives the place of each, for the script has them in another order."""
+        groups: dict[tuple[int, str], list[Value]] = {}
+        placed: dict[tuple[int, str], list[int]] = {}
+        others: list[Value] = []
+        other_places: list[int] = []
+        last: tuple[int, str] | None = None
+        for place, each in enumerate(outcomes):
+            if each.kind is not _SUCCEEDED:
+                others += other(each)
+                other_places.append(place)
+                continue
+            raw, task = self._hints.pop(each.id, None) or (packed(each.id), "")
+            key = (each.token, task)
+            if key != last:
+                last = key
+                group = groups.setdefault(key, [])
+                group_places = placed.setdefault(key, [])
+            group.append(raw)
+            group.append(success(each, by))
+            group_places.append(place)
+        values.append(len(groups))
+        for key, group in groups.items():
+            values += (*key, len(group) // 2)
+            values += group
+        values.append(len(other_places))
+        values += others
+        return [place for group_places in placed.values() for place in group_places] + other_places
+
+
+def _asked(claim: Claim | None) -> list[Value]:
+    if claim is None:
+        return [-1, 0, 0]
+    values: list[Value] = [max(0, claim.limit), len(claim.queues)]
+    for queue, share in claim.queues:
+        values += (queue, max(0, share))
+    # In order: which of those who wait comes first is the same on every engine.
+    values += (len(claim.wants), *sorted(claim.wants))
+    return values
 
 
 def success(outcome: Outcome, by: bytes) -> bytes:

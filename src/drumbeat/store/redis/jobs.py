@@ -24,7 +24,7 @@ from drumbeat.model.job import (
 from drumbeat.store.redis import adding, rows
 from drumbeat.store.redis.adding import Adding
 from drumbeat.store.redis.connections import Link
-from drumbeat.store.redis.ending import Exchange
+from drumbeat.store.redis.ending import Exchanging
 from drumbeat.store.redis.line import Value
 from drumbeat.store.redis.rows import as_json
 
@@ -42,12 +42,13 @@ class RedisJobs:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._adding = Adding(link)
+        self._exchanging = Exchanging(link)
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         return await self._adding.add(jobs) if jobs else []
 
     async def exchange(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> Exchanged:
-        return await Exchange(instance, outcomes, claim).run(self._link)
+        return await self._exchanging.exchange(instance, outcomes, claim)
 
     async def running(self, instance: InstanceId) -> list[Hold]:
         flat = await self._link.command("ZRANGE", self._link.keys.held(instance), 0, -1, "WITHSCORES")

@@ -99,12 +99,25 @@ def more(text: bytes) -> More:
     )
 
 
-def claimed(now: int, ids: Sequence[bytes], bodies: Sequence[bytes], mores: Sequence[bytes | None]) -> list[Claimed]:
-    """Jobs as the script gave them; each has the token that the script has given it."""
+Hint = tuple[bytes, str]
+"""What a success need not ask again: the bytes of the id, and the task, or nothing if its end frees something."""
+
+
+def claimed(
+    now: int,
+    ids: Sequence[bytes],
+    bodies: Sequence[bytes],
+    mores: Sequence[bytes | None],
+    hints: dict[JobId, Hint],
+) -> list[Claimed]:
+    """Jobs as the script gave them; each has the token that the script has given it. Adds a hint for each."""
     jobs: list[Claimed] = []
     for number, body in enumerate(bodies):
         end = body.index(b"\n")
         of = _head(body[1:end])
+        raw = ids[number]
+        id = unpacked(raw)
+        hints[id] = (raw, of.task if of.key is None and of.schedule is None else "")
         token, run_at, failures, crashes, life, waits_since = now, of.due_at, 0, 0, 0, None
         if mores and (text := mores[number]) is not None:
             known = more(text)
@@ -112,7 +125,7 @@ def claimed(now: int, ids: Sequence[bytes], bodies: Sequence[bytes], mores: Sequ
             failures, crashes, life = known.failures, known.crashes, known.life
         jobs.append(
             Claimed(
-                unpacked(ids[number]),
+                id,
                 token,
                 of.task,
                 of.queue,

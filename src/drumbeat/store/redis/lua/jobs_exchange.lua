@@ -1,8 +1,9 @@
 -- Records how claims ended, and claims the next jobs.
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, 2 limit (-1: no claim), 3 number of queues, then queue and share of each; number of wants, then these; number
--- of successes, then id, token, record of each (the JSON array of _ending.lua: done_text; finished_at null: now); number of other
--- outcomes, then of each: id, token, kind, started_at, finished_at, delay, waits_for, error, 1 with a follow-up or 0
+-- of groups of successes, then of each: token, task (or '', see succeed), how many, and id, record of each (the JSON array of
+-- _ending.lua: done_text; finished_at null: now); number of other outcomes, then of each: id, token, kind, started_at,
+-- finished_at, delay, waits_for, error, 1 with a follow-up or 0
 -- returns: now, next due moment, those outcomes that were not current (position and 1 if on record, else 0; flat), and of the
 -- claimed jobs: ids, bodies, mores (empty if none has more)
 -- include: _ending
@@ -25,14 +26,24 @@ for i = 1, tonumber(arg()) do
   wants[i] = arg()
 end
 
--- Successes, all at once.
+-- Successes, a group at once.
 
-local function succeed(ids, tokens, records)
-  local bodies = fetch('job:', ids)
+-- What must be known of a run that succeeded beyond its record; nothing for most.
+local function tail_of(i, id, body, mores, progress, cancels)
+  local more, requested = mores and mores[i], cancels and cancels[i] == 1
+  if requested or more or (progress and progress[i]) then
+    body = body or call('HGET', P .. 'job:' .. bucket(id), id)
+    return done_tail(more_of(more, body), requested, progress and progress[i])
+  end
+end
+
+-- Moves runs to history that have left `held` already. A task that is given says that all are of it and have no key, so that
+-- nobody need look at their bodies; '' says nothing.
+local function succeed(ids, records, task)
+  local bodies = task == '' and fetch('job:', ids)
   local mores = exists('more') and bulk_get('HMGET', P .. 'more', ids)
   local progress = exists('progress') and bulk_get('HMGET', P .. 'progress', ids)
   local cancels = exists('cancels:' .. instance) and bulk_get('SMISMEMBER', P .. 'cancels:' .. instance, ids)
-  bulk('ZREM', held, ids)
   if mores then bulk('HDEL', P .. 'more', ids) end
   if progress then bulk('HDEL', P .. 'progress', ids) end
   if cancels then bulk('SREM', P .. 'cancels:' .. instance, ids) end
@@ -40,23 +51,20 @@ local function succeed(ids, tokens, records)
   by_bucket(ids, function(name, first, last)
     local list, m = {}, 0
     for i = first, last do
-      local id, body, record = ids[i], bodies[i], records[i]
-      if body then
+      local id, body, record = ids[i], bodies and bodies[i], records[i]
+      if body or not bodies then
         if sub(record, 2, 2) == 'n' then
           record = '[' .. now_text .. sub(record, 6)
         end
         ended[n + 1], ended[n + 2] = match(record, '%-?%d+'), id
         n = n + 2
-        local requested = cancels and cancels[i] == 1
-        if requested or (mores and mores[i]) or (progress and progress[i]) then
-          record = record .. done_tail(more_of(mores and mores[i], body), requested, progress and progress[i])
-        end
-        list[m + 1], list[m + 2] = id, record
+        local tail = (mores or progress or cancels) and tail_of(i, id, body, mores, progress, cancels)
+        list[m + 1], list[m + 2] = id, tail and record .. tail or record
         m = m + 2
-        local task = match(body, TASK)
-        tasks[task] = (tasks[task] or 0) + 1
-        if sub(body, 1, 1) ~= '-' then
-          key_leave(key_field(sub(body, 1, 1), task, head_of(body)[6]), id)
+        local its_task = body and match(body, TASK) or task
+        tasks[its_task] = (tasks[its_task] or 0) + 1
+        if body and sub(body, 1, 1) ~= '-' then
+          key_leave(key_field(sub(body, 1, 1), its_task, head_of(body)[6]), id)
         end
         if full then forget_job(id, name) end
       end
@@ -68,9 +76,9 @@ local function succeed(ids, tokens, records)
   else
     bulk('ZADD', P .. 'history', ended)
   end
-  for task, number in pairs(tasks) do
-    count(task, 'live', -number)
-    if not full then count(task, 'succeeded', number) end
+  for name, number in pairs(tasks) do
+    count(name, 'live', -number)
+    if not full then count(name, 'succeeded', number) end
   end
 end
 
@@ -102,35 +110,67 @@ local function is_current(score, token)
   return score and (score == token or tonumber(score) == tonumber(token))
 end
 
-local good = tonumber(arg())
-if good > 0 then
-  look_if_full()
-  local ids, tokens, records, seen = {}, {}, {}, {}
-  for i = 1, good do
-    ids[i], tokens[i], records[i] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    at = at + 3
+-- Which of these ids are held under this token, as a set, and how many others are, if that is known. Jobs that were claimed
+-- together have one token: for many it is less work to see all that have it.
+local FEW = 20
+local function held_under(token, ids)
+  local current = {}
+  if #ids > FEW then
+    local found = call('ZRANGEBYSCORE', held, token, token)
+    for _, id in ipairs(found) do
+      current[id] = true
+    end
+    return current, #found
   end
-  local scores = bulk_get('ZMSCORE', held, ids)
-  local n, right = 0, {ids = {}, tokens = {}, records = {}}
+  for i, score in ipairs(bulk_get('ZMSCORE', held, ids)) do
+    current[ids[i]] = is_current(score, token)
+  end
+  return current, nil
+end
+
+local function finish_group(token, task, ids, records)
+  local current, all = held_under(token, ids)
+  local kept, texts, n = {}, {}, 0
   for i, id in ipairs(ids) do
-    if is_current(scores[i], tokens[i]) and not seen[id] then
+    if current[id] then
+      current[id] = nil
       n = n + 1
-      seen[id] = true
-      right.ids[n], right.tokens[n], right.records[n] = id, tokens[i], records[i]
+      kept[n], texts[n] = id, records[i]
     else
-      unsure[#unsure + 1] = {position = i, id = id, token = tokens[i], kind = 'succeeded'}
+      unsure[#unsure + 1] = {position = position + i, id = id, token = token, kind = 'succeeded'}
     end
   end
-  if n > 0 then
-    succeed(right.ids, right.tokens, right.records)
+  position = position + #ids
+  if n == 0 then
+    return
   end
-  position = good
+  if n == all then
+    call('ZREMRANGEBYSCORE', held, token, token)
+  else
+    bulk('ZREM', held, kept)
+  end
+  succeed(kept, texts, task)
+end
+
+local groups = tonumber(arg())
+if groups > 0 then
+  look_if_full()
+end
+for _ = 1, groups do
+  local token, task, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  local ids, records = {}, {}
+  at = at + 3
+  for i = 1, n do
+    ids[i], records[i] = ARGV[at], ARGV[at + 1]
+    at = at + 2
+  end
+  finish_group(token, task, ids, records)
 end
 
 -- Other outcomes, one by one.
 
 local others = tonumber(arg())
-if others > 0 and good == 0 then
+if others > 0 and groups == 0 then
   look_if_full()
 end
 for _ = 1, others do
