@@ -39,6 +39,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("tasks", "List and show tasks, with the numbers of their jobs."),
         Entry("schedules", "List, preview, make, change, pause schedules; what became of their moments."),
         Entry("instances", "List and show the running processes."),
+        Entry("locks", "List and show locks, or release one by force."),
     ),
 }
 ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}

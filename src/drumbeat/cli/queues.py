@@ -52,7 +52,7 @@ def list_(target: Target) -> None:
 @pass_target
 def pause(target: Target, queue: str, why: str) -> None:
     """Give out no more jobs of a queue; those that run go on."""
-    ask(target, lambda app: app.queues.pause(queue, why=why, by=_person()))
+    ask(target, lambda app: app.queues.pause(queue, why=why, by=person()))
     if target.json:
         output.json_document({"queue": queue, "paused": True})
     else:
@@ -72,7 +72,7 @@ def resume(target: Target, queue: str) -> None:
         output.say(f"Queue {queue} gives out jobs again." if resumed else f"Queue {queue} was not paused.")
 
 
-def _person() -> str:
+def person() -> str:
     """Who acts, for those who find a queue paused."""
     try:
         return getpass.getuser()

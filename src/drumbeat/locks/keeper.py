@@ -79,6 +79,10 @@ class Keeper:
         if (run := self._run) is not None:
             run.leave_now()
 
+    def when_free(self, call: Callable[[], object]) -> None:
+        """Have this called when this process holds no lock, by whichever thread leaves last; now, if that is so."""
+        self.books.when_free(call)
+
     async def close(self) -> None:
         """End the thread, unless something is held or wanted."""
         run = self._run

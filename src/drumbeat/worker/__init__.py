@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from drumbeat.clock import Clock
@@ -19,6 +20,7 @@ from drumbeat.context import AbortReason
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.events import Events, LoopBlocked, StoreDown, StoreUp
 from drumbeat.ids import InstanceId
+from drumbeat.locks import Keeper
 from drumbeat.presence import Companion, Presence
 from drumbeat.service import Patience, Service, Wakeup, background
 from drumbeat.settings import Settings
@@ -85,6 +87,8 @@ class Program(Protocol):
     def clock(self) -> Clock: ...
     @property
     def registered_tasks(self) -> Sequence[Task[..., Any]]: ...
+    @property
+    def keeper(self) -> Keeper: ...
     @property
     def lifespans(self) -> Sequence[Callable[[], AbstractAsyncContextManager[Any]]]: ...
 
@@ -309,7 +313,10 @@ class Worker:
         self._fetcher.stop()
         self._reporter.give_back(self._buffer.close())
         self._runs.abort_all(AbortReason.DRAINING)
-        working.add_done_callback(lambda _: self._hurry.set())
+        # What a program does under a lock besides its jobs may go on as long as they may.
+        home = asyncio.get_running_loop()
+        quiet = partial(home.call_soon_threadsafe, self._hurry.set)
+        working.add_done_callback(lambda _: self._program.keeper.when_free(quiet))
         if self._settings.drain is not None:
             self._clock.later(self._settings.drain, self._hurry.set)
         await self._hurry.wait()
