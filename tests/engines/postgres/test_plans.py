@@ -55,8 +55,8 @@ async def explained(link: Link, statement: str, *arguments: Any) -> dict[str, An
         await transaction.start()
         try:
             await session.execute(f"PREPARE hot AS {statement}")
-            given = ", ".join(map(literal, arguments))
-            return await session.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE hot ({given})")
+            given = f"({', '.join(map(literal, arguments))})" if arguments else ""
+            return await session.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE hot {given}")
         finally:
             await transaction.rollback()
             await session.execute("DEALLOCATE hot")

@@ -1,0 +1,156 @@
+"""Schedules by their plans, and by what a look costs behind a hundred thousand of them."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drumbeat.store.sqlite import SqliteStore, schema
+from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.statements import INSTANCES, SCHEDULES
+from tests.contract.making import claim, worker
+from tests.contract.scheduling import after, fire, got, put
+
+MANY = 100_000
+NOW = 1_800_000_000_000_000
+NAMES = (
+    "names",
+    "moments",
+    "jobs",
+    "records",
+    "moved",
+    "name",
+    "before",
+    "limit",
+    "now",
+    "old",
+    "silent_since",
+    "after",
+)
+FILL = """
+INSERT INTO drumbeat_schedule (name, task, kind, rule, queue, args, signature, tz, priority, crash_limit, catch_up,
+                               catch_up_limit, overlap, jitter, origin, app, version, every, state, revision, next_at,
+                               current, created_at, changed_at, declared_at, changed_by, why)
+VALUES (?, 'noop', 'grid', '1', 'default', '{}', 's', 'UTC', 5, 3, 'latest', 100, 'skip', 0, 'code', 'a', '1', ?, 'active',
+        1, ?, NULL, 1, 1, 99, '', '')"""
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("empty") / "schedules.db"
+    db = Connection(path, read_only=False)
+    schema.upgrade(db, "drumbeat")
+    db.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """100,000 schedules, half of them series, and none is due."""
+    path = tmp_path_factory.mktemp("filled") / "schedules.db"
+    db = Connection(path, read_only=False)
+    schema.upgrade(db, "drumbeat")
+    db.close()
+    raw = sqlite3.connect(path)
+    rows = ((f"s{number:06}", number if number % 2 else None, NOW + 1 + number) for number in range(1, MANY + 1))
+    raw.executemany(FILL, rows)
+    raw.execute("ANALYZE")
+    raw.commit()
+    raw.close()
+    return path
+
+
+@pytest.fixture(params=["empty", "filled"])
+def raw(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(request.getfixturevalue(request.param))
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        (SCHEDULES.due, "drumbeat_schedule_by_moment (next_at>? AND next_at<?)"),
+        (SCHEDULES.next_at, "drumbeat_schedule_by_moment (next_at>?)"),
+        (SCHEDULES.shortest, "drumbeat_schedule_under_way"),
+        (SCHEDULES.standing_still, "drumbeat_schedule_under_way"),
+        (SCHEDULES.standing, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
+        (SCHEDULES.standing, "drumbeat_job_for_those_who_can (waits_for=?)"),
+        (SCHEDULES.recorded, "fire USING PRIMARY KEY (schedule=? AND at=? AND skipped=?)"),
+        (SCHEDULES.enqueue, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
+        (SCHEDULES.move, "drumbeat_schedule USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
+        (SCHEDULES.waiting_for_nobody, "(waits_for>? AND waits_for<?)"),
+        (SCHEDULES.fires, "PRIMARY KEY (schedule=? AND at<?)"),
+        (SCHEDULES.forgettable, "drumbeat_fire_by_age (last<?)"),
+        (SCHEDULES.silent, "drumbeat_schedule_of_code (declared_at<?)"),
+    ],
+)
+def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, index: str) -> None:
+    steps = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", dict.fromkeys(NAMES))]
+    assert any(index in step for step in steps), steps
+
+
+@pytest.mark.parametrize("statement", [SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.fires])
+def test_looks_sort_nothing(raw: sqlite3.Connection, statement: str) -> None:
+    steps = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", dict.fromkeys(NAMES))]
+    assert not any("TEMP B-TREE" in step for step in steps), steps
+
+
+def test_a_look_behind_100_000_schedules_that_are_not_due_costs_what_it_costs_behind_none(
+    filled: Path, empty: Path
+) -> None:
+    """Counted in SQLite's own steps, so that a busy machine does not matter."""
+
+    def cost(path: Path) -> int:
+        raw = sqlite3.connect(path, isolation_level=None)
+        count = 0
+
+        def tick() -> int:
+            nonlocal count
+            count += 1
+            return 0
+
+        raw.set_progress_handler(tick, 10)
+        given = {"now": NOW, "limit": 200, "silent_since": 50, "id": "me"}
+        for statement in (
+            *(SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.standing_still),
+            *(SCHEDULES.waiting_for_nobody, SCHEDULES.silent, INSTANCES.pulse),
+        ):
+            raw.execute(statement, given).fetchall()
+        raw.close()
+        return count
+
+    assert cost(filled) < cost(empty) + 50
+
+
+async def test_a_program_of_the_version_before_ends_jobs_and_their_series_go_on(
+    sqlite: SqliteStore, path: Path
+) -> None:
+    """Its statements name no schedule; what takes a job out of the live table is the same."""
+    await put(sqlite, after())
+    await fire(sqlite, "sweep", 10)
+    me = await worker(sqlite)
+    [job] = await claim(sqlite, me)
+    raw = sqlite3.connect(path)
+    columns = "id, task, queue, state, priority, args, signature, created_at, due_at, run_at, token, finished_at"
+    raw.execute(
+        f"INSERT INTO drumbeat_history ({columns}) SELECT {columns.rpartition(', ')[0]}, 1000 FROM drumbeat_job"
+    )
+    raw.execute("DELETE FROM drumbeat_job WHERE id = ?", (job.id,))
+    raw.commit()
+    raw.close()
+    found = await got(sqlite, "sweep")
+    assert (found.current, found.next_at) == (None, 60_001_000)
+
+
+async def test_a_series_whose_job_vanished_is_set_going_by_the_sweep(sqlite: SqliteStore, path: Path) -> None:
+    await put(sqlite, after())
+    await fire(sqlite, "sweep", 10)
+    raw = sqlite3.connect(path)
+    raw.execute("UPDATE drumbeat_job SET schedule = NULL")
+    raw.execute("DELETE FROM drumbeat_job")
+    raw.commit()
+    raw.close()
+    assert await sqlite.schedules.rearm() == 1
+    assert (await got(sqlite, "sweep")).next_at is not None
