@@ -4,7 +4,6 @@
 time overrides the fixture `clock`.
 """
 
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,13 +16,11 @@ from drumbeat.store.urls import open_store
 from tests.servers import postgres, redis
 
 TRANSACTIONAL = ["sqlite", "postgres", "postgres16"]
-# Redis 6.2 has no wheel for newer Pythons.
-ENGINES = [*TRANSACTIONAL, "valkey", *(["redis6"] if sys.version_info < (3, 13) else [])]
+ENGINES = [*TRANSACTIONAL, *redis.kinds()]
 SERVERS: dict[str, postgres.Databases | redis.Databases] = {
     "postgres": postgres.Databases(18),
     "postgres16": postgres.Databases(16),
-    "valkey": redis.Databases("valkey"),
-    "redis6": redis.Databases("redis6"),
+    **{kind: redis.Databases(kind) for kind in redis.kinds()},
 }
 
 # Jobs in the first, coordination in the second.

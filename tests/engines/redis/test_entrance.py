@@ -4,18 +4,21 @@ import asyncio
 import logging
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from drumbeat.errors import ConfigError, NotTransactional, SchemaOutOfDate, StoreUnavailable
+from drumbeat.model.job import JobFilter, OutcomeKind
 from drumbeat.store.redis import RedisStore, line, schema
 from drumbeat.store.urls import inside_of, look_at_schema, masked, migration_script, open_store, parse
-from tests.contract.making import new_job, worker
+from tests.contract.making import claimed_one, end, new_job, worker
 from tests.engines.redis.conftest import at, opened
 from tests.servers.postgres import free_port
 from tests.servers.redis import RedisServer
 
 SECRET = "s3cret-of-tests"
+PAGE = Path(__file__).parents[3] / "docs" / "redis.md"
 
 
 async def refusal(url: str, kind: type[Exception] = ConfigError) -> str:
@@ -38,6 +41,26 @@ async def test_a_wrong_password_and_none(kind: str) -> None:
 async def test_a_user_without_rights(server: RedisServer, url: str) -> None:
     server.ask("ACL", "SETUSER", "guest", "on", f">{SECRET}", "+ping", "+select", "+client", "~*")
     assert "no entrance" in await refusal(url.replace("://", f"://guest:{SECRET}@"))
+
+
+async def test_a_user_with_the_rights_of_the_page_can_work(
+    kind: str, server: RedisServer, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    [line] = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("ACL SETUSER shop")]
+    server.ask(*line.replace(">secret", f">{SECRET}").split())
+    async with await open_store(url.replace("://", f"://shop:{SECRET}@")) as store:
+        instance = await worker(store)
+        async with store.wake.listen(lambda _: None):
+            for end_of in (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY, OutcomeKind.DEAD):
+                job = await claimed_one(store, instance, key="k")
+                assert await end(store, instance, job, end_of) == "done"
+        assert (await store.instances.beat(instance, 0)).alive
+        assert len(await store.inspect.jobs(JobFilter())) == 3
+        assert len(await store.inspect.queues()) == 1
+        await store.instances.leave(instance, "bye")
+    assert [record.persistence for record in caplog.records if hasattr(record, "persistence")] == [
+        "no AOF; this user may not see whether there are snapshots: a crash of the server may lose all jobs"
+    ]
 
 
 async def test_a_database_that_does_not_exist(server: RedisServer) -> None:

@@ -65,13 +65,22 @@ async def promise(link: Link) -> tuple[bool, str]:
         match await _setting(link, "appendfsync"):
             case "always":
                 return True, "AOF with appendfsync always: acknowledged jobs survive a crash of the server"
+            case "everysec":
+                return True, "AOF with appendfsync everysec: a crash of the machine loses about the last second"
             case "no":
                 return False, "AOF with appendfsync no: a crash of the machine loses what its kernel had not written"
             case _:
-                return True, "AOF with appendfsync everysec: a crash of the machine loses about the last second"
-    if await _setting(link, "save"):
-        return False, "RDB snapshots only: a crash of the server loses everything since the last one"
-    return False, "neither AOF nor RDB: a restart of the server loses all jobs"
+                return True, "AOF; this user may not see appendfsync, so what a crash of the machine loses is not known"
+    match await _setting(link, "save"):
+        case None:
+            return (
+                False,
+                "no AOF; this user may not see whether there are snapshots: a crash of the server may lose all jobs",
+            )
+        case "":
+            return False, "neither AOF nor RDB: a restart of the server loses all jobs"
+        case _:
+            return False, "RDB snapshots only: a crash of the server loses everything since the last one"
 
 
 async def info(link: Link, section: str) -> dict[str, str]:
