@@ -71,23 +71,34 @@ def _plan_moments(schedule: Schedule, next_at: int, now: int, new_id: NewId) -> 
     definition = schedule.definition
     rule = rule_of(definition)
     after = next_at - 1 if schedule.cursor is None else max(schedule.cursor, next_at - 1)
-    last = rule.last_until(now)
+    cursor = schedule.cursor
     fires: list[int] = []
     skipped: list[Skip] = []
+    first = rule.next_after(after)
+    following = None if first is None else rule.next_after(first)
     # None is due after all if another version of the time zone's rules has put next_at there.
-    if last is not None and last > after:
-        in_time = _in_time_after(definition, now, after)
-        skipped += stretch(rule, after, in_time, "late")
-        fires, caught = _chosen(definition, rule, in_time, last)
-        skipped += caught
+    if first is None or first > now:
+        following = first
+    else:
+        cursor, in_time = first, _in_time_after(definition, now, after)
+        if following is not None and following <= now:
+            cursor = rule.last_until(now) or first
+            following = rule.next_after(now)
+            skipped = stretch(rule, after, in_time, "late")
+            fires, caught = _chosen(definition, rule, in_time, cursor)
+            skipped += caught
+        elif first > in_time:
+            fires = [first]  # the one moment that has come, as nearly always
+        else:
+            skipped = [Skip(first=first, last=first, count=1, reason="late")]
     return Firing(
         name=schedule.name,
         revision=schedule.revision,
         cursor_before=schedule.cursor,
         fires=tuple(moment(definition, at, new_id(now)) for at in fires),
         skipped=tuple(skipped),
-        cursor=schedule.cursor if last is None or last <= after else last,
-        next_at=rule.next_after(now),
+        cursor=cursor,
+        next_at=following,
     )
 
 
