@@ -40,7 +40,7 @@ async def test_a_wrong_password_and_none(kind: str) -> None:
 
 async def test_a_user_without_rights(server: RedisServer, url: str) -> None:
     server.ask("ACL", "SETUSER", "guest", "on", f">{SECRET}", "+ping", "+select", "+client", "~*")
-    assert "no entrance" in await refusal(url.replace("://", f"://guest:{SECRET}@"))
+    assert "this user lacks a permission" in await refusal(url.replace("://", f"://guest:{SECRET}@"))
 
 
 async def test_a_user_with_the_rights_of_the_page_can_work(

@@ -10,7 +10,7 @@ from drumbeat.errors import ConfigError, DrumbeatError, StoreError, StoreFull, S
 
 OLDEST = (6, 2)
 
-_NO_ENTRANCE = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
+_NO_ENTRANCE = (exceptions.AuthenticationError, exceptions.AuthorizationError)
 # First words of answers that are about the server's state, not about the call.
 _AWAY = frozenset(
     {
@@ -38,6 +38,8 @@ def translated(place: str) -> Iterator[None]:
 def ours(error: Exception, place: str) -> DrumbeatError:
     """What an error of the driver means to us."""
     reason = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, exceptions.NoPermissionError) or "NOPERM" in reason:
+        return ConfigError(f"{place}: this user lacks a permission ({reason})", "url")
     if isinstance(error, _NO_ENTRANCE):
         return ConfigError(f"{place}: no entrance for this user and password ({reason})", "url")
     if isinstance(error, exceptions.OutOfMemoryError) or reason.startswith("OOM ") or "-OOM " in reason:
