@@ -9,6 +9,8 @@ from drumbeat.app import Drumbeat
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.store.protocol import Store
 
+PARTS = ("jobs", "instances", "inspect", "schedules", "locks")
+
 
 class FaultyStore:
     """Stands before a real store. Calls are named as in "jobs.exchange"."""
@@ -26,7 +28,7 @@ class FaultyStore:
 
     def __getattr__(self, part: str) -> Any:
         found = getattr(self._store, part)
-        return FaultyPart(self, part, found) if part in ("jobs", "instances", "inspect", "schedules") else found
+        return FaultyPart(self, part, found) if part in PARTS else found
 
 
 class FaultyPart:

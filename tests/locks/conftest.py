@@ -1,0 +1,51 @@
+"""Two programs on one store: each has its own keeper, as two processes would."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumbeat import Drumbeat
+from tests.conftest import fresh_url
+from tests.faults import FaultyStore, _closing
+
+QUICK: dict[str, Any] = {"lock_lease": 0.9, "lock_renew": 0.2}
+
+
+class FaultyApp(Drumbeat):
+    """Its keeper and its tasks talk to faulty stores."""
+
+    keepers: FaultyStore
+    tasks_store: FaultyStore | None = None
+
+    async def store(self) -> Any:
+        self.tasks_store = self.tasks_store or FaultyStore(await super().store())
+        return self.tasks_store
+
+    async def open_store(self) -> Any:
+        self.keepers = FaultyStore(await super().open_store())
+        return _closing(self.keepers)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def app_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return fresh_url(request.param, tmp_path)
+
+
+@pytest.fixture
+async def app(app_url: str) -> AsyncIterator[Drumbeat]:
+    async with Drumbeat(app_url, name="one") as app:
+        yield app
+
+
+@pytest.fixture
+async def other(app_url: str) -> AsyncIterator[Drumbeat]:
+    async with Drumbeat(app_url, name="two") as app:
+        yield app
+
+
+@pytest.fixture
+async def faulty(app_url: str) -> AsyncIterator[FaultyApp]:
+    async with FaultyApp(app_url, name="faulty", **QUICK) as app:
+        yield app
