@@ -40,11 +40,11 @@ async def _run(url: str, n: int, future: int) -> dict[str, float]:
     try:
         await _fill(link, future, delay=HOUR)
         added = await _timed(_fill(link, n))
-        await link.command("CONFIG", "RESETSTAT")
+        served = await _served(link)
         cpu = time.process_time()
         drained = await _timed(_drain_all(link, instance, n))
         cpu = time.process_time() - cpu
-        served = await _served(link)
+        served = await _served(link) - served
     finally:
         await link.close()
     return {
@@ -75,12 +75,10 @@ async def _used(link: Link) -> int:
     return int(facts.split(b"used_memory_dataset:")[1].split()[0])
 
 
-async def _served(link: Link) -> int:
-    """Microseconds that the server spent in scripts."""
-    for line in (await link.command("INFO", "commandstats")).split():
-        if line.startswith(b"cmdstat_evalsha:"):
-            return int(line.split(b"usec=")[1].split(b",")[0])
-    return 0
+async def _served(link: Link) -> float:
+    """Microseconds of processor time that the server has used."""
+    facts = await link.command("INFO", "cpu")
+    return sum(float(facts.split(name)[1].split()[0]) for name in (b"used_cpu_sys:", b"used_cpu_user:")) * 1e6
 
 
 async def _instance(url: str) -> InstanceId:
