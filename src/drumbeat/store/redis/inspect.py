@@ -15,6 +15,7 @@ from drumbeat.model.job import LIVE, Attempt, Job, JobFilter, JobState, QueueSta
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.jobs import nowhere
+from drumbeat.store.redis.keys import bucket as bucket_of
 
 _LOOKED_AT = 2_000
 """Jobs that one call looks at: about 5 ms."""
@@ -142,7 +143,7 @@ class RedisInspect:
     async def _walk(self, filter: JobFilter) -> list[bytes]:
         """Ids that are wanted, newest first. Within a bucket they come in no order, so that it is walked to its end."""
         before = b"" if filter.before is None else packed(filter.before)
-        begin = str(int(before[:5].hex(), 16)) if before else "+inf"
+        begin = str(int(bucket_of(before), 16)) if before else "+inf"
         state = "" if filter.state is None else filter.state.value
         wanted = (state, filter.task or "", filter.queue or "", filter.key or "", filter.error or "")
         found: list[bytes] = []

@@ -33,6 +33,15 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     leader               hash     instance (or nothing), term, until (µs)
     inst:<instance>      hash     record (NewInstance as JSON), state, started_at, beat_at, beat, running, refused,
                                   ended_at, why
+    schedule:<name>      hash     a schedule (see lua/_scheduling.lua)
+    schedules            zset     name -> 0: all schedules, in the order of their names
+    moments              zset     name -> next_at (µs): the schedules that have one
+    intervals            zset     name -> µs: active series whose next moment the end of a job sets, while they have none
+    declared             zset     name -> when it was last declared (µs): schedules of code that are not retired
+    fires:<name>         zset     f (fired) or s (skipped) and moment -> moment (µs): what is on record of a schedule
+    records:<name>       hash     the same -> its record
+    fired                zset     the same, NUL, name -> the record's last moment (µs)
+    once                 hash     what is done once in the whole cluster -> the instance that is at it, or done
     wake                 channel  the smallest due moment (µs) of jobs that came, as text; published by the scripts
 
 Nothing here has a time to live: what is old is pruned by a script, together with everything that belongs to it.
@@ -42,9 +51,9 @@ from drumbeat.ids import InstanceId
 
 
 def bucket(packed: bytes) -> str:
-    """The bucket of a job's id: the hexadecimal of its first 5 bytes, which is 256 ms of enqueue time. A hash of a few hundred
-    small fields takes less memory than as many keys, and a walk of the buckets is a walk of the ids in order."""
-    return packed[:5].hex()
+    """The bucket of a job's id: its first 9 hexadecimal digits, which is 4 s of enqueue time. A hash takes less memory than as
+    many keys (a job that is alone in its bucket takes 600 bytes, not 300), and a walk of the buckets is a walk of the ids."""
+    return packed[:5].hex()[:9]
 
 
 class Keys:

@@ -56,12 +56,13 @@ local function bulk_get(command, key, list)
   return found
 end
 
+-- The bucket of an id: its first 9 hexadecimal digits, which is 4 s of enqueue time.
 local buckets = {}
 local function bucket(id)
   local head = sub(id, 1, 5)
   local name = buckets[head]
   if not name then
-    name = format('%02x%02x%02x%02x%02x', string.byte(head, 1, 5))
+    name = sub(format('%02x%02x%02x%02x%02x', string.byte(head, 1, 5)), 1, 9)
     buckets[head] = name
   end
   return name
@@ -71,12 +72,12 @@ end
 local function by_bucket(ids, visit)
   local n, first = #ids, 1
   while first <= n do
-    local head, last = sub(ids[first], 1, 5), first
+    local name, last = bucket(ids[first]), first
     local stop = math.min(n, first + CHUNK - 1)
-    while last < stop and sub(ids[last + 1], 1, 5) == head do
+    while last < stop and bucket(ids[last + 1]) == name do
       last = last + 1
     end
-    visit(bucket(ids[first]), first, last)
+    visit(name, first, last)
     first = last + 1
   end
 end
