@@ -8,13 +8,14 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Wake
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Schedules, Wake
 from drumbeat.store.redis import schema
 from drumbeat.store.redis.connections import Address, Link, address
 from drumbeat.store.redis.inside import RedisInside
 from drumbeat.store.redis.inspect import RedisInspect
 from drumbeat.store.redis.instances import RedisInstances
 from drumbeat.store.redis.jobs import RedisJobs
+from drumbeat.store.redis.schedules import RedisSchedules
 from drumbeat.store.redis.wake import RedisWake
 
 __all__ = ["Address", "RedisInside", "RedisStore", "address", "schema"]
@@ -29,6 +30,7 @@ class RedisStore:
         self._link = Link(address, namespace)
         self.jobs: Jobs = RedisJobs(self._link)
         self.instances: Instances = RedisInstances(self._link)
+        self.schedules: Schedules = RedisSchedules(self._link)
         self.inspect: Inspect = RedisInspect(self._link)
         self.wake: Wake = RedisWake(self._link, clock)
         self.inside: Inside = RedisInside()

@@ -36,7 +36,7 @@ class RedisInstances:
         now, *told = await self._link.run("instances_beat", id, running, "" if lead is None else lead)
         if not told:
             return Pulse(alive=False, beat=0, now=now, running=0, cancels=[], waiting=[], peers=[])
-        beat, held, cancels, waiting, peers, leader = told
+        beat, held, cancels, waiting, peers, leader, next_fire = told
         return Pulse(
             alive=True,
             beat=beat,
@@ -47,6 +47,7 @@ class RedisInstances:
             waiting=sorted(why.decode() for why in waiting),
             peers=[Peer(InstanceId(id.decode()), int(count)) for id, count in sorted(_pairs(peers))],
             leader=Leader(instance=InstanceId(leader[0].decode()), term=int(leader[1])) if leader else None,
+            next_fire=next_fire,
         )
 
     async def bury(self, id: InstanceId, *, beat: int | None, started: Sequence[Hold] | None, why: str) -> Buried:

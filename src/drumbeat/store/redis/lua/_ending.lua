@@ -13,6 +13,7 @@
 -- include: _base
 -- include: _keys
 -- include: _adding
+-- include: _scheduling
 
 local UNSTARTED = {kind = 'released', started = '', finished = '', delay = 0, waits_for = '', error = ''}
 
@@ -68,9 +69,25 @@ local function let_go(job)
   end
 end
 
--- A job is live no more: its key is free.
+-- The name of the schedule whose fire a job is, or nil.
+local schedules = nil
+local function schedule_of(body)
+  if schedules == nil then
+    schedules = exists('schedules')
+  end
+  return schedules and head_of(body)[13] or nil
+end
+
+-- The end of a job of this schedule; see below.
+local go_on = nil
+
+-- A job is live no more: its key is free, and its schedule goes on.
 local function leave_live(job)
   call('HDEL', P .. 'more', job.id)
+  local schedule = job.flag == '-' and schedule_of(job.body)
+  if schedule then
+    go_on(schedule, job.id)
+  end
   if job.flag ~= '-' then
     key_leave(key_field(job.flag, job.task, job.head()[6]), job.id)
   end
@@ -187,6 +204,36 @@ local function make_pending(job)
   end
   call('SADD', P .. 'queues', job.queue)
   due_from(more.run_at)
+end
+
+-- The oldest job that waits for a schedule waits no more; gives its id, or ''.
+local function successor(name)
+  local why = 'schedule:' .. name
+  local id = call('ZRANGE', P .. 'waits:' .. why, 0, 0)[1]
+  local job = id and job_of(id)
+  if not job then
+    return ''
+  end
+  job.more = more_of(call('HGET', P .. 'more', id), job.body)
+  end_wait(why, job.queue, job.priority, id)
+  job.more.waits_for, job.more.waits_since = '', nil
+  make_pending(job)
+  return id
+end
+
+-- The end of the current job of a schedule lets the next in line go on; with AFTER and nobody in line, it sets the next moment.
+go_on = function(name, id)
+  local plan = plan_of(name, 'current', 'next_at', 'every', 'end')
+  if not plan or plan.current ~= id then
+    return
+  end
+  plan.current = successor(name)
+  if plan.every ~= '' then
+    local moment, stop = now + tonumber(plan.every), tonumber(plan['end'])
+    local is_over = plan.current ~= '' or plan.state ~= 'active' or (stop and moment >= stop)
+    plan.next_at = is_over and '' or us(moment)
+  end
+  keep_moment(plan)
 end
 
 local function keep_attempt(job, run)

@@ -2,9 +2,9 @@
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, 2 how many jobs it runs, 3 for how long it wants to lead (µs; or empty: it does not)
 -- returns: now; and if it lives: beat, running, {id, token, ...} wanted cancelled, {why, ...} waited for, {instance, beat, ...}
--- of others, {instance, term} of the leader, or {}
+-- of others, {instance, term} of the leader, or {}, and the first moment of all schedules, or nothing
 -- flags: allow-oom
--- touches: alive, inst:<instance>, held:<instance>, cancels:<instance>, waiting, leader
+-- touches: alive, inst:<instance>, held:<instance>, cancels:<instance>, waiting, leader, moments
 -- include: _leading
 local p, id = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
@@ -53,4 +53,5 @@ local who, term, ends = unpack(redis.call('HMGET', p .. 'leader', 'instance', 't
 if who and tonumber(ends) > now then
   leader = {who, term}
 end
-return {now, beat, redis.call('ZCARD', p .. 'held:' .. id), cancels, waiting, peers, leader}
+local next_fire = tonumber(redis.call('ZRANGE', p .. 'moments', 0, 0, 'WITHSCORES')[2]) or false
+return {now, beat, redis.call('ZCARD', p .. 'held:' .. id), cancels, waiting, peers, leader, next_fire}

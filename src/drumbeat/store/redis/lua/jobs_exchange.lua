@@ -37,8 +37,8 @@ local function tail_of(i, id, body, mores, progress, cancels)
   end
 end
 
--- Moves runs to history that have left `held` already. A task that is given says that all are of it and have no key, so that
--- nobody need look at their bodies; '' says nothing.
+-- Moves runs to history that have left `held` already. A task that is given says that all are of it, have no key and are no
+-- fires of a schedule, so that nobody need look at their bodies; '' says nothing.
 local function succeed(ids, records, task)
   local bodies = task == '' and fetch('job:', ids)
   local mores = exists('more') and bulk_get('HMGET', P .. 'more', ids)
@@ -47,7 +47,7 @@ local function succeed(ids, records, task)
   if mores then bulk('HDEL', P .. 'more', ids) end
   if progress then bulk('HDEL', P .. 'progress', ids) end
   if cancels then bulk('SREM', P .. 'cancels:' .. instance, ids) end
-  local tasks, ended, n = {}, {}, 0
+  local tasks, ended, n, of_schedules = {}, {}, 0, {}
   by_bucket(ids, function(name, first, last)
     local list, m = {}, 0
     for i = first, last do
@@ -65,6 +65,8 @@ local function succeed(ids, records, task)
         tasks[its_task] = (tasks[its_task] or 0) + 1
         if body and sub(body, 1, 1) ~= '-' then
           key_leave(key_field(sub(body, 1, 1), its_task, head_of(body)[6]), id)
+        elseif body then
+          of_schedules[id] = schedule_of(body)
         end
         if full then forget_job(id, name) end
       end
@@ -75,6 +77,9 @@ local function succeed(ids, records, task)
     keep_pruned_before(now)
   else
     bulk('ZADD', P .. 'history', ended)
+  end
+  for id, name in pairs(of_schedules) do
+    go_on(name, id)
   end
   for name, number in pairs(tasks) do
     count(name, 'live', -number)

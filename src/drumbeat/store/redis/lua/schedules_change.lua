@@ -1,0 +1,28 @@
+-- Pauses, resumes or retires a schedule that has this revision.
+-- KEYS: 1 the prefix
+-- ARGV: 1 name, 2 revision, 3 state, 4 cursor (or empty: as it is), 5 next_at (or empty), 6 by, 7 why; and if moments are skipped by
+-- it: first, last, how many, reason
+-- returns: 1, or 0 if it has another revision
+-- flags: allow-oom
+-- include: _scheduling
+
+local name = ARGV[1]
+local plan = plan_of(name, 'revision', 'cursor', 'current', 'every', 'origin', 'declared_at')
+if not plan or plan.revision ~= ARGV[2] then
+  return 0
+end
+plan.state = ARGV[3]
+local is_busy = plan.every ~= '' and plan.current ~= '' and is_live(plan.current)
+plan.next_at = (plan.state ~= 'active' or is_busy) and '' or ARGV[5]
+keep_moment(plan)
+call('HSET', plan_key(name), 'state', plan.state, 'revision', format('%d', tonumber(plan.revision) + 1),
+  'cursor', ARGV[4] ~= '' and ARGV[4] or plan.cursor, 'changed_at', now_text, 'by', ARGV[6], 'why', ARGV[7])
+if plan.state == 'retired' then
+  call('ZREM', P .. 'declared', name)
+elseif plan.origin == 'code' then
+  call('ZADD', P .. 'declared', plan.declared_at, name)
+end
+if ARGV[8] then
+  record_fire(name, 's', ARGV[8], ARGV[9], ARGV[10], 'skipped', ARGV[11], '')
+end
+return 1

@@ -1,0 +1,22 @@
+-- What is to be fired now, and when to look again.
+-- KEYS: 1 the prefix
+-- ARGV: 1 at most so many
+-- returns: now, the first moment after now (or nothing), the shortest interval whose job is under way (or nothing), and the fields
+-- of the schedules that are due, oldest first (see _showing.lua)
+-- include: _showing
+
+local due = {}
+for i, name in ipairs(call('ZRANGEBYSCORE', P .. 'moments', '-inf', now_text, 'LIMIT', 0, ARGV[1])) do
+  due[i] = shown(name)
+end
+local ahead = call('ZRANGEBYSCORE', P .. 'moments', '(' .. now_text, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local shortest, at = false, 0
+repeat
+  -- Those that have come to their end have no job.
+  local name, every = unpack(call('ZRANGE', P .. 'intervals', at, at, 'WITHSCORES'))
+  if name and call('HGET', plan_key(name), 'current') ~= '' then
+    shortest = tonumber(every)
+  end
+  at = at + 1
+until shortest or not name
+return {now, tonumber(ahead[2]) or false, shortest, due}

@@ -1,0 +1,8 @@
+-- The record of a schedule's moments, newest first.
+-- KEYS: 1 the prefix
+-- ARGV: 1 name, 2 only those before this moment ('+inf', or '(' and µs), 3 at most so many
+-- returns: for each its text (see _scheduling.lua: record_fire)
+-- include: _scheduling
+
+local members = call('ZREVRANGEBYSCORE', P .. 'fires:' .. ARGV[1], ARGV[2], '-inf', 'LIMIT', 0, ARGV[3])
+return bulk_get('HMGET', P .. 'records:' .. ARGV[1], members)

@@ -1,0 +1,7 @@
+-- One schedule.
+-- KEYS: 1 the prefix
+-- ARGV: 1 name
+-- returns: its fields (see _showing.lua)
+-- include: _showing
+
+return shown(ARGV[1])

@@ -1,0 +1,13 @@
+-- What is done once is done.
+-- KEYS: 1 the prefix
+-- ARGV: 1 what, 2 instance
+-- returns: 1, or 0 if it is not this instance's
+-- flags: allow-oom
+-- touches: once
+-- include: _base
+
+if call('HGET', P .. 'once', ARGV[1]) ~= ARGV[2] then
+  return 0
+end
+call('HSET', P .. 'once', ARGV[1], 'done')
+return 1
