@@ -37,7 +37,7 @@ class SaqRedis(FetchedContender):
     measures = FetchedContender.measures | {BACKLOG}
 
     def worker_command(self, *, concurrency: int | None = None, other_queue: bool = False) -> list[str]:
-        return [sys.executable, "-m", "saq", f"bench.apps.saq_app.{'few' if concurrency else 'many'}"]
+        return [sys.executable, "-m", "saq", f"bench.apps.saq_app.{'few' if concurrency else 'many'}_on_redis"]
 
     def open_producer(self) -> Producer:
         return SaqProducer()

@@ -55,7 +55,8 @@ class TaskiqRedis(FetchedContender):
         return [sys.executable, "-m", "taskiq", "worker", f"{PROGRAM}:broker", *size, *quiet]
 
     def scheduler_command(self) -> list[str]:
-        return [sys.executable, "-m", "taskiq", "scheduler", f"{PROGRAM}:scheduler", "--log-level", "ERROR"]
+        options = ["--update-interval", "1", "--loop-interval", "1", "--log-level", "ERROR"]
+        return [sys.executable, "-m", "taskiq", "scheduler", f"{PROGRAM}:scheduler", *options]
 
     def open_producer(self) -> Producer:
         return TaskiqProducer()
