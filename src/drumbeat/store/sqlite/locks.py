@@ -6,7 +6,7 @@ gone. A look that only finds what was granted is a read, in nobody's way.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,14 @@ from drumbeat.store.sqlite.statements import LockSql
 from drumbeat.store.sqlite.writer import Write, Writer
 
 HOUR = 3_600_000_000
+
+
+class Moment(NamedTuple):
+    """The same moment by both clocks: the transaction's own is older, by what was done before in its group."""
+
+    now: int
+    """Boot time: what leases and windows go by."""
+    wall: int
 
 
 class Sight(msgspec.Struct, frozen=True, array_like=True):
@@ -136,74 +144,77 @@ class SqliteLocks:
     # On the writer's thread, inside its transaction.
 
     def _enter(self, write: Write, ticket: NewTicket) -> Seen:
-        db, sql, now = write.db, self._sql, boot_us(self._clock)
+        db, sql, moment = write.db, self._sql, self._moment()
         boot = db.value(sql.boot_of, {"lock": ticket.lock})
         if boot is None:
-            self._forget_idle(write, now)
+            self._forget_idle(write, moment)
         elif boot != self._boot:
-            self._begin_anew(write, ticket.lock, now)
+            self._begin_anew(write, ticket.lock, moment)
         number = db.value(
             sql.open,
             {
                 "lock": ticket.lock,
                 "limit": ticket.limit,
                 "per": ticket.per,
-                "wall": write.now,
-                "hour": write.now // HOUR * HOUR,
+                "wall": moment.wall,
+                "hour": moment.wall // HOUR * HOUR,
                 "boot": self._boot,
             },
         )
-        db.run(sql.expire, {"lock": ticket.lock, "now": now})
+        db.run(sql.expire, {"lock": ticket.lock, "now": moment.now})
         facts = msgspec.structs.asdict(ticket)
         wanted = ("id", "lock", "lease", "owner", "what", "wake")
-        db.run(sql.admit, {name: facts[name] for name in wanted} | {"number": number, "now": now, "wall": write.now})
-        opening = self._serve(write, ticket.lock, now, (ticket.id,))
-        return self._seen(write, (ticket.id,), now, opening)[0]
+        db.run(sql.admit, {name: facts[name] for name in wanted} | {"number": number} | moment._asdict())
+        opening = self._serve(write, ticket.lock, moment, (ticket.id,))
+        return self._seen(write, (ticket.id,), moment.now, opening)[0]
 
     def _look(self, write: Write, given: tuple[Sequence[str], bool]) -> list[Seen]:
         tickets, renew = given
-        now, ids = boot_us(self._clock), as_json(tickets)
-        lines = self._cleared(write, ids, now)
+        moment, ids = self._moment(), as_json(tickets)
+        lines = self._cleared(write, ids, moment)
         if renew:
-            write.db.run(self._sql.renew, {"ids": ids, "now": now})
+            write.db.run(self._sql.renew, {"ids": ids, "now": moment.now})
         opening: dict[str, int] = {}
         for lock in lines:
-            opening |= self._serve(write, lock, now, tickets)
-        return self._seen(write, tickets, now, opening)
+            opening |= self._serve(write, lock, moment, tickets)
+        return self._seen(write, tickets, moment.now, opening)
 
     def _leave(self, write: Write, tickets: Sequence[str]) -> None:
-        now, ids = boot_us(self._clock), as_json(tickets)
-        lines = self._cleared(write, ids, now)
+        moment, ids = self._moment(), as_json(tickets)
+        lines = self._cleared(write, ids, moment)
         write.db.run(self._sql.leave, {"ids": ids})
         for lock in lines:
-            self._serve(write, lock, now, tickets)
+            self._serve(write, lock, moment, tickets)
 
     def _release(self, write: Write, given: tuple[str, str | None, str, str]) -> int:
         lock, ticket, by, why = given
-        now = boot_us(self._clock)
+        moment = self._moment()
         if write.db.value(self._sql.boot_of, {"lock": lock}) != self._boot:
             return 0  # no such lock, or from before a reboot
-        write.db.run(self._sql.expire, {"lock": lock, "now": now})
+        write.db.run(self._sql.expire, {"lock": lock, "now": moment.now})
         held = _holding(write.db.value(self._sql.holding, {"lock": lock, "ticket": ticket}))
         if held:
             released = " ".join(id for id, _ in held)
-            facts = {"lock": lock, "released": released, "by": by, "why": why, "wall": write.now}
+            facts = {"lock": lock, "released": released, "by": by, "why": why, "wall": moment.wall}
             write.db.run(self._sql.note_release, facts)
             write.db.run(self._sql.leave, {"ids": as_json([id for id, _ in held])})
             write.calls += [(wake, id, 0) for id, wake in held if wake is not None]
-            self._serve(write, lock, now, ())
+            self._serve(write, lock, moment, ())
         return len(held)
 
-    def _cleared(self, write: Write, ids: str, now: int) -> list[str]:
+    def _moment(self) -> Moment:
+        return Moment(boot_us(self._clock), self._clock.now_us())
+
+    def _cleared(self, write: Write, ids: str, moment: Moment) -> list[str]:
         """The lines of these tickets, without the dead in them."""
         lines = _lines(write.db.value(self._sql.lines, {"ids": ids}))
         for lock, boot in lines:
             if boot != self._boot:
-                self._begin_anew(write, lock, now)
-            write.db.run(self._sql.expire, {"lock": lock, "now": now})
+                self._begin_anew(write, lock, moment)
+            write.db.run(self._sql.expire, {"lock": lock, "now": moment.now})
         return [lock for lock, _ in lines]
 
-    def _serve(self, write: Write, lock: str, now: int, asked: Collection[str]) -> dict[str, int]:
+    def _serve(self, write: Write, lock: str, moment: Moment, asked: Collection[str]) -> dict[str, int]:
         """Grant whatever is free to the first in line, and tell those who have not asked.
 
         Whoever is first in front of a closed window must know when it opens: it is told, and given here.
@@ -212,15 +223,15 @@ class SqliteLocks:
         limit, per, lanes = _standing(db.value(sql.standing, {"lock": lock}))
         free = limit - len(lanes)
         if per is not None:
-            db.run(sql.shut_window, {"lock": lock, "now": now, "per": per})
+            db.run(sql.shut_window, {"lock": lock, "now": moment.now, "per": per})
             free = min(free, limit - db.value(sql.granted_in_window, {"lock": lock}))
         if free > 0:
             taken = set(lanes)
             unused = (lane for lane in range(limit + len(taken)) if lane not in taken)
             for id, number, wake in _heads(db.value(sql.heads, {"lock": lock, "free": free})):
-                db.run(sql.grant, {"id": id, "lane": next(unused), "wall": write.now})
+                db.run(sql.grant, {"id": id, "lane": next(unused), "wall": moment.wall})
                 if per is not None:
-                    db.run(sql.note_grant, {"lock": lock, "number": number, "now": now, "wall": write.now})
+                    db.run(sql.note_grant, {"lock": lock, "number": number} | moment._asdict())
                 if wake is not None and id not in asked:
                     write.calls.append((wake, id, 0))
         if per is None:
@@ -231,7 +242,7 @@ class SqliteLocks:
             return {}
         [(first, _, wake)] = heads
         if wake is not None and first not in asked:
-            write.calls.append((wake, first, max(0, opens_at - now)))
+            write.calls.append((wake, first, max(0, opens_at - moment.now)))
         return {first: opens_at}
 
     def _seen(self, write: Write, tickets: Sequence[str], now: int, opening: Mapping[str, int]) -> list[Seen]:
@@ -248,15 +259,15 @@ class SqliteLocks:
             for ticket in tickets
         ]
 
-    def _begin_anew(self, write: Write, lock: str, now: int) -> None:
+    def _begin_anew(self, write: Write, lock: str, moment: Moment) -> None:
         """The machine was started since: nobody who held or wanted it lives; what its window counts has new dates."""
         write.db.run(self._sql.clear, {"lock": lock})
-        write.db.run(self._sql.redate, {"lock": lock, "now": now, "wall": write.now})
+        write.db.run(self._sql.redate, {"lock": lock} | moment._asdict())
         write.db.run(self._sql.after_boot, {"lock": lock, "boot": self._boot})
 
-    def _forget_idle(self, write: Write, now: int) -> None:
+    def _forget_idle(self, write: Write, moment: Moment) -> None:
         """Each new name makes room for some that nobody uses any more."""
-        idle = write.db.value(self._sql.idle, {"now": now, "wall": write.now, "boot": self._boot})
+        idle = write.db.value(self._sql.idle, {"boot": self._boot} | moment._asdict())
         if _names(idle):
             for statement in (self._sql.forget_tickets, self._sql.forget_grants, self._sql.forget_locks):
                 write.db.run(statement, {"locks": idle})

@@ -1,0 +1,71 @@
+"""A process that does what it is told with locks, line by line on its standard input.
+
+enter NAME NUMBER     take a place in the line of a lock; write down the turn when it comes, and leave
+hold FILE             hold the lock "held" until it is lost, and write to the resource in FILE with its token, then and before
+calls LIMIT PER       call under a rate, again and again, in ten tasks at once, until the input ends
+"""
+
+import asyncio
+import sqlite3
+import sys
+from contextlib import closing, suppress
+from pathlib import Path
+
+from drumbeat import Drumbeat
+from drumbeat.errors import LockLost
+from tests.apps import journal
+
+app = Drumbeat()
+
+
+async def enter(name: str, number: str) -> None:
+    async with app.lock(name) as lock:
+        journal.write("turn", number=int(number), token=lock.token)
+        await asyncio.sleep(0.01)
+
+
+async def hold(file: str) -> None:
+    with suppress(LockLost):
+        async with app.lock("held") as lock:
+            journal.write("holds", token=lock.token, accepted=is_accepted(Path(file), lock.token))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                journal.write("ends", lost=lock.lost.is_set())
+                journal.write("late", token=lock.token, accepted=is_accepted(Path(file), lock.token))
+
+
+async def calls(limit: str, per: str) -> None:
+    rate = app.lock("rate", limit=int(limit), per=float(per))
+    while True:
+        async with rate as lock:
+            journal.write("call", at=lock.granted_at)
+
+
+def is_accepted(file: Path, token: int) -> bool:
+    """A resource that checks: it takes no write with an older token than it has seen."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("CREATE TABLE IF NOT EXISTS fence (token INTEGER)")
+        db.execute("INSERT INTO fence SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM fence)")
+        return db.execute("UPDATE fence SET token = ? WHERE token <= ?", (token, token)).rowcount == 1
+
+
+async def main() -> None:
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[str] = asyncio.Queue()
+    loop.add_reader(sys.stdin, lambda: lines.put_nowait(sys.stdin.readline()))
+    tasks = set[asyncio.Task[None]]()
+    async with app:
+        journal.write("ready")
+        while words := (await lines.get()).split():
+            command, *given = words
+            work = {"enter": enter, "hold": hold, "calls": calls}[command]
+            for _ in range(10 if command == "calls" else 1):
+                tasks.add(loop.create_task(work(*given)))
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
