@@ -1,15 +1,19 @@
 """Every example runs as its own text says."""
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.running import clean_environment, running
+from tests.cli.running import call, clean_environment, running
+from tests.waiting import until_sync
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -72,3 +76,41 @@ def test_orders(folder: Path) -> None:
 def test_billing_exactly_once(folder: Path) -> None:
     told = python("billing_exactly_once.py", "2", folder=folder)
     assert told == "2 workers killed, 40 orders, 40 billed, 40 invoices\n"
+
+
+def test_billing(folder: Path) -> None:
+    told = python("billing.py", "2", folder=folder)
+    assert re.fullmatch(r"\d+ nodes killed, \d+ periods, \d+0 invoices: 0 missing, 0 twice\n", told), told
+
+
+def test_maintenance(folder: Path) -> None:
+    assert (folder / "maintenance.py").exists()
+    with running("run", "maintenance:app", folder=folder) as worker:
+        until_sync(lambda: len(schedules(folder)) == 9, deadline=30)
+        names = [each["name"] for each in schedules(folder)]
+        jobs = [call("schedules", "run-now", name, folder=folder).stdout.strip() for name in names]
+        until_sync(lambda: set(jobs) <= succeeded(folder), deadline=30)
+        os.kill(worker.pid, signal.SIGTERM)
+        assert worker.wait(30) == 0
+    assert [each["schedule"] for each in listed("schedules", "history", "heartbeats", folder=folder)][-1:] == [
+        "heartbeats"
+    ]
+
+
+def schedules(folder: Path) -> list[dict[str, Any]]:
+    return listed("schedules", "list", folder=folder)
+
+
+def succeeded(folder: Path) -> set[str]:
+    return {job["id"] for job in listed("jobs", "list", "--state", "succeeded", folder=folder)}
+
+
+def listed(*words: str, folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in call(*words, "--json", folder=folder).stdout.splitlines()]
+
+
+def test_price_pipeline(folder: Path) -> None:
+    counts, moments = python("price_pipeline.py", "5", folder=folder).splitlines()
+    found = re.fullmatch(r"(\d+) sweeps, (\d+) calls, (\d+) processes killed", counts)
+    assert found is not None and int(found[1]) > 5 and int(found[2]) > 30 and int(found[3]) >= 3
+    assert moments == "at the same moment: at most 1 sweep, at most 2 calls"
