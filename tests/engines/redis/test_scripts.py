@@ -65,7 +65,7 @@ def test_every_script_is_called_and_every_call_has_its_script() -> None:
     called = {
         name
         for path in FOLDER.glob("*.py")
-        for name in re.findall(r'"((?:jobs|instances|inspect|schema)_\w+)"', path.read_text(encoding="utf-8"))
+        for name in re.findall(r'"((?:jobs|instances|inspect|schedules|schema)_\w+)"', path.read_text(encoding="utf-8"))
     }
     assert called == SCRIPTS.keys()
 
