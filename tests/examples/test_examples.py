@@ -112,5 +112,5 @@ def listed(*words: str, folder: Path) -> list[dict[str, Any]]:
 def test_price_pipeline(folder: Path) -> None:
     counts, moments = python("price_pipeline.py", "5", folder=folder).splitlines()
     found = re.fullmatch(r"(\d+) sweeps, (\d+) calls, (\d+) processes killed", counts)
-    assert found is not None and int(found[1]) > 5 and int(found[2]) > 30 and int(found[3]) >= 3
+    assert found is not None and int(found[1]) > 2 and int(found[2]) > 20 and int(found[3]) >= 2
     assert moments == "at the same moment: at most 1 sweep, at most 2 calls"
