@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from drumbeat import Drumbeat
@@ -282,6 +283,17 @@ async def test_backfill_refuses_what_makes_no_sense(app: Drumbeat, clock: FakeCl
     await app.schedules.pause("report")
     with pytest.raises(InvalidArguments, match="not active"):
         await app.schedules.backfill("report", now - hour, now)
+
+
+async def test_a_schedule_that_nobody_here_can_read_is_shown_all_the_same(app: Drumbeat) -> None:
+    made = await app.schedules.create("report", every=60, grid=True)
+    store = await app.store()
+    strange = msgspec.structs.replace((await known(app, "report")).definition, rule="in a while", tz="Moon/Far")
+    assert await store.schedules.put(strange, revision=made.revision, cursor=None, next_at=None, by="")
+    [shown] = await app.schedules.list()
+    assert (shown.when, shown.every) == ("every 'in a while', on a grid", None)
+    with pytest.raises(ConfigError):
+        await app.schedules.preview("report")
 
 
 async def test_preview_needs_no_schedule(app: Drumbeat) -> None:

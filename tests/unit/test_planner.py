@@ -273,3 +273,4 @@ def test_rules_are_told_in_words() -> None:
     assert describe(cron("0 3 * * *", tz="Europe/Berlin")) == "0 3 * * * (Europe/Berlin)"
     assert describe(grid(5 * MINUTE)) == "every 5m, on a grid"
     assert describe(after(3 * SECOND)) == "3s after each run"
+    assert describe(msgspec.structs.replace(grid(1), rule="x")) == "every 'x', on a grid"

@@ -10,6 +10,7 @@ from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.job import Attempt, Failure, Job, JobState
 from drumbeat.model.schedule import CatchUp, Fire, FireOutcome, Origin, Overlap, RuleKind, Schedule, ScheduleState
+from drumbeat.schedules.interval import length_of
 from drumbeat.schedules.rules import describe
 
 
@@ -66,7 +67,7 @@ def info(schedule: Schedule) -> ScheduleInfo:
         state=schedule.state,
         when=describe(made),
         cron=made.rule if made.kind is RuleKind.CRON else None,
-        every=None if made.kind is RuleKind.CRON else int(made.rule) / 1_000_000,
+        every=None if made.kind is RuleKind.CRON else _seconds(length_of(made.rule)),
         grid=made.kind is RuleKind.GRID,
         tz=made.tz,
         next_at=_moment(schedule.next_at),

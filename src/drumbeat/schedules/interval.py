@@ -20,13 +20,18 @@ def read(rule: str) -> int:
     Raises:
         ConfigError: it is no such number.
     """
-    # isascii: isdigit also takes digits of other scripts, and signs such as ².
-    if not (rule.isascii() and rule.isdigit() and len(rule) <= 16):
+    length = length_of(rule)
+    if length is None:
         raise ConfigError(f"every must be a whole number of microseconds, not {shown(rule)}", "every")
-    length = int(rule)
     if not SHORTEST_US <= length <= LONGEST_US:
         raise ConfigError(f"every must be from 0.1 s to 100 years, not {length / 1_000_000:g} s", "every")
     return length
+
+
+def length_of(rule: str) -> int | None:
+    """The microseconds; None: it is no such number."""
+    # isascii: isdigit also takes digits of other scripts, and signs such as ².
+    return int(rule) if rule.isascii() and rule.isdigit() and len(rule) <= 16 else None
 
 
 class Grid:

@@ -169,11 +169,9 @@ def _check_numbers(definition: NewSchedule) -> None:
 
 
 def describe(definition: NewSchedule) -> str:
-    """The rule for people: `0 3 * * * (Europe/Berlin)`, `every 5m`, `every 3s after the end of the run before`."""
-    match definition.kind:
-        case RuleKind.CRON:
-            return f"{definition.rule} ({definition.tz})"
-        case RuleKind.GRID:
-            return f"every {durations.text(int(definition.rule))}, on a grid"
-        case RuleKind.AFTER:
-            return f"{durations.text(int(definition.rule))} after each run"
+    """The rule for people: `0 3 * * * (Europe/Berlin)`, `every 5m, on a grid`, `3s after each run`. Whatever the store has."""
+    if definition.kind is RuleKind.CRON:
+        return f"{definition.rule} ({definition.tz})"
+    length = interval.length_of(definition.rule)
+    text = shown(definition.rule) if length is None else durations.text(length)
+    return f"every {text}, on a grid" if definition.kind is RuleKind.GRID else f"{text} after each run"
