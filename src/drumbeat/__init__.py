@@ -10,9 +10,12 @@ from drumbeat.events import (
     JobFinished,
     JobsDone,
     JobStarted,
+    LeaderChanged,
     LeaseLost,
     LoopBlocked,
     ResultRefused,
+    ScheduleFired,
+    ScheduleSkipped,
     StoreDown,
     StoreUp,
     ThreadAbandoned,
@@ -21,6 +24,7 @@ from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.locks import local_lock
 from drumbeat.model.instance import Instance
 from drumbeat.model.job import Attempt, CancelAnswer, Job, JobState, NewJob, QueueStats, TaskStats
+from drumbeat.nouns import FireInfo, Run, ScheduleInfo
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.tasks import Call
 
@@ -33,6 +37,7 @@ __all__ = [
     "Drumbeat",
     "DrumbeatError",
     "Event",
+    "FireInfo",
     "Instance",
     "InstanceBuried",
     "Job",
@@ -43,13 +48,18 @@ __all__ = [
     "JobStarted",
     "JobState",
     "JobsDone",
+    "LeaderChanged",
     "LeaseLost",
     "LoopBlocked",
     "NewJob",
     "QueueStats",
     "ResultRefused",
     "RetryLater",
+    "Run",
     "RunningJob",
+    "ScheduleFired",
+    "ScheduleInfo",
+    "ScheduleSkipped",
     "SkipRetry",
     "Snooze",
     "StoreDown",
