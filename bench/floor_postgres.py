@@ -21,6 +21,7 @@ from drumbeat.model.job import NewJob
 from drumbeat.store.postgres import PostgresStore, address, schema
 from drumbeat.store.postgres.adding import arguments
 from drumbeat.store.postgres.connections import PLANNED_ONCE
+from drumbeat.store.postgres.rows import array
 from drumbeat.store.postgres.statements import statements
 from drumbeat.store.urls import masked
 
@@ -101,8 +102,8 @@ async def _drain(session: Any, instance: InstanceId) -> None:
         rows = await session.fetch(
             SQL.exchange,
             instance,
-            *([row["id"] for row in held], [row["token"] for row in held], [now] * count, [now] * count),
-            *([None] * count, [None] * count, [QUEUE], [BATCH], BATCH, bounds, False),
+            *(array([row["id"] for row in held]), array([row["token"] for row in held])),
+            *(array([now] * count), array([now] * count), [], [], [QUEUE], [BATCH], BATCH, bounds, False),
         )
         assert rows[0]["created_at"] == count, "a finished job was not recorded"
         held = rows[1:]

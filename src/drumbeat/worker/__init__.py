@@ -148,7 +148,7 @@ class Worker:
         self._wakeup = Wakeup(clock)
         self._runs = Runs()
         self._buffer = Buffer(self._wakeup.set)
-        self._pace = Pace(settings.concurrency, most=2 * settings.batch)
+        self._pace = Pace(settings.concurrency, most=4 * settings.batch)
         self._reporter = Reporter(clock, self._events, self._wakeup.set)
         named = {task.queue for task in self._program.registered_tasks}
         self._turns = Turns(settings.weights(named) or {"default": 3}, strict=settings.strict)

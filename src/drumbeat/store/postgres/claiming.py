@@ -7,12 +7,14 @@ whenever a claim is not filled, once a second, and as far down as a hint says.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from drumbeat.clock import Clock
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claim, Claimed, Outcome
 from drumbeat.store.postgres.connections import Session
+from drumbeat.store.postgres.rows import array
 from drumbeat.store.postgres.statements import JobSql
 
 _LEVELS = 10
@@ -105,8 +107,10 @@ class Claiming:
             more = await self._ask(session, instance, (), rest, self._bounds.of(rest), hasty)
             answer.jobs += more.jobs
             answer.next_due = more.next_due
-        turns = {queue: turn for turn, (queue, _) in enumerate(claim.queues)}
-        answer.jobs.sort(key=lambda job: (turns[job.queue], job.priority, job.run_at, job.id))
+        answer.jobs.sort(key=attrgetter("priority", "run_at", "id"))
+        if len(claim.queues) > 1:
+            turns = {queue: turn for turn, (queue, _) in enumerate(claim.queues)}
+            answer.jobs.sort(key=lambda job: turns[job.queue])
         if answer.jobs and len(answer.jobs) >= claim.limit:
             self._bounds.saw(answer.jobs)
         return answer
@@ -130,12 +134,12 @@ class Claiming:
         rows = await session.fetch(
             self._sql.exchange,
             instance,
-            [each.id for each in good],
-            [each.token for each in good],
-            [each.started_at for each in good],
-            [each.finished_at for each in good],
-            [each.result for each in good],
-            [each.result_error for each in good],
+            array([each.id for each in good]),
+            array([each.token for each in good]),
+            array([each.started_at for each in good]),
+            array([each.finished_at for each in good]),
+            _if_any([each.result for each in good]),
+            _if_any([each.result_error for each in good]),
             [queue for queue, _ in queues],
             [max(0, share) for _, share in queues],
             0 if claim is None else max(0, claim.limit),
@@ -143,3 +147,8 @@ class Claiming:
             hasty,
         )
         return Answer(rows)
+
+
+def _if_any(values: list[str | None]) -> list[str | None]:
+    """Nothing where all are null: what is missing from an array is null anyway."""
+    return [] if values.count(None) == len(values) else values

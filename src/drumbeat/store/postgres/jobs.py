@@ -265,6 +265,6 @@ def nowhere(id: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:
 
 def _is_plain(outcomes: Sequence[Outcome]) -> bool:
     """Successes only, each once: what the hot statement can take."""
-    return all(each.kind is OutcomeKind.SUCCEEDED for each in outcomes) and len({each.id for each in outcomes}) == len(
-        outcomes
-    )
+    count = len(outcomes)
+    kinds = [each.kind for each in outcomes]
+    return kinds.count(OutcomeKind.SUCCEEDED) == count and len({each.id for each in outcomes}) == count

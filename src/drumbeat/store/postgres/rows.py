@@ -41,6 +41,11 @@ def moment_or_none(us: int | None) -> datetime | None:
     return None if us is None else _EPOCH + timedelta(microseconds=us)
 
 
+def array(values: Sequence[str | int | None]) -> str:
+    """The literal of an array of ids or numbers: nothing in it needs quotes."""
+    return f"{{{','.join(['NULL' if each is None else str(each) for each in values])}}}"
+
+
 def columns(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
     """Rows turned into one array for each column."""
     turned = [list(column) for column in zip(*rows, strict=True)]

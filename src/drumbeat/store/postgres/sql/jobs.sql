@@ -93,14 +93,15 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
 
 -- name: exchange
 -- The hot one: runs that succeeded become history, and the next jobs are claimed, in one statement.
--- $1 instance; $2 to $7 ids, tokens, started_at, finished_at, result, result_error of the runs;
+-- $1 instance; $2 to $7 ids, tokens, started_at, finished_at, result, result_error of the runs (the first four as array
+-- literals, which cost the driver a fifth of an array; the last two are empty where all are null);
 -- $8, $9 queues and shares in the order of their turn; $10 limit; $11 for each queue and level a lower bound of run_at; $12
 -- whether it may be lost in a crash of the server: a claim then waits for no disk. (Its token is never given again.)
 -- The first row is no job: token is now, created_at how many runs were recorded, due_at the next due moment if fewer than
 -- the limit were claimed, args the ids that were recorded if those were not all. Then columns as in model.job.Claimed.
   WITH ended AS MATERIALIZED (
        SELECT id, token, started_at, finished_at, result, result_error
-         FROM unnest($2::text[]::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])
+         FROM unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[], $6::text[], $7::text[])
               AS ended (id, token, started_at, finished_at, result, result_error)),
        gone AS (
        DELETE FROM drumbeat.job
@@ -197,7 +198,7 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
        RETURNING id, token, task, queue, priority, key, args, signature, created_at, due_at, run_at, failures, crashes,
                  retries, timeout, crash_limit, on_dead, life, waits_since)
 SELECT NULL AS id, drumbeat.now_us() AS token, NULL AS task, NULL AS queue, NULL AS priority, NULL AS key,
-       CASE WHEN (SELECT count(*) FROM kept) < cardinality($2::text[])
+       CASE WHEN (SELECT count(*) FROM kept) < (SELECT count(*) FROM ended)
             THEN (SELECT string_agg(kept.id::text, ' ') FROM kept)
         END AS args,
        CASE WHEN $12 THEN set_config('synchronous_commit', 'off', true) END AS signature,
