@@ -1,7 +1,8 @@
 """What people look at, on Redis. The contract is in `store.protocol.Inspect`.
 
 There is no index for people: a list walks the buckets of ids, newest first, a bounded number of jobs in each call, so that a
-long search never keeps the server from its work. Running jobs, dead letters, and the live jobs of a key are found without.
+long search never keeps the server from its work. Running, cancelled and dead jobs, a few pending ones, and the live jobs of a
+key are found without.
 """
 
 import heapq
@@ -20,6 +21,8 @@ from drumbeat.store.redis.keys import bucket as bucket_of
 _LOOKED_AT = 2_000
 """Jobs that one call looks at: about 5 ms."""
 _PAGE = 500
+_FEW = 5_000
+"""So many pending jobs are looked at one by one; among more of them, a walk soon finds enough."""
 _pause = msgspec.json.Decoder(tuple[int, str, str]).decode
 
 
@@ -41,12 +44,19 @@ class RedisInspect:
     async def jobs(self, filter: JobFilter) -> list[Job]:
         if filter.limit <= 0:
             return []
+        state, keys = filter.state, self._link.keys
         if filter.letters:
-            return await self._letters(filter) if filter.state in (None, JobState.DEAD) else []
-        if filter.state is JobState.RUNNING:
+            return await self._in_lines([keys.dead], filter) if state in (None, JobState.DEAD) else []
+        if state is JobState.CANCELLED:
+            return await self._in_lines([keys.unsucceeded], filter)
+        if state is JobState.DEAD:
+            return await self._in_lines([keys.unsucceeded, keys.dead], filter)
+        if state is JobState.RUNNING:
             return await self._chosen(await self._link.run("inspect_running"), filter)
-        if filter.state in LIVE and filter.task is not None and filter.key is not None:
+        if state in LIVE and filter.task is not None and filter.key is not None:
             return await self._chosen(await self._link.run("inspect_key", filter.task, filter.key), filter)
+        if state is JobState.PENDING and (ids := await self._link.run("inspect_pending", _FEW)) is not None:
+            return await self._chosen(ids, filter)
         return await self._records(await self._walk(filter))
 
     async def attempts(self, id: JobId) -> list[Attempt]:
@@ -117,12 +127,13 @@ class RedisInspect:
             ]
         return found
 
-    async def _letters(self, filter: JobFilter) -> list[Job]:
-        """Dead letters are in the order of their ids."""
+    async def _in_lines(self, lines: Sequence[str], filter: JobFilter) -> list[Job]:
+        """Of those that stand in these, which are in the order of ids."""
         found: list[Job] = []
         after = b"+" if filter.before is None else b"(" + packed(filter.before)
         while len(found) < filter.limit:
-            ids = await self._link.command("ZREVRANGEBYLEX", self._link.keys.dead, after, "-", "LIMIT", 0, _PAGE)
+            pages = [await self._link.command("ZREVRANGEBYLEX", line, after, "-", "LIMIT", 0, _PAGE) for line in lines]
+            ids = heapq.nlargest(_PAGE, {id for page in pages for id in page})
             if not ids:
                 break
             found += [job for job in await self._records(ids) if _is_wanted(job, filter)]

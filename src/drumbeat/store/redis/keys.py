@@ -24,6 +24,7 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     keyset:<field>       set      ids of further live jobs of the same field of `keys`
     done:<bucket>        hash     id -> how it ended (see lua/_ending.lua)
     history              zset     id -> finished_at (µs): ended jobs, dead letters excepted
+    unsucceeded          zset     id -> 0: those of history that were cancelled or discarded, in the order of their ids
     dead                 zset     id -> 0: the dead letters, in the order of their ids
     tries:<id>           list     JSON of the earlier attempts of a job
     count                hash     task NUL live, succeeded, dead or cancelled -> how many
@@ -42,6 +43,18 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     records:<name>       hash     the same -> its record
     fired                zset     the same, NUL, name -> the record's last moment (µs)
     once                 hash     what is done once in the whole cluster -> the instance that is at it, or done
+    locks                zset     lock -> 0: all that are known, in the order of their names
+    locks_used           zset     lock -> when somebody last entered it (µs)
+    lock:<name>          hash     limit, per, last (number of a ticket), released_at, released_by, released_why
+    line:<name>          zset     ticket -> its number: those who wait
+    holders:<name>       zset     ticket -> its number: those who hold it
+    leases:<name>        zset     ticket -> when its lease ends (µs): all of them
+    lanes:<name>         hash     lane -> ticket
+    grants:<name>        zset     number of a ticket -> when it was granted (µs): what a rate window counts
+    ticket:<id>          hash     lock, number, lease, entered_at, granted_at, lane, owner, what
+    released             hash     ticket -> by whom and why it was taken away by force: the last thousand
+    releases             list     the same tickets, the newest first
+    locks                channel  a ticket and after how many µs its owner should look, as text; published by the scripts
     wake                 channel  the smallest due moment (µs) of jobs that came, as text; published by the scripts
 
 Nothing here has a time to live: what is old is pruned by a script, together with everything that belongs to it.
@@ -69,12 +82,14 @@ class Keys:
         self.progress = self.prefix + "progress"
         self.keys = self.prefix + "keys"
         self.history = self.prefix + "history"
+        self.unsucceeded = self.prefix + "unsucceeded"
         self.dead = self.prefix + "dead"
         self.count = self.prefix + "count"
         self.paused = self.prefix + "paused"
         self.alive = self.prefix + "alive"
         self.gone = self.prefix + "gone"
         self.wake = self.prefix + "wake"
+        self.locks = self.prefix + "locks"
 
     def job(self, bucket: str) -> str:
         return f"{self.prefix}job:{bucket}"

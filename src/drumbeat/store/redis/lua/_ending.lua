@@ -136,6 +136,7 @@ local function end_cancelled(job, run, recorded)
   local finished = run.finished ~= '' and run.finished or now_text
   call('HSET', P .. 'done:' .. job.bucket, job.id, done_text(job, 'cancelled', recorded, run, finished))
   call('ZADD', P .. 'history', finished, job.id)
+  call('ZADD', P .. 'unsucceeded', 0, job.id)
   count(job.task, 'cancelled', 1)
 end
 

@@ -10,6 +10,7 @@ for _, id in ipairs(ARGV) do
   if call('ZREM', P .. 'dead', id) == 1 then
     local done = call('HGET', P .. 'done:' .. bucket(id), id)
     call('ZADD', P .. 'history', match(done, '%-?%d+'), id)
+    call('ZADD', P .. 'unsucceeded', 0, id)
     moved = moved + 1
   end
 end

@@ -11,6 +11,7 @@ if #ids == 0 then
 end
 local bodies, dones = fetch('job:', ids), fetch('done:', ids)
 bulk('ZREM', P .. 'history', ids)
+bulk('ZREM', P .. 'unsucceeded', ids)
 local tries = {}
 by_bucket(ids, function(name, first, last)
   call('HDEL', P .. 'job:' .. name, unpack(ids, first, last))
