@@ -8,14 +8,16 @@ import atexit
 import itertools
 import os
 import platform
+import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +25,6 @@ from typing import Any, Self
 
 import redis
 
-from tests.servers.postgres import free_port
 from tests.waiting import until_sync
 
 _SETTINGS = {
@@ -93,8 +94,7 @@ class RedisServer:
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="drumbeat-redis-"))
         try:
-            # The nodes of a cluster talk to each other 10,000 ports higher.
-            self.port = next(port for port in iter(free_port, 0) if port < 55_000)
+            self.port = _quiet_port()
             self.start()
         except BaseException:
             self.__exit__(None, None, None)
@@ -161,9 +161,24 @@ class RedisServer:
         if self._process.poll() is not None:
             raise AssertionError(f"the server ended at once:\n{self.log}")
         try:
-            return bool(self.ask("PING"))
+            self.ask("PING")
+            # Not another one, of somebody who was given the same port.
+            return int(self.ask("INFO", "server")["process_id"]) == self._process.pid
         except redis.exceptions.ConnectionError:
             return False
+
+
+def _quiet_port() -> int:
+    """A free one that no client is given while a server is down for a moment, and that is far from those of others.
+
+    The nodes of a cluster talk to each other 10,000 ports higher.
+    """
+    while True:
+        port = random.randrange(10_000, 22_000)
+        with socket.socket() as one, socket.socket() as other, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 10_000))
+            return port
 
 
 class Cluster:
