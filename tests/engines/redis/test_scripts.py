@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.store.redis import scripts
+from drumbeat.store.redis import keys, scripts
 from drumbeat.store.redis.scripts import SCRIPTS
 from tests.meta.project import SOURCE
 
@@ -75,3 +75,11 @@ def test_every_shared_file_is_included_by_a_script() -> None:
     texts = [path.read_text(encoding="utf-8") for path in FOLDER.glob("lua/*.lua")]
     included = {name for text in texts for name in re.findall(r"^-- include: (\w+)", text, re.MULTILINE)}
     assert included == {path.stem for path in FOLDER.glob("lua/_*.lua")}
+
+
+def test_every_key_that_a_script_names_is_explained() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in FOLDER.glob("lua/*.lua")]
+    named = {name for text in texts for name in re.findall(r"(?:P|p|prefix|KEYS\[1\]) \.\. '(\w+)", text)}
+    explained = set(re.findall(r"^    (\w+)\S* {2,}(?:hash|zset|set|list|channel)\b", keys.__doc__ or "", re.MULTILINE))
+    # Asked for, and never there.
+    assert named - explained == {"probe"}
