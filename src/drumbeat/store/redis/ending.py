@@ -48,7 +48,8 @@ class Exchanging:
                 others += other(each)
                 other_places.append(place)
                 continue
-            raw, task = self._hints.pop(each.id, None) or (packed(each.id), "")
+            hint = self._hints.pop(each.id, None)
+            raw, task = (packed(each.id), "") if hint is None else hint
             key = (each.token, task)
             if key != last:
                 last = key
