@@ -45,16 +45,17 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     once                 hash     what is done once in the whole cluster -> the instance that is at it, or done
     locks                zset     lock -> 0: all that are known, in the order of their names
     locks_used           zset     lock -> when somebody last entered it (µs)
-    lock:<name>          hash     limit, per, last (number of a ticket), released_at, released_by, released_why
+    lock:<name>          hash     limit, per, last (number of a ticket), lanes (how many there ever were), released_at,
+                                  released_by, released_why
     line:<name>          zset     ticket -> its number: those who wait
     holders:<name>       zset     ticket -> its number: those who hold it
     leases:<name>        zset     ticket -> when its lease ends (µs): all of them
-    lanes:<name>         hash     lane -> ticket
+    lanes:<name>         zset     lane -> the same: those that were given back
     grants:<name>        zset     number of a ticket -> when it was granted (µs): what a rate window counts
     ticket:<id>          hash     lock, number, lease, entered_at, granted_at, lane, owner, what
     released             hash     ticket -> by whom and why it was taken away by force: the last thousand
     releases             list     the same tickets, the newest first
-    locks                channel  a ticket and after how many µs its owner should look, as text; published by the scripts
+    tickets              channel  a ticket and after how many µs its owner should look, as text; published by the scripts
     wake                 channel  the smallest due moment (µs) of jobs that came, as text; published by the scripts
 
 Nothing here has a time to live: what is old is pruned by a script, together with everything that belongs to it.
@@ -75,39 +76,10 @@ class Keys:
     def __init__(self, namespace: str) -> None:
         self.prefix = f"{{{namespace}}}:"
         self.meta = self.prefix + "meta"
-        self.buckets = self.prefix + "buckets"
-        self.queues = self.prefix + "queues"
-        self.more = self.prefix + "more"
-        self.waiting = self.prefix + "waiting"
-        self.progress = self.prefix + "progress"
-        self.keys = self.prefix + "keys"
-        self.history = self.prefix + "history"
         self.unsucceeded = self.prefix + "unsucceeded"
         self.dead = self.prefix + "dead"
-        self.count = self.prefix + "count"
-        self.paused = self.prefix + "paused"
-        self.alive = self.prefix + "alive"
-        self.gone = self.prefix + "gone"
         self.wake = self.prefix + "wake"
-        self.locks = self.prefix + "locks"
-
-    def job(self, bucket: str) -> str:
-        return f"{self.prefix}job:{bucket}"
-
-    def done(self, bucket: str) -> str:
-        return f"{self.prefix}done:{bucket}"
-
-    def due(self, queue: str, priority: int) -> str:
-        return f"{self.prefix}due:{queue}:{priority}"
-
-    def tries(self, packed: bytes) -> bytes:
-        return b"%btries:%b" % (self.prefix.encode(), packed)
+        self.tickets = self.prefix + "tickets"
 
     def held(self, instance: InstanceId) -> str:
         return f"{self.prefix}held:{instance}"
-
-    def cancels(self, instance: InstanceId) -> str:
-        return f"{self.prefix}cancels:{instance}"
-
-    def instance(self, instance: InstanceId) -> str:
-        return f"{self.prefix}inst:{instance}"
