@@ -1,8 +1,13 @@
 """What is particular to jobs in Redis: buckets, scores, what is remembered of claims, and that nothing is left over."""
 
+import asyncio
+
+import pytest
+
+from drumbeat.errors import InvalidArguments
 from drumbeat.ids import new_job_ids, packed
 from drumbeat.model.job import Hold, JobFilter, JobState, OutcomeKind, Unique
-from drumbeat.store.redis import RedisStore
+from drumbeat.store.redis import RedisStore, adding
 from tests.contract.making import (
     HOUR,
     add,
@@ -17,7 +22,8 @@ from tests.contract.making import (
     report,
     worker,
 )
-from tests.engines.redis.conftest import at
+from tests.engines.redis.conftest import at, opened
+from tests.servers.redis import RedisServer
 
 
 async def test_a_bucket_that_one_call_cannot_look_through_is_listed_in_order(redis: RedisStore) -> None:
@@ -112,3 +118,37 @@ async def test_when_everything_has_ended_and_is_pruned_nothing_is_left(redis: Re
     left = await redis._link.command("KEYS", "*")
     names = {key.decode().partition(":")[2].partition(":")[0] for key in left}
     assert names == {"meta", "alive", "inst"}
+
+
+async def test_calls_that_come_together_are_stored_together(own_server: RedisServer) -> None:
+    async with await opened(own_server) as store:
+        await add(store, new_job())
+        own_server.ask("CONFIG", "RESETSTAT")
+        async with asyncio.TaskGroup() as group:
+            calls = [group.create_task(store.jobs.add([new_job(), new_job()])) for _ in range(300)]
+        assert all(added.created for call in calls for added in call.result())
+        assert own_server.ask("INFO", "commandstats")["cmdstat_evalsha"]["calls"] < 10
+        [stats] = await store.inspect.tasks()
+        assert stats.pending == 601
+
+
+async def test_a_call_that_cannot_be_stored_does_no_harm_to_those_that_came_with_it(redis: RedisStore) -> None:
+    async def bad() -> None:
+        with pytest.raises(InvalidArguments, match="priority"):
+            await redis.jobs.add([new_job(), new_job(priority=10)])
+
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(add(redis, new_job())) for _ in range(5)]
+        group.create_task(bad())
+        calls += [group.create_task(add(redis, new_job())) for _ in range(5)]
+    wanted = sorted((id for call in calls for id in call.result()), reverse=True)
+    assert ids(await redis.inspect.jobs(JobFilter())) == wanted
+
+
+async def test_more_jobs_than_a_call_can_take_are_refused_as_a_whole(
+    redis: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adding, "LARGEST", 10)
+    with pytest.raises(InvalidArguments, match="11 jobs in one call: Redis takes at most 10"):
+        await add(redis, *(new_job() for _ in range(11)))
+    assert await redis.inspect.jobs(JobFilter()) == []
