@@ -202,8 +202,6 @@ def test_every_message_that_needs_help_is_in_troubleshooting() -> None:
 def test_every_error_is_explained() -> None:
     page = TROUBLE.read_text(encoding="utf-8")
     kinds = [
-        name
-        for name, kind in vars(errors).items()
-        if isinstance(kind, type) and issubclass(kind, errors.DrumbeatError)
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.DrumbeatError)
     ]
     assert [name for name in kinds if f"`{name}`" not in page] == []

@@ -28,7 +28,7 @@ class FaultyApp(Drumbeat):
         return _closing(self.keepers)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "valkey"])
 def app_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_url(request.param, tmp_path)
 

@@ -67,7 +67,7 @@ class Lockers:
             process.stdin.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "valkey"])
 def engine(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

@@ -8,6 +8,7 @@ would only make it look twice.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 # This package is imported only when a Redis store is opened.
@@ -25,6 +26,7 @@ CHECK_S = 20.0
 ANSWER_S = 4.0
 RETRY_S = 0.5
 Hear = Callable[[int], None]
+HearTicket = Callable[[str, int], None]
 
 
 class RedisWake:
@@ -41,15 +43,35 @@ class RedisWake:
     @contextlib.asynccontextmanager
     async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
         """Call `hear(run_at)` for every hint."""
-        ear = _Ear(self._link, self._clock, hear)
+        async with self._listening(_Ear(self._link, self._clock, self._link.keys.wake, partial(_moment, hear))):
+            yield None
+
+    @contextlib.asynccontextmanager
+    async def listen_tickets(self, hear: HearTicket) -> AsyncIterator[str | None]:
+        """Call `hear(ticket, after)` for every hint, of whichever process."""
+        async with self._listening(_Ear(self._link, self._clock, self._link.keys.tickets, partial(_ticket, hear))):
+            yield None
+
+    @contextlib.asynccontextmanager
+    async def _listening(self, ear: "_Ear") -> AsyncIterator[None]:
         # What is published from now on is heard; if the server is away just now, the ear tries again.
         with contextlib.suppress(StoreUnavailable):
             await ear.open()
         try:
             async with background(ear):
-                yield None
+                yield
         finally:
             await ear.close()
+
+
+def _moment(hear: Hear, text: bytes) -> None:
+    """Anybody may publish: what is no number means "look"."""
+    hear(int(text) if text.isdigit() else 0)
+
+
+def _ticket(hear: HearTicket, text: bytes) -> None:
+    ticket, _, after = text.partition(b" ")
+    hear(ticket.decode("ascii", "replace"), int(after) if after.isdigit() else 0)
 
 
 class _Ear:
@@ -57,9 +79,10 @@ class _Ear:
 
     name = "drumbeat ear"
 
-    def __init__(self, link: Link, clock: Clock, hear: Hear) -> None:
+    def __init__(self, link: Link, clock: Clock, channel: str, hear: Callable[[bytes], None]) -> None:
         self._link = link
         self._clock = clock
+        self._channel = channel
         self._hear = hear
         self._line: Line | None = None
 
@@ -67,7 +90,7 @@ class _Ear:
         line = await self._link.dial()
         try:
             with translated(self._link.address.shown):
-                await line.send("SUBSCRIBE", self._link.keys.wake)
+                await line.send("SUBSCRIBE", self._channel)
                 await _answer(line)
         except BaseException:
             await line.drop()
@@ -84,7 +107,7 @@ class _Ear:
             try:
                 if self._line is None:
                     await self.open()
-                    self._hear(0)  # what was said meanwhile was not heard
+                    self._hear(b"")  # what was said meanwhile was not heard
                 await self._listen()
             except StoreUnavailable:
                 await self.close()
@@ -102,9 +125,8 @@ class _Ear:
                 self._take(message)
 
     def _take(self, message: list[Any]) -> None:
-        """Anybody may publish: what is no number means "look"."""
         if message[0] == b"message":
-            self._hear(int(message[2]) if message[2].isdigit() else 0)
+            self._hear(message[2])
 
 
 async def _answer(line: Line) -> list[Any]:

@@ -1,0 +1,100 @@
+-- What every script about locks begins with: the prefix P, the moment `now` (µs), and how a line of tickets is served.
+-- Numbers of µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always us(n).
+local P = KEYS[1]
+local call = redis.call
+local clock = call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+
+local function us(n)
+  return string.format('%.0f', n)
+end
+
+-- A lock's own keys: facts, those who wait and those who hold by their number, leases, free lanes, and what its window counts.
+local function keys_of(name)
+  return {
+    name = name,
+    lock = P .. 'lock:' .. name, line = P .. 'line:' .. name, holders = P .. 'holders:' .. name,
+    leases = P .. 'leases:' .. name, lanes = P .. 'lanes:' .. name, grants = P .. 'grants:' .. name,
+  }
+end
+
+local function ticket_key(id)
+  return P .. 'ticket:' .. id
+end
+
+local function remove(keys, id)
+  local lane = call('HGET', ticket_key(id), 'lane')
+  if lane then
+    call('ZADD', keys.lanes, lane, lane)
+  end
+  call('ZREM', keys.line, id)
+  call('ZREM', keys.holders, id)
+  call('ZREM', keys.leases, id)
+  call('DEL', ticket_key(id))
+end
+
+-- The dead leave the line before anything else is done with it.
+local function bury(keys)
+  for _, id in ipairs(call('ZRANGEBYSCORE', keys.leases, '-inf', us(now))) do
+    remove(keys, id)
+  end
+end
+
+local function tell(id, after)
+  call('PUBLISH', P .. 'tickets', id .. ' ' .. us(after))
+end
+
+-- The smallest lane that nobody has: one that was given back, or a new one.
+local function free_lane(keys)
+  return call('ZPOPMIN', keys.lanes)[1] or call('HINCRBY', keys.lock, 'lanes', 1) - 1
+end
+
+-- Grants what is free to the first in line, and tells those who have not asked. Gives when a closed window opens.
+local function serve(keys, asked)
+  local facts = call('HMGET', keys.lock, 'limit', 'per')
+  local limit, per = tonumber(facts[1]), tonumber(facts[2])
+  local free = limit - call('ZCARD', keys.holders)
+  if per then
+    call('ZREMRANGEBYSCORE', keys.grants, '-inf', us(now - per))
+    free = math.min(free, limit - call('ZCARD', keys.grants))
+  end
+  if free > 0 then
+    local heads = call('ZRANGE', keys.line, 0, free - 1, 'WITHSCORES')
+    for i = 1, #heads, 2 do
+      local id, number = heads[i], us(heads[i + 1])
+      local lane = free_lane(keys)
+      call('ZREM', keys.line, id)
+      call('ZADD', keys.holders, number, id)
+      call('HSET', ticket_key(id), 'granted_at', us(now), 'lane', lane)
+      if per then
+        call('ZADD', keys.grants, us(now), number)
+      end
+      if not asked[id] then
+        tell(id, 0)
+      end
+    end
+  end
+  if not per then
+    return nil
+  end
+  -- Whoever is first in front of a closed window must know when it opens.
+  local first = call('ZRANGE', keys.line, 0, 0)[1]
+  local last = first and call('ZREVRANGE', keys.grants, limit - 1, limit - 1, 'WITHSCORES')[2]
+  if not last then
+    return nil
+  end
+  local opens = math.max(0, tonumber(last) + per - now)
+  if not asked[first] then
+    tell(first, opens)
+  end
+  return opens
+end
+
+-- {state: 1 holds, 2 waits; token, lane, granted_at}, or nil if it is not there
+local function stands(id)
+  local facts = call('HMGET', ticket_key(id), 'number', 'lane', 'granted_at')
+  if not facts[1] then
+    return nil
+  end
+  return {facts[3] and 1 or 2, tonumber(facts[1]), tonumber(facts[2]) or 0, tonumber(facts[3]) or 0}
+end

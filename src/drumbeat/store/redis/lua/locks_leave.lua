@@ -1,0 +1,20 @@
+-- Gives up tickets, whether they wait or hold.
+-- KEYS: 1 the prefix
+-- ARGV: tickets
+-- returns: nothing
+-- flags: allow-oom
+-- touches: lock:<name>, line:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>
+-- include: _locks
+local asked, lines = {}, {}
+for _, id in ipairs(ARGV) do
+  asked[id] = true
+  local name = call('HGET', ticket_key(id), 'lock')
+  if name then
+    lines[name] = lines[name] or keys_of(name)
+    remove(lines[name], id)
+  end
+end
+for _, keys in pairs(lines) do
+  bury(keys)
+  serve(keys, asked)
+end

@@ -1,0 +1,66 @@
+-- Locks as people see them, by name.
+-- KEYS: 1 the prefix
+-- ARGV: 1 after this name, 2 how many at most, 3 idle ones as well (1 or 0), 4 only this one (or empty), 5 waiters (1 or 0)
+-- returns: for each: {name, limit, per or '', holding, waiting, {released_at, by, why} or {}, {ticket ...}}, where a ticket is
+-- {id, token, lane or '', owner, what, entered_at, granted_at or '', µs left}
+-- touches: locks, lock:<name>, line:<name>, holders:<name>, leases:<name>, ticket:<id>
+-- include: _locks
+local MOST, CHUNK = 1000, 100
+
+local function living(keys, set)
+  local found = {}
+  for _, id in ipairs(call('ZRANGE', set, 0, -1)) do
+    local ends = tonumber(call('ZSCORE', keys.leases, id))
+    if ends > now then
+      found[#found + 1] = {id, ends - now}
+    end
+  end
+  return found
+end
+
+local function add_tickets(list, found)
+  for _, each in ipairs(found) do
+    if #list < MOST then
+      local facts = call('HMGET', ticket_key(each[1]), 'number', 'lane', 'owner', 'what', 'entered_at', 'granted_at')
+      list[#list + 1] = {
+        each[1], facts[1], facts[2] or '', facts[3], facts[4], facts[5], facts[6] or '', each[2],
+      }
+    end
+  end
+end
+
+local function described(name)
+  local keys = keys_of(name)
+  local facts = call('HMGET', keys.lock, 'limit', 'per', 'released_at', 'released_by', 'released_why')
+  if not facts[1] then
+    return nil
+  end
+  local holders, line, tickets = living(keys, keys.holders), living(keys, keys.line), {}
+  if ARGV[3] == '0' and #holders + #line == 0 then
+    return nil
+  end
+  add_tickets(tickets, holders)
+  if ARGV[5] == '1' then
+    add_tickets(tickets, line)
+  end
+  local released = facts[3] and {facts[3], facts[4], facts[5]} or {}
+  return {name, facts[1], facts[2] or '', #holders, #line, released, tickets}
+end
+
+if ARGV[4] ~= '' then
+  return {described(ARGV[4])}
+end
+local answers, first = {}, ARGV[1] == '' and '-' or '(' .. ARGV[1]
+while true do
+  local names = call('ZRANGEBYLEX', P .. 'locks', first, '+', 'LIMIT', 0, CHUNK)
+  for _, name in ipairs(names) do
+    answers[#answers + 1] = described(name)
+    if #answers == tonumber(ARGV[2]) then
+      return answers
+    end
+  end
+  if #names < CHUNK then
+    return answers
+  end
+  first = '(' .. names[#names]
+end
