@@ -24,7 +24,8 @@ local now_text = us(now)
 local full = false
 local function look_if_full()
   local answer = redis.pcall('SETRANGE', P .. 'probe', 0, '')
-  full = type(answer) == 'table' and answer.err ~= nil
+  -- Any other error will be met, and told, by the writes that follow.
+  full = type(answer) == 'table' and answer.err ~= nil and find(answer.err, 'OOM', 1, true) ~= nil
 end
 
 -- To ask for a cancellation adds, and must be possible all the same: a first write that adds nothing lets the others pass.
