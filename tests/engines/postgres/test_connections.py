@@ -140,3 +140,25 @@ async def test_serialization_by_default_does_not_change_what_we_do(url: str, raw
             )
         )
         assert tuple(settings) == ("read committed", "on")
+
+
+async def test_a_process_that_stands_still_in_a_transaction_does_not_keep_its_locks(
+    postgres: PostgresStore, raw: Any
+) -> None:
+    job = await claimed_one(postgres, await worker(postgres))
+
+    gate = asyncio.Event()
+
+    async def stand_still(session: Any) -> None:
+        await session.execute("SELECT id FROM drumbeat.job FOR UPDATE")
+        await gate.wait()
+
+    async def stopped() -> None:
+        with pytest.raises(StoreUnavailable):
+            await postgres._work.transact(stand_still)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stopped())
+        await until(lambda: raw.fetchval("SELECT count(*) FROM pg_locks WHERE mode = 'RowShareLock'"), what="the lock")
+        await raw.execute("UPDATE drumbeat.job SET priority = 1 WHERE id = $1", job.id)
+        gate.set()

@@ -71,7 +71,9 @@ _SESSION = {
     "default_transaction_isolation": "read committed",
     # A queue is in memory: 500 rows by their ids are never worth a walk of the table.
     "random_page_cost": "1.1",
-    "idle_in_transaction_session_timeout": "60000",
+    # A process that is stopped (SIGSTOP, a suspended machine) in the middle of a transaction must not keep its locks: others
+    # could neither end jobs nor fire the schedules that it was at. Nobody who runs pauses for so long between two statements.
+    "idle_in_transaction_session_timeout": "2000",
     "jit": "off",
 }
 _WAYS = ("enable_seqscan", "enable_bitmapscan", "enable_nestloop", "enable_mergejoin")
