@@ -22,7 +22,6 @@ from tests.waiting import until
 
 FULL = bool(os.environ.get("DRUMBEAT_FULL"))
 EVERY_ENGINE = ["sqlite", "postgres", "valkey"]
-ENDED = {JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED}
 
 Process = subprocess.Popen[bytes]
 
@@ -39,16 +38,14 @@ class Clockwork(Cluster):
         jobs = await self._store.inspect.jobs(JobFilter(limit=100_000))
         return [job for job in jobs if job.schedule is not None]
 
-    async def moments(self) -> int:
-        """How many moments of the first schedule have become jobs."""
-        return sum(job.schedule == "s00" for job in await self.jobs())
-
     async def fired(self, moments: int, deadline: float = 30.0) -> None:
-        """Wait until so many more moments have come and were fired."""
-        seen = await self.moments()
+        """Wait until so many more moments of the first schedule have come and were fired."""
+        schedule = await until(lambda: self._store.schedules.get("s00"), deadline=deadline, what="a declaration")
+        seen, rule = schedule.cursor or schedule.next_at - 1, int(schedule.definition.rule)
 
         async def more() -> bool:
-            return await self.moments() >= seen + moments
+            found = await self._store.schedules.get("s00")
+            return found is not None and (found.cursor or 0) >= seen + moments * rule
 
         await until(more, deadline=deadline, what=f"{moments} more moments\n{self.logs()}")
 
@@ -69,12 +66,17 @@ class Clockwork(Cluster):
 
     async def finish(self, processes: list[Process]) -> list[Job]:
         """Let all jobs end that are there, and the processes leave."""
-        last = max(job.due_at for job in await self.jobs())
 
-        async def ended() -> bool:
-            return all(job.state in ENDED for job in await self.jobs() if job.due_at <= last)
+        async def idle() -> bool:
+            return not any(queue.ready + queue.running + queue.waiting for queue in await self._store.inspect.queues())
 
-        await until(ended, deadline=30, what="the end of all jobs")
+        try:
+            await until(idle, deadline=30, what="the end of all jobs")
+        except AssertionError as error:
+            left = [
+                (job.schedule, job.due_at, job.state, job.instance) for job in await self.jobs() if not job.finished_at
+            ]
+            raise AssertionError(f"{error}: {left[:20]}\n{self.logs()}") from None
         for process in processes:
             process.terminate()
         for process in processes:
