@@ -96,8 +96,9 @@ async def test_programs_exclude_each_other_in_the_order_of_coming(app: Drumbeat,
 
 async def test_a_handoff_takes_milliseconds_because_the_next_is_called(app: Drumbeat, other: Drumbeat) -> None:
     for program in (app, other):
-        first, second = Holder(app), Holder(program)
+        first = Holder(app)
         await first.holds()
+        second = Holder(program)
         await waits(app, 1)
         first.let_go.set()
         async with asyncio.timeout(2):  # without a call it would be the renewal, after 5 s
@@ -139,8 +140,11 @@ async def test_a_rate_window_is_kept_and_used_over_all_programs(app: Drumbeat, o
 
 
 async def test_cancellation_leaves_the_line_at_once(app: Drumbeat) -> None:
-    first, second, third = Holder(app), Holder(app), Holder(app)
+    first = Holder(app)
     await first.holds()
+    second = Holder(app)
+    await waits(app, 1)
+    third = Holder(app)
     await waits(app, 2)
     second.task.cancel()
     found = await waits(app, 1)
@@ -203,8 +207,9 @@ async def test_a_body_that_fails_leaves_the_lock(app: Drumbeat) -> None:
 
 
 async def test_a_lock_released_by_force_cancels_its_body_and_is_told(app: Drumbeat, other: Drumbeat) -> None:
-    first, second = Holder(app), Holder(other)
+    first = Holder(app)
     await first.holds()
+    second = Holder(other)
     await waits(app, 1)
     assert await other.locks.release("x", why="stuck", by="ada") == 1
     with pytest.raises(LockLost, match="lock 'x' was lost: released by ada: stuck"):
@@ -338,8 +343,9 @@ async def test_a_leave_without_a_store_is_made_later(faulty: FaultyApp) -> None:
 
 
 async def test_looks_whose_answers_are_lost_are_made_again(faulty: FaultyApp) -> None:
-    first, second = Holder(faulty), Holder(faulty)
+    first = Holder(faulty)
     await first.holds()
+    second = Holder(faulty)
     await waits(faulty, 1)
     faulty.keepers.fail_after["locks.look"] = 2
     await first.end()
