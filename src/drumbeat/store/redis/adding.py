@@ -57,19 +57,25 @@ def arguments(jobs: Iterable[NewJob]) -> list[Value]:
     kinds: list[Value] = []
     values: list[Value] = []
     last: object = None
-    number = 0
+    start = width = 0
     for job in jobs:
-        common = (_in_common(job), job.key is None)
+        key = job.key
+        common = (_in_common(job), key is None)
         if common != last:
+            if width:
+                values[start - 1] = (len(values) - start) // width
             last = common
             number = numbers.get(common, 0)
             if not number:
                 number = numbers[common] = len(numbers) + 1
                 kinds += kind(job)
-        if job.key is None:
-            values += (number, packed(job.id), job.args)
-        else:
-            values += (number, packed(job.id), job.args, job.key)
+            values += (number, 0)
+            start, width = len(values), 2 if key is None else 3
+        values.append(packed(job.id))
+        values.append(job.args)
+        if key is not None:
+            values.append(key)
+    values[start - 1] = (len(values) - start) // width
     return [len(numbers), *kinds, *values]
 
 

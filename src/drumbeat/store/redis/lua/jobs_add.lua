@@ -1,7 +1,7 @@
 -- Stores jobs, all or none. An id that exists anywhere is not stored again, nor is a unique job whose key is held.
 -- KEYS: 1 the prefix
--- ARGV: 1 how many kinds, the kinds (see _adding.lua), then for each job: number of its kind, id, args, and its key if the kind's
--- flag is not '-'
+-- ARGV: 1 how many kinds, the kinds (see _adding.lua), then for each run of jobs of one kind: its number, how many jobs, and of each
+-- id, args, and its key if the kind's flag is not '-'
 -- returns: now, and for each job that was not stored its position and the id that stands for it, flat
 -- include: _adding
 
@@ -14,13 +14,16 @@ end
 local ids, kind_of, args, keys, n = {}, {}, {}, {}, 0
 local total = #ARGV
 while at <= total do
-  local kind = kinds[ARGV[at]]
-  n = n + 1
-  ids[n], kind_of[n], args[n] = ARGV[at + 1], kind, ARGV[at + 2]
-  at = at + 3
-  if kind.flag ~= '-' then
-    keys[n] = ARGV[at]
-    at = at + 1
+  local kind, size = kinds[ARGV[at]], tonumber(ARGV[at + 1])
+  local width = kind.flag == '-' and 2 or 3
+  at = at + 2
+  for _ = 1, size do
+    n = n + 1
+    ids[n], kind_of[n], args[n] = ARGV[at], kind, ARGV[at + 1]
+    if width == 3 then
+      keys[n] = ARGV[at + 2]
+    end
+    at = at + width
   end
 end
 
