@@ -79,8 +79,6 @@ class Controller:
             down=self._on_down if tells else lambda error: None,
             up=self._on_up if tells else lambda: None,
         )
-        if not hasattr(store, "schedules"):  # an engine whose schedules are still being built
-            await asyncio.Event().wait()
         firer = self._firer = Firer(
             store.schedules,
             self._elector,
@@ -113,8 +111,7 @@ class Controller:
             locked=self._locked,
             identity=identity,
         )
-        if self._starters:
-            await calls.run(store.schedules)
+        await calls.run(store.schedules)
 
     def _on_change(self, leader: Leader | None) -> None:
         if leader is not None and self._controls:

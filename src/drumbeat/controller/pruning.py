@@ -48,8 +48,7 @@ class Pruner:
         kept_since = now - int(self._settings.retention * 1e6)
         awaited_since = now - int(self._settings.wait_for_version * 1e6)
         await self._all(lambda: store.jobs.prune(kept_since, BATCH))
-        if hasattr(store, "schedules"):  # an engine whose schedules are still being built
-            await self._all(lambda: store.schedules.forget(kept_since, BATCH))
+        await self._all(lambda: store.schedules.forget(kept_since, BATCH))
         await self._all(lambda: store.jobs.expire_waits("version:", awaited_since, BATCH))
         await store.instances.forget(now - int(INSTANCES_KEPT * 1e6))
 
