@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumbeat.errors import ConfigError
+from drumbeat.schedules import rules
 from drumbeat.schedules.calendar import Calendar
 from drumbeat.schedules.cron import parse
 from drumbeat.schedules.rules import rule_of, zone
@@ -375,3 +376,10 @@ def test_unknown_zones_are_refused_naming_the_field(name: str) -> None:
         zone(name)
     assert caught.value.setting == "tz"
     assert len(str(caught.value)) < 200
+
+
+def test_a_machine_without_zones_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "available_timezones", set)
+    assert zone("UTC") is UTC
+    with pytest.raises(ConfigError, match=r"no time zones but UTC: run `pip install drumbeat\[tz\]`"):
+        zone("Europe/Nowhere")

@@ -10,7 +10,7 @@ import re
 from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import Protocol
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from drumbeat import durations
 from drumbeat.errors import ConfigError
@@ -130,6 +130,8 @@ def zone(name: str) -> tzinfo:
             return ZoneInfo(name)
         except (KeyError, ValueError, OSError):
             pass
+    if not available_timezones():
+        raise ConfigError("this machine has no time zones but UTC: run `pip install drumbeat[tz]`", "tz")
     raise ConfigError(f"tz {shown(name)} is not a time zone: use an IANA name such as Europe/Berlin, or UTC", "tz")
 
 
