@@ -215,6 +215,14 @@ class Cluster:
         slot = self.nodes[0].ask("CLUSTER", "KEYSLOT", key)
         return self.nodes[next(n for n in range(3) if slot < (n + 1) * 16384 // 3)]
 
+    def move(self, slot: int, source: RedisServer, target: RedisServer) -> None:
+        """Give an empty slot to another node, which first says that it wants it: else the others would not believe it."""
+        ids = {node.port: node.ask("CLUSTER MYID").decode() for node in self.nodes}
+        target.ask("CLUSTER SETSLOT", slot, "IMPORTING", ids[source.port])
+        source.ask("CLUSTER SETSLOT", slot, "MIGRATING", ids[target.port])
+        for node in (target, source, *(node for node in self.nodes if node not in (source, target))):
+            node.ask("CLUSTER SETSLOT", slot, "NODE", ids[target.port])
+
     @contextmanager
     def replica_of(self, master: RedisServer) -> Iterator[RedisServer]:
         """A fourth node that takes over when this one is gone."""

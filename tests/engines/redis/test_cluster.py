@@ -98,15 +98,33 @@ async def test_a_slot_that_moves_to_another_node_is_followed(cluster: Cluster) -
     async with await open_store(cluster.url, namespace=namespace) as store:
         await add(store, new_job())
         owner.ask("FLUSHALL")
-        for node in cluster.nodes:
-            node.ask("CLUSTER", "SETSLOT", slot, "NODE", target.ask("CLUSTER", "MYID"))
+        cluster.move(slot, owner, target)
         try:
             assert (await store.jobs.add([new_job()]))[0].created
             assert target.ask("DBSIZE") > 0 and owner.ask("DBSIZE") == 0
         finally:
             target.ask("FLUSHALL")
-            for node in cluster.nodes:
-                node.ask("CLUSTER", "SETSLOT", slot, "NODE", owner.ask("CLUSTER", "MYID"))
+            cluster.move(slot, target, owner)
+
+
+async def test_on_half_of_the_keys_of_a_slot_that_is_being_moved_nothing_runs(cluster: Cluster) -> None:
+    slot, owner = cluster.nodes[0].ask("CLUSTER", "KEYSLOT", "{mail}:"), cluster.owner_of("{mail}:")
+    target = next(node for node in cluster.nodes if node is not owner)
+    async with await open_store(cluster.url, namespace="mail") as store:
+        instance = await worker(store)
+        [id] = await add(store, new_job())
+        target.ask("CLUSTER SETSLOT", slot, "IMPORTING", owner.ask("CLUSTER MYID").decode())
+        owner.ask("CLUSTER SETSLOT", slot, "MIGRATING", target.ask("CLUSTER MYID").decode())
+        try:
+            with pytest.raises(StoreUnavailable):
+                await add(store, new_job())
+            with pytest.raises(StoreUnavailable):
+                await claim(store, instance)
+        finally:
+            for node in (target, owner):
+                node.ask("CLUSTER SETSLOT", slot, "STABLE")
+        assert target.ask("DBSIZE") == 0
+        assert ids(await claim(store, instance)) == [id]
 
 
 async def test_a_node_that_is_away_is_an_outage_for_its_namespaces_until_it_is_back(cluster: Cluster) -> None:
