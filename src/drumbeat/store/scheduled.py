@@ -164,7 +164,9 @@ def decide(standing: Standing | None, firing: Firing, recorded: Collection[tuple
     """What is to be done about one firing; `recorded` are (schedule, moment) that have been fired before."""
     if standing is None or not _may_fire(standing, firing):
         return Plan(fired=Fired(name=firing.name, done=False))
-    new = [moment for moment in firing.fires if (firing.name, moment.at) not in recorded]
+    # The first of each, should somebody have named one twice.
+    once = {moment.at: moment for moment in reversed(firing.fires)}
+    new = [each for each in firing.fires if once[each.at] is each and (firing.name, each.at) not in recorded]
     plan = _cancelling(standing, new, now) if standing.overlap is Overlap.CANCEL else _lining_up(standing, new, now)
     plan.records += tuple(skip_row(firing.name, skip, now) for skip in firing.skipped)
     jobs = tuple(job.job for job in plan.jobs)

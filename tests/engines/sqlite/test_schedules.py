@@ -80,6 +80,7 @@ def raw(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
         (SCHEDULES.recorded, "fire USING PRIMARY KEY (schedule=? AND at=? AND skipped=?)"),
         (SCHEDULES.enqueue, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
         (SCHEDULES.move, "drumbeat_schedule USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
+        (SCHEDULES.succeed, "drumbeat_job_waiting_since (waits_for=?)"),
         (SCHEDULES.waiting_for_nobody, "(waits_for>? AND waits_for<?)"),
         (SCHEDULES.fires, "PRIMARY KEY (schedule=? AND at<?)"),
         (SCHEDULES.forgettable, "drumbeat_fire_by_age (last<?)"),
@@ -91,8 +92,10 @@ def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, ind
     assert any(index in step for step in steps), steps
 
 
-@pytest.mark.parametrize("statement", [SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.fires])
-def test_looks_sort_nothing(raw: sqlite3.Connection, statement: str) -> None:
+@pytest.mark.parametrize(
+    "statement", [SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.fires, SCHEDULES.succeed]
+)
+def test_nothing_is_sorted(raw: sqlite3.Connection, statement: str) -> None:
     steps = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", dict.fromkeys(NAMES))]
     assert not any("TEMP B-TREE" in step for step in steps), steps
 

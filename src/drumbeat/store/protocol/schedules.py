@@ -11,10 +11,10 @@ class Schedules(Protocol):
     """Schedules and the record of their fires. A fire is a row (schedule, moment) that is unique for ever.
 
     Every terminal transition of a job that some schedule's `current` names (it succeeded, became dead, was cancelled,
-    whoever did it: a worker, a rescuer, a person) does, in its own transaction: `current` becomes empty; the oldest job
-    that waits for this schedule (`waits_for_schedule(name)`) becomes `current`, waits for nothing any more and workers are
-    woken; if there is none, then with AFTER and if active, next_at = now + rule, unless that is not before `end`. Jobs of a
-    schedule that are not its `current` (replays, manual runs, earlier fires) change nothing.
+    whoever did it: a worker, a rescuer, a person) does, in its own transaction: `current` becomes empty; the job that has
+    waited longest for this schedule (`waits_for_schedule(name)`) becomes `current`, waits for nothing any more and workers
+    are woken; if there is none, then with AFTER and if active, next_at = now + rule, unless that is not before `end`. Jobs
+    of a schedule that are not its `current` (replays, manual runs, earlier fires) change nothing.
     """
 
     async def put(

@@ -101,7 +101,7 @@ BEGIN
      WHERE job.waits_for = 'schedule:' || plan
        AND job.state = 'pending'
        AND job.waits_for IS NOT NULL
-     ORDER BY job.queue, job.priority, job.run_at, job.id
+     ORDER BY job.waits_since, job.id
      LIMIT 1
        FOR UPDATE SKIP LOCKED;
     IF heir IS NOT NULL THEN

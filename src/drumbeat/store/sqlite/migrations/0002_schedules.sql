@@ -77,7 +77,7 @@ BEGIN
        SET current = (SELECT id
                         FROM drumbeat_job
                        WHERE waits_for = 'schedule:' || OLD.schedule
-                       ORDER BY queue, priority, run_at, id
+                       ORDER BY waits_since, seq
                        LIMIT 1)
      WHERE name = OLD.schedule
        AND current = OLD.id

@@ -262,7 +262,7 @@ UPDATE drumbeat_schedule
    SET current = (SELECT id
                     FROM drumbeat_job
                    WHERE waits_for = 'schedule:' || drumbeat_schedule.name
-                   ORDER BY queue, priority, run_at, id
+                   ORDER BY waits_since, seq
                    LIMIT 1)
  WHERE name IN (SELECT value FROM json_each(:names));
 
