@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import TracebackType
@@ -193,8 +193,14 @@ class Cluster:
         return f"redis://127.0.0.1:{self.nodes[0].port}?cluster=true"
 
     def __enter__(self) -> Self:
-        for node in self.nodes:
-            node.__enter__()
+        with ExitStack() as stack:
+            for node in self.nodes:
+                stack.enter_context(node)
+            self._join()
+            stack.pop_all()
+        return self
+
+    def _join(self) -> None:
         for number, node in enumerate(self.nodes):
             first, last = number * 16384 // 3, (number + 1) * 16384 // 3 - 1
             node.ask("CLUSTER", "ADDSLOTS", *range(first, last + 1))
@@ -202,7 +208,6 @@ class Cluster:
         for node in self.nodes[1:]:
             self.nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port)
         until_sync(lambda: all(map(_is_whole, self.nodes)), deadline=30, what="the cluster")
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
