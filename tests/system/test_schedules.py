@@ -21,6 +21,7 @@ from tests.system.workers import Cluster
 from tests.waiting import until
 
 FULL = bool(os.environ.get("DRUMBEAT_FULL"))
+EVERY = 1.0 if FULL else 0.5
 EVERY_ENGINE = ["sqlite", "postgres", "valkey"]
 
 Process = subprocess.Popen[bytes]
@@ -128,8 +129,8 @@ def lateness(jobs: list[Job]) -> float:
 
 @pytest.mark.parametrize("engine", EVERY_ENGINE)
 async def test_each_moment_has_one_job_though_instances_are_killed_and_stopped(clockwork: Clockwork) -> None:
-    environ = {"TEST_SCHEDULES": "20", "DRUMBEAT_LEADER_LEASE": "10" if FULL else "1"}
-    rounds, apart = (20, 3) if FULL else (3, 1)
+    environ = {"TEST_SCHEDULES": "20", "TEST_EVERY": str(EVERY), "DRUMBEAT_LEADER_LEASE": "10" if FULL else "1"}
+    rounds, apart = (20, 3) if FULL else (3, 2)
     processes = [clockwork.start(**environ) for _ in range(5)]
     await clockwork.fired(2)
     stopped = await clockwork.stop_leader(processes)
@@ -146,14 +147,14 @@ async def test_each_moment_has_one_job_though_instances_are_killed_and_stopped(c
             stopped = victim
     await clockwork.fired(2)
     jobs = await clockwork.finish(processes)
-    check_each_moment_once(jobs, schedules=20, every=1)
+    check_each_moment_once(jobs, schedules=20, every=EVERY)
     assert len(jobs) >= 20 * (rounds * apart + 3)  # the first moment may have come before all were declared
     assert {job.state for job in jobs if job.finished_at is not None} == {JobState.SUCCEEDED}
 
 
 @pytest.mark.parametrize("engine", EVERY_ENGINE if FULL else ["postgres"])
 async def test_a_rolling_restart_of_all_instances_misses_nothing_and_delays_nothing(clockwork: Clockwork) -> None:
-    environ = {"TEST_SCHEDULES": "50"}
+    environ = {"TEST_SCHEDULES": "50", "TEST_EVERY": str(EVERY)}
     processes = [clockwork.start(**environ) for _ in range(3)]
     await clockwork.fired(1)
     for _ in range(3 if FULL else 1):
@@ -164,7 +165,7 @@ async def test_a_rolling_restart_of_all_instances_misses_nothing_and_delays_noth
             assert old.wait(30) == 0
             processes.remove(old)
     jobs = await clockwork.finish(processes)
-    check_each_moment_once(jobs, schedules=50, every=1)
+    check_each_moment_once(jobs, schedules=50, every=EVERY)
     assert lateness(jobs) < 2.5
     assert {(job.failures, job.crashes) for job in jobs} == {(0, 0)}
 
@@ -179,10 +180,10 @@ async def test_whatever_becomes_of_the_leader_costs_little_time(
 ) -> None:
     processes = [clockwork.start(**DEFAULTS) for _ in range(2)]
     first = await clockwork.leader(processes)
-    await clockwork.fired(15)
+    await clockwork.fired(10)
     before = len(await clockwork.jobs())
     first.send_signal(how)
-    await clockwork.fired(40)
+    await clockwork.fired(30)
     jobs = sorted(await clockwork.jobs(), key=lambda job: job.due_at)
     check_each_moment_once(jobs, schedules=1, every=0.1)
     assert lateness(jobs[before - 5 :]) < seconds
