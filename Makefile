@@ -7,6 +7,8 @@
 
 BIN := .venv/bin
 ARGS ?=
+# Tests wait more than they compute: so many processes run them side by side, a file at a time. 0: in this one, for a debugger.
+SIDE ?= 3
 TIMES ?= 10
 
 help: ## list the targets
@@ -18,7 +20,7 @@ demo: ## watch jobs succeed, wait, fail, die with their worker and recover (unde
 
 test: ## run every test, the fast ones first
 	@tools/venv.sh test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(SIDE) --dist loadfile $(ARGS)
 
 chaos: ## the tests that kill, stop and restart processes, at their full length and on all engines (about 20 minutes)
 	@tools/venv.sh test
