@@ -1,0 +1,99 @@
+"""When a worker asks for jobs: once for each reason, and never later than it knows of a due one."""
+
+from typing import Any
+
+import pytest
+
+from drumbeat.clock import FakeClock
+from drumbeat.model.job import Claimed, Exchanged
+from drumbeat.worker.buffer import Buffer
+from drumbeat.worker.fetcher import Fetcher
+from drumbeat.worker.pace import Pace
+from drumbeat.worker.turns import Turns
+
+BATCH = 10
+POLL = 2.0
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def woken() -> list[None]:
+    return []
+
+
+@pytest.fixture
+def fetcher(clock: FakeClock, woken: list[None]) -> Fetcher:
+    """Of a worker whose jobs are quick: there is always room for more than a batch."""
+    pace = Pace(10, most=4 * BATCH)
+    pace.ran(1)
+    return Fetcher(
+        clock,
+        Buffer(lambda: None),
+        Turns({"default": 1}),
+        pace,
+        batches={},
+        batch=BATCH,
+        poll=POLL,
+        wake=lambda: woken.append(None),
+    )
+
+
+def job(number: int) -> Claimed:
+    facts: dict[str, Any] = dict.fromkeys(Claimed.__struct_fields__)
+    return Claimed(**(facts | {"id": str(number), "task": "noop", "queue": "default"}))
+
+
+def answer(clock: FakeClock, jobs: int = 0, next_due: int | None = None) -> Exchanged:
+    return Exchanged(verdicts=[], jobs=[job(each) for each in range(jobs)], now=clock.now_us(), next_due=next_due)
+
+
+def ask(fetcher: Fetcher, clock: FakeClock, **said: Any) -> None:
+    claim = fetcher.claim()
+    assert claim is not None
+    fetcher.got(claim, answer(clock, **said), clock.monotonic())
+
+
+async def test_a_poll_is_made_once_however_many_lanes_there_are(fetcher: Fetcher, clock: FakeClock) -> None:
+    ask(fetcher, clock)
+    await clock.advance(2 * POLL)
+    assert fetcher.claim() is not None
+    assert fetcher.claim() is None
+
+
+def test_both_lanes_go_on_while_claims_are_filled(fetcher: Fetcher, clock: FakeClock) -> None:
+    ask(fetcher, clock, jobs=BATCH)
+    assert fetcher.claim() is not None
+    assert fetcher.claim() is not None
+
+
+def test_an_answer_wakes_the_other_lane_which_may_sleep_for_too_long(
+    fetcher: Fetcher, clock: FakeClock, woken: list[None]
+) -> None:
+    ask(fetcher, clock, next_due=clock.now_us() + 100_000)
+    assert woken
+    assert fetcher.patience == pytest.approx(0.1, abs=0.001)
+
+
+def test_a_hint_that_is_younger_than_the_answer_is_not_forgotten(fetcher: Fetcher, clock: FakeClock) -> None:
+    ask(fetcher, clock)
+    fetcher.hear(0)
+    claim = fetcher.claim()
+    assert claim is not None
+    fetcher.hear(clock.now_us() + 200_000)
+    fetcher.got(claim, answer(clock), clock.monotonic())
+    assert fetcher.patience == pytest.approx(0.2, abs=0.001)
+
+
+async def test_a_due_moment_is_that_of_the_stores_clock(fetcher: Fetcher, clock: FakeClock) -> None:
+    ask(fetcher, clock)
+    behind = clock.now_us()
+    clock.jump(3600)
+    fetcher.hear(behind + 300_000)
+    assert fetcher.patience == pytest.approx(0.3, abs=0.001)
+    await clock.advance(0.31)
+    claim = fetcher.claim()
+    assert claim is not None and claim.expected
