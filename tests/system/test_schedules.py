@@ -71,7 +71,7 @@ class Clockwork(Cluster):
             leader = await self.leader(among)
             leader.send_signal(signal.SIGSTOP)
             try:
-                await self.fired(1, deadline=10)
+                await self.fired(1, deadline=4)
             except AssertionError:
                 # It was stopped while it wrote: with SQLite, nobody can write then.
                 leader.send_signal(signal.SIGCONT)
