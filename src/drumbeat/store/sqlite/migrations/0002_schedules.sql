@@ -78,7 +78,8 @@ BEGIN
                         FROM drumbeat_job
                        WHERE waits_for = 'schedule:' || OLD.schedule
                        ORDER BY waits_since, seq
-                       LIMIT 1)
+                       LIMIT 1),
+           next_at = CASE WHEN every IS NULL THEN next_at END
      WHERE name = OLD.schedule
        AND current = OLD.id
        AND (every IS NULL OR state <> 'active'
