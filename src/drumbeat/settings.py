@@ -138,10 +138,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Default: 10 seconds.
     """
 
-    poll: float = 1.5
+    poll: float = 2.0
     """How long a fetcher sleeps when nothing wakes it. Wake-ups normally arrive first; this is the fallback.
 
-    Default: 1.5 seconds: with the heartbeat an idle worker sends less than 2 statements a second.
+    Default: 2 seconds: with the heartbeat an idle worker sends less than 2 statements a second.
     """
 
     leader_lease: float = 10.0

@@ -11,7 +11,7 @@ from drumbeat.errors import StoreUnavailable
 from drumbeat.service import Patience
 from drumbeat.store.protocol import Schedules
 
-EVERY = 5.0
+EVERY = 10.0
 SELDOM = 60.0
 """How often whoever does not lead does it: a leader whose heart beats may still be stuck."""
 

@@ -8,15 +8,16 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.clock import SYSTEM
+from drumbeat.settings import Settings
 from drumbeat.store.postgres import PostgresStore, schema
 from tests.engines.postgres.conftest import at
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until
 from tests.worker.harness import working
 
-SECONDS = 8.0
+SECONDS = 12.0
 STATEMENT = re.compile(r"^.*LOG:  (?:statement|execute) ", re.MULTILINE)
-AS_DELIVERED = {"heartbeat": 1.0, "dead_after": 10.0, "poll": 1.5}
+AS_DELIVERED = {name: getattr(Settings(), name) for name in ("heartbeat", "dead_after", "poll")}
 
 
 @pytest.fixture
