@@ -61,7 +61,8 @@ def run(
     results = Results()
     chosen = measures or list(MEASURES)
     repeated = measures or [name for name in chosen if name not in engine.once]
-    for number in range(-1, rounds):
+    # A quick run is a warm-up itself.
+    for number in range(0 if size is engine.quick else -1, rounds):
         size_now = engine.quick if number < 0 else replace(size, seed=number)
         turn = max(number, 0) % len(contenders)
         prefix = "warm-up: " if number < 0 else f"round {number + 1} of {rounds}: "

@@ -20,10 +20,13 @@ async def nap(context, number):
     await member.nap(number)
 
 
+quiet = {"version": 1, "root": {"level": "WARNING"}}
+
+
 class Many:
     functions = (stamp, stamp_wall, nap)
     redis_settings = RedisSettings.from_dsn(os.environ[URL_NAME])
-    max_jobs = 100
+    max_jobs = 300
     poll_delay = 0.01
     keep_result = 0
     log_results = False

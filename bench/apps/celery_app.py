@@ -12,7 +12,6 @@ app.conf.update(
     task_acks_late=True,
     task_ignore_result=True,
     task_routes={"other": {"queue": "other"}},
-    worker_prefetch_multiplier=100,
     worker_enable_remote_control=False,
     worker_disable_rate_limits=True,
     broker_connection_retry_on_startup=True,

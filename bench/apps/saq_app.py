@@ -26,7 +26,7 @@ async def nap(context, *, number):
 many = {"queue": queue, "functions": [stamp, stamp_wall, nap], "concurrency": 20, "timers": {"schedule": 0.1}}
 few = many | {"concurrency": 10}
 # On Redis the interval is a lock's life as well, in whole seconds.
-many_on_redis = many | {"timers": {"schedule": 1}}
+many_on_redis = many | {"concurrency": 50, "timers": {"schedule": 1}}
 few_on_redis = few | {"timers": {"schedule": 1}}
 
 

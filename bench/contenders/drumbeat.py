@@ -61,9 +61,6 @@ class DrumbeatOnServer(Contender):
     """A client pays nothing for a queue that it does not use."""
     concurrency = 100
 
-    def preparations(self) -> list[list[str]]:
-        return [[sys.executable, "-m", "drumbeat", "migrate"]]
-
     def worker_command(self, *, concurrency: int | None = None, other_queue: bool = False) -> list[str]:
         module = TWO_QUEUES if other_queue else self.module
         options = ["--concurrency", str(concurrency or self.concurrency)]

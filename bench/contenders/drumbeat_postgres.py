@@ -1,6 +1,7 @@
 """Drumbeat on PostgreSQL, and the floor under it."""
 
 import os
+import sys
 
 from bench.apps import URL_NAME
 from bench.contender import BACKLOG, FLOOR, KEYS, SNAPSHOT, Producer
@@ -15,6 +16,9 @@ class DrumbeatPostgres(DrumbeatOnServer, PostgresContender):
         import asyncpg  # noqa: F401
 
         from drumbeat import Drumbeat  # noqa: F401
+
+    def preparations(self) -> list[list[str]]:
+        return [[sys.executable, "-m", "drumbeat", "migrate"]]
 
 
 class DrumbeatThreads(DrumbeatThreadsOnServer, DrumbeatPostgres):

@@ -34,7 +34,10 @@ class FloorProducer(DrumbeatProducer):
 class DrumbeatFloor(FloorOnServer, DrumbeatRedis):
     """See bench/floor_redis.py."""
 
-    tuning = "the Redis engine's own scripts in a bare loop: no handler, no decoding; batches of 500, history on"
+    tuning = (
+        "the Redis engine's own scripts in a bare loop: no handler, no decoding; two connections, batches of 500, "
+        "history on"
+    )
 
     def load(self) -> None:
         super().load()

@@ -38,14 +38,18 @@ class HueyRedis(FetchedContender):
     release = "3.5.4"
     requirements = ("huey==3.5.4", "redis", "hiredis")
     durability = BEFORE
-    tuning = ""
+    tuning = (
+        "`huey_consumer -w 8` (1, 2 and 8 threads were tried once each, on a busy machine), results=False, blocking "
+        "pops; no bulk call; its scheduler looks once a second at best; contention with 10 threads"
+    )
     drain_jobs = 15_000
     fill_rate = 2_000
     contended_jobs = 8_000
+    backlog_jobs = 100_000
     measures = FetchedContender.measures | {BACKLOG}
 
     def worker_command(self, *, concurrency: int | None = None, other_queue: bool = False) -> list[str]:
-        options = ["-q", "--no-periodic", "-w", str(concurrency or 1)]
+        options = ["-q", "--no-periodic", "-w", str(concurrency or 8)]
         return [sys.executable, "-m", "huey.bin.huey_consumer", "bench.apps.huey_redis_app.huey", *options]
 
     def open_producer(self) -> Producer:
