@@ -31,6 +31,8 @@ class NewInstance(msgspec.Struct, frozen=True, kw_only=True):
     tasks: dict[str, str]
     """name -> signature hash of every task it knows."""
     concurrency: int
+    rooms: dict[str, str] = {}
+    """name -> signature hash of every room it is in."""
     wake: str | None = None
     """Where a hint reaches it (SQLite: the path of its datagram socket)."""
 
@@ -107,5 +109,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     beat: int
     started_at: datetime
     beat_at: datetime
+    rooms: dict[str, str] = {}
+    """name -> signature hash of every room it is in; one that drains has left them."""
     ended_at: datetime | None = None
     ended_why: str | None = None

@@ -1,10 +1,10 @@
-"""Jobs in one store, wake-ups and locks in another: `Drumbeat("postgresql://...", coordination="redis://...")`.
+"""Jobs in one store, wake-ups, locks and rooms in another: `Drumbeat("postgresql://...", coordination="redis://...")`.
 
     jobs, instances, schedules, inspect, inside --> the first store, always
-    hints, locks                                --> the second; hints go by the first while the second is away
+    hints, locks, messages of rooms             --> the second; hints go by the first while the second is away
 
-What is lost with the second store is speed and held locks, never a job, and never a lease: instances live where the jobs
-live. So the second store may be away when a program starts, vanish and come back: it is opened when it can be.
+What is lost with the second store is speed, held locks and messages, never a job, and never a lease: instances live where the
+jobs live. So the second store may be away when a program starts, vanish and come back: it is opened when it can be.
 """
 
 import asyncio
@@ -16,9 +16,11 @@ from typing import Self
 
 from drumbeat.clock import Clock, jittered
 from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.ids import InstanceId
 from drumbeat.model.lock import LockInfo, NewTicket, Seen
+from drumbeat.model.room import RoomMessage
 from drumbeat.service import background
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Schedules, Store, Wake
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Store, Wake
 
 AGAIN_S = 1.0
 BURST_S = 0.002
@@ -104,6 +106,13 @@ class CoordinatedWake:
             await ear.tried.wait()
             yield None
 
+    @contextlib.asynccontextmanager
+    async def listen_rooms(self, hear: Callable[[str], None]) -> AsyncIterator[None]:
+        ear = _Ear(self._second, self._clock, lambda store: store.wake.listen_rooms(hear))
+        async with background(ear):
+            await ear.tried.wait()
+            yield
+
     async def tell(self, run_at: int) -> None:
         if not self._second.tell(run_at):
             await self._first.tell(run_at)
@@ -162,6 +171,22 @@ class CoordinatedLocks:
         return await (await self._second.store()).locks.get(lock)
 
 
+class CoordinatedRooms:
+    """The second store's. It does not know the instances, nor need it: messages are for names."""
+
+    def __init__(self, second: Second) -> None:
+        self._second = second
+
+    async def send(self, messages: Sequence[RoomMessage]) -> None:
+        await (await self._second.store()).rooms.send(messages)
+
+    async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
+        return await (await self._second.store()).rooms.take(instance, limit)
+
+    async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
+        return await (await self._second.store()).rooms.prune(age, limit, but=but)
+
+
 class CoordinatedStore:
     def __init__(self, first: Store, open_second: Callable[[], Awaitable[Store]], clock: Clock) -> None:
         self._first = first
@@ -173,6 +198,7 @@ class CoordinatedStore:
         self.inside: Inside = first.inside
         self.schedules: Schedules = first.schedules
         self.locks: Locks = CoordinatedLocks(self._second)
+        self.rooms: Rooms = CoordinatedRooms(self._second)
         self.wake: Wake = CoordinatedWake(first.wake, self._second, clock)
 
     @classmethod

@@ -22,10 +22,11 @@ from drumbeat.store.postgres.inspect import PostgresInspect
 from drumbeat.store.postgres.instances import PostgresInstances
 from drumbeat.store.postgres.jobs import PostgresJobs
 from drumbeat.store.postgres.locks import PostgresLocks
+from drumbeat.store.postgres.rooms import PostgresRooms
 from drumbeat.store.postgres.schedules import PostgresSchedules
 from drumbeat.store.postgres.statements import statements
 from drumbeat.store.postgres.wake import Announcer, PostgresWake
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Schedules, Wake
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Wake
 
 __all__ = ["Address", "PostgresInside", "PostgresStore", "address", "schema"]
 
@@ -61,8 +62,9 @@ class PostgresStore:
         )
         self.locks: Locks = PostgresLocks(sql, link=self._side)
         self.schedules: Schedules = PostgresSchedules(sql, link=self._side, announcer=self._announcer, clock=clock)
+        self.rooms: Rooms = PostgresRooms(sql, link=self._side)
         self.inspect: Inspect = PostgresInspect(sql, link=self._side)
-        self.wake: Wake = PostgresWake(self._side, self._announcer, clock, tickets=f"{namespace}.locks")
+        self.wake: Wake = PostgresWake(self._side, self._announcer, clock, namespace=namespace)
         self._inside = PostgresInside(address, namespace=namespace, clock=clock)
         self.inside: Inside = self._inside
 

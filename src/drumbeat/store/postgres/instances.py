@@ -44,7 +44,7 @@ class PostgresInstances:
         facts = (
             *(instance.id, instance.app, instance.version, instance.host, instance.pid),
             *(as_json(instance.roles), as_json(instance.queues), as_json(instance.tasks)),
-            *(instance.concurrency, instance.wake),
+            *(instance.concurrency, instance.wake, as_json(instance.rooms)),
         )
         await self._link.call(lambda session: session.execute(self._sql.instances.register, *facts))
 
@@ -81,6 +81,9 @@ class PostgresInstances:
 
     async def leave(self, id: InstanceId, why: str) -> None:
         self._tell(await self._link.transact(partial(self._leave, id, why)))
+
+    async def leave_rooms(self, id: InstanceId) -> None:
+        await self._link.call(lambda session: session.execute(self._sql.instances.leave_rooms, id))
 
     async def forget(self, before: int) -> int:
         return len(await self._link.call(lambda session: session.fetch(self._sql.instances.forget, before)))

@@ -188,6 +188,7 @@ def instance(row: Any) -> Instance:
         beat=row["beat"],
         started_at=moment(row["started_at"]),
         beat_at=moment(row["beat_at"]),
+        rooms=_tasks(row["rooms"]),
         ended_at=moment_or_none(row["ended_at"]),
         ended_why=row["ended_why"],
     )

@@ -63,6 +63,7 @@ class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     give_up_lead: str
     lock: str
     end: str
+    leave_rooms: str
     forget: str
 
 
@@ -117,6 +118,12 @@ class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
     once_done: str
 
 
+class RoomSql(msgspec.Struct, frozen=True, kw_only=True):
+    send: str
+    take: str
+    prune: str
+
+
 class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
@@ -148,6 +155,7 @@ class Statements(msgspec.Struct, frozen=True, kw_only=True):
     inspect: InspectSql
     locks: LockSql
     schedules: ScheduleSql
+    rooms: RoomSql
     schema: SchemaSql
 
 
@@ -156,6 +164,7 @@ _INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
 _INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
 _LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 _SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
+_ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
 _SCHEMA_SQL = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
 
 
@@ -166,6 +175,7 @@ def statements(namespace: str) -> Statements:
         inspect=_in_schema(_INSPECT, namespace),
         locks=_in_schema(_LOCKS, namespace),
         schedules=_in_schema(_SCHEDULES, namespace),
+        rooms=_in_schema(_ROOMS, namespace),
         schema=_in_schema(_SCHEMA_SQL, namespace),
     )
 

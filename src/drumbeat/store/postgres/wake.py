@@ -15,6 +15,7 @@ from functools import partial
 
 from drumbeat.clock import Clock, jittered
 from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.model.room import hinted
 from drumbeat.service import background
 from drumbeat.store.postgres.connections import Link, Plans, Session
 from drumbeat.store.postgres.statements import SchemaSql
@@ -27,6 +28,7 @@ UNHEARD_S = 0.5
 """Where nothing can be heard, a hint comes so often without cause."""
 Hear = Callable[[int], None]
 HearTicket = Callable[[str, int], None]
+HearRoom = Callable[[str], None]
 
 
 class Announcer:
@@ -94,12 +96,14 @@ class Announcer:
 class PostgresWake:
     """The listening end."""
 
-    def __init__(self, link: Link, announcer: Announcer, clock: Clock, *, tickets: str) -> None:
+    def __init__(self, link: Link, announcer: Announcer, clock: Clock, *, namespace: str) -> None:
         self._link = link
         self._announcer = announcer
         self._clock = clock
-        self._tickets = tickets
+        self._tickets = f"{namespace}.locks"
         self._ticket_listeners: list[HearTicket] = []
+        self._rooms = f"{namespace}.rooms"
+        self._room_listeners: list[HearRoom] = []
 
     async def tell(self, run_at: int) -> None:
         self._announcer.tell(run_at)
@@ -113,13 +117,7 @@ class PostgresWake:
         clock's: a worker that hears nothing from others has to look more often."""
         self._announcer.listeners.append(hear)
         try:
-            if not self._link.pooled:
-                try:
-                    await self._link.listen(self._announcer.channel, self._announcer.heard)
-                except StoreUnavailable:
-                    self._link.lost.set()
-            ear = _Deaf(self._clock, hear) if self._link.pooled else _Ear(self._link, self._clock, hear)
-            async with background(ear):
+            async with self._listening(self._announcer.channel, self._announcer.heard, hear):
                 yield None
         finally:
             self._announcer.listeners.remove(hear)
@@ -132,14 +130,7 @@ class PostgresWake:
         time, as with `listen`."""
         self._ticket_listeners.append(hear)
         try:
-            if not self._link.pooled:
-                try:
-                    await self._link.listen(self._tickets, self._heard_ticket)
-                except StoreUnavailable:
-                    self._link.lost.set()
-            look = partial(_look_at_all, hear)
-            ear = _Deaf(self._clock, look) if self._link.pooled else _Ear(self._link, self._clock, look)
-            async with background(ear):
+            async with self._listening(self._tickets, self._heard_ticket, lambda _due: hear("", 0)):
                 yield None
         finally:
             self._ticket_listeners.remove(hear)
@@ -151,9 +142,33 @@ class PostgresWake:
         for hear in list(self._ticket_listeners):
             hear(ticket, int(after) if after.isdigit() else 0)
 
+    @contextlib.asynccontextmanager
+    async def listen_rooms(self, hear: HearRoom) -> AsyncIterator[None]:
+        """Call `hear(instance)` for every hint; what cannot be heard is looked for from time to time, as with `listen`."""
+        self._room_listeners.append(hear)
+        try:
+            async with self._listening(self._rooms, self._heard_room, lambda _due: hear("")):
+                yield
+        finally:
+            self._room_listeners.remove(hear)
+            if not self._room_listeners:
+                self._link.forget(self._rooms)
 
-def _look_at_all(hear: HearTicket, _due: int) -> None:
-    hear("", 0)
+    def _heard_room(self, payload: str) -> None:
+        for hear in list(self._room_listeners):
+            for instance in hinted(payload):
+                hear(instance)
+
+    @contextlib.asynccontextmanager
+    async def _listening(self, channel: str, heard: Callable[[str], None], look: Hear) -> AsyncIterator[None]:
+        """`heard` is called with every NOTIFY, `look(0)` when some may have been missed."""
+        if not self._link.pooled:
+            try:
+                await self._link.listen(channel, heard)
+            except StoreUnavailable:
+                self._link.lost.set()
+        async with background(_Deaf(self._clock, look) if self._link.pooled else _Ear(self._link, self._clock, look)):
+            yield
 
 
 class _Ear:
@@ -168,8 +183,7 @@ class _Ear:
 
     async def run(self) -> None:
         while True:
-            await self._silence()
-            was_lost = self._link.lost.is_set()
+            was_lost = await self._silence()
             self._link.lost.clear()
             try:
                 await self._link.check()
@@ -180,11 +194,13 @@ class _Ear:
             if was_lost:
                 self._hear(0)  # what was said meanwhile was not heard
 
-    async def _silence(self) -> None:
-        """Until the connection is lost, or for a while."""
+    async def _silence(self) -> bool:
+        """Until the connection is lost, or for a while: whether it was lost. Its other ears clear the same flag."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CHECK_S):
                 await self._link.lost.wait()
+                return True
+        return False
 
 
 class _Deaf:

@@ -3,7 +3,7 @@
 Every engine implements all of it; there are no optional operations and no capability flags, and no caller asks which
 engine it has. The docstrings are the contract: who may call, what is atomic, what a second call does, what is raised. Each
 operation may raise StoreUnavailable: nothing was done, or it is unknown whether it was; calling again is harmless wherever
-the docstring does not say otherwise. (Rooms arrive with the part that uses them.)
+the docstring does not say otherwise.
 
 A store belongs to one event loop of one process. Cancelling a call may leave it done or undone, never half done.
 """
@@ -16,10 +16,11 @@ from .inspect import Inspect
 from .instances import Instances
 from .jobs import Jobs
 from .locks import Locks
+from .rooms import Rooms
 from .schedules import Schedules
 from .wake import Wake
 
-__all__ = ["Inside", "Inspect", "Instances", "Jobs", "Locks", "OwnTransaction", "Schedules", "Store", "Wake"]
+__all__ = ["Inside", "Inspect", "Instances", "Jobs", "Locks", "OwnTransaction", "Rooms", "Schedules", "Store", "Wake"]
 
 
 class Store(Protocol):
@@ -31,6 +32,7 @@ class Store(Protocol):
     instances: Instances
     schedules: Schedules
     locks: Locks
+    rooms: Rooms
     inspect: Inspect
     wake: Wake
     inside: Inside

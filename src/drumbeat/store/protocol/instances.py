@@ -44,6 +44,10 @@ class Instances(Protocol):
         """
         ...
 
+    async def leave_rooms(self, id: InstanceId) -> None:
+        """From now on it is in no room (`Instance.rooms` is empty): nobody sends it messages any more. Harmless twice."""
+        ...
+
     async def forget(self, before: int) -> int:
         """Delete the rows of instances that ended before this moment. Returns how many."""
         ...

@@ -31,3 +31,9 @@ class Wake(Protocol):
         Gives the address that must stand in tickets (NewTicket.wake), or None where none is needed.
         """
         ...
+
+    def listen_rooms(self, hear: Callable[[str], None]) -> AbstractAsyncContextManager[None]:
+        """Call `hear(instance)` on this loop when messages may have come for this instance; an empty name means: for anybody.
+        Those of others may be heard as well. For who listens for jobs (`listen`) at the same time.
+        """
+        ...

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Schedules, Wake
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Wake
 from drumbeat.store.redis import schema
 from drumbeat.store.redis.connections import Address, Link, address
 from drumbeat.store.redis.inside import RedisInside
@@ -16,6 +16,7 @@ from drumbeat.store.redis.inspect import RedisInspect
 from drumbeat.store.redis.instances import RedisInstances
 from drumbeat.store.redis.jobs import RedisJobs
 from drumbeat.store.redis.locks import RedisLocks
+from drumbeat.store.redis.rooms import RedisRooms
 from drumbeat.store.redis.schedules import RedisSchedules
 from drumbeat.store.redis.wake import RedisWake
 
@@ -33,6 +34,7 @@ class RedisStore:
         self.instances: Instances = RedisInstances(self._link)
         self.schedules: Schedules = RedisSchedules(self._link)
         self.locks: Locks = RedisLocks(self._link)
+        self.rooms: Rooms = RedisRooms(self._link)
         self.inspect: Inspect = RedisInspect(self._link)
         self.wake: Wake = RedisWake(self._link, clock)
         self.inside: Inside = RedisInside()

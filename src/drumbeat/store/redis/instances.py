@@ -71,6 +71,9 @@ class RedisInstances:
     async def leave(self, id: InstanceId, why: str) -> None:
         await self._link.run("instances_leave", id, why)
 
+    async def leave_rooms(self, id: InstanceId) -> None:
+        await self._link.run("instances_leave_rooms", id)
+
     async def forget(self, before: int) -> int:
         forgotten: int = await self._link.run("instances_forget", before)
         return forgotten

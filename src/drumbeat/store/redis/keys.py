@@ -33,7 +33,7 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     gone                 zset     instance -> when it left or was buried (µs)
     leader               hash     instance (or nothing), term, until (µs)
     inst:<instance>      hash     record (NewInstance as JSON), state, started_at, beat_at, beat, running, refused,
-                                  ended_at, why
+                                  ended_at, why, left_rooms (1: nobody sends it messages any more)
     schedule:<name>      hash     a schedule (see lua/_scheduling.lua)
     schedules            zset     name -> 0: all schedules, in the order of their names
     moments              zset     name -> next_at (µs): the schedules that have one
@@ -55,6 +55,9 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     ticket:<id>          hash     lock, number, lease, entered_at, granted_at, lane, owner, what
     released             hash     ticket -> by whom and why it was taken away by force: the last thousand
     releases             list     the same tickets, the newest first
+    inbox:<instance>     list     messages of rooms, the oldest first (see rooms.py)
+    inboxes              set      instances that have messages
+    rooms                channel  instances for whom messages came, as text (none: for many); published by the scripts
     tickets              channel  a ticket and after how many µs its owner should look, as text; published by the scripts
     wake                 channel  the smallest due moment (µs) of jobs that came, as text; published by the scripts
 
@@ -80,6 +83,7 @@ class Keys:
         self.dead = self.prefix + "dead"
         self.wake = self.prefix + "wake"
         self.tickets = self.prefix + "tickets"
+        self.rooms = self.prefix + "rooms"
 
     def held(self, instance: InstanceId) -> str:
         return f"{self.prefix}held:{instance}"

@@ -278,6 +278,7 @@ def instance(flat: Sequence[bytes]) -> Instance:
         beat=int(row[b"beat"]),
         started_at=moment(int(row[b"started_at"])),
         beat_at=moment(int(row[b"beat_at"])),
+        rooms={} if b"left_rooms" in row else given.rooms,
         ended_at=moment(int(ended_at)) if ended_at else None,
         ended_why=None if why is None else why.decode(),
     )

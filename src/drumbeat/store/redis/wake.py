@@ -16,6 +16,7 @@ from redis import exceptions  # noqa: TID253
 
 from drumbeat.clock import Clock, jittered
 from drumbeat.errors import StoreUnavailable
+from drumbeat.model.room import hinted
 from drumbeat.service import background
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.failures import translated
@@ -27,6 +28,7 @@ ANSWER_S = 4.0
 RETRY_S = 0.5
 Hear = Callable[[int], None]
 HearTicket = Callable[[str, int], None]
+HearRoom = Callable[[str], None]
 
 
 class RedisWake:
@@ -53,6 +55,12 @@ class RedisWake:
             yield None
 
     @contextlib.asynccontextmanager
+    async def listen_rooms(self, hear: HearRoom) -> AsyncIterator[None]:
+        """Call `hear(instance)` for every hint."""
+        async with self._listening(_Ear(self._link, self._clock, self._link.keys.rooms, partial(_rooms, hear))):
+            yield
+
+    @contextlib.asynccontextmanager
     async def _listening(self, ear: "_Ear") -> AsyncIterator[None]:
         # What is published from now on is heard; if the server is away just now, the ear tries again.
         with contextlib.suppress(StoreUnavailable):
@@ -72,6 +80,11 @@ def _moment(hear: Hear, text: bytes) -> None:
 def _ticket(hear: HearTicket, text: bytes) -> None:
     ticket, _, after = text.partition(b" ")
     hear(ticket.decode("ascii", "replace"), int(after) if after.isdigit() else 0)
+
+
+def _rooms(hear: HearRoom, text: bytes) -> None:
+    for instance in hinted(text.decode("ascii", "replace")):
+        hear(instance)
 
 
 class _Ear:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Schedules, Wake
+from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Wake
 from drumbeat.store.sqlfile import prefixed
 from drumbeat.store.sqlite import place, schema
 from drumbeat.store.sqlite.adding import Adding
@@ -22,8 +22,9 @@ from drumbeat.store.sqlite.instances import SqliteInstances
 from drumbeat.store.sqlite.jobs import SqliteJobs
 from drumbeat.store.sqlite.locks import SqliteLocks
 from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.rooms import SqliteRooms
 from drumbeat.store.sqlite.schedules import SqliteSchedules
-from drumbeat.store.sqlite.statements import INSPECT, INSTANCES, JOBS, LOCKS, SCHEDULES
+from drumbeat.store.sqlite.statements import INSPECT, INSTANCES, JOBS, LOCKS, ROOMS, SCHEDULES
 from drumbeat.store.sqlite.wake import Announcer, SqliteWake
 from drumbeat.store.sqlite.writer import Writer
 
@@ -66,6 +67,7 @@ class SqliteStore:
         self.locks: Locks = SqliteLocks(
             prefixed(LOCKS, namespace), writer=self._writer, looks=self._looks, lists=self._lists, clock=clock
         )
+        self.rooms: Rooms = SqliteRooms(prefixed(ROOMS, namespace), writer=self._writer, looks=self._looks, room=space)
         self.inspect: Inspect = SqliteInspect(inspect_sql, jobs_sql, reader=self._lists, clock=clock)
         self.wake: Wake = SqliteWake(path, self._announcer, self._writer.ring)
         self.inside: Inside = SqliteInside(path, namespace=namespace, clock=clock, room=space)

@@ -27,7 +27,7 @@ class SqliteInstances:
 
     async def register(self, instance: NewInstance) -> None:
         row = msgspec.structs.asdict(instance)
-        row |= {name: as_json(row[name]) for name in ("roles", "queues", "tasks")}
+        row |= {name: as_json(row[name]) for name in ("roles", "queues", "tasks", "rooms")}
         await self._writer.write(lambda write, given: write.db.run(self._sql.register, given | {"now": write.now}), row)
 
     async def beat(self, id: InstanceId, running: int, *, lead: int | None = None) -> Pulse:
@@ -68,6 +68,9 @@ class SqliteInstances:
                 self._ending.give_back(write, id, released((each.id, each.token) for each in held))
 
         await self._writer.write(work, why)
+
+    async def leave_rooms(self, id: InstanceId) -> None:
+        await self._writer.write(lambda write, id: write.db.run(self._sql.leave_rooms, {"id": id}), id, durable=False)
 
     async def forget(self, before: int) -> int:
         return await self._writer.write(

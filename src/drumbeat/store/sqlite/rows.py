@@ -245,6 +245,7 @@ class InstanceRow(msgspec.Struct, frozen=True, array_like=True):
     beat: int
     started_at: int
     beat_at: int
+    rooms: dict[str, str]
     ended_at: int | None
     ended_why: str | None
 

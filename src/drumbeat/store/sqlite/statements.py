@@ -61,6 +61,7 @@ class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     lead: str
     give_up_lead: str
     end: str
+    leave_rooms: str
     forget: str
     addresses: str
 
@@ -147,6 +148,15 @@ class LockSql(msgspec.Struct, frozen=True, kw_only=True):
     tickets: str
 
 
+class RoomSql(msgspec.Struct, frozen=True, kw_only=True):
+    send: str
+    addresses: str
+    has_any: str
+    waiting: str
+    take: str
+    prune: str
+
+
 class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
@@ -159,4 +169,5 @@ INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
 INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
 SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
 LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
+ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
 SCHEMA = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")

@@ -1,6 +1,7 @@
 """Hints across processes: a datagram to each living worker, and a look at the file's version beneath.
 
     writer --commit--> Announcer --datagram, text of the smallest run_at--> socket of each worker --> hear(run_at)
+    writer --commit--> Announcer --datagram, "room"--> socket of each worker that has messages --> its room listeners
     anybody --commit--> PRAGMA data_version changes ----------------------- looked at every 50 ms --> hear(0)
 
 Datagrams make it quick, data_version makes it sure: it also sees commits of programs that know no datagrams. Both are only
@@ -28,8 +29,10 @@ MANY = 8
 """The kernel keeps about ten datagrams for a socket: after so many at once some may have been lost."""
 Hear = Callable[[int], object]
 HearTicket = Callable[[str, int], None]
+HearRoom = Callable[[str], None]
 Call = tuple[str, str, int]
-"""Where to, which ticket, and in how many microseconds its owner should look at it."""
+"""Where to, which ticket, and in how many microseconds its owner should look at it; or ROOM: there are messages."""
+ROOM = "room"
 
 
 class Announcer:
@@ -100,6 +103,7 @@ class SqliteWake:
         self._path = path
         self._announcer = announcer
         self._ring = ring
+        self._in_rooms: list[HearRoom] = []
 
     async def tell(self, run_at: int) -> None:
         await self._ring(run_at)
@@ -115,7 +119,7 @@ class SqliteWake:
             watcher = _VersionWatcher(Connection(self._path, read_only=True, busy=0), hear)
         ear, address = _bound_socket()
         loop = asyncio.get_running_loop()
-        loop.add_reader(ear.fileno(), _hear_all, ear, hear)
+        loop.add_reader(ear.fileno(), _hear_all, ear, hear, self._hear_room)
         self._announcer.listeners[address] = hear
         watcher.start(loop)
         try:
@@ -141,6 +145,19 @@ class SqliteWake:
             ear.close()
             with contextlib.suppress(OSError):
                 os.unlink(address)
+
+    @contextlib.asynccontextmanager
+    async def listen_rooms(self, hear: HearRoom) -> AsyncIterator[None]:
+        """The hints come to the socket of `listen`, whose address stands in the instance's row."""
+        self._in_rooms.append(hear)
+        try:
+            yield
+        finally:
+            self._in_rooms.remove(hear)
+
+    def _hear_room(self) -> None:
+        for hear in list(self._in_rooms):
+            hear("")
 
 
 class _VersionWatcher:
@@ -174,17 +191,23 @@ class _VersionWatcher:
         return version
 
 
-def _hear_all(ear: socket.socket, hear: Hear) -> None:
-    """Everything that lies in the socket is one hint: the earliest moment."""
+def _hear_all(ear: socket.socket, hear: Hear, hear_room: Callable[[], None]) -> None:
+    """Everything that lies in the socket is one hint: the earliest moment; and one more if there are messages."""
     earliest: int | None = None
+    has_messages = False
     try:
         while True:
             text = ear.recv(64)
+            if text.startswith(ROOM.encode()):
+                has_messages = True
+                continue
             # Anybody of this user may write to the socket: what is no number means "look".
             due = int(text) if text.isdigit() else 0
             earliest = due if earliest is None else min(due, earliest)
     except BlockingIOError:
         pass
+    if has_messages:
+        hear_room()
     if earliest is not None:
         hear(earliest)
 

@@ -124,7 +124,7 @@ SELECT name COLLATE "C" AS name, sum(pending)::bigint AS pending, sum(running)::
 
 -- name: instances
 SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at, beat_at,
-       ended_at, ended_why
+       rooms, ended_at, ended_why
   FROM drumbeat.instance
  WHERE $1 OR state = 'alive'
  ORDER BY started_at, id;

@@ -1,8 +1,9 @@
 -- Statements about who lives.
 
 -- name: register
-INSERT INTO drumbeat.instance (id, app, version, host, pid, roles, queues, tasks, concurrency, wake, started_at, beat_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, drumbeat.now_us(), drumbeat.now_us())
+INSERT INTO drumbeat.instance (id, app, version, host, pid, roles, queues, tasks, concurrency, wake, rooms, started_at,
+                               beat_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, drumbeat.now_us(), drumbeat.now_us())
     ON CONFLICT (id) DO NOTHING;
 
 -- name: beat
@@ -94,6 +95,11 @@ UPDATE drumbeat.instance
        ended_at = drumbeat.now_us(),
        ended_why = $3,
        running = 0
+ WHERE id = $1;
+
+-- name: leave_rooms
+UPDATE drumbeat.instance
+   SET rooms = '{}'
  WHERE id = $1;
 
 -- name: forget

@@ -222,9 +222,9 @@ SELECT json_group_array(json_array(name, pending, running, ended - dead - cancel
 -- name: instances
 -- Columns as in rows.InstanceRow.
 SELECT json_group_array(json_array(id, state, app, version, host, pid, json(roles), json(queues), json(tasks), concurrency,
-                                   running, refused, beat, started_at, beat_at, ended_at, ended_why))
+                                   running, refused, beat, started_at, beat_at, json(rooms), ended_at, ended_why))
   FROM (SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at,
-               beat_at, ended_at, ended_why
+               beat_at, rooms, ended_at, ended_why
           FROM drumbeat_instance
          WHERE :all OR state = 'alive'
          ORDER BY started_at, id);

@@ -1,8 +1,8 @@
 -- Statements about who lives.
 
 -- name: register
-INSERT INTO drumbeat_instance (id, app, version, host, pid, roles, queues, tasks, concurrency, started_at, beat_at, wake)
-VALUES (:id, :app, :version, :host, :pid, :roles, :queues, :tasks, :concurrency, :now, :now, :wake)
+INSERT INTO drumbeat_instance (id, app, version, host, pid, roles, queues, tasks, concurrency, started_at, beat_at, rooms, wake)
+VALUES (:id, :app, :version, :host, :pid, :roles, :queues, :tasks, :concurrency, :now, :now, :rooms, :wake)
     ON CONFLICT (id) DO NOTHING;
 
 -- name: beat
@@ -66,6 +66,11 @@ UPDATE drumbeat_instance
  WHERE id = :id
    AND state = 'alive'
    AND (:beat IS NULL OR beat = :beat);
+
+-- name: leave_rooms
+UPDATE drumbeat_instance
+   SET rooms = '{}'
+ WHERE id = :id;
 
 -- name: forget
 DELETE FROM drumbeat_instance

@@ -1,0 +1,32 @@
+-- Statements about messages of rooms.
+
+-- name: send
+-- $1 to, $2 id, $3 room, $4 signature, $5 args, each an array; $6 the hint. NOTIFY carries 8,000 bytes: it says for whom, not what.
+  WITH sent AS (
+       INSERT INTO drumbeat.room_message (sent_at, "to", id, room, signature, args)
+       SELECT drumbeat.now_us(), *
+         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+           ON CONFLICT ("to", id) DO NOTHING)
+SELECT pg_notify('drumbeat' || '.rooms', $6);
+
+-- name: take
+DELETE FROM drumbeat.room_message
+ WHERE "to" = $1
+   AND id IN (SELECT id
+                FROM drumbeat.room_message
+               WHERE "to" = $1
+               ORDER BY id
+               LIMIT $2
+                 FOR UPDATE SKIP LOCKED)
+RETURNING id, room, "to", args, signature;
+
+-- name: prune
+-- $1 age, $2 limit, $3 whose inboxes are left alone.
+DELETE FROM drumbeat.room_message
+ WHERE ("to", id) IN (SELECT "to", id
+                        FROM drumbeat.room_message
+                       WHERE sent_at <= drumbeat.now_us() - $1
+                         AND "to" <> ALL ($3::text[])
+                       LIMIT $2
+                         FOR UPDATE SKIP LOCKED)
+RETURNING id;

@@ -1,0 +1,34 @@
+"""Messages to processes: what every engine must do with rooms."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from drumbeat.ids import InstanceId
+from drumbeat.model.room import RoomMessage
+
+
+class Rooms(Protocol):
+    """An inbox for each instance. A message is given at most once, and nothing is said about what became of it.
+
+    The store delivers to names: it does not know who lives, which may be known to another store (see `store.coordinated`).
+    Whoever sends takes the names from `Inspect.instances`; what nobody takes is pruned.
+    """
+
+    async def send(self, messages: Sequence[RoomMessage]) -> None:
+        """Put messages into inboxes, all or none, and give their owners a hint (`Wake.listen_rooms`).
+
+        They need not survive the end of the server. Repeated after StoreUnavailable, a message may be given twice.
+
+        Raises:
+            StoreFull: nothing was stored, there is no room.
+        """
+        ...
+
+    async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
+        """Remove the oldest messages from an inbox, and give them. When there are none, nothing is written."""
+        ...
+
+    async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
+        """Delete messages that were sent so many microseconds ago or earlier by the store's clock, at most `limit`, from all
+        inboxes but these. Returns how many."""
+        ...

@@ -1,0 +1,14 @@
+-- Takes the oldest messages out of an inbox.
+-- KEYS: 1 the prefix
+-- ARGV: 1 instance, 2 how many at most
+-- returns: their texts, each with the moment (µs) in its first line
+-- flags: allow-oom
+-- touches: inbox:<instance>, inboxes
+local inbox = KEYS[1] .. 'inbox:' .. ARGV[1]
+local found = redis.call('LRANGE', inbox, 0, ARGV[2] - 1)
+if #found == 0 then return found end
+redis.call('LTRIM', inbox, ARGV[2], -1)
+if redis.call('EXISTS', inbox) == 0 then
+  redis.call('SREM', KEYS[1] .. 'inboxes', ARGV[1])
+end
+return found

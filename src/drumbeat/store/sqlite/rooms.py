@@ -1,0 +1,62 @@
+"""Messages to processes, on SQLite. The contract is in `store.protocol.Rooms`.
+
+Nothing here waits for the disk: a power cut ends those who would hear a message as well. An inbox is looked into by a read
+first, which is in nobody's way.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from drumbeat.ids import InstanceId
+from drumbeat.model.room import RoomMessage
+from drumbeat.store.sqlite import rows
+from drumbeat.store.sqlite.place import Room
+from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.statements import RoomSql
+from drumbeat.store.sqlite.wake import ROOM
+from drumbeat.store.sqlite.writer import Write, Writer
+
+_messages = msgspec.json.Decoder(list[RoomMessage]).decode
+
+
+class SqliteRooms:
+    def __init__(self, sql: RoomSql, *, writer: Writer, looks: Reader, room: Room) -> None:
+        self._sql = sql
+        self._writer = writer
+        self._looks = looks
+        self._room = room
+
+    async def send(self, messages: Sequence[RoomMessage]) -> None:
+        if messages:
+            self._room.check()
+            await self._writer.write(self._send, messages, durable=False)
+
+    async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
+        if not await self._looks.read(lambda db: db.value(self._sql.has_any, {"to": instance})):
+            return []
+        return await self._writer.write(self._take, (instance, limit), durable=False)
+
+    async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
+        return await self._writer.write(self._prune, (age, limit, but), durable=False)
+
+    # On the writer's thread, inside its transaction.
+
+    def _send(self, write: Write, messages: Sequence[RoomMessage]) -> None:
+        for message in messages:
+            write.db.run(self._sql.send, msgspec.structs.asdict(message) | {"now": write.now})
+        ids = as_json(sorted({message.to for message in messages}))
+        write.calls += [(wake, ROOM, 0) for wake in rows.texts(write.db.value(self._sql.addresses, {"ids": ids}))]
+
+    def _take(self, write: Write, given: tuple[InstanceId, int]) -> list[RoomMessage]:
+        instance, limit = given
+        messages = _messages(write.db.value(self._sql.waiting, {"to": instance, "limit": limit}))
+        if messages:
+            ids = as_json([message.id for message in messages])
+            write.db.run(self._sql.take, {"to": instance, "ids": ids})
+        return messages
+
+    def _prune(self, write: Write, given: tuple[int, int, Sequence[InstanceId]]) -> int:
+        age, limit, but = given
+        return write.db.run(self._sql.prune, {"until": write.now - age, "limit": limit, "but": as_json(list(but))})

@@ -1,0 +1,39 @@
+-- Statements about messages of rooms.
+
+-- name: send
+INSERT INTO drumbeat_room_message ("to", id, sent_at, room, signature, args)
+VALUES (:to, :id, :now, :room, :signature, :args)
+    ON CONFLICT ("to", id) DO NOTHING;
+
+-- name: addresses
+-- Where hints reach these instances.
+SELECT json_group_array(wake)
+  FROM drumbeat_instance
+ WHERE id IN (SELECT value FROM json_each(:ids))
+   AND state = 'alive'
+   AND wake IS NOT NULL;
+
+-- name: has_any
+SELECT EXISTS (SELECT 1 FROM drumbeat_room_message WHERE "to" = :to);
+
+-- name: waiting
+-- Columns as in model.RoomMessage.
+SELECT json_group_array(json_object('id', id, 'room', room, 'to', "to", 'args', args, 'signature', signature))
+  FROM (SELECT id, room, "to", args, signature
+          FROM drumbeat_room_message
+         WHERE "to" = :to
+         ORDER BY id
+         LIMIT :limit);
+
+-- name: take
+DELETE FROM drumbeat_room_message
+ WHERE "to" = :to
+   AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: prune
+DELETE FROM drumbeat_room_message
+ WHERE rowid IN (SELECT rowid
+                   FROM drumbeat_room_message
+                  WHERE sent_at <= :until
+                    AND "to" NOT IN (SELECT value FROM json_each(:but))
+                  LIMIT :limit);
