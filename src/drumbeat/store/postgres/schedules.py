@@ -34,8 +34,8 @@ from drumbeat.store.postgres.wake import Announcer
 from drumbeat.store.scheduled import FireRow, Plan, ScheduleRow, Standing, decide, every, in_rounds, skip_row
 
 _LAST = 2**63 - 1
-_TRIES = 8
-_PAUSE_S = 0.01
+_PAUSES_S = (0.0, 0.01, 0.02, 0.04, 0.08)
+"""Before each try to fire what somebody else was at. Not for long: others are due meanwhile."""
 _CANCELLED = OutcomeKind.CANCELLED.value
 
 Placed = tuple[int, Firing]
@@ -104,7 +104,9 @@ class PostgresSchedules:
         answers: dict[int, Fired] = {}
         for turn in in_rounds(firings):
             left = turn
-            for attempt in range(_TRIES):
+            for pause in _PAUSES_S:
+                if pause:
+                    await self._clock.sleep(jittered(pause))
                 fired, due = await self._link.transact(partial(self._fire, left))
                 answers |= fired
                 if due is not None:
@@ -112,7 +114,6 @@ class PostgresSchedules:
                 left = [placed for placed in left if placed[0] not in fired]
                 if not left:
                     break
-                await self._clock.sleep(jittered(_PAUSE_S * 2**attempt))
         # What somebody was at all the while is as it was: whoever looks finds it again.
         return [answers.get(place) or Fired(name=firing.name, done=False) for place, firing in enumerate(firings)]
 
