@@ -13,7 +13,7 @@ from bench.contender import Contender
 from bench.sites import Site
 
 SETTINGS = {
-    # What most who keep jobs in Redis set: at most a second of acknowledged jobs is lost when the machine dies.
+    # What most who keep jobs in Redis set: about the last second of acknowledged jobs is lost when the machine dies.
     "appendonly": "yes",
     "appendfsync": "everysec",
     # No snapshot and no rewriting of the log begins by itself: it would fall into one contender's measure and not another's.
