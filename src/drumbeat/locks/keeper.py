@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from drumbeat.clock import Clock
-from drumbeat.errors import StoreUnavailable
+from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.locks.books import Books
 from drumbeat.locks.place import Place, Stage
 from drumbeat.model.lock import Seen
@@ -181,7 +181,8 @@ class _Run:
     def _work(self) -> None:
         try:
             asyncio.run(self._main())
-        except Exception as error:  # carried to whoever waits
+        except Exception as caught:  # carried to whoever waits
+            error = _cause(caught)
             self._is_over(self, error)
             if not self.is_ready:
                 self.ready.set_exception(error)
@@ -218,9 +219,9 @@ class _Run:
                 seen = await store.locks.look(tickets, renew=renew)
                 for place in self._books.told(seen, asked_at, renewed=renew):
                     await self._enter_anew(store, place)
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreFull) as error:
                 self._books.unanswered(tickets)
-                await patience.suffer(error)
+                await patience.suffer(StoreUnavailable(error.reason))
                 continue
             patience.over()
             if renew:
@@ -269,6 +270,13 @@ class _Run:
 
 
 _all: "weakref.WeakSet[Keeper]" = weakref.WeakSet()
+
+
+def _cause(error: Exception) -> Exception:
+    """What has gone wrong, without the groups that it came in."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _down(error: StoreUnavailable) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from drumbeat import Drumbeat
 from drumbeat.ids import new_job_ids
 from drumbeat.model.job import JobFilter, OutcomeKind, Unique
 from drumbeat.store.postgres import PostgresStore
@@ -107,3 +108,18 @@ async def test_its_own_hints_are_heard_without_listen(pooled: PostgresStore) -> 
         assert address is None
         await add(pooled, new_job())
         assert heard
+
+
+async def test_locks_change_hands_without_a_session_of_their_own(pooled_url: str) -> None:
+    entered: list[int] = []
+
+    async def enter(app: Drumbeat, number: int) -> None:
+        async with app.lock("x"):
+            entered.append(number)
+
+    async with Drumbeat(pooled_url) as app:
+        async with asyncio.timeout(4), asyncio.TaskGroup() as group, app.lock("x"):  # the renewal comes after 5 s
+            for number in range(3):
+                group.create_task(enter(app, number))
+                await asyncio.get_running_loop().run_in_executor(None, int)
+    assert sorted(entered) == [0, 1, 2]

@@ -108,8 +108,11 @@ async def test_an_enqueue_is_answered_when_it_is_on_disk_and_a_claim_need_not_wa
     assert claimed.id == job.id, "what is committed is there for all"
     assert (await sqlite.instances.beat(instance, 1)).alive
     ending = asyncio.Task(end(sqlite, instance, claimed, OutcomeKind.SUCCEEDED))
-    await until(lambda: sqlite._writer._inbox.empty())
-    assert (await sqlite.inspect.job(job.id)).state is JobState.SUCCEEDED
+
+    async def is_visible() -> bool:
+        return (await sqlite.inspect.job(job.id)).state is JobState.SUCCEEDED
+
+    await until(is_visible)
     assert not adding.done()
     assert not ending.done()
     disk.go_on()
