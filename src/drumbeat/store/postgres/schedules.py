@@ -36,6 +36,8 @@ from drumbeat.store.scheduled import FireRow, Plan, ScheduleRow, Standing, decid
 _LAST = 2**63 - 1
 _PAUSES_S = (0.0, 0.01, 0.02, 0.04, 0.08)
 """Before each try to fire what somebody else was at. Not for long: others are due meanwhile."""
+_PATIENT_S = (*_PAUSES_S, *[0.2] * 10)
+"""The same for a backfill, behind which a person waits, and which nobody asks for again."""
 _CANCELLED = OutcomeKind.CANCELLED.value
 
 Placed = tuple[int, Firing]
@@ -104,7 +106,7 @@ class PostgresSchedules:
         answers: dict[int, Fired] = {}
         for turn in in_rounds(firings):
             left = turn
-            for pause in _PAUSES_S:
+            for pause in _PAUSES_S if all(firing.moves for _, firing in turn) else _PATIENT_S:
                 if pause:
                     await self._clock.sleep(jittered(pause))
                 fired, due = await self._link.transact(partial(self._fire, left))
