@@ -12,9 +12,11 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.ids import new_job_ids
 from drumbeat.model.job import JobFilter, OutcomeKind, Unique
+from drumbeat.model.schedule import Overlap
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.protocol import Store
 from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, new_job, outcome, wanting, worker
+from tests.contract.scheduling import after, fire, got, new_schedule, put
 from tests.engines.postgres.conftest import at
 from tests.servers.pgbouncer import PROGRAM, PgBouncer
 from tests.servers.postgres import PostgresServer
@@ -58,6 +60,21 @@ async def test_a_whole_life_of_jobs(pooled: PostgresStore) -> None:
     assert (await pooled.instances.bury(instance, beat=None, started=None, why="test")).buried
     assert len(await pooled.inspect.jobs(JobFilter())) == 5
     assert await pooled.jobs.prune(await pooled.inspect.now() + HOUR, 100) == 3
+
+
+async def test_schedules_are_fired_and_their_lines_go_on(pooled: PostgresStore) -> None:
+    instance = await worker(pooled)
+    await put(pooled, new_schedule(overlap=Overlap.QUEUE))
+    await put(pooled, after())
+    for name in ("nightly", "sweep"):
+        assert (await fire(pooled, name, 10)).done
+    [queued] = (await fire(pooled, "nightly", 20)).jobs
+    for job in await claim(pooled, instance):
+        await end(pooled, instance, job, OutcomeKind.SUCCEEDED)
+    assert [job.id for job in await claim(pooled, instance)] == [queued]
+    assert (await pooled.instances.beat(instance, 1, lead=HOUR)).next_fire == (await got(pooled, "sweep")).next_at
+    assert await pooled.schedules.rearm() == 0
+    assert len((await pooled.schedules.due(10)).schedules) == 0
 
 
 async def test_big_batches_and_unique_keys(pooled: PostgresStore) -> None:

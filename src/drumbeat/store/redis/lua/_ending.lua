@@ -210,8 +210,14 @@ end
 -- The oldest job that waits for a schedule waits no more; gives its id, or ''.
 local function successor(name)
   local why = 'schedule:' .. name
-  local id = call('ZRANGE', P .. 'waits:' .. why, 0, 0)[1]
-  local job = id and job_of(id)
+  local id, job = nil, nil
+  repeat
+    id = call('ZRANGE', P .. 'waits:' .. why, 0, 0)[1]
+    job = id and job_of(id)
+    if id and not job then
+      call('ZREM', P .. 'waits:' .. why, id)
+    end
+  until job or not id
   if not job then
     return ''
   end

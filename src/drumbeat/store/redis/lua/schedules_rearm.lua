@@ -12,7 +12,7 @@ for _, why in ipairs(call('HKEYS', P .. 'waiting')) do
   if plan and (plan.current == '' or not is_live(plan.current)) then
     plan.current = successor(name)
     keep_moment(plan)
-    set_going = set_going + 1
+    set_going = set_going + (plan.current ~= '' and 1 or 0)
   end
 end
 for _, name in ipairs(call('ZRANGE', P .. 'intervals', 0, -1)) do
