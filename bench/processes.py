@@ -33,6 +33,7 @@ class Stage:
     def __init__(self, contender: Contender, folder: Path, slots: int, environment: dict[str, str]) -> None:
         self.contender = contender
         self.folder = folder
+        self._producers: list[Answering] = []
         path = folder / "ledger"
         self.ledger = Ledger.create(path, slots)
         self.environment = {
@@ -51,7 +52,14 @@ class Stage:
         who = [self.contender.engine, self.contender.name]
         command = [sys.executable, "-m", "bench.producer", *who, operation, json.dumps(arguments)]
         errors = self.folder / f"{operation}.stderr"
-        return Answering(self._start(command, errors, {}, stdin=subprocess.PIPE, stdout=subprocess.PIPE), errors)
+        process = self._start(command, errors, {}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._producers.append(Answering(process, errors))
+        return self._producers[-1]
+
+    def end_producers(self) -> None:
+        """Those who wait for what will not come: the measure was broken off."""
+        for producer in self._producers:
+            producer.end()
 
     @contextmanager
     def worker(self, *, environment: dict[str, str] | None = None, **how: Any) -> Iterator["Worker"]:
@@ -101,7 +109,11 @@ def stage(contender: Contender, slots: int, site: Site) -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="drumbeat-bench-", dir=site.parent, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         with site.prepared(contender, folder) as environment:
-            yield Stage(contender, folder, slots, environment)
+            place = Stage(contender, folder, slots, environment)
+            try:
+                yield place
+            finally:
+                place.end_producers()
 
 
 class Answering:
@@ -126,6 +138,11 @@ class Answering:
         if self._process.wait() != 0:
             self._fail()
         return json.loads(last)
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def _fail(self) -> None:
         self._process.wait()
