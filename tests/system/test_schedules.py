@@ -65,6 +65,14 @@ class Clockwork(Cluster):
         found: Process = await until(look, deadline=30, what="a leader")
         return found
 
+    async def are_up(self, count: int) -> None:
+        """Wait until so many instances live: on a busy machine a start takes its time."""
+
+        async def enough() -> bool:
+            return len(await self._store.inspect.instances()) >= count
+
+        await until(enough, deadline=60, what=f"{count} instances")
+
     async def stop_leader(self, among: list[Process]) -> Process:
         """Stop the process that leads (SIGSTOP), and see that the others go on."""
         while True:
@@ -137,6 +145,7 @@ async def test_each_moment_has_one_job_though_instances_are_killed_and_stopped(c
     for number in range(rounds):
         await clockwork.fired(apart)
         others = [process for process in processes if process is not stopped]
+        await clockwork.are_up(4)
         victim = await clockwork.leader(others) if number % 2 else others[0]
         victim.kill()
         victim.wait(10)
@@ -188,3 +197,42 @@ async def test_whatever_becomes_of_the_leader_costs_little_time(
     check_each_moment_once(jobs, schedules=1, every=0.1)
     assert lateness(jobs[before - 5 :]) < seconds
     assert first.wait(10) == (0 if how is signal.SIGTERM else -how)
+
+
+@pytest.fixture
+def series(tmp_path: Path, store_url: str) -> Iterator[Cluster]:
+    series = Cluster(tmp_path, "tests.apps.series")
+    series.url = store_url
+    yield series
+    series.end()
+
+
+@pytest.mark.parametrize("engine", EVERY_ENGINE if FULL else ["sqlite"])
+async def test_a_crash_of_its_runner_does_not_stop_an_interval(series: Cluster) -> None:
+    first = series.start(TEST_KILLS=str(series.gate()))
+    assert first.wait(60) == -signal.SIGKILL
+    series.start(TEST_KILLS=str(series.gate()))
+    series.wait_for("step", 5, deadline=60)
+    ids = [entry.facts["id"] for entry in series.entries("step")]
+    assert ids[0] == ids[1], "the run that crashed is run again"
+    assert len(set(ids)) == len(ids) - 1
+
+
+@pytest.mark.parametrize("engine", EVERY_ENGINE if FULL else ["sqlite"])
+async def test_restarts_more_frequent_than_an_interval_do_not_starve_it(series: Cluster, store: Store) -> None:
+    restarts = 0
+
+    async def beaten() -> bool:
+        return any(instance.beat >= 5 for instance in await store.inspect.instances())
+
+    while len(series.entries("step")) < 3:
+        process = series.start(TEST_EVERY="2")
+        restarts += 1
+        series.wait_for("begun", restarts, deadline=60)
+        await until(beaten, what="half a second of life")
+        process.terminate()
+        process.wait(20)
+        assert restarts < 60
+    assert restarts > 3
+    moments = [entry.facts["at"] for entry in series.entries("step")]
+    assert all(later - sooner >= 2 for sooner, later in pairwise(moments))
