@@ -34,6 +34,7 @@ from drumbeat.sync import THREAD, blocking
 from drumbeat.tasks import AsyncTask, BatchDecorator, BatchTask, Decorator, Registry, SyncTask, Task, TaskOptions
 from drumbeat.tasks.declared import Declarations, Declaring
 from drumbeat.tasks.options import check_notify, read_options
+from drumbeat.tasks.room import Hosting, RoomHome, RoomRegistry
 from drumbeat.tasks.task import check_loop, check_no_loop
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class MoreSettings(TypedDict, total=False):
     outbox: str
 
 
-class Drumbeat(Declaring):
+class Drumbeat(Declaring, Hosting):
     """Background jobs on a store. Make one for each program, and register tasks with it."""
 
     def __init__(
@@ -105,6 +106,7 @@ class Drumbeat(Declaring):
         self.clock = clock
         self.registry = Registry()
         self.declarations = Declarations()
+        self.room_registry = RoomRegistry()
         self.events = Events()
         self.lifespans: list[Lifespan] = []
         self.client = Client(lambda: self.settings, self.registry, clock)
@@ -171,6 +173,9 @@ class Drumbeat(Declaring):
 
     def _has(self, task: Task[..., Any]) -> bool:
         return self.registry.find(task.name) is task
+
+    def _room_home(self) -> RoomHome:
+        return self.client
 
     def _known_queues(self) -> frozenset[str]:
         return self.client.declared_queues()

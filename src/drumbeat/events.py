@@ -118,6 +118,19 @@ class ThreadAbandoned(Event, frozen=True, kw_only=True):
     """How many threads of this process have been abandoned so far."""
 
 
+class RoomFailed(Event, frozen=True, kw_only=True):
+    """A handler of a room failed, timed out, or could not be called. Nobody tries it again."""
+
+    room: str
+    message: str
+    """The id of the message."""
+    error: Failure
+    failed: int
+    """How many calls of this room have failed in this process so far."""
+    exception: BaseException | None = None
+    """What the handler raised, for log records and error trackers; it is kept nowhere."""
+
+
 class InstanceBuried(Event, frozen=True, kw_only=True):
     """This instance found another one dead, and its jobs were freed."""
 

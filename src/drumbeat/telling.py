@@ -25,6 +25,7 @@ from .events import (
     LeaseLost,
     LoopBlocked,
     ResultRefused,
+    RoomFailed,
     ScheduleFired,
     ScheduleSkipped,
     StoreDown,
@@ -102,6 +103,12 @@ def _thread_abandoned(event: ThreadAbandoned) -> None:
     log.error("a handler did not end in time: its thread was replaced", extra=facts)
 
 
+def _room_failed(event: RoomFailed) -> None:
+    facts = {"room": event.room, "error": f"{event.error.type}: {event.error.message}", "failed": event.failed}
+    # With its traceback: it is kept nowhere else.
+    log.error("a room's handler failed", exc_info=event.exception, extra=facts)
+
+
 def _instance_buried(event: InstanceBuried) -> None:
     facts = {"dead": event.dead, "suspect": event.jobs.suspect, "released": event.jobs.released}
     log.warning("an instance was found dead: its jobs are free", extra=facts)
@@ -139,6 +146,7 @@ _ALWAYS: dict[type[Event], Callable[[Any], None]] = {
     StoreUp: _store_up,
     LoopBlocked: _loop_blocked,
     ThreadAbandoned: _thread_abandoned,
+    RoomFailed: _room_failed,
     InstanceBuried: _instance_buried,
     LeaderChanged: _leader_changed,
     ScheduleSkipped: _schedule_skipped,

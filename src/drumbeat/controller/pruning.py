@@ -1,4 +1,5 @@
-"""What has to be cleared away from time to time: old history and fires, gone instances, jobs whose version did not come.
+"""What has to be cleared away from time to time: old history and fires, gone instances, messages that nobody took, jobs whose
+version did not come.
 
 The leader does it; after five minutes in which nobody led, because all instances are workers only, everybody does. Each step is
 small, bounded and harmless twice. It works on the store of the program's own loop and not on the heart's: clearing away may
@@ -6,6 +7,7 @@ have to wait for somebody else's transaction, and the heart must not.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from drumbeat.clock import Clock, jittered
 from drumbeat.controller.elector import Elector
@@ -20,6 +22,10 @@ BATCH = 1_000
 PAUSE = 0.2
 """Between two batches, so that the store has time for work."""
 INSTANCES_KEPT = 86_400.0
+ORPHANS_KEPT = 60.0
+"""Messages of rooms for an instance that has gone."""
+MESSAGES_KEPT = 3_600.0
+"""Messages of rooms for one that lives, but has no time for them."""
 
 
 class Pruner:
@@ -43,7 +49,7 @@ class Pruner:
                 await self._patience.suffer(error)
 
     async def clear(self) -> None:
-        """Prune old history and fires and gone instances; give up jobs whose version did not come."""
+        """Prune old history and fires, gone instances and messages; give up jobs whose version did not come."""
         store, now = self._store, await self._store.inspect.now()
         kept_since = now - int(self._settings.retention * 1e6)
         awaited_since = now - int(self._settings.wait_for_version * 1e6)
@@ -51,6 +57,11 @@ class Pruner:
         await self._all(lambda: store.schedules.forget(kept_since, BATCH))
         await self._all(lambda: store.jobs.expire_waits("version:", awaited_since, BATCH))
         await store.instances.forget(now - int(INSTANCES_KEPT * 1e6))
+        # They may lie in another store than the rest; what is left there now is found the next time.
+        with suppress(StoreUnavailable):
+            living = [each.id for each in await store.inspect.instances()]
+            await self._all(lambda: store.rooms.prune(int(ORPHANS_KEPT * 1e6), BATCH, but=living))
+            await self._all(lambda: store.rooms.prune(int(MESSAGES_KEPT * 1e6), BATCH))
 
     async def _all(self, step: Callable[[], Awaitable[int]]) -> None:
         while await step() == BATCH:

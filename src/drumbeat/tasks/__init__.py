@@ -3,9 +3,11 @@
 from drumbeat.tasks.batch import BatchDecorator, BatchTask, Call
 from drumbeat.tasks.options import EnqueueOptions, Options, Pool, TaskOptions
 from drumbeat.tasks.registry import Registry
+from drumbeat.tasks.room import AsyncRoom, Room, SyncRoom
 from drumbeat.tasks.task import AsyncTask, BoundTask, Decorator, Home, SyncTask, Task
 
 __all__ = [
+    "AsyncRoom",
     "AsyncTask",
     "BatchDecorator",
     "BatchTask",
@@ -17,6 +19,8 @@ __all__ = [
     "Options",
     "Pool",
     "Registry",
+    "Room",
+    "SyncRoom",
     "SyncTask",
     "Task",
     "TaskOptions",

@@ -25,7 +25,7 @@ from drumbeat.presence import Companion, Presence
 from drumbeat.service import Patience, Service, Wakeup, background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
-from drumbeat.tasks import Task
+from drumbeat.tasks import Room, Task
 from drumbeat.telling import told
 from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.completing import Completing
@@ -38,6 +38,7 @@ from drumbeat.worker.pace import Pace
 from drumbeat.worker.plans import plans
 from drumbeat.worker.processes import Processes
 from drumbeat.worker.reporter import Reporter
+from drumbeat.worker.rooms import Rooms
 from drumbeat.worker.runner import Runner
 from drumbeat.worker.runs import Runs
 from drumbeat.worker.slots import Slots
@@ -87,6 +88,8 @@ class Program(Protocol):
     def clock(self) -> Clock: ...
     @property
     def registered_tasks(self) -> Sequence[Task[..., Any]]: ...
+    @property
+    def registered_rooms(self) -> Sequence[Room[..., Any]]: ...
     @property
     def keeper(self) -> Keeper: ...
     @property
@@ -172,9 +175,11 @@ class Worker:
             self._marks,
             queues=self._turns.queues,
             tasks=self._tasks,
+            rooms=lambda: self._rooms.signatures,
             leave=self._on_hopeless,
         )
         self._threads = Threads(self._on_abandoned)
+        self._rooms = Rooms(self._program.registered_rooms, clock, self._events, self._threads, self._identity)
         self._patience = Patience(clock, down=self._on_down, up=self._on_up)
         self._processes = self._pool()
 
@@ -225,8 +230,8 @@ class Worker:
         )
         watch = LoopWatch(
             self._clock,
-            {name: plan.function for name, plan in self._plans.items()},
-            lambda: len(self._runs) > 0,
+            self._rooms.functions | {name: plan.function for name, plan in self._plans.items()},
+            lambda: len(self._runs) > 0 or self._rooms.running > 0,
             self._on_blocked,
         )
         self._presence = Presence(
@@ -296,7 +301,7 @@ class Worker:
                 group.create_task(self._exchange.run(), name="exchange")
                 settling = group.create_task(doubts.run(), name="doubts")
                 async with asyncio.TaskGroup() as inner:
-                    working = inner.create_task(slots.run(), name="slots")
+                    working = inner.create_task(self._handle(store, slots), name="handlers")
                     await self._stop.wait()
                     await self._drain(store, working)
                 doubts.close()
@@ -307,10 +312,17 @@ class Worker:
             if self._processes is not None:
                 await self._processes.close()
 
+    async def _handle(self, store: Store, slots: Slots) -> None:
+        """Call handlers, of jobs and of rooms, until both have stopped."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(slots.run(), name="slots")
+            group.create_task(self._rooms.run(store), name="rooms")
+
     async def _drain(self, store: Store, working: "asyncio.Task[None]") -> None:
         patience = "forever" if self._settings.drain is None else f"{self._settings.drain:g} s"
         log.info("draining", extra={"running": len(self._runs), "waits": patience})
         self._fetcher.stop()
+        self._rooms.stop()
         self._reporter.give_back(self._buffer.close())
         self._runs.abort_all(AbortReason.DRAINING)
         # What a program does under a lock besides its jobs may go on as long as they may.
@@ -321,6 +333,7 @@ class Worker:
             self._clock.later(self._settings.drain, self._hurry.set)
         await self._hurry.wait()
         self._runs.interrupt_all(AbortReason.DRAINING)
+        self._rooms.interrupt()
         done, _ = await asyncio.wait([working], timeout=INTERRUPTED_WITHIN)
         if not done:
             await self._leave_stuck(store)

@@ -40,6 +40,7 @@ class Household:
         *,
         queues: tuple[str, ...],
         tasks: dict[str, str],
+        rooms: Callable[[], dict[str, str]],
         leave: Callable[[], None],
     ) -> None:
         self._settings = settings
@@ -51,6 +52,7 @@ class Household:
         self._marks = marks
         self._queues = queues
         self._tasks = tasks
+        self._rooms = rooms
         self._takes = can_take(tasks)
         self._leave = leave
         self._has_led = False
@@ -73,6 +75,7 @@ class Household:
             queues=self._queues if works else (),
             tasks=self._tasks if works else {},
             concurrency=self._settings.concurrency if works else 0,
+            rooms=self._rooms() if works else {},
             wake=self.address if works else None,
         )
 

@@ -1,0 +1,302 @@
+"""Rooms: messages that are handled beside jobs, now and at most once."""
+
+import asyncio
+import logging
+import threading
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from drumbeat import errors
+from drumbeat.app import Drumbeat
+from drumbeat.events import RoomFailed
+from drumbeat.ids import new_job_id
+from drumbeat.model.job import JobFilter
+from drumbeat.model.room import RoomMessage
+from drumbeat.worker import rooms
+from tests.waiting import until
+from tests.worker.harness import Recorder, working
+
+
+async def present(app: Drumbeat, count: int) -> None:
+    """Until so many workers are in rooms."""
+
+    async def is_so() -> bool:
+        store = await app.store()
+        return sum(bool(each.rooms) for each in await store.inspect.instances()) == count
+
+    await until(is_so, what=f"{count} workers in rooms")
+
+
+async def test_items_are_split_evenly_over_the_living_workers(app: Drumbeat) -> None:
+    heard: list[list[int]] = []
+
+    @app.room
+    async def refresh(numbers: list[int], base: int = 0) -> None:
+        heard.append([number + base for number in numbers])
+
+    async with app, AsyncExitStack() as stack:
+        for _ in range(3):
+            await stack.enter_async_context(working(app))
+        await present(app, 3)
+        assert await refresh.fan_out(list(range(9))) == 3
+        await until(lambda: len(heard) == 3, what="three calls")
+        assert sorted(heard) == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+        heard.clear()
+        assert await refresh.fan_out(list(range(10)), base=100) == 3
+        await until(lambda: len(heard) == 3, what="three calls")
+        assert sorted(heard) == [[100, 101, 102, 103], [104, 105, 106], [107, 108, 109]]
+        heard.clear()
+        assert [await refresh.fan_out([7, 8]), await refresh.fan_out([])] == [2, 0]
+        await until(lambda: len(heard) == 2, what="two calls")
+        assert sorted(heard) == [[7], [8]]
+        heard.clear()
+        assert await asyncio.to_thread(refresh.fan_out_sync, numbers=[1], base=1) == 1
+        await until(lambda: heard == [[2]], what="a call")
+        store = await app.store()
+        assert await store.inspect.jobs(JobFilter()) == []
+
+
+async def test_a_broadcast_reaches_each_and_def_handlers_run_in_threads(app: Drumbeat) -> None:
+    heard: list[tuple[str, str]] = []
+
+    @app.room(name="news")
+    def hear(text: str) -> None:
+        heard.append((text, threading.current_thread().name))
+
+    async with app, working(app), working(app):
+        await present(app, 2)
+        assert await hear.broadcast("fresh") == 2
+        await until(lambda: len(heard) == 2, what="two calls")
+        assert await asyncio.to_thread(hear.broadcast_sync, "fresh") == 2
+        await until(lambda: len(heard) == 4, what="four calls")
+    assert {text for text, _ in heard} == {"fresh"}
+    assert all(thread.startswith("drumbeat-handler") for _, thread in heard)
+
+
+async def test_what_is_sent_when_nobody_lives_is_kept_for_nobody(app: Drumbeat) -> None:
+    heard: list[int] = []
+
+    @app.room
+    async def note(number: int) -> None:
+        heard.append(number)
+
+    async with app:
+        assert await note.broadcast(1) == 0
+        async with working(app):
+            await present(app, 1)
+            assert await note.broadcast(2) == 1
+            await until(lambda: heard, what="a call")
+    assert heard == [2]
+
+
+async def test_workers_of_another_signature_get_nothing(app: Drumbeat, app_url: str) -> None:
+    heard: list[Any] = []
+    elder = Drumbeat(app_url)
+
+    @app.room
+    async def note(number: int) -> None:
+        heard.append(number)
+
+    @elder.room(name="note")
+    async def older(text: str) -> None:
+        heard.append(text)
+
+    async with app, elder, working(app), working(elder):
+        await present(app, 2)
+        assert [await note.broadcast(1), await older.broadcast("old")] == [1, 1]
+        await until(lambda: len(heard) == 2, what="two calls")
+    assert set(heard) == {1, "old"}
+
+
+async def test_arguments_are_checked_where_the_call_is_written(app: Drumbeat) -> None:
+    @app.room
+    async def note(numbers: list[int], text: str = "") -> None: ...
+
+    @app.room
+    async def ring() -> None: ...
+
+    for wrong in (
+        lambda: note.broadcast("no list"),  # type: ignore[arg-type]
+        lambda: note.fan_out([1, "two"]),  # type: ignore[list-item]
+        lambda: note.fan_out([1], text=3),  # type: ignore[arg-type]
+        lambda: note.fan_out(),  # type: ignore[call-arg]
+        lambda: note.broadcast([1], "x" * 300_000),
+        ring.fan_out,
+    ):
+        with pytest.raises(errors.InvalidArguments):
+            wrong()
+    with pytest.raises(errors.WrongContext):
+        note.broadcast_sync([1])
+
+
+async def test_a_list_that_is_too_large_for_one_is_split_for_several(app: Drumbeat) -> None:
+    heard: list[int] = []
+
+    @app.room
+    async def store_all(texts: list[str]) -> None:
+        heard.append(sum(map(len, texts)))
+
+    texts = ["x" * 100_000] * 4
+    async with app, working(app):
+        await present(app, 1)
+        with pytest.raises(errors.InvalidArguments):
+            await store_all.fan_out(texts)
+        async with working(app):
+            await present(app, 2)
+            assert await store_all.fan_out(texts) == 2
+            await until(lambda: len(heard) == 2, what="two calls")
+    assert heard == [200_000, 200_000]
+
+
+async def test_a_failing_handler_is_told_and_counted_and_not_called_again(
+    app: Drumbeat, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+
+    @app.room
+    async def fragile(text: str) -> None:
+        calls.append(text)
+        if text == "leave":
+            raise SystemExit(3)
+        raise ValueError(text)
+
+    @app.room(timeout=0.01)
+    async def late() -> None:
+        await asyncio.Event().wait()
+
+    async with app, working(app):
+        await present(app, 1)
+        for count, text in enumerate(("one", "leave"), start=1):
+            await fragile.broadcast(text)
+            await recorder.next(RoomFailed, lambda event, count=count: event.failed == count)
+        await late.broadcast()
+        timed_out = await recorder.next(RoomFailed, lambda event: event.room == "late")
+    assert "timed out after" in timed_out.error.message and timed_out.failed == 1
+    told = [event for event in recorder.of(RoomFailed) if event.room == "fragile"]
+    assert [(event.error.type, event.failed) for event in told] == [("ValueError", 1), ("SystemExit", 2)]
+    assert calls == ["one", "leave"]
+    records = [record for record in caplog.records if record.message == "a room's handler failed"]
+    assert [record.levelno for record in records] == [logging.ERROR] * 3
+    assert records[0].exc_info is not None and isinstance(records[0].exc_info[1], ValueError)
+
+
+async def test_messages_that_no_handler_can_read_are_told(app: Drumbeat, recorder: Recorder) -> None:
+    @app.room
+    async def note(number: int) -> None: ...
+
+    def message(worker: Any, **options: Any) -> RoomMessage:
+        facts: dict[str, Any] = {"room": "note", "args": '{"number":1}', "signature": note.signature.hash}
+        return RoomMessage(id=new_job_id(), to=worker.id, **(facts | options))
+
+    async with app, working(app):
+        await present(app, 1)
+        store = await app.store()
+        [me] = await store.inspect.instances()
+        wrong = [message(me, room="os.system"), message(me, signature="other"), message(me, args='{"number":"x"}')]
+        await store.rooms.send(wrong)
+        await until(lambda: len(recorder.of(RoomFailed)) == 3, what="three refusals")
+    assert [event.error.type for event in recorder.of(RoomFailed)] == ["OtherVersion", "OtherVersion", "Undecodable"]
+
+
+async def test_only_so_many_are_handled_at_once_and_the_rest_waits(
+    app: Drumbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "MOST", 2)
+    monkeypatch.setattr(rooms, "POLL", 600.0)
+    running, most, done = 0, 0, 0
+    gate = asyncio.Event()
+
+    @app.room
+    async def work() -> None:
+        nonlocal running, most, done
+        running += 1
+        most = max(most, running)
+        await gate.wait()
+        running -= 1
+        done += 1
+
+    async with app, working(app):
+        await present(app, 1)
+        for _ in range(5):
+            await work.broadcast()
+        await until(lambda: running == 2, what="two calls")
+        gate.set()
+        await until(lambda: done == 5, what="five calls")
+    assert most == 2
+
+
+async def test_what_is_not_heard_is_found_by_looking(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "POLL", 0.05)
+    monkeypatch.setattr(rooms.Rooms, "_hear", lambda self, instance: None)
+    heard: list[int] = []
+
+    @app.room
+    async def note(number: int) -> None:
+        heard.append(number)
+
+    async with app, working(app):
+        await present(app, 1)
+        await note.broadcast(1)
+        await until(lambda: heard, what="a call")
+
+
+async def test_a_worker_that_drains_leaves_its_rooms_and_ends_what_it_has(app: Drumbeat) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+    ended: list[str] = []
+
+    @app.room
+    async def slow() -> None:
+        begun.set()
+        await gate.wait()
+        ended.append("slow")
+
+    async with app:
+        async with working(app) as worker:
+            await present(app, 1)
+            assert await slow.broadcast() == 1
+            await begun.wait()
+            worker.request_stop()
+            await present(app, 0)
+            assert await slow.broadcast() == 0
+            assert ended == []
+            gate.set()
+        assert ended == ["slow"]
+
+
+async def test_a_handler_that_outlives_the_drain_is_ended_and_told(app: Drumbeat, recorder: Recorder) -> None:
+    begun = asyncio.Event()
+
+    @app.room
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with app:
+        async with working(app, drain=0.05):
+            await present(app, 1)
+            await endless.broadcast()
+            await begun.wait()
+    assert [event.error.type for event in recorder.of(RoomFailed)] == ["Interrupted"]
+
+
+def test_a_room_is_refused_where_it_is_written() -> None:
+    app = Drumbeat()
+
+    @app.room
+    async def note(number: int) -> None: ...
+
+    with pytest.raises(errors.ConfigError, match="two rooms named 'note'"):
+
+        @app.room(name="note")
+        def other() -> None: ...
+
+    with pytest.raises(errors.ConfigError, match="no room option 'retries'"):
+        app.room(retries=3)(note.function)  # type: ignore[call-overload]
+    for wrong in ("text", note, int):
+        with pytest.raises(errors.ConfigError, match="must be a function"):
+            app.room(wrong)  # type: ignore[call-overload]
+    with pytest.raises(errors.ConfigError, match="name"):
+        app.room(name="no spaces")(note.function)
+    assert [room.name for room in app.registered_rooms] == ["note"]
