@@ -10,6 +10,7 @@ import contextlib
 import functools
 import inspect
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -39,9 +40,12 @@ from drumbeat.tasks.task import check_loop, check_no_loop
 
 if TYPE_CHECKING:
     from drumbeat.controller import Controller
+    from drumbeat.sinks.forwarding import ForwardOptions, ForwardTask
+    from drumbeat.sinks.sink import Sink
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 S = TypeVar("S", bound=Callable[..., object])
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
@@ -166,6 +170,33 @@ class Drumbeat(Declaring, Hosting):
         kind: type[Task[..., Any]] = BatchTask if batch is not None else AsyncTask if is_async else SyncTask
         task = kind(self.client, function, name, read)
         self.registry.add(task)
+        return task
+
+    @overload
+    def forward(
+        self, name: str, /, *, to: Sink, type: type[T], batch: int | None = None, **options: Unpack[ForwardOptions]
+    ) -> ForwardTask[T]: ...
+    @overload
+    def forward(
+        self, name: str, /, *, to: Sink, type: Any = Any, batch: int | None = None, **options: Unpack[ForwardOptions]
+    ) -> ForwardTask[Any]: ...
+    def forward(
+        self, name: str, /, *, to: Sink, type: Any = Any, batch: int | None = None, **options: Unpack[ForwardOptions]
+    ) -> ForwardTask[Any]:
+        """Register a task whose jobs are sent to a sink of `drumbeat.sinks` instead of run; see `ForwardOptions`.
+
+        It is enqueued with one value: of `type`, if given, else any JSON. A job is finished once the sink has acknowledged it.
+
+        Raises:
+            ConfigError: an option is not acceptable, or the name is taken; it says by whom.
+        """
+        from drumbeat.sinks.forwarding import declared  # here, because few programs need it
+
+        task, forwarder = declared(self.client, name, to, type, batch, options, self.clock)
+        caller = sys._getframe(1)
+        task.place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        self.registry.add(task)
+        self.lifespans.append(forwarder.lifespan)
         return task
 
     def _task_of(self, function: Any, options: TaskOptions) -> Task[..., Any]:

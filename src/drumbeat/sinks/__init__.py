@@ -1,0 +1,24 @@
+"""Where jobs can be sent instead of run: `app.forward("order.reminder", to=KafkaSink(topic=..., servers=...))`.
+
+Drivers are imported when a worker starts, not here. A sink of your own is a class with what `Sink` and `Outlet` say.
+"""
+
+from drumbeat.sinks.jetstream import NatsSink
+from drumbeat.sinks.kafka import KafkaSink
+from drumbeat.sinks.redis_stream import RedisStreamSink
+from drumbeat.sinks.signing import verify_webhook
+from drumbeat.sinks.sink import Away, DeliveryFailed, Message, Outlet, Sink
+from drumbeat.sinks.webhook import WebhookSink
+
+__all__ = [
+    "Away",
+    "DeliveryFailed",
+    "KafkaSink",
+    "Message",
+    "NatsSink",
+    "Outlet",
+    "RedisStreamSink",
+    "Sink",
+    "WebhookSink",
+    "verify_webhook",
+]

@@ -1,0 +1,49 @@
+"""Which addresses of the network a webhook may be sent to. Looked up here, and connected to as they were found: a name that
+leads elsewhere a moment later changes nothing."""
+
+import asyncio
+import ipaddress
+import socket
+
+from drumbeat.sinks.sink import Away, DeliveryFailed
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def is_public(address: Address) -> bool:
+    """Whether everybody can reach it: not this machine, a private network, a link, a group, nor one of those in disguise."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if (inner := _inner(address)) is not None:
+            return is_public(inner)
+        if address.is_site_local:
+            return False
+    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+
+
+def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that an IPv6 one stands for."""
+    if address in _NAT64:
+        return ipaddress.IPv4Address(address.packed[-4:])
+    if address.teredo is not None:
+        return address.teredo[1]
+    return address.ipv4_mapped or address.sixtofour
+
+
+async def resolve(host: str, port: int, *, allow_private: bool) -> list[str]:
+    """The addresses of a host that may be connected to.
+
+    Raises:
+        Away: the name is not known now.
+        DeliveryFailed: it has none but forbidden ones.
+    """
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Away(f"{host} cannot be looked up: {error}") from error
+    # An address of a link has its interface behind a %; such a one is never public.
+    addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
+    allowed = [each for each in addresses if allow_private or is_public(ipaddress.ip_address(each.partition("%")[0]))]
+    if not allowed:
+        raise DeliveryFailed(f"{host} is a private address, and allow_private is not set")
+    return allowed

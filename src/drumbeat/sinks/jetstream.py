@@ -1,0 +1,116 @@
+"""Messages become those of a NATS subject that a JetStream stream keeps: acknowledged by it, each id once in its window."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drumbeat.clock import Clock
+from drumbeat.durations import Duration
+from drumbeat.errors import ConfigError
+from drumbeat.names import shown
+from drumbeat.sinks.sink import CONTENT_TYPE, Away, DeliveryFailed, Message, Outlet, filled, missing_driver, positive
+
+log = logging.getLogger(__name__)
+
+
+class NatsSink:
+    def __init__(
+        self,
+        *,
+        subject: str,
+        servers: str | Sequence[str],
+        stream: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        timeout: Duration = 5,
+        batch: int = 500,
+    ) -> None:
+        """`stream`: refuse if another one keeps the subject. `options`: more of what nats.connect takes."""
+        self.subject = filled(subject, "subject")
+        if any(char in subject for char in "*> "):
+            raise ConfigError(f"subject must be one that can be published to, not {shown(subject)}", "subject")
+        self._servers = [filled(each, "servers") for each in ([servers] if isinstance(servers, str) else servers)]
+        self._stream = None if stream is None else filled(stream, "stream")
+        self._options = dict(options or {})
+        self._timeout = positive(timeout, "timeout")
+        self.batch = batch
+
+    def connect(self, clock: Clock) -> Outlet:
+        try:
+            import nats  # noqa: F401 - only whether it is there
+        except ImportError as error:
+            raise missing_driver("NatsSink", "nats") from error
+        options = {
+            "name": "drumbeat",
+            **self._options,
+            "servers": self._servers,
+            # Whether to come again is decided by whoever waits for an answer.
+            "allow_reconnect": False,
+            "connect_timeout": self._timeout,
+        }
+        return NatsOutlet(self.subject, self._stream, options, self._timeout)
+
+    def __repr__(self) -> str:
+        return f"NatsSink(subject={self.subject!r})"
+
+
+class NatsOutlet:
+    def __init__(self, subject: str, stream: str | None, options: dict[str, Any], timeout: float) -> None:
+        self._subject = subject
+        self._stream = stream
+        self._options = options | {"error_cb": _quiet}
+        self._timeout = timeout
+        self._opening = asyncio.Lock()
+        self._client: Any = None
+        self._stream_context: Any = None
+
+    async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
+        from nats import errors
+
+        try:
+            async with asyncio.timeout(self._timeout):
+                context = await self._opened()
+        except (OSError, errors.Error) as error:  # a time-out as well
+            raise Away(str(error) or "no connection in time") from error
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._publish(context, each), name="nats message") for each in messages]
+        return [task.result() for task in tasks]
+
+    async def _publish(self, context: Any, message: Message) -> Exception | None:
+        from nats import errors
+        from nats.js.errors import APIError
+
+        headers = {"Nats-Msg-Id": message.id, "Content-Type": CONTENT_TYPE}
+        try:
+            await context.publish(
+                self._subject, message.body, timeout=self._timeout, stream=self._stream, headers=headers
+            )
+        except errors.MaxPayloadError:
+            return DeliveryFailed("the message is larger than the server takes")
+        except APIError as error:
+            # What the stream itself refuses is about the message; that there is none now is not.
+            is_refused = error.code is not None and error.code < 500
+            return DeliveryFailed(str(error)) if is_refused else Away(str(error))
+        except (OSError, errors.Error) as error:  # a time-out as well
+            return Away(str(error) or "no acknowledgement in time")
+        return None
+
+    async def _opened(self) -> Any:
+        import nats
+
+        async with self._opening:
+            if self._client is None or not self._client.is_connected:
+                await self.close()
+                self._client = await nats.connect(**self._options)
+                self._stream_context = self._client.jetstream()
+            return self._stream_context
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None and not client.is_closed:
+            await client.close()
+
+
+async def _quiet(error: Exception) -> None:
+    """Whoever sends is told of it, too."""
+    log.debug("nats: %s", error)

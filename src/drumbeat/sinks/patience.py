@@ -1,0 +1,61 @@
+"""When a broker that was away may be asked again, and by how many. Pure, but for the clock it is given.
+
+Only one batch tries at a time while it is away: the others would hold slots that other queues need.
+"""
+
+import random
+from collections.abc import Callable
+
+BASE = 0.5
+CAP = 15.0
+
+
+class Patience:
+    def __init__(
+        self, monotonic: Callable[[], float], uniform: Callable[[float, float], float] = random.uniform
+    ) -> None:
+        self._monotonic = monotonic
+        self._uniform = uniform
+        self._failures = 0
+        self._until = 0.0
+        self._trying = False
+
+    @property
+    def is_away(self) -> bool:
+        return self._failures > 0
+
+    def enter(self) -> bool:
+        """Whether this batch may be sent now; if so, `leave` must follow."""
+        if not self._failures:
+            return True
+        if self._trying or self._monotonic() < self._until:
+            return False
+        self._trying = True
+        return True
+
+    def leave(self) -> None:
+        """However it ended. Before `failed` or `succeeded`."""
+        self._trying = False
+
+    def failed(self, delay: float | None = None) -> bool:
+        """It is away, for `delay` seconds if it said so. Returns whether that is news."""
+        now = self._monotonic()
+        # Batches that were under way together fail together: that is one failure.
+        if now >= self._until:
+            self._failures += 1
+            pause = min(CAP, BASE * 2.0 ** min(self._failures - 1, 10)) * self._uniform(0.5, 1.5)
+            self._until = now + (pause if delay is None else delay)
+            return self._failures == 1
+        if delay is not None:
+            self._until = max(self._until, now + delay)
+        return False
+
+    def succeeded(self) -> bool:
+        """It is there. Returns whether that is news."""
+        was_away = self._failures > 0
+        self._failures, self._until = 0, 0.0
+        return was_away
+
+    def pause(self) -> float:
+        """How long a message should wait: a little longer than until the next try, and not all to the same moment."""
+        return max(BASE, self._until - self._monotonic()) * self._uniform(1.0, 1.5)

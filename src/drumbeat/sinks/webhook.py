@@ -1,0 +1,191 @@
+"""Messages become signed POST requests. 2xx acknowledges; 410 gives up; 429 and 503 say when to come again.
+
+No redirect is followed, and no address inside a private network is asked unless that is allowed.
+"""
+
+import asyncio
+import ipaddress
+import re
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+from drumbeat.clock import Clock
+from drumbeat.durations import Duration, text, to_us
+from drumbeat.errors import ConfigError
+from drumbeat.names import shown
+from drumbeat.retry import SkipRetry
+from drumbeat.sinks.addresses import is_public, resolve
+from drumbeat.sinks.http import Answer, BadAnswer, Connection, NoAnswer, Target, target_of
+from drumbeat.sinks.signing import keys_of, signed
+from drumbeat.sinks.sink import CONTENT_TYPE, Away, DeliveryFailed, Message, Outlet, count, positive
+
+LONGEST_PAUSE = 3600.0
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OWN = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "idempotency-key"})
+
+
+class WebhookSink:
+    def __init__(
+        self,
+        *,
+        url: str,
+        secret: str | Sequence[str],
+        headers: Mapping[str, str] | None = None,
+        allow_private: bool = False,
+        timeout: Duration = 10,
+        connections: int = 16,
+        batch: int = 64,
+    ) -> None:
+        """`secret`: one, or several while it is changed. `connections`: so many requests at a time for each worker process."""
+        self._target = target_of(url)
+        self._keys = keys_of(secret)
+        self._headers = _checked(headers or {})
+        self._allow_private = allow_private
+        self._timeout = positive(timeout, "timeout")
+        self._connections = count(connections, "connections", 1000)
+        self.batch = batch
+        if not allow_private and not _may_be_public(self._target.host):
+            raise ConfigError(f"{self._target.host} is a private address: allow_private=True allows it", "url")
+
+    def connect(self, clock: Clock) -> Outlet:
+        return WebhookOutlet(
+            self._target,
+            self._keys,
+            self._headers,
+            clock,
+            allow_private=self._allow_private,
+            timeout=self._timeout,
+            connections=self._connections,
+        )
+
+    def __repr__(self) -> str:
+        return f"WebhookSink(url={self._target.shown!r})"
+
+
+def _may_be_public(host: str) -> bool:
+    try:
+        return is_public(ipaddress.ip_address(host))
+    except ValueError:  # a name: looked up when it is needed
+        return host != "localhost"
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name) or name.lower() in _OWN or name.lower().startswith("webhook-"):
+            raise ConfigError(f"headers must not have {shown(name)}", "headers")
+        if not value.isascii() or not value.isprintable():
+            raise ConfigError(f"headers must have printable ASCII for {name}", "headers")
+    return dict(headers)
+
+
+class WebhookOutlet:
+    def __init__(
+        self,
+        target: Target,
+        keys: Sequence[bytes],
+        headers: Mapping[str, str],
+        clock: Clock,
+        *,
+        allow_private: bool,
+        timeout: float,
+        connections: int,
+    ) -> None:
+        self._target = target
+        self._keys = keys
+        self._headers = {"User-Agent": "drumbeat", **headers, "Content-Type": CONTENT_TYPE}
+        self._clock = clock
+        self._allow_private = allow_private
+        self._timeout = timeout
+        self._turns = asyncio.Semaphore(connections)
+        self._lanes = connections
+        self._idle: list[Connection] = []
+        self._context = ssl.create_default_context() if target.secure else None
+
+    async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
+        answers: list[Exception | None] = [None] * len(messages)
+        line = iter(enumerate(messages))
+        async with asyncio.TaskGroup() as group:
+            for number in range(min(self._lanes, len(messages))):
+                group.create_task(self._lane(line, answers), name=f"webhook lane {number}")
+        return answers
+
+    async def _lane(self, line: Iterator[tuple[int, Message]], answers: list[Exception | None]) -> None:
+        """Message after message. Once the receiver is away, the rest of the batch need not find that out one by one."""
+        for number, message in line:
+            away = next((answer for answer in answers if isinstance(answer, Away)), None)
+            if away is not None:
+                answers[number] = away
+                continue
+            try:
+                async with self._turns:
+                    self._judge(await self._post(message))
+            except (Away, DeliveryFailed, SkipRetry) as error:
+                answers[number] = error
+
+    async def _post(self, message: Message) -> Answer:
+        headers = self._headers | {"Idempotency-Key": message.id}
+        headers |= signed(self._keys, message.id, self._clock.now_us() // 1_000_000, message.body)
+        while True:
+            connection = self._idle.pop() if self._idle else await self._opened()
+            was_used = connection.is_used
+            try:
+                async with asyncio.timeout(self._timeout):
+                    answer = await connection.post(headers, message.body)
+                if connection.is_open:
+                    self._idle.append(connection)
+                return answer
+            except NoAnswer as error:
+                # It was closed while nobody used it: that says nothing of this message. A fresh one does.
+                if not was_used:
+                    raise DeliveryFailed("the connection was closed without an answer") from error
+            except TimeoutError as error:
+                raise DeliveryFailed(f"no answer within {text(round(self._timeout * 1e6))}") from error
+            except (OSError, BadAnswer) as error:
+                raise DeliveryFailed(f"no answer: {error}") from error
+            finally:
+                if connection not in self._idle:
+                    connection.close()
+
+    async def _opened(self) -> Connection:
+        try:
+            async with asyncio.timeout(self._timeout):
+                addresses = await resolve(self._target.host, self._target.port, allow_private=self._allow_private)
+                return await self._first(addresses)
+        except OSError as error:  # a time-out as well
+            raise Away(f"{self._target.shown}: no connection: {str(error) or 'no answer in time'}") from error
+
+    async def _first(self, addresses: Sequence[str]) -> Connection:
+        """One that can be reached."""
+        for address in addresses[:-1]:
+            with suppress(OSError):
+                return await Connection.open(self._target, address, self._context)
+        return await Connection.open(self._target, addresses[-1], self._context)
+
+    def _judge(self, answer: Answer) -> None:
+        status = answer.status
+        if 200 <= status < 300:
+            return
+        if status in (429, 503):
+            raise Away(f"{self._target.shown}: answered {status}", self._pause(answer.headers.get("retry-after", "")))
+        if status == 410:
+            raise SkipRetry(f"{self._target.shown} is gone: answered 410")
+        followed = ": redirects are not followed" if 300 <= status < 400 else ""
+        raise DeliveryFailed(f"{self._target.shown}: answered {status}{followed}")
+
+    def _pause(self, told: str) -> float | None:
+        """Retry-After in seconds: a number, or a date."""
+        if told.isascii() and told.isdigit() and len(told) < 10:
+            return min(float(told), LONGEST_PAUSE)
+        try:
+            moment = parsedate_to_datetime(told)
+        except ValueError:
+            return None
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return min(max(0.0, (to_us(aware) - self._clock.now_us()) / 1e6), LONGEST_PAUSE)
+
+    async def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
