@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
 from drumbeat.model.lock import NewTicket, Seen, TicketState
 from drumbeat.store.protocol import Store
@@ -426,6 +426,7 @@ class Tickets(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.lines = {"a": Line(), "b": Line()}
         self.last_token = 0
+        self.known = 0
         self.store: Store = self.run(open_store(fresh_url(self.engine, Path(self.folder.name))))
 
     def run(self, call: Any) -> Any:
@@ -458,10 +459,12 @@ class Tickets(RuleBasedStateMachine):
         self.check(line, seen)
         assert seen.token > self.last_token or lock != self.lock_of_last
         self.last_token, self.lock_of_last = seen.token, lock
+        self.known += 1
         return lock, ticket.id
 
     lock_of_last = ""
 
+    @precondition(lambda self: self.known > 0)
     @rule(some=st.lists(tickets, min_size=1, max_size=5), renew=st.booleans())
     def looks(self, some: list[tuple[str, str]], renew: bool) -> None:
         seen = self.run(self.store.locks.look([id for _, id in some], renew=renew))
@@ -473,8 +476,10 @@ class Tickets(RuleBasedStateMachine):
             assert each.ticket == id
             self.check(self.lines[lock], each)
 
+    @precondition(lambda self: self.known > 1)
     @rule(some=st.lists(consumes(tickets), min_size=1, max_size=2))
     def leave(self, some: list[tuple[str, str]]) -> None:
+        self.known -= len(some)
         self.run(self.store.locks.leave([id for _, id in some]))
         touched = {lock for lock, id in some if id in self.lines[lock].tickets}
         for lock, id in some:

@@ -247,7 +247,11 @@ class SqliteLocks:
 
     def _seen(self, write: Write, tickets: Sequence[str], now: int, opening: Mapping[str, int]) -> list[Seen]:
         ids = as_json(tickets)
-        found = {sight.id: sight for sight in _sights(write.db.value(self._sql.seen, {"ids": ids}))}
+        if len(tickets) == 1:
+            text = write.db.value(self._sql.seen_alone, {"id": tickets[0]}) or "[]"
+        else:
+            text = write.db.value(self._sql.seen, {"ids": ids})
+        found = {sight.id: sight for sight in _sights(text)}
         why: dict[str, str] = {}
         if any(ticket not in found for ticket in tickets):
             for released, by, reason in _reasons(write.db.value(self._sql.reasons, {"ids": ids})):

@@ -135,6 +135,7 @@ class LockSql(msgspec.Struct, frozen=True, kw_only=True):
     note_grant: str
     opens_at: str
     seen: str
+    seen_alone: str
     granted: str
     reasons: str
     leave: str

@@ -33,6 +33,8 @@ CREATE TABLE drumbeat_ticket (
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX drumbeat_ticket_line
     ON drumbeat_ticket (lock, number);
+CREATE INDEX drumbeat_ticket_by_end
+    ON drumbeat_ticket (lock, expires_at);
 CREATE UNIQUE INDEX drumbeat_ticket_one_per_lane
     ON drumbeat_ticket (lock, lane) WHERE granted_at IS NOT NULL;
 

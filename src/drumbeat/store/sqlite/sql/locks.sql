@@ -109,6 +109,20 @@ SELECT json_group_array(json_array(id, number, lane, granted_at, place, ahead))
         WINDOW queue AS (PARTITION BY lock ORDER BY granted_at IS NULL, number))
  WHERE id IN (SELECT value FROM json_each(:ids));
 
+-- name: seen_alone
+-- The same for one ticket: with a long line a tenth of the time.
+SELECT json_array(json_array(own.id, own.number, own.lane, own.granted_at,
+           (SELECT count(*)
+              FROM drumbeat_ticket AS other
+             WHERE other.lock = own.lock AND other.number <= own.number AND other.granted_at IS NULL),
+           (SELECT min(other.expires_at)
+              FROM drumbeat_ticket AS other
+             WHERE other.lock = own.lock
+               AND other.id <> own.id
+               AND (other.number < own.number OR other.granted_at IS NOT NULL))))
+  FROM drumbeat_ticket AS own
+ WHERE own.id = :id;
+
 -- name: granted
 -- Those of these tickets that hold their lock, in the form of `seen`.
 SELECT json_group_array(json_array(id, number, lane, granted_at, 0, NULL))
