@@ -22,9 +22,10 @@ from drumbeat.events import (
     ThreadAbandoned,
 )
 from drumbeat.handle import JobHandle, SyncJobHandle
-from drumbeat.locks import local_lock
+from drumbeat.locks import HeldLock, local_lock
 from drumbeat.model.instance import Instance
 from drumbeat.model.job import Attempt, CancelAnswer, Job, JobState, NewJob, QueueStats, TaskStats
+from drumbeat.model.lock import LockInfo, TicketInfo
 from drumbeat.nouns import FireInfo, Run, ScheduleInfo
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.tasks import Call
@@ -39,6 +40,7 @@ __all__ = [
     "DrumbeatError",
     "Event",
     "FireInfo",
+    "HeldLock",
     "Instance",
     "InstanceBuried",
     "Job",
@@ -51,6 +53,7 @@ __all__ = [
     "JobsDone",
     "LeaderChanged",
     "LeaseLost",
+    "LockInfo",
     "LoopBlocked",
     "NewJob",
     "QueueStats",
@@ -69,6 +72,7 @@ __all__ = [
     "SyncJobHandle",
     "TaskStats",
     "ThreadAbandoned",
+    "TicketInfo",
     "current_job",
     "local_lock",
 ]
