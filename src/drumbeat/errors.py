@@ -144,7 +144,9 @@ class NotTransactional(StoreError):
     """This engine cannot finish or enqueue a job inside the caller's own transaction."""
 
     def __init__(self, engine: str) -> None:
-        super().__init__(f"{engine} has no transactions that a job can share; use SQLite or PostgreSQL for that, or an outbox to enqueue")
+        super().__init__(
+            f"{engine} has no transactions that a job can share; use SQLite or PostgreSQL for that, or an outbox to enqueue"
+        )
         self.engine = engine
 
 

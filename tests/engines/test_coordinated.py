@@ -109,7 +109,7 @@ async def until_beats(app: Drumbeat, beats: list[int]) -> None:
     store = await app.store()
 
     async def later() -> bool:
-        return [each.beat for each in await store.inspect.instances()][0] > beats[0] + 15
+        return next(each.beat for each in await store.inspect.instances()) > beats[0] + 15
 
     await until(later)
 
