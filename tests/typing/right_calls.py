@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, assert_type
 
-from drumbeat import Call, Drumbeat, Job, JobError, JobFailed, JobHandle, SyncJobHandle
+from drumbeat import Call, Drumbeat, HeldLock, Job, JobError, JobFailed, JobHandle, SyncJobHandle, local_lock
 from drumbeat.model.job import NewJob
 from drumbeat.tasks import AsyncTask, BatchTask, SyncTask
 
@@ -115,3 +115,18 @@ sync_task: SyncTask[[str], int] = resize
 scheduled_task: AsyncTask[[int], str] = clean
 started_task: SyncTask[[], int] = fill
 batch_task: BatchTask[str, int] = publish
+
+
+async def locked() -> None:
+    async with app.lock("prices", limit=2, per="1s", timeout=5, lease=30) as lock:
+        assert_type(lock, HeldLock)
+        assert_type(lock.token, int)
+        assert_type(lock.lost.is_set(), bool)
+        assert_type(await lock.lost, str)
+    async with local_lock("prices", limit=2, per=1.0):
+        pass
+
+
+def locked_in_a_thread() -> int:
+    with app.sync.lock("prices") as lock:
+        return lock.token

@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine
+from functools import cache
 from types import TracebackType
 from typing import Any, TypedDict
 
@@ -310,5 +311,6 @@ def what_runs_here() -> str:
     return "" if job is None else f"job {job.id}"
 
 
+@cache
 def _host() -> str:
     return socket.gethostname()
