@@ -5,6 +5,7 @@ from typing import Any
 
 import asyncpg
 
+from drumbeat import Drumbeat
 from drumbeat.model.lock import NewTicket, Seen, TicketState
 from drumbeat.store.postgres import PostgresStore
 from tests.engines.postgres.conftest import at
@@ -96,3 +97,32 @@ async def test_a_session_that_waits_for_a_line_sees_what_happened_meanwhile(
         await raw.execute("DELETE FROM drumbeat.ticket WHERE id = 'a'")
     assert (await entering).state is TicketState.GRANTED
     await other.close()
+
+
+async def test_an_enter_that_was_cancelled_under_way_leaves_nobody_in_line(
+    url: str, raw: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    async with Drumbeat(url) as app:
+        async with app.lock("x"):
+            pass
+        async with raw.transaction():
+            await raw.execute("SELECT FROM drumbeat.lock WHERE name = 'x' FOR UPDATE")
+            entering = asyncio.get_running_loop().create_task(app.lock("x").__aenter__())
+
+            async def is_under_way() -> bool:
+                store = await app.open_store()
+                async with store:
+                    waiting: int = await store._side.call(  # type: ignore[attr-defined]
+                        lambda session: session.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
+                    )
+                return waiting > 0
+
+            await until(is_under_way)
+            entering.cancel()
+            await asyncio.wait([entering])
+        # The server goes on with what it was asked, and only then finds that nobody listens any more.
+
+        async def is_empty() -> bool:
+            return await raw.fetchval("SELECT count(*) FROM drumbeat.ticket") == 0 and not app.keeper.books._leaving
+
+        await until(is_empty, deadline=10)
