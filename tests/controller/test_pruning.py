@@ -9,10 +9,13 @@ import pytest
 from drumbeat.clock import FakeClock
 from drumbeat.controller.elector import Elector
 from drumbeat.controller.pruning import Pruner
+from drumbeat.ids import new_instance_id
+from drumbeat.model.room import RoomMessage
 from drumbeat.model.schedule import RuleKind
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from tests.conftest import fresh_store
+from tests.contract.making import worker
 from tests.controller.making import ME, SECOND, YOU, definition, elector, firer, patience, pulse, put
 from tests.faults import FaultyStore
 from tests.waiting import until
@@ -72,3 +75,29 @@ async def test_old_fires_go_with_the_history(store: Store, clock: FakeClock) -> 
     kept = await store.schedules.fires("grid")
     assert {fire.at >= clock.now_us() - 3_600 * SECOND for fire in kept} == {True}
     assert len(kept) == 7
+
+
+async def test_messages_of_rooms_that_nobody_took_are_gone_after_a_minute_or_an_hour(
+    store: Store, clock: FakeClock
+) -> None:
+    lives = await worker(store)
+    dead = new_instance_id()
+    await store.rooms.send([RoomMessage(id="1", room="x", to=to, args="{}", signature="s") for to in (lives, dead)])
+
+    async def left_after(seconds: float) -> list[int]:
+        """How many each finds in its inbox, so much later."""
+        await clock.advance(seconds)
+        await pruner(store, clock, elector(clock)).clear()
+        kept = [await store.rooms.take(each, 10) for each in (lives, dead)]
+        return [len(each) for each in kept]
+
+    assert await left_after(61) == [1, 0]
+    await store.rooms.send([RoomMessage(id="2", room="x", to=lives, args="{}", signature="s")])
+    assert await left_after(3_601) == [0, 0]
+
+
+async def test_a_store_of_rooms_that_is_away_stops_nothing(store: Store, clock: FakeClock) -> None:
+    faulty = FaultyStore(store)
+    faulty.fail_before["rooms.prune"] = 1
+    await pruner(faulty, clock, elector(clock)).clear()  # type: ignore[arg-type]
+    assert faulty.calls["rooms.prune"] == 1
