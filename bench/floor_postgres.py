@@ -103,7 +103,7 @@ async def _drain(session: Any, instance: InstanceId) -> None:
             SQL.exchange,
             instance,
             *(array([row["id"] for row in held]), array([row["token"] for row in held])),
-            *(array([now] * count), array([now] * count), [], [], [QUEUE], [BATCH], BATCH, bounds, False),
+            *(array([now] * count), array([now] * count), [], [], [QUEUE], [BATCH], BATCH, bounds),
         )
         assert rows[0]["created_at"] == count, "a finished job was not recorded"
         held = rows[1:]

@@ -89,22 +89,17 @@ class Claiming:
         instance: InstanceId,
         good: Sequence[Outcome],
         claim: Claim | None,
-        *,
-        hasty: bool = False,
     ) -> Answer:
-        """Record successes and claim. The claim is in order: by queue in their turn, then priority, run_at, id.
-
-        hasty: nothing in this transaction need survive a crash of the server.
-        """
+        """Record successes and claim. The claim is in order: by queue in their turn, then priority, run_at, id."""
         bounds = [] if claim is None else self._bounds.of(claim)
-        answer = await self._ask(session, instance, good, claim, bounds, hasty)
+        answer = await self._ask(session, instance, good, claim, bounds)
         if claim is None:
             return answer
         missing = claim.limit - len(answer.jobs)
         if missing > 0 and any(bounds):
             self._bounds.drop()
             rest = Claim(queues=tuple((queue, missing) for queue, _ in claim.queues), limit=missing)
-            more = await self._ask(session, instance, (), rest, self._bounds.of(rest), hasty)
+            more = await self._ask(session, instance, (), rest, self._bounds.of(rest))
             answer.jobs += more.jobs
             answer.next_due = more.next_due
         answer.jobs.sort(key=attrgetter("priority", "run_at", "id"))
@@ -128,7 +123,6 @@ class Claiming:
         good: Sequence[Outcome],
         claim: Claim | None,
         bounds: list[int],
-        hasty: bool,
     ) -> Answer:
         queues = () if claim is None else claim.queues
         rows = await session.fetch(
@@ -144,7 +138,6 @@ class Claiming:
             [max(0, share) for _, share in queues],
             0 if claim is None else max(0, claim.limit),
             bounds,
-            hasty,
         )
         return Answer(rows)
 

@@ -164,7 +164,7 @@ class PostgresJobs:
         A claim alone does not wait for the disk: if a crash takes it, the job is pending again, and the outcome of its run is
         refused. An outcome that was told has the claim before it on disk as well.
         """
-        answer = await self._claiming.exchange(session, instance, outcomes, claim, hasty=not outcomes)
+        answer = await self._claiming.exchange(session, instance, outcomes, claim)
         verdicts = [Verdict.DONE] * len(outcomes)
         if answer.ended < len(outcomes):
             recorded = set((answer.recorded or "").split())

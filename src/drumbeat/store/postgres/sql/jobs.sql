@@ -95,8 +95,7 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
 -- The hot one: runs that succeeded become history, and the next jobs are claimed, in one statement.
 -- $1 instance; $2 to $7 ids, tokens, started_at, finished_at, result, result_error of the runs (the first four as array
 -- literals, which cost the driver a fifth of an array; the last two are empty where all are null);
--- $8, $9 queues and shares in the order of their turn; $10 limit; $11 for each queue and level a lower bound of run_at; $12
--- whether it may be lost in a crash of the server: a claim then waits for no disk. (Its token is never given again.)
+-- $8, $9 queues and shares in the order of their turn; $10 limit; $11 for each queue and level a lower bound of run_at.
 -- The first row is no job: token is now, created_at how many runs were recorded, due_at the next due moment if fewer than
 -- the limit were claimed, args the ids that were recorded if those were not all. Then columns as in model.job.Claimed.
   WITH ended AS MATERIALIZED (
@@ -201,7 +200,7 @@ SELECT NULL AS id, drumbeat.now_us() AS token, NULL AS task, NULL AS queue, NULL
        CASE WHEN (SELECT count(*) FROM kept) < (SELECT count(*) FROM ended)
             THEN (SELECT string_agg(kept.id::text, ' ') FROM kept)
         END AS args,
-       CASE WHEN $12 THEN set_config('synchronous_commit', 'off', true) END AS signature,
+       NULL AS signature,
        (SELECT count(*) FROM kept) AS created_at,
        CASE WHEN (SELECT count(*) FROM claimed) < $10
             THEN (SELECT min(soon.run_at)
