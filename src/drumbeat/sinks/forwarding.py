@@ -87,6 +87,8 @@ class EventSignature:
 class ForwardTask(Task[[T], None], Generic[T]):
     """A task whose jobs are sent. It cannot be called: there is no function of yours in it."""
 
+    runs_own_code = False
+
 
 class _Line:
     """What one loop has of a sink."""

@@ -69,6 +69,9 @@ class Home(Protocol):
 class Task(Generic[P, R]):
     """A registered function. The worker reads the attributes; programs use the methods."""
 
+    runs_own_code = True
+    """There is code of the program's in it, which may end the process."""
+
     def __init__(
         self, home: Home, function: Callable[..., Any], name: str, options: Options, signature: Arguments | None = None
     ) -> None:

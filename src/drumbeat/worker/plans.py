@@ -31,6 +31,7 @@ class Plan:
         "name",
         "pool",
         "retries",
+        "runs_own_code",
         "signature",
         "timeout_us",
     )
@@ -44,6 +45,7 @@ class Plan:
         self.is_plain = task.pool == "loop" and task.batch is None
         """An async function called for each job: the quick way."""
         self.retries = task.retries
+        self.runs_own_code = task.runs_own_code
         self.backoff: Backoff = task.backoff
         self.timeout_us = task.timeout_us
         self.signature: str = task.signature.hash

@@ -157,7 +157,9 @@ class Runner:
     ) -> None:
         started = self._store_now()
         running = RunningJob(jobs[0], self._reporter.note, self._completer, started)
-        apart = self._processes is not None and (plan.pool == "process" or bool(jobs[0].crashes))
+        # A job that is only sent is not to blame for the death of its process, and is not worth another.
+        is_suspect = bool(jobs[0].crashes) and plan.runs_own_code
+        apart = self._processes is not None and (plan.pool == "process" or is_suspect)
         run = Run(jobs, plan.name, running, me, started, plan.pool == "thread" and not apart)
         self._runs.add(run)
         self._marks.start(slot, jobs)
