@@ -7,7 +7,7 @@ from typing import Any, assert_type
 
 from drumbeat import Call, Drumbeat, HeldLock, Job, JobError, JobFailed, JobHandle, SyncJobHandle, local_lock
 from drumbeat.model.job import NewJob
-from drumbeat.tasks import AsyncTask, BatchTask, SyncTask
+from drumbeat.tasks import AsyncRoom, AsyncTask, BatchTask, SyncRoom, SyncTask
 
 app = Drumbeat()
 
@@ -130,3 +130,23 @@ async def locked() -> None:
 def locked_in_a_thread() -> int:
     with app.sync.lock("prices") as lock:
         return lock.token
+
+
+@app.room
+async def refresh(tickers: list[str], *, force: bool = False) -> None: ...
+
+
+@app.room(name="news", timeout="5s")
+def hear(text: str) -> None: ...
+
+
+async def rooms() -> None:
+    assert_type(await refresh.fan_out(["a"], force=True), int)
+    assert_type(await refresh.broadcast(tickers=["a"]), int)
+    assert_type(hear.broadcast_sync("a"), int)
+    await refresh(["a"])
+    hear("a")
+
+
+async_room: AsyncRoom[..., None] = refresh
+sync_room: SyncRoom[[str], None] = hear

@@ -75,3 +75,14 @@ async def wrong_schedules() -> None:
 
 
 Drumbeat(concurency=3)  # wrong
+
+
+@app.room
+async def refresh(tickers: list[str]) -> None: ...
+
+
+async def wrong_messages() -> None:
+    await refresh.fan_out([1])  # wrong
+    await refresh.broadcast()  # wrong
+    refresh.fan_out_sync("a", "b")  # wrong
+    app.room(retries=3)(refresh.function)  # wrong

@@ -89,5 +89,6 @@ def show(target: Target, id: str) -> None:
         "started at": words.exactly(instance.started_at, moment),
         "last beat": f"{words.exactly(instance.beat_at, moment)}, number {instance.beat}",
         "tasks": output.seen(sorted(instance.tasks)),
+        "rooms": output.seen(sorted(instance.rooms)),
     }
     output.show_page(facts)

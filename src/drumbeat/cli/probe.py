@@ -26,6 +26,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: Settings
     tasks: list[str]
+    rooms: list[str]
     queues: dict[str, int]
     """With their weights."""
 
@@ -34,6 +35,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
     flags: dict[str, Any] = {}
     tasks: list[str] = []
+    rooms: list[str] = []
 
 
 def known(app: Drumbeat, settings: Settings) -> Known:
@@ -42,6 +44,7 @@ def known(app: Drumbeat, settings: Settings) -> Known:
     return Known(
         settings=settings,
         tasks=sorted(task.name for task in tasks),
+        rooms=sorted(room.name for room in app.registered_rooms),
         queues=settings.weights(task.queue for task in tasks),
     )
 
@@ -62,7 +65,7 @@ def ask(ref: str, flags: Mapping[str, Any]) -> Known:
     if answer.problem is not None:
         raise Refused(answer.problem)
     settings = load(answer.flags, {})
-    return Known(settings=settings, tasks=answer.tasks, queues=settings.queues)
+    return Known(settings=settings, tasks=answer.tasks, rooms=answer.rooms, queues=settings.queues)
 
 
 def tell(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any]) -> int:
@@ -77,6 +80,6 @@ def tell(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
     else:
         # The weights of all queues, so that nobody else must know which ones the tasks name.
         flags = appref.flags_of(found.settings) | {"queues": found.queues}
-        answer = _Answer(flags=flags, tasks=found.tasks)
+        answer = _Answer(flags=flags, tasks=found.tasks, rooms=found.rooms)
     send(link, msgspec.json.encode(answer))
     return 0

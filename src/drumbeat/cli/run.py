@@ -105,5 +105,5 @@ def _begin(program: Known, ref: str, *, migrate: bool) -> None:
         "processes": settings.processes,
     }
     log.info("drumbeat starts", extra=facts)
-    if not program.tasks:
+    if not program.tasks and not program.rooms:
         log.warning("this app has no tasks: import the modules that register them")
