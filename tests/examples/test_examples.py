@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import call, clean_environment, running
+from tests.servers.redis import RedisServer
 from tests.waiting import until_sync
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -26,11 +27,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def python(*words: str, folder: Path) -> str:
+def python(*words: str, folder: Path, **environ: str) -> str:
     done = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
-        env=clean_environment(),
+        env=clean_environment(**environ),
         capture_output=True,
         text=True,
         timeout=60,
@@ -114,3 +115,11 @@ def test_price_pipeline(folder: Path) -> None:
     found = re.fullmatch(r"(\d+) sweeps, (\d+) calls, (\d+) processes killed", counts)
     assert found is not None and int(found[1]) > 2 and int(found[2]) > 20 and int(found[3]) >= 2
     assert moments == "at the same moment: at most 1 sweep, at most 2 calls"
+
+
+def test_triggers(folder: Path) -> None:
+    with RedisServer() as broker:
+        told = python("triggers.py", "3000", folder=folder, REDIS_URL=broker.url)
+    counts, verdict = told.splitlines()
+    assert re.fullmatch(r"3000 triggers, 300 cancelled, 2700 sent in \d+\.\d s", counts), told
+    assert verdict == "0 missing, 0 twice, 0 that were not due"
