@@ -39,6 +39,7 @@ from tests.unit.codec_models import (
     Tree,
     later_user,
     of,
+    shown,
 )
 
 BERLIN = dt.timezone(dt.timedelta(hours=1))
@@ -115,7 +116,7 @@ def there_and_back(hint: Any, value: Any) -> Any:
         (list[int | None], [*range(20), None]),
         (dict, {"a": None}),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_a_value_arrives_as_it_was_given(hint: Any, value: Any) -> None:
     arrived = there_and_back(hint, value)

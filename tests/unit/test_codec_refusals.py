@@ -27,9 +27,10 @@ from tests.unit.codec_models import (
     SpecialOrder,
     Tree,
     of,
+    shown,
 )
 
-ID = uuid.uuid4()
+ID = uuid.UUID("64112322-219a-498f-90b7-67c455476d02")
 NAN = math.nan
 
 
@@ -90,7 +91,7 @@ def refusal(hint: Any, value: Any) -> str:
         (Any, {Pair(1, "a"): 3}, "the keys of a dict in JSON are texts and numbers, not list"),
         (Any, {(1, 2): 3}, "the keys of a dict in JSON are texts and numbers, not tuple"),
     ],
-    ids=lambda value: repr(value)[:40],
+    ids=lambda value: shown(value)[:40],
 )
 def test_a_wrong_type_is_refused(hint: Any, value: Any, why: str) -> None:
     assert re.search(why, refusal(hint, value))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumbeat.codec import MAX_PAYLOAD, Undecodable, Unstorable, decode_result, encode_result, storable
-from tests.unit.codec_models import Color, Customer, Line, Order, Point
+from tests.unit.codec_models import Color, Customer, Line, Order, Point, shown
 
-ID = uuid.uuid4()
+ID = uuid.UUID("64112322-219a-498f-90b7-67c455476d02")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_without_an_annotation_a_result_is_what_json_says() -> None:
         ((x for x in [1]), "generator cannot be written as JSON"),
         ("x" * MAX_PAYLOAD, "262,146 bytes of JSON, over the limit of 262,144"),
     ],
-    ids=lambda value: repr(value)[:30],
+    ids=lambda value: shown(value)[:24],
 )
 def test_a_result_that_cannot_be_kept_says_why(value: Any, why: str) -> None:
     with pytest.raises(Unstorable, match=why) as caught:
