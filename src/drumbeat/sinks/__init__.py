@@ -3,6 +3,7 @@
 Drivers are imported when a worker starts, not here. A sink of your own is a class with what `Sink` and `Outlet` say.
 """
 
+from drumbeat.clock import Clock
 from drumbeat.sinks.jetstream import NatsSink
 from drumbeat.sinks.kafka import KafkaSink
 from drumbeat.sinks.redis_stream import RedisStreamSink
@@ -12,6 +13,7 @@ from drumbeat.sinks.webhook import WebhookSink
 
 __all__ = [
     "Away",
+    "Clock",
     "DeliveryFailed",
     "KafkaSink",
     "Message",
