@@ -15,6 +15,7 @@ from drumbeat.ids import new_job_id
 from drumbeat.model.job import JobFilter
 from drumbeat.model.room import RoomMessage
 from drumbeat.worker import rooms
+from tests.faults import FaultyProgram
 from tests.waiting import until
 from tests.worker.harness import Recorder, working
 
@@ -240,6 +241,28 @@ async def test_what_is_not_heard_is_found_by_looking(app: Drumbeat, monkeypatch:
         await present(app, 1)
         await note.broadcast(1)
         await until(lambda: heard, what="a call")
+
+
+async def test_a_store_that_is_away_for_a_while_costs_nothing_but_time(
+    app: Drumbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "POLL", 0.05)
+    heard: list[int] = []
+    program = FaultyProgram(app)
+    faults = await program.store()
+
+    @app.room
+    async def note(number: int) -> None:
+        heard.append(number)
+
+    async with app, working(program):
+        await present(app, 1)
+        faults.fail_before["rooms.take"] = 3
+        await note.broadcast(1)
+        await until(lambda: heard, what="a call")
+        assert faults.fail_before["rooms.take"] == 0
+        faults.fail_before["instances.leave_rooms"] = 1
+    assert faults.calls["instances.leave_rooms"] == 1
 
 
 async def test_a_worker_that_drains_leaves_its_rooms_and_ends_what_it_has(app: Drumbeat) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.ids import new_instance_id
 from drumbeat.model.job import JobFilter, OutcomeKind
+from drumbeat.model.room import RoomMessage
 from drumbeat.store.postgres import PostgresStore, schema
 from drumbeat.store.protocol import Store
 from tests.contract.making import add, claim, end, exchange, new_job, outcome, wanting, worker
@@ -128,6 +130,21 @@ async def test_whoever_listens_hears_again_after_a_restart(own_server: PostgresS
             heard.clear()
             await answered(lambda: store.jobs.add([new_job()]))
             await until(lambda: heard, what="a hint of the new job")
+
+
+async def test_all_who_listen_on_one_connection_hear_again_after_a_restart(own_server: PostgresServer) -> None:
+    jobs: list[int] = []
+    rooms: list[str] = []
+    async with await opened(own_server) as listener, await PostgresStore.open(at(own_server.url)) as store:
+        async with listener.wake.listen(jobs.append), listener.wake.listen_rooms(rooms.append):
+            own_server.stop("immediate")
+            own_server.start()
+            await until(lambda: 0 in jobs and "" in rooms, what="the looks that make up for what was not heard")
+            rooms.clear()
+            me = new_instance_id()
+            sent = RoomMessage(id="1", room="x", to=me, args="{}", signature="s")
+            await answered(lambda: store.rooms.send([sent]))
+            await until(lambda: me in rooms, what="a hint of the message")
 
 
 async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_server: PostgresServer) -> None:
