@@ -165,17 +165,20 @@ async def test_each_moment_has_one_job_though_instances_are_killed_and_stopped(c
 async def test_a_rolling_restart_of_all_instances_misses_nothing_and_delays_nothing(clockwork: Clockwork) -> None:
     environ = {"TEST_SCHEDULES": "50", "TEST_EVERY": str(EVERY)}
     processes = [clockwork.start(**environ) for _ in range(3)]
+    await clockwork.are_up(3)
     await clockwork.fired(1)
+    began = max(job.due_at for job in await clockwork.jobs())
     for _ in range(3 if FULL else 1):
         for old in list(processes):
             processes.append(clockwork.start(**environ))
+            await clockwork.are_up(4)
             await clockwork.fired(1)
             old.terminate()
             assert old.wait(30) == 0
             processes.remove(old)
     jobs = await clockwork.finish(processes)
     check_each_moment_once(jobs, schedules=50, every=EVERY)
-    assert lateness(jobs) < 2.5
+    assert lateness([job for job in jobs if job.due_at > began]) < 1
     assert {(job.failures, job.crashes) for job in jobs} == {(0, 0)}
 
 
@@ -233,6 +236,6 @@ async def test_restarts_more_frequent_than_an_interval_do_not_starve_it(series: 
         process.terminate()
         process.wait(20)
         assert restarts < 60
-    assert restarts > 3
+    assert len({entry.pid for entry in series.entries("step")}) == 3, "each life was too short for two"
     moments = [entry.facts["at"] for entry in series.entries("step")]
     assert all(later - sooner >= 2 for sooner, later in pairwise(moments))
