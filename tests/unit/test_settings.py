@@ -75,7 +75,7 @@ def test_every_default_is_accepted_when_written_out() -> None:
         ("namespace", "9-lives"),
         ("imports", "shop/tasks.py"),
         ("url", "drumbeat.db"),
-        ("coordination", "redis://localhost"),
+        ("coordination", "localhost"),
         ("log_level", "loud"),
         ("retention", "-1d"),
         ("version", "x\0y"),
