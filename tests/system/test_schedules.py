@@ -138,7 +138,7 @@ def lateness(jobs: list[Job]) -> float:
 @pytest.mark.parametrize("engine", EVERY_ENGINE)
 async def test_each_moment_has_one_job_though_instances_are_killed_and_stopped(clockwork: Clockwork) -> None:
     environ = {"TEST_SCHEDULES": "20", "TEST_EVERY": str(EVERY), "DRUMBEAT_LEADER_LEASE": "10" if FULL else "1"}
-    rounds, apart = (20, 3) if FULL else (3, 2)
+    rounds, apart = (20, 3) if FULL else (2, 2)
     processes = [clockwork.start(**environ) for _ in range(5)]
     await clockwork.fired(2)
     stopped = await clockwork.stop_leader(processes)
@@ -151,7 +151,7 @@ async def test_each_moment_has_one_job_though_instances_are_killed_and_stopped(c
         victim.wait(10)
         processes.remove(victim)
         processes.append(clockwork.start(**environ))
-        if number == (5 if FULL else 2):  # for longer than its lease
+        if number == (5 if FULL else 1):  # for longer than its lease
             stopped.send_signal(signal.SIGCONT)
             stopped = victim
     await clockwork.fired(2)
