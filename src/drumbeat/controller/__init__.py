@@ -89,7 +89,7 @@ class Controller:
             identity=lambda: self._id,
         )
         declarer = Declarer(store, self._declared, self._elector, self._clock, patience, synchronised=firer.wake)
-        rescuer = Rescuer(store.schedules, self._elector, self._clock, patience)
+        rescuer = Rescuer(store.schedules, self._elector, self._clock, patience, is_needed=lambda: firer.sees_schedules)
         async with asyncio.TaskGroup() as group:
             for service in (declarer, firer, rescuer) if self._controls else (declarer,):
                 group.create_task(service.run(), name=service.name)

@@ -60,6 +60,8 @@ class Firer:
         self._skew_us = 0
         self._expected: int | None = None
         self._broken: dict[str, int] = {}
+        self.sees_schedules = True
+        """Whether the last look found any that is active: due, to come, or under way."""
 
     def hear(self, pulse: Pulse) -> None:
         """What the heartbeat says of the next moment; we look again if it is sooner than expected, or if we lead anew."""
@@ -118,6 +120,7 @@ class Firer:
     async def _due(self, limit: int) -> Due:
         due = await self._schedules.due(limit)
         self._set_clock(due.now)
+        self.sees_schedules = bool(due.schedules) or due.next_at is not None or due.shortest is not None
         return due
 
     async def _fire(self, due: Due, schedules: Sequence[Schedule]) -> list[int]:

@@ -5,6 +5,8 @@ for what no transaction can see: a job that was deleted by hand, a restored back
 elsewhere, by every role (presence.py).
 """
 
+from collections.abc import Callable
+
 from drumbeat.clock import Clock, jittered
 from drumbeat.controller.elector import Elector
 from drumbeat.errors import StoreUnavailable
@@ -13,15 +15,19 @@ from drumbeat.store.protocol import Schedules
 
 EVERY = 10.0
 SELDOM = 60.0
-"""How often whoever does not lead does it: a leader whose heart beats may still be stuck."""
+"""How often it is done by whoever does not lead, because a leader whose heart beats may still be stuck; and where there are no
+schedules, so that an idle instance is quiet."""
 
 
 class Rescuer:
     name = "rescuing"
 
-    def __init__(self, schedules: Schedules, elector: Elector, clock: Clock, patience: Patience) -> None:
+    def __init__(
+        self, schedules: Schedules, elector: Elector, clock: Clock, patience: Patience, *, is_needed: Callable[[], bool]
+    ) -> None:
         self._schedules = schedules
         self._elector = elector
+        self._is_needed = is_needed
         self._clock = clock
         self._patience = patience
 
@@ -29,7 +35,8 @@ class Rescuer:
         swept_at = self._clock.monotonic()
         while True:
             await self._clock.sleep(jittered(EVERY))
-            if not self._elector.leads and self._clock.monotonic() - swept_at < SELDOM:
+            is_often = self._elector.leads and self._is_needed()
+            if not is_often and self._clock.monotonic() - swept_at < SELDOM:
                 continue
             swept_at = self._clock.monotonic()
             try:
