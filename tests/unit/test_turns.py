@@ -65,3 +65,13 @@ def test_shares_always_add_up_to_the_limit(weights: dict[str, int], claims: list
             assert sum(share for _, share in shares) == limit
         assert all(share >= 0 for _, share in shares)
         turns.took(shares, {queue: min(share, there) for (queue, share), there in zip(shares, available, strict=False)})
+
+
+def test_a_queue_that_rests_is_left_out_and_its_share_goes_to_the_others() -> None:
+    asleep = {"low"}
+    turns = Turns({"high": 3, "low": 3}, rests={"low": lambda: "low" in asleep, "high": lambda: "high" in asleep})
+    assert turns.divide(10) == (("high", 10),)
+    asleep.add("high")
+    assert turns.divide(10) == ()
+    asleep.clear()
+    assert sorted(turns.divide(10)) == [("high", 5), ("low", 5)]

@@ -122,6 +122,11 @@ class Forwarder:
                 del self._lines[asyncio.get_running_loop()]
                 await line.outlet.close()
 
+    def rests(self) -> bool:
+        """Whether there is no use in claiming jobs: they would only be put back."""
+        line = self._lines.get(asyncio.get_running_loop())
+        return line is not None and line.patience.rests
+
     async def send(self, calls: list[Call[msgspec.Raw]]) -> list[Exception | None]:
         line = self._line()
         patience = line.patience
@@ -185,7 +190,9 @@ def forward_task(
     if unknown := set(options) - set(ForwardOptions.__annotations__):
         raise ConfigError(f"app.forward has no option {min(unknown)!r}", min(unknown))
     read = read_options(cast("TaskOptions", options), batch=batch, is_async=True)
-    return ForwardTask(home, forwarder.send, name, read, EventSignature(name, value_type))
+    task: ForwardTask[Any] = ForwardTask(home, forwarder.send, name, read, EventSignature(name, value_type))
+    task.rests = forwarder.rests
+    return task
 
 
 def check_sink(sink: object) -> Sink:

@@ -24,13 +24,16 @@ class Patience:
     def is_away(self) -> bool:
         return self._failures > 0
 
+    @property
+    def rests(self) -> bool:
+        """Nobody may try now."""
+        return self._failures > 0 and (self._trying or self._monotonic() < self._until)
+
     def enter(self) -> bool:
         """Whether this batch may be sent now; if so, `leave` must follow."""
-        if not self._failures:
-            return True
-        if self._trying or self._monotonic() < self._until:
+        if self.rests:
             return False
-        self._trying = True
+        self._trying = self._failures > 0
         return True
 
     def leave(self) -> None:

@@ -72,6 +72,9 @@ class Task(Generic[P, R]):
     runs_own_code = True
     """There is code of the program's in it, which may end the process."""
 
+    rests: Callable[[], bool] | None = None
+    """Whether there is no use in claiming its jobs now, where that can be: asked on the worker's loop."""
+
     def __init__(
         self, home: Home, function: Callable[..., Any], name: str, options: Options, signature: Arguments | None = None
     ) -> None:

@@ -14,6 +14,8 @@ from drumbeat.worker.moments import Moments
 from drumbeat.worker.pace import Pace
 from drumbeat.worker.turns import Turns
 
+REST = 0.1
+
 
 class Fetcher:
     def __init__(
@@ -100,16 +102,21 @@ class Fetcher:
         room = self.room
         if room < at_least:
             return None
+        now = self._clock.monotonic()
+        queues = self._turns.divide(room)
+        if not queues:  # all of them rest
+            self._hungry = self._was_filled = False
+            self._look_at = now + REST
+            return None
         self._on_their_way += room
         # Before the question: a hint that arrives while it is under way must not be lost.
-        now = self._clock.monotonic()
         expected = self._expects or 0.0 < self._due_at <= now
         self._hungry = self._expects = False
         if self._due_at <= now:
             self._due_at = 0.0
         if self._look_at <= now:  # the answer will tell better; until then the other lane does not ask the same
             self._look_at = self._due_at or now + jittered(self._poll)
-        return Claim(queues=self._turns.divide(room), limit=room, wants=self.wants, expected=expected)
+        return Claim(queues=queues, limit=room, wants=self.wants, expected=expected)
 
     def claim_at_once(self) -> Claim | None:
         """As `claim`, for when a call is under way that claims nothing: only if idle slots would wait for its answer."""
