@@ -7,6 +7,7 @@ from typing import Any, assert_type
 
 from drumbeat import Call, Drumbeat, HeldLock, Job, JobError, JobFailed, JobHandle, SyncJobHandle, local_lock
 from drumbeat.model.job import NewJob
+from drumbeat.sinks import RedisStreamSink
 from drumbeat.tasks import AsyncRoom, AsyncTask, BatchTask, SyncRoom, SyncTask
 
 app = Drumbeat()
@@ -74,6 +75,17 @@ async def warm() -> None: ...
 @app.on_start(role="worker", once=True, lock="fill")
 def fill() -> int:
     return 1
+
+
+sink = RedisStreamSink(stream="reminders", url="redis://localhost")
+remind = app.forward("order.reminder", to=sink, type=Decimal, queue="reminders", retries=5)
+anything = app.forward("anything", to=sink, batch=10)
+
+
+async def forwarded() -> None:
+    assert_type(await remind.using(key="c:1").enqueue(Decimal(1)), JobHandle[None])
+    assert_type(await anything.enqueue({"a": [1]}), JobHandle[None])
+    assert_type(await app.cancel(task=remind, key="c:1"), int)
 
 
 async def calls() -> None:

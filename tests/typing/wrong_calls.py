@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 from drumbeat import Call, Drumbeat
+from drumbeat.sinks import RedisStreamSink
 
 app = Drumbeat()
 
@@ -86,3 +87,15 @@ async def wrong_messages() -> None:
     await refresh.broadcast()  # wrong
     refresh.fan_out_sync("a", "b")  # wrong
     app.room(retries=3)(refresh.function)  # wrong
+
+
+sink = RedisStreamSink(stream="reminders", url="redis://localhost")
+remind = app.forward("order.reminder", to=sink, type=int)
+
+
+async def wrong_events() -> None:
+    await remind.enqueue("1")  # wrong
+    remind(1)  # wrong
+    app.forward("x", to="redis://localhost")  # wrong
+    app.forward("y", to=sink, pool="thread")  # wrong
+    RedisStreamSink(stream="reminders")  # wrong
