@@ -29,7 +29,7 @@ async def store(clock: FakeClock, tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @pytest.mark.parametrize(
-    ("leading", "needed", "least", "most"), [(True, True, 30, 130), (True, False, 4, 6), (False, True, 4, 6)]
+    ("leading", "needed", "least", "most"), [(True, True, 15, 70), (True, False, 4, 6), (False, True, 4, 6)]
 )
 async def test_the_sweep_is_as_frequent_as_it_is_needed(
     store: Store, clock: FakeClock, leading: bool, needed: bool, least: int, most: int

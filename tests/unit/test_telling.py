@@ -4,7 +4,17 @@ import logging
 
 import pytest
 
-from drumbeat.events import Events, InstanceBuried, JobFailed, JobFinished, JobsDone, StoreDown, StoreUp
+from drumbeat.events import (
+    Events,
+    InstanceBuried,
+    JobFailed,
+    JobFinished,
+    JobsDone,
+    LeaderChanged,
+    ScheduleSkipped,
+    StoreDown,
+    StoreUp,
+)
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.instance import Buried
 from drumbeat.model.job import Claimed, Failure, JobState
@@ -47,6 +57,17 @@ ERROR = Failure("ValueError", "broken")
             InstanceBuried(instance=ME, dead=InstanceId("you"), jobs=Buried(buried=True, suspect=1)),
             "WARNING",
             "an instance was found dead: its jobs are free",
+        ),
+        (LeaderChanged(instance=ME, leader=ME, term=3), "INFO", "the controllers have a new leader"),
+        (
+            ScheduleSkipped(instance=ME, schedule="s", first=0, last=9, count=2, reason="late"),
+            "WARNING",
+            "schedule skipped: moments passed without a run",
+        ),
+        (
+            ScheduleSkipped(instance=ME, schedule="s", first=0, last=0, count=1, reason="overlap"),
+            "INFO",
+            "schedule skipped: its last run is still going on",
         ),
     ],
 )
