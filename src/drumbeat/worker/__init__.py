@@ -35,7 +35,7 @@ from drumbeat.worker.fetcher import Fetcher
 from drumbeat.worker.household import Household
 from drumbeat.worker.marks import Marks, NoMarks
 from drumbeat.worker.pace import Pace
-from drumbeat.worker.plans import plans
+from drumbeat.worker.plans import plans, resting
 from drumbeat.worker.processes import Processes
 from drumbeat.worker.reporter import Reporter
 from drumbeat.worker.rooms import Rooms
@@ -155,7 +155,7 @@ class Worker:
         self._reporter = Reporter(clock, self._events, self._wakeup.set)
         named = {task.queue for task in self._program.registered_tasks}
         weights = settings.weights(named) or {"default": 3}
-        self._turns = Turns(weights, strict=settings.strict, rests=_resting(self._program.registered_tasks))
+        self._turns = Turns(weights, strict=settings.strict, rests=resting(self._program.registered_tasks))
         self._fetcher = Fetcher(
             clock,
             self._buffer,
@@ -396,16 +396,3 @@ class Worker:
     def _on_up(self) -> None:
         after = self._clock.monotonic() - self._went_out_at
         self._events.emit(StoreUp(instance=self._identity(), url=self._settings.url, after=after))
-
-
-def _resting(tasks: Sequence[Task[..., Any]]) -> dict[str, Callable[[], bool]]:
-    """For queues whose tasks can all be held up by something outside: whether they all are."""
-    by_queue: dict[str, list[Callable[[], bool] | None]] = {}
-    for task in tasks:
-        by_queue.setdefault(task.queue, []).append(task.rests)
-    found = {queue: [rests for rests in each if rests is not None] for queue, each in by_queue.items()}
-    return {
-        queue: lambda all_of=tuple(rests): all(rests() for rests in all_of)  # type: ignore[misc]
-        for queue, rests in found.items()
-        if len(rests) == len(by_queue[queue])
-    }

@@ -95,3 +95,16 @@ def parked(job: Claimed, waits_for: str) -> Outcome:
 
 def parked_unknown(job: Claimed) -> Outcome:
     return parked(job, unknown_task(job.task))
+
+
+def resting(tasks: Iterable[Task[..., Any]]) -> dict[str, Callable[[], bool]]:
+    """For queues whose tasks can all be held up by something outside: whether they all are."""
+    by_queue: dict[str, list[Callable[[], bool] | None]] = {}
+    for task in tasks:
+        by_queue.setdefault(task.queue, []).append(task.rests)
+    found = {queue: [rests for rests in each if rests is not None] for queue, each in by_queue.items()}
+    return {
+        queue: lambda all_of=tuple(rests): all(rests() for rests in all_of)  # type: ignore[misc]
+        for queue, rests in found.items()
+        if len(rests) == len(by_queue[queue])
+    }
