@@ -13,6 +13,7 @@ from drumbeat.events import JobFinished, LeaderChanged, ScheduleFired
 from drumbeat.model.job import JobState
 from drumbeat.model.schedule import ScheduleState
 from drumbeat.worker import Worker
+from tests.cli.running import call
 from tests.contract.making import worker as registered
 from tests.controller.making import jobs
 from tests.waiting import until
@@ -164,3 +165,18 @@ async def test_an_instance_that_is_stopped_while_it_starts_claims_nothing(url: s
         async with working(app, drain=0.2):
             await begun.wait()
         assert (await job.job()).state is JobState.PENDING
+
+
+FAILING = """
+from drumbeat import Drumbeat
+app = Drumbeat("sqlite:///jobs.db")
+
+@app.on_start(retries=0)
+async def warm(): raise ValueError("no such table")
+"""
+
+
+def test_the_command_tells_a_failed_start_up_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text(FAILING)
+    done = call("run", "failing:app", "--log-level", "error", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "drumbeat: start-up task 'warm' failed: ValueError: no such table\n")
