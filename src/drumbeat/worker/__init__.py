@@ -11,7 +11,7 @@ for its successor; the program's own resources are closed; the instance says goo
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -244,7 +244,7 @@ class Worker:
             watch=watch.run,
         )
         async with (
-            store.wake.listen(self._fetcher.hear) as self._household.address,
+            self._listening(store) as self._household.address,
             self._subscribers(),
             self._presence.registered(),
             self._lifespans(),
@@ -254,6 +254,10 @@ class Worker:
             await (self._stop.wait() if self._settings.role == "controller" else self._work(store))
             await self._await_successor(self._presence)
         return self.exit_code
+
+    def _listening(self, store: Store) -> AbstractAsyncContextManager[str | None]:
+        """Who runs no jobs has nothing to be woken for."""
+        return nullcontext() if self._settings.role == "controller" else store.wake.listen(self._fetcher.hear)
 
     async def _start_up(self, store: Store) -> None:
         """Before the first claim. When asked to stop meanwhile, what is under way has the time that jobs have to drain."""
