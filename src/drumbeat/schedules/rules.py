@@ -101,7 +101,9 @@ def rule_of(definition: NewSchedule) -> Rule:
         ConfigError: the expression, the interval or the zone is not acceptable.
     """
     d = definition
-    return _rule(d.kind, d.rule, d.name if d.kind is RuleKind.CRON else "", d.tz, d.start, d.end)
+    # The name counts for H only: without it, schedules of one expression share what was read.
+    named = d.name if d.kind is RuleKind.CRON and "h" in d.rule.lower() else ""
+    return _rule(d.kind, d.rule, named, d.tz, d.start, d.end)
 
 
 @lru_cache(maxsize=16_384)
