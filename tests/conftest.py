@@ -44,6 +44,12 @@ async def fresh_store(engine: str, folder: Path, *, clock: Clock = SYSTEM) -> As
         yield store
 
 
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who runs the tests side by side tells each process the width of its own terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     name: str = request.param

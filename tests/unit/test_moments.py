@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumbeat.worker.moments import MARGIN_S, TRUSTED_S, Moments
+from drumbeat.worker.moments import MARGIN_S, TRUSTED_S, Moments, StoreClock
 
 STORE_US = 1_800_000_000_000_000
 
@@ -36,3 +36,20 @@ def test_clocks_that_drift_apart_are_compared_anew() -> None:
     moments.saw(STORE_US + int((later - 100.0) * 1e6) + 30_000, asked_at=later)
     due = STORE_US + int((later - 100.0) * 1e6) + 1_030_000
     assert moments.of(due, now=later) == pytest.approx(later + 1.0 + MARGIN_S, abs=1e-5)
+
+
+def test_a_slow_answer_does_not_set_back_the_stores_clock() -> None:
+    """Two calls are under way: one claims a job, the other comes back later from before the job was due."""
+    clock, local = StoreClock(), 50_000_000
+    clock.heard(STORE_US, local + 1_000)
+    clock.heard(STORE_US - 60_000, local + 2_000)
+    assert clock.now_us(local + 2_000) == STORE_US + 1_000
+
+
+def test_the_stores_clock_is_never_before_an_answer_that_was_heard() -> None:
+    clock, local = StoreClock(), 50_000_000
+    clock.heard(STORE_US, local)
+    later = local + int(TRUSTED_S * 1e6) + 1
+    clock.heard(STORE_US + int(TRUSTED_S * 1e6) - 90_000, later)  # slow, but the other is too old to be believed
+    assert clock.now_us(local) == STORE_US + int(TRUSTED_S * 1e6) - 90_000
+    assert clock.now_us(later + 500_000) == STORE_US + int(TRUSTED_S * 1e6) + 410_000

@@ -26,6 +26,7 @@ from drumbeat.service import Patience, Wakeup
 from drumbeat.store.protocol import Jobs
 from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.fetcher import Fetcher
+from drumbeat.worker.moments import StoreClock
 from drumbeat.worker.reporter import Reporter
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class Exchange:
         self._wakeup = wakeup
         self._batch = batch
         self._identity = identity
-        self._offset_us = 0
+        self._store_clock = StoreClock()
         self._closing = False
         self._is_talking = False
         self._suspicious = False
@@ -68,8 +69,8 @@ class Exchange:
         self._taken = 0
 
     def store_now(self) -> int:
-        """The store's clock, as known from its last answer."""
-        return self._clock.now_us() + self._offset_us
+        """The store's clock, as known from its answers."""
+        return self._store_clock.now_us(self._clock.now_us())
 
     def hear(self, pulse: Pulse) -> None:
         """The store counts more jobs of ours than we hold: an answer may have been lost."""
@@ -152,7 +153,7 @@ class Exchange:
             await self._tell_apart(instance, outcomes, error)
             return
         self._patience.over()
-        self._offset_us = answer.now - self._clock.now_us()
+        self._store_clock.heard(answer.now, self._clock.now_us())
         self._reporter.told(instance, outcomes, answer.verdicts)
         if claim:
             self._welcome(claim, answer, asked_at)

@@ -10,6 +10,29 @@ MARGIN_S = 0.0002
 """The way of a question to the store. Earlier by that, every look would be made twice."""
 
 
+class StoreClock:
+    """The store's clock, as it must be at least: it has moved on since each answer. The quickest answer knows it best.
+
+    What it shows is never before an answer that was heard: no job is seen to start before it was claimed.
+    """
+
+    def __init__(self) -> None:
+        self._behind_us = 0
+        self._since_us = 0
+        self._heard_us = 0
+
+    def heard(self, now_us: int, local_us: int) -> None:
+        """An answer that was given at `now_us` by the store's clock has arrived at this local moment."""
+        behind_us = local_us - now_us
+        if not self._heard_us or behind_us < self._behind_us or local_us - self._since_us > TRUSTED_S * 1e6:
+            self._behind_us = behind_us
+            self._since_us = local_us
+        self._heard_us = max(self._heard_us, now_us)
+
+    def now_us(self, local_us: int) -> int:
+        return max(local_us - self._behind_us, self._heard_us)
+
+
 class Moments:
     def __init__(self) -> None:
         self._ahead_us: float | None = None
