@@ -61,6 +61,9 @@ class PostgresInstances:
         if row is None:
             now = await self._link.call(lambda session: session.fetchval(self._sql.schema.now))
             return Pulse(alive=False, beat=0, now=now, running=0, cancels=[], waiting=[], peers=[])
+        leader = row
+        if lead is not None and row["leader"] is None:
+            leader = await self._link.call(lambda session: session.fetchrow(self._sql.instances.leader))
         return Pulse(
             alive=True,
             beat=row["beat"],
@@ -69,7 +72,9 @@ class PostgresInstances:
             cancels=[Hold(*hold) for hold in zip(row["cancel_ids"], row["cancel_tokens"], strict=True)],
             waiting=row["waiting"],
             peers=[Peer(*peer) for peer in zip(row["peers"], row["peer_beats"], strict=True)],
-            leader=None if row["leader"] is None else Leader(instance=row["leader"], term=row["term"]),
+            leader=None
+            if leader is None or leader["leader"] is None
+            else Leader(instance=leader["leader"], term=leader["term"]),
             next_fire=row["next_fire"],
         )
 

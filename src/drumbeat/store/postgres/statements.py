@@ -60,6 +60,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
 class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     register: str
     beat: str
+    leader: str
     give_up_lead: str
     lock: str
     end: str

@@ -74,6 +74,13 @@ SELECT beaten.beat, drumbeat.now_us() AS now,
   LEFT JOIN leads
     ON true;
 
+-- name: leader
+-- Who leads, for a beat that asked for the lead and lost it to another one while it waited: it has not seen which.
+SELECT instance AS leader, term
+  FROM drumbeat.leader
+ WHERE instance IS NOT NULL
+   AND until > drumbeat.now_us();
+
 -- name: give_up_lead
 UPDATE drumbeat.leader
    SET instance = NULL,
