@@ -7,6 +7,7 @@ with DRUMBEAT_FULL=1 by all of them, and further around the change.
 
 import os
 import sys
+import zoneinfo
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -20,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumbeat.errors import ConfigError
-from drumbeat.schedules import rules
 from drumbeat.schedules.calendar import Calendar
 from drumbeat.schedules.cron import parse
 from drumbeat.schedules.rules import rule_of, zone
@@ -379,7 +379,7 @@ def test_unknown_zones_are_refused_naming_the_field(name: str) -> None:
 
 
 def test_a_machine_without_zones_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "available_timezones", set)
+    monkeypatch.setattr(zoneinfo, "available_timezones", set)
     assert zone("UTC") is UTC
     with pytest.raises(ConfigError, match=r"no time zones but UTC: run `pip install drumbeat\[tz\]`"):
         zone("Europe/Nowhere")

@@ -9,9 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from datetime import date, tzinfo
+from typing import TYPE_CHECKING
 
-from .cron import Cron
 from .localday import DAY, Piece, change_around, local_day, pieces
+
+if TYPE_CHECKING:
+    from .cron import Cron
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _FAR = 40 * 366

@@ -10,7 +10,6 @@ from drumbeat.durations import from_us
 from drumbeat.model.schedule import NewSchedule, RuleKind
 
 from .calendar import Calendar
-from .cron import parse
 from .localday import change_between
 from .planner import first_moment
 from .rules import rule_of, zone
@@ -40,6 +39,8 @@ def preview(definition: NewSchedule, now: int, count: int) -> list[Previewed]:
 
 
 def _note(definition: NewSchedule, before: int, second: int) -> str:
+    from .cron import parse
+
     tz, cron = zone(definition.tz), parse(definition.rule, definition.name)
     parts: list[str] = []
     if (change := change_between(before, second, tz)) is not None:

@@ -10,7 +10,6 @@ import re
 from datetime import UTC, tzinfo
 from functools import lru_cache
 from typing import Protocol
-from zoneinfo import ZoneInfo, available_timezones
 
 from drumbeat import durations
 from drumbeat.errors import ConfigError
@@ -19,7 +18,6 @@ from drumbeat.names import check_name, check_priority, shown
 
 from . import interval
 from .calendar import Calendar
-from .cron import parse
 
 MOST_CAUGHT_UP = 1_000
 _SECOND = 1_000_000
@@ -110,6 +108,9 @@ def rule_of(definition: NewSchedule) -> Rule:
 def _rule(kind: RuleKind, text: str, name: str, tz: str, start: int | None, end: int | None) -> Rule:
     match kind:
         case RuleKind.CRON:
+            # Here: a program without cron expressions need not wait for cronsim at its start.
+            from .cron import parse
+
             return Rule(Calendar(parse(text, name), zone(tz)), _SECOND, start, end)
         case RuleKind.GRID:
             return Rule(interval.Grid(start or 0, interval.read(text)), 1, start, end)
@@ -126,13 +127,15 @@ def zone(name: str) -> tzinfo:
     """
     if name == "UTC":
         return UTC
+    import zoneinfo  # here: most programs need none
+
     # The form is checked first: a name is also a path below the folder of zones. `localtime` is another one on each host.
     if _ZONE.fullmatch(name) and name != "localtime":
         try:
-            return ZoneInfo(name)
+            return zoneinfo.ZoneInfo(name)
         except (KeyError, ValueError, OSError):
             pass
-    if not available_timezones():
+    if not zoneinfo.available_timezones():
         raise ConfigError("this machine has no time zones but UTC: run `pip install drumbeat[tz]`", "tz")
     raise ConfigError(f"tz {shown(name)} is not a time zone: use an IANA name such as Europe/Berlin, or UTC", "tz")
 

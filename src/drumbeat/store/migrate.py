@@ -6,7 +6,6 @@ schema of neighbouring releases run together. How statements are executed is the
 """
 
 import re
-from importlib import resources
 
 import msgspec
 
@@ -32,6 +31,9 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 
 def load(package: str) -> tuple[Migration, ...]:
     """All migrations of an engine, in order; their numbers are 1, 2, 3 ..."""
+    # Here: it brings in a dozen modules, and a program's start should not wait for what only an opened store needs.
+    from importlib import resources
+
     files = sorted(file.name for file in resources.files(package).iterdir() if _FILE.fullmatch(file.name))
     migrations: list[Migration] = []
     oldest_code = 1
