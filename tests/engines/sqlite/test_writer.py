@@ -240,17 +240,17 @@ async def test_a_job_becomes_claimable_at_its_moment_not_before(sqlite: SqliteSt
 
 
 async def test_a_call_that_gets_no_turn_ends_with_store_unavailable(
-    sqlite: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "PATIENCE_S", 0.1)
-    await sqlite.inspect.now()
-    held = HeldTurn(path)
-    job = new_job()
-    with pytest.raises(StoreUnavailable, match="no answer"):
-        await sqlite.jobs.add([job])
-    held.give_back()
-    assert (await sqlite.jobs.add([job]))[0].id == job.id
-    assert len(await sqlite.inspect.jobs(JobFilter())) == 1
+    monkeypatch.setattr(desk, "PATIENCE_S", 0.5)
+    async with await SqliteStore.open(path, url="sqlite") as store:
+        held = HeldTurn(path)
+        job = new_job()
+        with pytest.raises(StoreUnavailable, match="no answer"):
+            await store.jobs.add([job])
+        held.give_back()
+        assert (await store.jobs.add([job]))[0].id == job.id
+        assert len(await store.inspect.jobs(JobFilter())) == 1
 
 
 async def test_a_strangers_lock_is_waited_for(sqlite: SqliteStore, path: Path) -> None:
