@@ -38,7 +38,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, drumbeat.now_us(), drumbea
               until = drumbeat.now_us() + $4
         WHERE $4::bigint IS NOT NULL
           AND EXISTS (SELECT FROM beaten)
-          AND (instance IS NULL OR instance = $1 OR until <= drumbeat.now_us() OR until > drumbeat.now_us() + $4)
+          -- Twice the lease ahead: the clock has stepped back. Less may be the lead of a beat that began after this one.
+          AND (instance IS NULL OR instance = $1 OR until <= drumbeat.now_us() OR until > drumbeat.now_us() + 2 * $4)
        RETURNING instance, term),
        given_up AS (
        UPDATE drumbeat.leader
