@@ -29,6 +29,12 @@ PAIRS = {"pair": ("postgres", "valkey")}
 OpenAgain = Callable[[], Awaitable[Store]]
 
 
+def pytest_unconfigure() -> None:
+    """Processes that run tests side by side leave without their exit handlers: the servers are ended here."""
+    for server in SERVERS.values():
+        server.close()
+
+
 def fresh_url(engine: str, folder: Path) -> str:
     """The URL of an empty database; PostgreSQL's have their tables."""
     engine, _ = PAIRS.get(engine, (engine, None))

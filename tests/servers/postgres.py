@@ -220,6 +220,12 @@ class Databases:
             _apart(self._make_template)
         return self._server
 
+    def close(self) -> None:
+        """Harmless twice, and where nothing was started."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.__exit__(None, None, None)
+
     def fresh_url(self) -> str:
         """The URL of a new database with tables; called with or without a running loop."""
         server, name = self.server, f"test_{os.getpid()}_{next(self._numbers)}"

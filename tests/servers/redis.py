@@ -270,6 +270,12 @@ class Databases:
             atexit.register(_end, self._server, os.getpid())
         return self._server
 
+    def close(self) -> None:
+        """Harmless twice, and where nothing was started."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.__exit__(None, None, None)
+
     def fresh_url(self) -> str:
         number = next(self._numbers)
         self.server.ask("FLUSHDB", database=number)
