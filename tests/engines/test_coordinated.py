@@ -7,6 +7,7 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.model.instance import InstanceState
+from drumbeat.store import coordinated
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 from tests.conftest import SERVERS
@@ -64,6 +65,27 @@ async def test_while_the_second_store_is_away_hints_go_by_the_first(url: str, se
         heard.clear()
         await pair.jobs.add([new_job()])
         await until(lambda: heard)
+
+
+async def test_a_second_store_that_stays_away_is_not_taken_for_one_that_is_back(
+    url: str, second: RedisServer, pair: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinated, "AGAIN_S", 0.05)
+    tried = 0
+    found = pair.wake._second.store  # type: ignore[attr-defined]
+
+    async def counted() -> Store:
+        nonlocal tried
+        tried += 1
+        return await found()
+
+    monkeypatch.setattr(pair.wake._second, "store", counted)  # type: ignore[attr-defined]
+    second.kill()
+    await pair.jobs.add([new_job()])
+    await until(lambda: tried >= 3)
+    assert not pair.wake._second._is_up  # type: ignore[attr-defined]
+    second.start()
+    await until(lambda: pair.wake._second._is_up)  # type: ignore[attr-defined]
 
 
 async def test_a_second_store_that_is_away_at_the_start_is_used_when_it_comes(url: str, second: RedisServer) -> None:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import Clock, jittered
-from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.errors import DrumbeatError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.model.lock import LockInfo, NewTicket, Seen
 from drumbeat.model.room import RoomMessage
@@ -56,8 +56,7 @@ class Second:
         if self._task is None:
             # Not in a task group: it lives as long as the store does. `close` ends it.
             self._task = asyncio.get_running_loop().create_task(self._send(), name=self.name)
-        self._due = due if self._due is None else min(due, self._due)
-        self._news.set()
+        self._keep(due)
         return self._is_up
 
     async def close(self) -> None:
@@ -67,21 +66,27 @@ class Second:
         if self._store is not None:
             await self._store.close()
 
+    def _keep(self, due: int) -> None:
+        self._due = due if self._due is None else min(due, self._due)
+        self._news.set()
+
     async def _send(self) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
             due, self._due = self._due, None
+            assert due is not None
             try:
-                if due is not None:
-                    await (await self.store()).wake.tell(due)
-                self._is_up = True
-                await self._clock.sleep(BURST_S)
-            except StoreError:
-                # Lost: whoever would have heard it polls. The next ones go by the first store, until this one answers.
+                await (await self.store()).wake.tell(due)
+            except DrumbeatError:
+                # Away, or not to be used as it is now: hints go by the first store, until this one has taken the one that
+                # it did not take.
                 self._is_up = False
                 await self._clock.sleep(jittered(AGAIN_S))
-                self._news.set()
+                self._keep(due)
+            else:
+                self._is_up = True
+                await self._clock.sleep(BURST_S)
 
 
 class CoordinatedWake:
