@@ -1,0 +1,31 @@
+-- oldest_code: 1
+-- What people did, and with which answer; and since when the leader leads.
+
+-- `holds_key`: a second request of the same `who` with this key is a repetition of this one. Given up after a day.
+CREATE TABLE drumbeat.audit (
+    at           bigint NOT NULL,
+    done_at      bigint,
+    touched      bigint,
+    holds_key    boolean NOT NULL,
+    id           text COLLATE "C" PRIMARY KEY,
+    who          text COLLATE "C" NOT NULL,
+    role         text NOT NULL,
+    via          text NOT NULL,
+    verb         text COLLATE "C" NOT NULL,
+    target       text COLLATE "C" NOT NULL,
+    why          text NOT NULL,
+    request_key  text COLLATE "C",
+    request_hash text,
+    outcome      text,
+    answer       text
+);
+CREATE UNIQUE INDEX audit_one_per_request
+    ON drumbeat.audit (who, request_key) WHERE holds_key;
+CREATE INDEX audit_by_who
+    ON drumbeat.audit (who, id);
+CREATE INDEX audit_by_target
+    ON drumbeat.audit (target, id);
+CREATE INDEX audit_by_age
+    ON drumbeat.audit (at);
+
+ALTER TABLE drumbeat.leader ADD COLUMN since bigint NOT NULL DEFAULT 0;

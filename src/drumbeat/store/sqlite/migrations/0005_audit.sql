@@ -1,0 +1,31 @@
+-- oldest_code: 1
+-- What people did, and with which answer; and since when the leader leads.
+
+-- `holds_key`: a second request of the same `who` with this key is a repetition of this one. Given up after a day.
+CREATE TABLE drumbeat_audit (
+    id           TEXT PRIMARY KEY,
+    at           INTEGER NOT NULL,
+    who          TEXT NOT NULL,
+    role         TEXT NOT NULL,
+    via          TEXT NOT NULL,
+    verb         TEXT NOT NULL,
+    target       TEXT NOT NULL,
+    why          TEXT NOT NULL,
+    request_key  TEXT,
+    request_hash TEXT,
+    holds_key    INTEGER NOT NULL,
+    done_at      INTEGER,
+    touched      INTEGER,
+    outcome      TEXT,
+    answer       TEXT
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX drumbeat_audit_one_per_request
+    ON drumbeat_audit (who, request_key) WHERE holds_key;
+CREATE INDEX drumbeat_audit_by_who
+    ON drumbeat_audit (who, id);
+CREATE INDEX drumbeat_audit_by_target
+    ON drumbeat_audit (target, id);
+CREATE INDEX drumbeat_audit_by_age
+    ON drumbeat_audit (at);
+
+ALTER TABLE drumbeat_leader ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
