@@ -53,6 +53,10 @@ class Cron:
         self.minutes = tuple(sorted(self._sim.minutes))
         self.hours = tuple(sorted(self._sim.hours))
         self.months = frozenset(self._sim.months)
+        # As cronsim has them, for wording.py: negative numbers and pairs stand for L, LW, 5L and 5#2.
+        self.days = frozenset(self._sim.days)
+        self.weekdays = frozenset(self._sim.weekdays)
+        self.is_both_days = self._sim.day_and
         # As Debian's cron has it for minutes and hours.
         self.is_wall = not any(part.startswith("*") for part in parts[:3])
 
