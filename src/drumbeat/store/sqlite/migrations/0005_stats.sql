@@ -1,0 +1,13 @@
+-- oldest_code: 1
+-- What instances counted: one row for each stretch of time, queue, task and instance, which replaces it as it grows.
+
+CREATE TABLE drumbeat_rollup (
+    grain      INTEGER NOT NULL,
+    at         INTEGER NOT NULL,
+    queue      TEXT NOT NULL,
+    task       TEXT NOT NULL,
+    instance   TEXT NOT NULL,
+    written_at INTEGER NOT NULL,
+    counts     TEXT NOT NULL,
+    PRIMARY KEY (grain, at, queue, task, instance)
+) WITHOUT ROWID;
