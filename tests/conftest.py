@@ -13,7 +13,7 @@ import pytest
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
-from tests.servers import postgres, redis
+from tests.servers import folders, postgres, redis
 
 TRANSACTIONAL = ["sqlite", "postgres", "postgres16"]
 ENGINES = [*TRANSACTIONAL, *redis.kinds()]
@@ -27,6 +27,12 @@ SERVERS: dict[str, postgres.Databases | redis.Databases] = {
 PAIRS = {"pair": ("postgres", "valkey")}
 
 OpenAgain = Callable[[], Awaitable[Store]]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """What killed runs have left is removed, once: not by each of the processes that run tests side by side."""
+    if not hasattr(session.config, "workerinput"):
+        folders.sweep()
 
 
 def pytest_unconfigure() -> None:

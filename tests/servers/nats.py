@@ -4,11 +4,11 @@ import shutil
 import socket
 import subprocess
 import sysconfig
-import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.servers import folders
 from tests.servers.postgres import free_port
 from tests.waiting import until_sync
 
@@ -28,7 +28,7 @@ class NatsServer:
         return f"nats://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="drumbeat-nats-"))
+        self._folder = folders.make("nats")
         self.port = free_port()
         self.start()
         return self
@@ -42,7 +42,7 @@ class NatsServer:
     def start(self) -> None:
         options = ["-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self._folder)]
         with open(self._folder / "log", "ab") as log:
-            self._process = subprocess.Popen([str(BINARY), *options], stdout=log, stderr=log)
+            self._process = subprocess.Popen([str(BINARY), *options], stdout=log, stderr=log, cwd=self._folder)
         until_sync(self._answers, what="the start of NATS", deadline=30)
 
     def kill(self) -> None:

@@ -4,11 +4,11 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.servers import folders
 from tests.servers.postgres import NOBODY, PASSWORD, PostgresServer, free_port
 from tests.waiting import until_sync
 
@@ -44,7 +44,7 @@ class PgBouncer:
 
     def __enter__(self) -> Self:
         assert PROGRAM is not None
-        self._folder = Path(tempfile.mkdtemp(prefix="drumbeat-pgbouncer-"))
+        self._folder = folders.make("pgbouncer")
         self.port = free_port()
         config = self._folder / "pgbouncer.ini"
         facts = {"server": self._server.port, "password": PASSWORD, "port": self.port, "folder": self._folder}
@@ -55,7 +55,11 @@ class PgBouncer:
                 os.chown(path, NOBODY, NOBODY)
         who = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if is_root else {}
         self._process = subprocess.Popen(
-            [PROGRAM, "-q", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **who
+            [PROGRAM, "-q", str(config)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._folder,
+            **who,
         )
         until_sync(self._answers, what="PgBouncer's start")
         return self

@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import PathFinder
@@ -25,6 +24,7 @@ import asyncpg
 
 from drumbeat.store.postgres import address, schema
 from drumbeat.store.urls import masked
+from tests.servers import folders
 from tests.waiting import until_sync
 
 VERSIONS = {18: "pginstall18", 16: "pginstall"}
@@ -38,6 +38,8 @@ _SETTINGS = {
     "max_wal_size": "4GB",
     "log_min_messages": "warning",
 }
+
+_FOR_MANY = {"fsync": "off", "max_connections": "300", "max_wal_size": "256MB"}
 
 
 class PostgresServer:
@@ -62,7 +64,7 @@ class PostgresServer:
         return (self._folder / "log").read_text(errors="replace")
 
     def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="drumbeat-postgres-"))
+        self._folder = folders.make("postgres")
         try:
             self._folder.chmod(0o755)
             self._copy_binaries()
@@ -204,7 +206,10 @@ def _as_nobody() -> dict[str, Any]:
 
 
 class Databases:
-    """Fresh databases with Drumbeat's tables, on one server that is started when the first is wanted and ends with us."""
+    """Fresh databases with Drumbeat's tables, on one server that is started when the first is wanted and ends with us. The
+    last few are kept: each has 8 MB."""
+
+    KEPT = 64
 
     def __init__(self, version: int = 18) -> None:
         self._version = version
@@ -215,7 +220,9 @@ class Databases:
     def server(self) -> PostgresServer:
         if self._server is None:
             # Tests crash no machine: without fsync they are done in half the time.
-            self._server = PostgresServer(self._version, {"fsync": "off", "max_connections": "300"}).__enter__()
+            self._server = PostgresServer(
+                self._version, {"fsync": "off", "max_connections": "300", "max_wal_size": "256MB"}
+            ).__enter__()
             atexit.register(self._server.__exit__, None, None, None)
             _apart(self._make_template)
         return self._server
@@ -228,9 +235,15 @@ class Databases:
 
     def fresh_url(self) -> str:
         """The URL of a new database with tables; called with or without a running loop."""
-        server, name = self.server, f"test_{os.getpid()}_{next(self._numbers)}"
-        _apart(lambda: server.execute(f'CREATE DATABASE "{name}" TEMPLATE drumbeat_template'))
-        return server.url_of(name)
+        server, number = self.server, next(self._numbers)
+        _apart(lambda: self._make(number))
+        return server.url_of(f"test_{number}")
+
+    async def _make(self, number: int) -> None:
+        assert self._server is not None
+        await self._server.execute(f"CREATE DATABASE test_{number} TEMPLATE drumbeat_template")
+        if number >= self.KEPT:
+            await self._server.drop_database(f"test_{number - self.KEPT}")
 
     async def _make_template(self) -> None:
         assert self._server is not None

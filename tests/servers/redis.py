@@ -15,7 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.machinery import PathFinder
@@ -25,6 +24,7 @@ from typing import Any, Self
 
 import redis
 
+from tests.servers import folders
 from tests.waiting import until_sync
 
 _SETTINGS = {
@@ -92,7 +92,7 @@ class RedisServer:
         return (self.folder / "log").read_text(errors="replace")
 
     def __enter__(self) -> Self:
-        self.folder = Path(tempfile.mkdtemp(prefix="drumbeat-redis-"))
+        self.folder = folders.make("redis")
         try:
             self.port = _quiet_port()
             self.start()
