@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
+from drumbeat.durations import to_us
 from drumbeat.model.lock import NewTicket, Seen, TicketState
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
@@ -333,6 +334,25 @@ async def test_a_lock_is_shown_with_its_line(store: Store) -> None:
     assert found.holders[0].owner == "shop 1" and found.holders[0].granted_at is not None
     assert 3_500 < found.holders[0].lease_left <= 3_600
     assert await store.locks.get("unknown") is None
+
+
+async def test_a_lock_tells_when_its_full_window_has_room_again(store: Store) -> None:
+    first = await enter(store, limit=2, per=HOUR)
+    one_left = await store.locks.get("x")
+    await leave(store, first, await enter(store, limit=2, per=HOUR))
+    assert (await enter(store, limit=2, per=HOUR)).state is WAITING
+    full = await store.locks.get("x")
+    assert one_left is not None and full is not None and full.opens_at is not None and first.granted_at is not None
+    assert one_left.opens_at is None
+    # On SQLite the window is measured by the boot clock: the same moment, asked twice, differs by microseconds.
+    assert abs(to_us(full.opens_at) - (first.granted_at + HOUR)) < 10_000
+    assert [lock.opens_at is None for lock in await store.locks.page()] == [False]
+
+
+async def test_a_lock_without_a_window_tells_of_no_opening(store: Store) -> None:
+    await enter(store)
+    found = await store.locks.get("x")
+    assert found is not None and (found.holding, found.opens_at) == (1, None)
 
 
 async def test_locks_are_listed_by_name_page_by_page_without_idle_ones(store: Store) -> None:

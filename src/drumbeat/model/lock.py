@@ -86,3 +86,5 @@ class LockInfo(msgspec.Struct, frozen=True, kw_only=True):
     """When somebody last released it by force, who, and why."""
     released_by: str | None = None
     released_why: str | None = None
+    opens_at: datetime | None = None
+    """When the rate window has room again; None: it has room, or the lock has no window."""

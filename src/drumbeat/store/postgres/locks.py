@@ -92,6 +92,7 @@ def _info(lock: Any, tickets: Sequence[Any]) -> LockInfo:
         released_at=None if lock["released_at"] is None else from_us(lock["released_at"]),
         released_by=lock["released_by"],
         released_why=lock["released_why"],
+        opens_at=None if lock["opens_at"] is None else from_us(lock["opens_at"]),
     )
 
 

@@ -60,7 +60,7 @@ def _seen(id: str, answer: list[Any]) -> Seen:
 
 
 def _info(answer: list[Any]) -> LockInfo:
-    name, limit, per, holding, waiting, released, tickets = answer
+    name, limit, per, holding, waiting, released, tickets, opens_at = answer
     infos = [_ticket(ticket) for ticket in tickets]
     return LockInfo(
         name=name.decode(),
@@ -73,6 +73,7 @@ def _info(answer: list[Any]) -> LockInfo:
         released_at=from_us(int(released[0])) if released else None,
         released_by=released[1].decode() if released else None,
         released_why=released[2].decode() if released else None,
+        opens_at=from_us(opens_at) if opens_at else None,
     )
 
 

@@ -75,8 +75,9 @@ class LockRow(msgspec.Struct, frozen=True, array_like=True):
     released_at: int | None
     released_by: str | None
     released_why: str | None
+    opens_in: int | None
 
-    def info(self, tickets: Sequence[TicketRow]) -> LockInfo:
+    def info(self, tickets: Sequence[TicketRow], now: int) -> LockInfo:
         own = [ticket for ticket in tickets if ticket.lock == self.name]
         return LockInfo(
             name=self.name,
@@ -89,6 +90,7 @@ class LockRow(msgspec.Struct, frozen=True, array_like=True):
             released_at=None if self.released_at is None else from_us(self.released_at),
             released_by=self.released_by,
             released_why=self.released_why,
+            opens_at=None if self.opens_in is None else from_us(now + self.opens_in),
         )
 
 
@@ -279,11 +281,11 @@ class SqliteLocks:
     # On a reader's thread.
 
     def _infos(self, db: Connection, facts: dict[str, Any], *, waiters: bool) -> list[LockInfo]:
-        now = boot_us(self._clock)
+        now, wall = self._moment()
         locks = _locks(db.value(self._sql.page, facts | {"now": now, "boot": self._boot}))
         names = as_json([lock.name for lock in locks if lock.holding or lock.waiting])
         tickets = _tickets(db.value(self._sql.tickets, {"locks": names, "now": now, "all": waiters}))
-        return [lock.info(tickets) for lock in locks]
+        return [lock.info(tickets, wall) for lock in locks]
 
 
 def _seen(sight: Sight, now: int, opening: Mapping[str, int]) -> Seen:

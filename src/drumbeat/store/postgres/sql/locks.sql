@@ -22,9 +22,16 @@ SELECT released, released_by, released_why
    AND string_to_array(released, ' ') && $1::text[];
 
 -- name: page
--- $1 after, $2 limit, $3 idle ones as well, $4 only this one.
+-- $1 after, $2 limit, $3 idle ones as well, $4 only this one. opens_at: when a full window has room again.
 SELECT lock.name, lock."limit", lock.per, count(ticket.granted_at) AS holding,
-       count(ticket.id) - count(ticket.granted_at) AS waiting, lock.released_at, lock.released_by, lock.released_why
+       count(ticket.id) - count(ticket.granted_at) AS waiting, lock.released_at, lock.released_by, lock.released_why,
+       (SELECT past.at + lock.per
+          FROM drumbeat.lock_grant AS past
+         WHERE past.lock = lock.name
+           AND past.at > drumbeat.now_us() - lock.per
+         ORDER BY past.at DESC, past.number DESC
+        OFFSET lock."limit" - 1
+         LIMIT 1) AS opens_at
   FROM drumbeat.lock AS lock
   LEFT JOIN drumbeat.ticket AS ticket
     ON ticket.lock = lock.name

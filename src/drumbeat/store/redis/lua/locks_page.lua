@@ -1,9 +1,10 @@
 -- Locks as people see them, by name.
 -- KEYS: 1 the prefix
 -- ARGV: 1 after this name, 2 how many at most, 3 idle ones as well (1 or 0), 4 only this one (or empty), 5 waiters (1 or 0)
--- returns: for each: {name, limit, per or '', holding, waiting, {released_at, by, why} or {}, {ticket ...}}, where a ticket is
+-- returns: for each: {name, limit, per or '', holding, waiting, {released_at, by, why} or {}, {ticket ...},
+-- when a full window has room again or 0}, where a ticket is
 -- {id, token, lane or '', owner, what, entered_at, granted_at or '', µs left}
--- touches: locks, lock:<name>, line:<name>, holders:<name>, leases:<name>, ticket:<id>
+-- touches: locks, lock:<name>, line:<name>, holders:<name>, leases:<name>, grants:<name>, ticket:<id>
 -- include: _locks
 local MOST, CHUNK = 1000, 100
 
@@ -29,6 +30,12 @@ local function add_tickets(list, found)
   end
 end
 
+local function opens_at(keys, limit, per)
+  local last = per and call('ZREVRANGE', keys.grants, limit - 1, limit - 1, 'WITHSCORES')[2]
+  local at = last and tonumber(last) + per or 0
+  return at > now and at or 0
+end
+
 local function described(name)
   local keys = keys_of(name)
   local facts = call('HMGET', keys.lock, 'limit', 'per', 'released_at', 'released_by', 'released_why')
@@ -44,7 +51,8 @@ local function described(name)
     add_tickets(tickets, line)
   end
   local released = facts[3] and {facts[3], facts[4], facts[5]} or {}
-  return {name, facts[1], facts[2] or '', #holders, #line, released, tickets}
+  return {name, facts[1], facts[2] or '', #holders, #line, released, tickets,
+    opens_at(keys, tonumber(facts[1]), tonumber(facts[2]))}
 end
 
 if ARGV[4] ~= '' then

@@ -185,9 +185,17 @@ DELETE FROM drumbeat_lock
  WHERE name IN (SELECT value FROM json_each(:locks));
 
 -- name: page
-SELECT json_group_array(json_array(name, "limit", per, holding, waiting, released_at, released_by, released_why))
+-- opens_in: until a full window has room again.
+SELECT json_group_array(json_array(name, "limit", per, holding, waiting, released_at, released_by, released_why, opens_in))
   FROM (SELECT lock.name, lock."limit", lock.per, lock.released_at, lock.released_by, lock.released_why,
-               count(ticket.granted_at) AS holding, count(ticket.id) - count(ticket.granted_at) AS waiting
+               count(ticket.granted_at) AS holding, count(ticket.id) - count(ticket.granted_at) AS waiting,
+               (SELECT past.at + lock.per - :now
+                  FROM (SELECT at, row_number() OVER (ORDER BY at DESC, number DESC) AS place
+                          FROM drumbeat_lock_grant
+                         WHERE drumbeat_lock_grant.lock = lock.name
+                           AND at > :now - lock.per) AS past
+                 WHERE past.place = lock."limit"
+                   AND lock.boot = :boot) AS opens_in
           FROM drumbeat_lock AS lock
           LEFT JOIN drumbeat_ticket AS ticket
             ON ticket.lock = lock.name
