@@ -12,6 +12,7 @@ from drumbeat.model.job import Attempt, Failure, Job, JobState
 from drumbeat.model.schedule import CatchUp, Fire, FireOutcome, Origin, Overlap, RuleKind, Schedule, ScheduleState
 from drumbeat.schedules.interval import length_of
 from drumbeat.schedules.rules import describe
+from drumbeat.schedules.wording import words
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +22,9 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     state: ScheduleState
     when: str
-    """Its rule in words."""
+    """Its rule, short: `0 3 * * * (Europe/Berlin)`."""
+    words: str
+    """Its rule as people say it: `every day at 03:00 Europe/Berlin`."""
     cron: str | None
     every: float | None
     """Seconds; None: it is a cron expression."""
@@ -66,6 +69,7 @@ def info(schedule: Schedule) -> ScheduleInfo:
         task=made.task,
         state=schedule.state,
         when=describe(made),
+        words=words(made),
         cron=made.rule if made.kind is RuleKind.CRON else None,
         every=None if made.kind is RuleKind.CRON else _seconds(length_of(made.rule)),
         grid=made.kind is RuleKind.GRID,
