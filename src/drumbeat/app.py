@@ -115,7 +115,7 @@ class Drumbeat(Declaring, Hosting):
         self.lifespans: list[Lifespan] = []
         self.client = Client(lambda: self.settings, self.registry, clock)
         self.client.wrap_inside = lambda inside: inside if (outbox := self.outbox) is None else outbox.inside
-        self.jobs = Jobs(self.client)
+        self.jobs = Jobs(self.client, clock)
         self.dead = Dead(self.client, self.jobs, clock)
         self.queues = Queues(self.client)
         self.tasks = Tasks(self.client)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from drumbeat.client import Client
 from drumbeat.handle import SyncJobHandle
 from drumbeat.sync import blocking
 
+from .calling import CallOptions
 from .dead import Dead
 from .instances import Instances
 from .jobs import Jobs
@@ -29,10 +31,19 @@ class SyncJobs:
         self.wait = blocking("app.sync.jobs.wait", jobs.wait)
         self.cancel = blocking("app.sync.jobs.cancel", jobs.cancel)
         self.run_now = blocking("app.sync.jobs.run_now", jobs.run_now)
+        self.retry = blocking("app.sync.jobs.retry", jobs.retry)
+        self.bulk = blocking("app.sync.jobs.bulk", jobs.bulk)
+        self._enqueue = blocking("app.sync.jobs.enqueue", jobs.enqueue)
 
     def handle(self, id: str) -> SyncJobHandle[Any]:
         """A handle for a job whose id was kept somewhere."""
         return SyncJobHandle(self._client, self._jobs.handle(id))
+
+    def enqueue(
+        self, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[CallOptions]
+    ) -> SyncJobHandle[Any]:
+        """As `app.jobs.enqueue`."""
+        return SyncJobHandle(self._client, self._enqueue(task, args, **options))
 
 
 class SyncDead:
@@ -50,6 +61,7 @@ class SyncQueues:
 
     def __init__(self, queues: Queues) -> None:
         self.list = blocking("app.sync.queues.list", queues.list)
+        self.show = blocking("app.sync.queues.show", queues.show)
         self.pause = blocking("app.sync.queues.pause", queues.pause)
         self.resume = blocking("app.sync.queues.resume", queues.resume)
 

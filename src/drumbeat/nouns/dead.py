@@ -13,8 +13,8 @@ from drumbeat.clock import Clock
 from drumbeat.errors import InvalidArguments, UniqueConflict
 from drumbeat.ids import JobId
 from drumbeat.model.job import Job, JobFilter, JobState, Replayed
-from drumbeat.names import shown
 
+from .bulk import read_rate
 from .jobs import Jobs
 from .wanted import PAGE, Common, all_ids, check_either, listed, read_filter, read_ids
 
@@ -55,7 +55,7 @@ class Dead:
         Raises:
             InvalidArguments, JobNotFound, UniqueConflict: one single id was given, and could not be replayed.
         """
-        rate = _read_rate(rate)
+        rate = read_rate(rate)
         check_either(which, common)
         answers: builtins.list[Replayed] = []
         store = await self._client.store()
@@ -109,11 +109,3 @@ def _no_letter(id: str) -> InvalidArguments:
 
 def _of_the_dead(filter: JobFilter) -> JobFilter:
     return msgspec.structs.replace(filter, state=JobState.DEAD, letters=True)
-
-
-def _read_rate(rate: object) -> float | None:
-    if rate is None:
-        return None
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.001 <= rate <= 1_000_000:
-        raise InvalidArguments(f"rate must be a number of jobs in a second, such as 10, not {shown(rate)}", "rate")
-    return float(rate)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 import msgspec
 
 from drumbeat.client import Client
+from drumbeat.clock import SYSTEM, Clock
 from drumbeat.durations import Duration, seconds
-from drumbeat.errors import InvalidArguments, JobNotFound
+from drumbeat.errors import InvalidArguments, JobNotFound, UniqueConflict
 from drumbeat.handle import JobHandle
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.model.job import Attempt, CancelAnswer, Job, JobState
 
+from .bulk import BulkAnswer, choose, counted, done, read_rate
+from .calling import CallOptions, called
 from .wanted import Common, Wanted, all_ids, check_either, listed, read_filter, read_ids
 
 
 class Jobs:
     """Look at jobs, wait for them, cancel them."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, clock: Clock = SYSTEM) -> None:
         self._client = client
+        self._clock = clock
 
     async def list(self, **wanted: Unpack[Wanted]) -> builtins.list[Job]:
         """Jobs, newest first; `before=` the last one's id gives the next page."""
@@ -79,6 +83,62 @@ class Jobs:
             job = await self.show(which)
             raise InvalidArguments(f"job {which} is {job.state}: only a pending job can be run now", "id")
         return made_due
+
+    async def retry(self, id: str) -> Job:
+        """Let a job run now: a dead letter gets a new life, a pending one is due at once. Gives the job as it is then.
+
+        Raises:
+            InvalidArguments: it is running, or has ended otherwise. UniqueConflict: a live job has its key.
+            JobNotFound, JobExpired: as `show`.
+        """
+        job = await self.show(id)
+        if job.state is JobState.PENDING:
+            await self.run_now(id)
+        elif job.state is JobState.DEAD:
+            store = await self._client.store()
+            (answer,) = await store.jobs.replay([job.id])
+            if answer.conflict is not None:
+                raise UniqueConflict(id, job.key or "", answer.conflict)
+            if not answer.done:
+                raise InvalidArguments(f"job {id} is no dead letter any more: somebody has discarded it", "id")
+        else:
+            raise InvalidArguments(f"job {id} is {job.state}: only a pending job or a dead letter can be retried", "id")
+        return await self.show(id)
+
+    async def enqueue(
+        self, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[CallOptions]
+    ) -> JobHandle[Any]:
+        """Queue a call of a task by its name, with its arguments as a JSON object (text, or a dict).
+
+        A task of this program judges the arguments itself; one that only living workers know is taken on trust.
+
+        Raises:
+            UnknownTask: neither this program nor a living worker has it. InvalidArguments: which argument or option, and why.
+        """
+        return await self._client.enqueue(await called(self._client, task, args, **options))
+
+    async def bulk(
+        self,
+        action: str,
+        which: str | Iterable[str] | None = None,
+        *,
+        all: bool = False,
+        rate: float | None = None,
+        dry_run: bool = False,
+        **wanted: Unpack[Wanted],
+    ) -> BulkAnswer:
+        """Cancel, run_now, replay or discard many jobs: by id, by what they have in common, or all that it can be done to.
+
+        rate: at most so many in a second; None: as fast as it goes. dry_run: only count them.
+
+        Raises:
+            InvalidArguments: there is no such act, or it is not said which jobs.
+        """
+        pace = read_rate(rate)
+        choice = choose(action, which, all=all, wanted=wanted)
+        if dry_run:
+            return await counted(self._client, choice)
+        return await done(self._client, choice, self._clock, pace)
 
 
 def _known_form(id: str) -> JobId:

@@ -23,8 +23,15 @@ class Queues:
         store = await self._client.store()
         known = {stats.name: stats for stats in await store.inspect.queues()}
         for name in self._client.declared_queues() - known.keys():
-            known[name] = QueueStats(name=name, ready=0, scheduled=0, running=0, waiting=0, oldest_due=None)
+            known[name] = _empty(name)
         return sorted(known.values(), key=lambda stats: stats.name)
+
+    async def show(self, name: str) -> QueueStats:
+        """One queue."""
+        await check_queue(self._client, check_name("queue", name))
+        found = {stats.name: stats for stats in await self.list()}
+        # Between the two looks its last job may have ended; the queue is known all the same.
+        return found.get(name, _empty(name))
 
     async def pause(self, name: str, *, why: str = "", by: str | None = None) -> None:
         """Let no worker take a job of this queue from now on. Those that run go on; new ones wait.
@@ -41,3 +48,7 @@ class Queues:
         await check_queue(self._client, check_name("queue", name))
         store = await self._client.store()
         return await store.jobs.resume(name)
+
+
+def _empty(name: str) -> QueueStats:
+    return QueueStats(name=name, ready=0, scheduled=0, running=0, waiting=0, oldest_due=None)

@@ -1,0 +1,134 @@
+"""A call of a task by its name, with arguments in JSON: how a person, a page or another program enqueues.
+
+Where this program has the task, its own signature judges the arguments. Where it does not (a dashboard beside the workers),
+living workers say whether there is such a task and of which signature; whether the arguments fit is then theirs to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from drumbeat.client import Client
+from drumbeat.codec import MAX_DEPTH, Undecodable
+from drumbeat.codec.limits import has_nul
+from drumbeat.codec.wire import decoder_of, encoder, read
+from drumbeat.durations import Duration
+from drumbeat.errors import InvalidArguments, UnknownTask
+from drumbeat.ids import new_job_id
+from drumbeat.model.instance import Instance
+from drumbeat.model.job import JobFilter, NewJob
+from drumbeat.names import check_name, shown
+from drumbeat.store.protocol import Store
+from drumbeat.tasks import Task
+from drumbeat.tasks.options import read_wishes
+
+_OBJECT = decoder_of(dict[str, Any])
+_WHICH = re.compile(r"\$\.(\w+)|field `(\w+)`")
+
+
+class CallOptions(TypedDict, total=False):
+    """What `task.using(...)` takes, but for a connection of the caller's own."""
+
+    queue: str | None
+    priority: int | None
+    delay: Duration | None
+    at: datetime | None
+    key: str | None
+    unique: bool | str | None
+    retries: int | None
+    timeout: Duration | None
+
+
+async def called(
+    client: Client, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[CallOptions]
+) -> NewJob:
+    """The job of such a call, to be stored.
+
+    Raises:
+        UnknownTask: neither this program nor a living worker has it.
+        InvalidArguments: which argument or option, and why.
+    """
+    text = _text(args, client.settings.payload_limit)
+    found = client.registry.find(check_name("task", task))
+    if found is not None:
+        return _checked(found, text, options, client.settings.payload_limit)
+    return await _trusted(client, task, text, options)
+
+
+def _text(args: str | Mapping[str, Any], limit: int) -> str:
+    """One line of JSON, every number as it was written: what is stored is what was given."""
+    if not isinstance(args, str):
+        try:
+            args = encoder.encode(args).decode()
+        except Exception as error:  # serializers of the caller's own may run in there
+            raise InvalidArguments(f"args cannot be written as JSON: {error}", "args") from error
+    try:
+        read(_OBJECT, args, limit=limit, depth=MAX_DEPTH + 1)
+    except Undecodable as error:
+        raise InvalidArguments(f"args must be one JSON object of arguments by name: {error.reason}", "args") from error
+    raw = args.encode()
+    if has_nul(raw):
+        raise InvalidArguments("args contains a NUL character", "args")
+    return msgspec.json.format(raw, indent=-1).decode()
+
+
+def _checked(task: Task[..., Any], text: str, options: CallOptions, limit: int) -> NewJob:
+    try:
+        by_place, by_name = task.signature.decode(text, limit=limit)
+    except Undecodable as error:
+        named = _WHICH.search(error.reason)
+        which = next((name for name in named.groups() if name), None) if named else None
+        raise InvalidArguments(f"{task.name}: {error.reason}", which or "args") from error
+    made = task.using(**options).bind(*by_place, **by_name)  # type: ignore[arg-type]
+    # The text as it was given: a number that no type of Python's own holds exactly is stored as it was written.
+    return msgspec.structs.replace(made, args=text)
+
+
+async def _trusted(client: Client, task: str, text: str, options: CallOptions) -> NewJob:
+    """A job of a task that only workers elsewhere know."""
+    wishes = read_wishes(options)  # type: ignore[arg-type]
+    store = await client.store()
+    living = await store.inspect.instances()
+    knowing = [each for each in living if task in each.tasks]
+    if not knowing:
+        known = {name for each in living for name in each.tasks} | {each.name for each in client.registry}
+        raise UnknownTask(task, known)
+    newest = max(knowing, key=lambda each: each.started_at)
+    on_dead = f"{task}.on_dead"
+    return NewJob(
+        id=new_job_id(),
+        task=task,
+        queue=await _queue(store, task, wishes.queue, knowing),
+        args=text,
+        signature=newest.tasks[task],
+        priority=5 if wishes.priority is None else wishes.priority,
+        run_at=wishes.run_at,
+        delay=wishes.delay_us,
+        key=wishes.key,
+        unique=wishes.unique,
+        retries=wishes.retries,
+        timeout=wishes.timeout_us,
+        crash_limit=client.settings.crash_limit,
+        on_dead=on_dead if on_dead in newest.tasks else None,
+    )
+
+
+async def _queue(store: Store, task: str, wished: str | None, knowing: list[Instance]) -> str:
+    """The wished queue if a worker that knows the task takes it; else the one that the task's last job was in."""
+    taken = {queue for each in knowing for queue in each.queues}
+    if wished is None:
+        last = await store.inspect.jobs(JobFilter(task=task, limit=1))
+        likely: list[str] = [*(job.queue for job in last), "default", *(taken if len(taken) == 1 else ())]
+        for queue in likely:
+            if queue in taken:
+                return queue
+    elif wished in taken:
+        return wished
+    names = ", ".join(sorted(taken)) or "none"
+    problem = "say which queue" if wished is None else f"no worker of {task!r} takes queue {shown(wished)}"
+    raise InvalidArguments(f"{problem}; those of its workers are {names}", "queue")
