@@ -72,6 +72,7 @@ class SyncTasks:
     def __init__(self, tasks: Tasks) -> None:
         self.list = blocking("app.sync.tasks.list", tasks.list)
         self.show = blocking("app.sync.tasks.show", tasks.show)
+        self.history = blocking("app.sync.tasks.history", tasks.history)
 
 
 class SyncSchedules:

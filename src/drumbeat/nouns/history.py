@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+import msgspec
+
 from drumbeat.client import Client
+from drumbeat.ids import JobId
 from drumbeat.tasks import Task
 
 from .moments import Run, runs
@@ -24,9 +27,25 @@ class WantedRuns(TypedDict, total=False):
     """Of at most so many jobs; 50 if it is not said."""
 
 
+class RunPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some runs, and how to go on."""
+
+    items: list[Run]
+    next: JobId | None
+    """`before=` for the next page; None: there are no older jobs. A page may be empty and have a next one: jobs that have
+    not run yet have no runs."""
+
+
 async def history(client: Client, task: str | Task[..., Any] | None, wanted: WantedRuns) -> list[Run]:
     """The runs of jobs, newest job first, and of each the last run first."""
+    return (await history_page(client, task, wanted)).items
+
+
+async def history_page(client: Client, task: str | Task[..., Any] | None, wanted: WantedRuns) -> RunPage:
+    """The same, with what the next page begins with."""
     chosen: Wanted = {**wanted, "task": task.name if isinstance(task, Task) else task}
-    jobs = await listed(client, read_filter(chosen))
+    filter = read_filter(chosen)
+    jobs = await listed(client, filter)
     store = await client.store()
-    return [run for job in jobs for run in runs(job, await store.inspect.attempts(job.id))]
+    found = [run for job in jobs for run in runs(job, await store.inspect.attempts(job.id))]
+    return RunPage(items=found, next=jobs[-1].id if len(jobs) == filter.limit else None)

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from drumbeat.client import Client
+from drumbeat.codec import Signature
+from drumbeat.codec.hints import text_of
+from drumbeat.codec.wire import encoder, is_model
 from drumbeat.errors import UnknownTask
 from drumbeat.model.job import TaskStats
+from drumbeat.names import check_name
 from drumbeat.tasks import Task
+
+from .history import RunPage, WantedRuns, history_page
+
+
+class ParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One parameter of a task."""
+
+    name: str
+    type: str
+    """As it is annotated: `int`, `list[str]`."""
+    required: bool
+    schema: dict[str, Any]
+    """JSON Schema of its value; empty: anything."""
+    default: str | None = None
+    """JSON text; None: it is required, or its default cannot be written as JSON."""
 
 
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +57,10 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     pool: str | None = None
     batch: int | None = None
     on_dead: str | None = None
+    signature: str | None = None
+    """Changes when the stored form of its arguments does. It, and what follows, only where one task is shown."""
+    parameters: tuple[ParameterInfo, ...] = ()
+    """What it takes, for a form."""
 
 
 class Tasks:
@@ -62,7 +85,15 @@ class Tasks:
         known = {info.name: info for info in await self.list()}
         if name not in known:
             raise UnknownTask(name, known)
-        return known[name]
+        return _with_parameters(known[name], self._client.registry.find(name))
+
+    async def history(self, name: str, **wanted: Unpack[WantedRuns]) -> RunPage:
+        """Every run on record of its jobs: due, started, finished, where, how it ended, how late. Newest job first.
+
+        Raises:
+            UnknownTask: nobody has heard of it.
+        """
+        return await history_page(self._client, check_name("task", name), wanted)
 
 
 def _info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) -> TaskInfo:
@@ -81,3 +112,45 @@ def _info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) -> Ta
             "on_dead": None if task.on_dead_task is None else task.on_dead_task.name,
         }
     return TaskInfo(**{"name": name, **facts})
+
+
+def _with_parameters(info: TaskInfo, task: Task[..., Any] | None) -> TaskInfo:
+    if task is None:
+        return info
+    signature = task.signature
+    info = msgspec.structs.replace(info, signature=signature.hash)
+    if not isinstance(signature, Signature):
+        return info
+    defaults = {name: each.default for name, each in inspect.signature(task.function).parameters.items()}
+    found = (
+        ParameterInfo(
+            name=each.name,
+            type=text_of(signature.hints[each.name]),
+            required=each.required,
+            schema=_schema(signature.hints[each.name]),
+            default=None if each.required else _as_json(defaults.get(each.name)),
+        )
+        for each in signature.parameters
+    )
+    return msgspec.structs.replace(info, parameters=tuple(found))
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    try:
+        return msgspec.json.schema(hint, schema_hook=_model_schema)
+    except TypeError:
+        return {}  # a courtesy: what it takes is judged by its type, not by this
+
+
+def _model_schema(kind: type) -> dict[str, Any]:
+    if not is_model(kind):
+        raise NotImplementedError
+    described: dict[str, Any] = kind.model_json_schema()  # type: ignore[attr-defined]
+    return described
+
+
+def _as_json(value: Any) -> str | None:
+    try:
+        return encoder.encode(value).decode()
+    except (TypeError, ValueError, NotImplementedError):
+        return None
