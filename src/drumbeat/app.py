@@ -76,6 +76,12 @@ class MoreSettings(TypedDict, total=False):
     log_level: str
     log_format: Literal["text", "json"]
     outbox: str
+    dashboard: str
+    dashboard_tokens: str | Iterable[str]
+    dashboard_proxy: str
+    dashboard_proxy_role: str
+    dashboard_proxy_from: str | Iterable[str]
+    dashboard_hosts: str | Iterable[str]
 
 
 class Drumbeat(Declaring, Hosting):

@@ -7,7 +7,9 @@ use of the settings and never at import. Lengths of time are seconds.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -26,6 +28,7 @@ DEFAULT_URL = "sqlite:///drumbeat.db"
 DEFAULT_WEIGHT = 3
 DEFAULT_WEIGHTS = {"critical": 6, "default": 3, "low": 1}
 ROLES = ("both", "worker", "controller")
+WEB_ROLES = ("viewer", "operator", "admin")
 FOREVER = "forever"
 MOST_PAYLOAD = 64 * 1024 * 1024
 """The highest payload_limit. Whoever reads goes by this one: a job may come from a program with a higher limit."""
@@ -202,6 +205,43 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How `drumbeat` commands log: lines for people, or one JSON object a line.
 
     Default: text.
+    """
+
+    dashboard: str = "127.0.0.1:7777"
+    """HOST:PORT that `drumbeat dashboard` listens on. Another host than loopback needs tokens or a proxy.
+
+    Default: 127.0.0.1:7777.
+    """
+
+    dashboard_tokens: tuple[str, ...] = ()
+    """Who may use the dashboard and its API, as `name:role:token,...`; the roles are viewer, operator and admin. Instead of a
+    token, `sha256:` and its hash. Only hashes are kept here.
+
+    Default: none; then only this machine may, without a login.
+    """
+
+    dashboard_proxy: str | None = None
+    """The header in which a proxy in front says who calls, such as X-Forwarded-User.
+
+    Default: None; no header is believed.
+    """
+
+    dashboard_proxy_role: str = "viewer"
+    """The role of those that the proxy names: viewer, operator or admin, or the header in which the proxy says it.
+
+    Default: viewer.
+    """
+
+    dashboard_proxy_from: tuple[str, ...] = ("127.0.0.1", "::1")
+    """Addresses or networks from which that header is believed.
+
+    Default: 127.0.0.1 and ::1.
+    """
+
+    dashboard_hosts: tuple[str, ...] = ()
+    """Names besides localhost by which browsers may call the dashboard, such as jobs.example.com; .example.com for all below.
+
+    Default: none; addresses are always allowed.
     """
 
     origin: dict[str, str] = {}
@@ -381,6 +421,64 @@ def _drain(value: object) -> float | None:
     return None if value == FOREVER else _length(0)(value)
 
 
+def _address(value: object) -> str:
+    host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535 or "/" in host or not host.isprintable():
+        raise ValueError("HOST:PORT, such as 127.0.0.1:7777 or [::1]:7777")
+    return f"{host}:{int(port)}"
+
+
+def _tokens(value: object) -> tuple[str, ...]:
+    """`name:role:sha256:hash` of each. What is refused is not repeated: it may be a secret."""
+    return tuple(dict.fromkeys(_token(part) for part in _parts(value)))
+
+
+def _token(part: str) -> str:
+    name, _, rest = part.partition(":")
+    role, _, token = rest.partition(":")
+    if not name.isprintable() or not name or role not in WEB_ROLES or not token:
+        raise ConfigError("each token is written name:role:token, and a role is viewer, operator or admin")
+    kind, colon, digest = token.partition(":")
+    if colon and kind == "sha256":
+        if len(digest) != 64 or not set(digest.lower()) <= set("0123456789abcdef"):
+            raise ConfigError(f"the hash of {name}'s token is not 64 hexadecimal digits")
+        return f"{name}:{role}:sha256:{digest.lower()}"
+    if len(token) < 16:
+        raise ConfigError(f"the token of {name} is shorter than 16 characters: make one with `openssl rand -hex 16`")
+    return f"{name}:{role}:sha256:{hashlib.sha256(token.encode()).hexdigest()}"
+
+
+def _networks(value: object) -> tuple[str, ...]:
+    from ipaddress import ip_network
+
+    try:
+        return tuple(
+            str(ip_network(part, strict=False)).removesuffix("/32").removesuffix("/128") for part in _parts(value)
+        )
+    except ValueError:
+        raise ValueError("addresses or networks, such as 10.0.0.0/8") from None
+
+
+def _hosts(value: object) -> tuple[str, ...]:
+    hosts = tuple(part.lower() for part in _parts(value))
+    if not all(re.fullmatch(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*", host) for host in hosts):
+        raise ValueError("names of hosts without port, such as jobs.example.com,.internal")
+    return hosts
+
+
+def _header(value: object) -> str | None:
+    if value and not re.fullmatch(r"[A-Za-z0-9-]{1,100}", str(value)):
+        raise ValueError("the name of a header, such as X-Forwarded-User")
+    return str(value) if value else None
+
+
+def _parts(value: object) -> list[str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, Iterable):
+        raise ConfigError("it must be text with commas between the parts, or a list of texts")
+    return [part.strip() for part in parts if isinstance(part, str) and part.strip()]
+
+
 def _one_of(*words: str) -> Callable[[object], str]:
     def read(value: object) -> str:
         if not isinstance(value, str) or value.lower() not in words:
@@ -417,6 +515,12 @@ _READERS: dict[str, Callable[[object], object]] = {
     "crash_limit": _whole(1, 1_000),
     "payload_limit": _whole(1_024, MOST_PAYLOAD),
     "wait_for_version": _length(0),
+    "dashboard": _address,
+    "dashboard_tokens": _tokens,
+    "dashboard_proxy": _header,
+    "dashboard_proxy_role": lambda value: _header(value) or "viewer",
+    "dashboard_proxy_from": _networks,
+    "dashboard_hosts": _hosts,
     "log_level": _one_of("debug", "info", "warning", "error"),
     "log_format": _one_of("text", "json"),
 }
