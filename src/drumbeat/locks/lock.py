@@ -23,7 +23,7 @@ from drumbeat.errors import InvalidArguments, LockError, LockLost, LockTimeout, 
 from drumbeat.locks.keeper import Keeper
 from drumbeat.locks.local import check_limit, check_per
 from drumbeat.locks.place import Lost, Place, Stage
-from drumbeat.model.lock import NewTicket, Seen
+from drumbeat.model.lock import NewTicket, Seen, for_job
 from drumbeat.names import check_name, shown
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -308,7 +308,7 @@ class SyncLock:
 def what_runs_here() -> str:
     """For people who look at a lock: the job, or nothing."""
     job = CURRENT.get(None)
-    return "" if job is None else f"job {job.id}"
+    return "" if job is None else for_job(job.id)
 
 
 @cache

@@ -11,6 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
+from drumbeat.ids import JobId, is_job_id
+
 
 class TicketState(StrEnum):
     WAITING = "waiting"
@@ -88,3 +90,14 @@ class LockInfo(msgspec.Struct, frozen=True, kw_only=True):
     released_why: str | None = None
     opens_at: datetime | None = None
     """When the rate window has room again; None: it has room, or the lock has no window."""
+
+
+def for_job(id: JobId) -> str:
+    """`what` of a ticket that a running job has entered."""
+    return f"job {id}"
+
+
+def job_of(what: str) -> JobId | None:
+    """The job that a ticket is for, if it is for one."""
+    word, _, id = what.partition(" ")
+    return JobId(id) if word == "job" and is_job_id(id) else None

@@ -193,3 +193,8 @@ class Fire(msgspec.Struct, frozen=True, kw_only=True):
 def waits_for_schedule(name: str) -> str:
     """waits_for of a job that is queued behind the one before; the end of that one sets it free."""
     return f"schedule:{name}"
+
+
+def schedule_waited_for(waits_for: str | None) -> str | None:
+    """The name in it, if it is of this kind."""
+    return None if waits_for is None or not waits_for.startswith("schedule:") else waits_for.removeprefix("schedule:")

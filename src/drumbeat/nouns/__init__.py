@@ -7,6 +7,7 @@ checks what it is given, says what is allowed where that is wrong, and asks.
 
 from drumbeat.nouns.blocking import SyncNouns
 from drumbeat.nouns.dead import Dead
+from drumbeat.nouns.explaining import Explanation, Reason, ReasonKind
 from drumbeat.nouns.history import WantedRuns, history
 from drumbeat.nouns.instances import Instances
 from drumbeat.nouns.jobs import Jobs
@@ -19,11 +20,14 @@ from drumbeat.nouns.tasks import TaskInfo, Tasks
 __all__ = [
     "Backfilled",
     "Dead",
+    "Explanation",
     "FireInfo",
     "Instances",
     "Jobs",
     "Locks",
     "Queues",
+    "Reason",
+    "ReasonKind",
     "Run",
     "ScheduleInfo",
     "Schedules",

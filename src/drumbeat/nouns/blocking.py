@@ -28,6 +28,7 @@ class SyncJobs:
         self.list = blocking("app.sync.jobs.list", jobs.list)
         self.show = blocking("app.sync.jobs.show", jobs.show)
         self.attempts = blocking("app.sync.jobs.attempts", jobs.attempts)
+        self.explain = blocking("app.sync.jobs.explain", jobs.explain)
         self.wait = blocking("app.sync.jobs.wait", jobs.wait)
         self.cancel = blocking("app.sync.jobs.cancel", jobs.cancel)
         self.run_now = blocking("app.sync.jobs.run_now", jobs.run_now)

@@ -18,6 +18,8 @@ from drumbeat.model.job import Attempt, CancelAnswer, Job, JobState
 
 from .bulk import BulkAnswer, choose, counted, done, read_rate
 from .calling import CallOptions, called
+from .circumstances import gather
+from .explaining import Explanation, explain
 from .wanted import Common, Wanted, all_ids, check_either, listed, read_filter, read_ids
 
 
@@ -44,6 +46,14 @@ class Jobs:
         """All runs of a job that have ended, oldest first."""
         store = await self._client.store()
         return await store.inspect.attempts(_known_form(id))
+
+    async def explain(self, id: str) -> Explanation:
+        """Why it is not running: every reason that holds, the one that counts first; or that it runs, or has ended.
+
+        Raises:
+            JobNotFound, JobExpired: as `show`.
+        """
+        return explain(await gather(self._client, _known_form(id)))
 
     def handle(self, id: str) -> JobHandle[Any]:
         """A handle for a job whose id was kept somewhere."""
