@@ -1,7 +1,7 @@
 """Jobs in one store, wake-ups, locks and rooms in another: `Drumbeat("postgresql://...", coordination="redis://...")`.
 
-    jobs, instances, schedules, inspect, inside --> the first store, always
-    hints, locks, messages of rooms             --> the second; hints go by the first while the second is away
+    jobs, instances, schedules, audit, stats, inspect, inside --> the first store, always
+    hints, locks, messages of rooms                           --> the second; hints go by the first while the second is away
 
 What is lost with the second store is speed, held locks and messages, never a job, and never a lease: instances live where the
 jobs live. So the second store may be away when a program starts, vanish and come back: it is opened when it can be.
@@ -20,7 +20,7 @@ from drumbeat.ids import InstanceId
 from drumbeat.model.lock import LockInfo, NewTicket, Seen
 from drumbeat.model.room import RoomMessage
 from drumbeat.service import background
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Store, Wake
+from drumbeat.store.protocol import Audit, Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Stats, Store, Wake
 
 AGAIN_S = 1.0
 BURST_S = 0.002
@@ -199,9 +199,11 @@ class CoordinatedStore:
         self.url = first.url
         self.jobs: Jobs = first.jobs
         self.instances: Instances = first.instances
+        self.stats: Stats = first.stats
         self.inspect: Inspect = first.inspect
         self.inside: Inside = first.inside
         self.schedules: Schedules = first.schedules
+        self.audit: Audit = first.audit
         self.locks: Locks = CoordinatedLocks(self._second)
         self.rooms: Rooms = CoordinatedRooms(self._second)
         self.wake: Wake = CoordinatedWake(first.wake, self._second, clock)

@@ -13,6 +13,7 @@ from typing import Self
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.store.postgres import schema
 from drumbeat.store.postgres.adding import Adding
+from drumbeat.store.postgres.audit import PostgresAudit
 from drumbeat.store.postgres.claiming import Bounds, Claiming
 from drumbeat.store.postgres.connections import PLANNED_ONCE, Address, Link, address
 from drumbeat.store.postgres.ending import Ending
@@ -25,8 +26,9 @@ from drumbeat.store.postgres.locks import PostgresLocks
 from drumbeat.store.postgres.rooms import PostgresRooms
 from drumbeat.store.postgres.schedules import PostgresSchedules
 from drumbeat.store.postgres.statements import statements
+from drumbeat.store.postgres.stats import PostgresStats
 from drumbeat.store.postgres.wake import Announcer, PostgresWake
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Wake
+from drumbeat.store.protocol import Audit, Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Stats, Wake
 
 __all__ = ["Address", "PostgresInside", "PostgresStore", "address", "schema"]
 
@@ -63,7 +65,9 @@ class PostgresStore:
         self.locks: Locks = PostgresLocks(sql, link=self._side)
         self.schedules: Schedules = PostgresSchedules(sql, link=self._side, announcer=self._announcer, clock=clock)
         self.rooms: Rooms = PostgresRooms(sql, link=self._side)
+        self.stats: Stats = PostgresStats(sql, link=self._side)
         self.inspect: Inspect = PostgresInspect(sql, link=self._side)
+        self.audit: Audit = PostgresAudit(sql, link=self._side)
         self.wake: Wake = PostgresWake(self._side, self._announcer, clock, namespace=namespace)
         self._inside = PostgresInside(address, namespace=namespace, clock=clock)
         self.inside: Inside = self._inside

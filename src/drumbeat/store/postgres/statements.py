@@ -125,6 +125,26 @@ class RoomSql(msgspec.Struct, frozen=True, kw_only=True):
     prune: str
 
 
+class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
+    release_key: str
+    begin: str
+    holder: str
+    end: str
+    get: str
+    page: str
+    prune: str
+
+
+class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
+    put: str
+    read: str
+    prune: str
+    take_gone: str
+    lock_folded: str
+    folded: str
+    keep_folded: str
+
+
 class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
@@ -157,6 +177,8 @@ class Statements(msgspec.Struct, frozen=True, kw_only=True):
     locks: LockSql
     schedules: ScheduleSql
     rooms: RoomSql
+    audit: AuditSql
+    stats: StatsSql
     schema: SchemaSql
 
 
@@ -166,6 +188,8 @@ _INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
 _LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 _SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
 _ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
+_AUDIT = sqlfile.load(AuditSql, _PACKAGE, "audit.sql")
+_STATS = sqlfile.load(StatsSql, _PACKAGE, "stats.sql")
 _SCHEMA_SQL = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
 
 
@@ -177,6 +201,8 @@ def statements(namespace: str) -> Statements:
         locks=_in_schema(_LOCKS, namespace),
         schedules=_in_schema(_SCHEDULES, namespace),
         rooms=_in_schema(_ROOMS, namespace),
+        audit=_in_schema(_AUDIT, namespace),
+        stats=_in_schema(_STATS, namespace),
         schema=_in_schema(_SCHEMA_SQL, namespace),
     )
 

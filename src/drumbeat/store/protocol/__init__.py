@@ -11,6 +11,7 @@ A store belongs to one event loop of one process. Cancelling a call may leave it
 from types import TracebackType
 from typing import Protocol, Self
 
+from .audit import Audit
 from .inside import Inside, OwnTransaction
 from .inspect import Inspect
 from .instances import Instances
@@ -18,9 +19,23 @@ from .jobs import Jobs
 from .locks import Locks
 from .rooms import Rooms
 from .schedules import Schedules
+from .stats import Stats
 from .wake import Wake
 
-__all__ = ["Inside", "Inspect", "Instances", "Jobs", "Locks", "OwnTransaction", "Rooms", "Schedules", "Store", "Wake"]
+__all__ = [
+    "Audit",
+    "Inside",
+    "Inspect",
+    "Instances",
+    "Jobs",
+    "Locks",
+    "OwnTransaction",
+    "Rooms",
+    "Schedules",
+    "Stats",
+    "Store",
+    "Wake",
+]
 
 
 class Store(Protocol):
@@ -33,7 +48,9 @@ class Store(Protocol):
     schedules: Schedules
     locks: Locks
     rooms: Rooms
+    stats: Stats
     inspect: Inspect
+    audit: Audit
     wake: Wake
     inside: Inside
 

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Wake
+from drumbeat.store.protocol import Audit, Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Stats, Wake
 from drumbeat.store.redis import schema
+from drumbeat.store.redis.audit import RedisAudit
 from drumbeat.store.redis.connections import Address, Link, address
 from drumbeat.store.redis.inside import RedisInside
 from drumbeat.store.redis.inspect import RedisInspect
@@ -18,6 +19,7 @@ from drumbeat.store.redis.jobs import RedisJobs
 from drumbeat.store.redis.locks import RedisLocks
 from drumbeat.store.redis.rooms import RedisRooms
 from drumbeat.store.redis.schedules import RedisSchedules
+from drumbeat.store.redis.stats import RedisStats
 from drumbeat.store.redis.wake import RedisWake
 
 __all__ = ["Address", "RedisInside", "RedisStore", "address", "schema"]
@@ -35,7 +37,9 @@ class RedisStore:
         self.schedules: Schedules = RedisSchedules(self._link)
         self.locks: Locks = RedisLocks(self._link)
         self.rooms: Rooms = RedisRooms(self._link)
+        self.stats: Stats = RedisStats(self._link)
         self.inspect: Inspect = RedisInspect(self._link)
+        self.audit: Audit = RedisAudit(self._link)
         self.wake: Wake = RedisWake(self._link, clock)
         self.inside: Inside = RedisInside()
 

@@ -55,13 +55,23 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     ticket:<id>          hash     lock, number, lease, entered_at, granted_at, lane, owner, what
     released             hash     ticket -> by whom and why it was taken away by force: the last thousand
     releases             list     the same tickets, the newest first
+    audit                zset     act -> 0: what people did, in the order of their ids
+    audit_at             zset     act -> when it was begun (µs)
+    audit_keys           hash     who NUL request key -> the act that it stands for
+    act:<id>             hash     act (NewAct as JSON), at (µs), done_at (µs), touched, outcome, answer
     inbox:<instance>     list     messages of rooms, the oldest first (see rooms.py)
     inboxes              set      instances that have messages
+    stretch:<grain>:<at> hash     queue, task, instance -> what was counted in a stretch of time (see stats.py); it has a time to
+                                  live, from when it was last written
+    stretches:<grain>    zset     at -> at: the stretches of a length
+    totals:<instance>    hash     queue, task -> what an instance has counted since it began
+    totals               zset     instance -> when it last wrote its totals (µs)
+    folded               hash     queue, task, place -> the sums of one number over instances that have gone
     rooms                channel  instances for whom messages came, as text (none: for many); published by the scripts
     tickets              channel  a ticket and after how many µs its owner should look, as text; published by the scripts
     wake                 channel  the smallest due moment (µs) of jobs that came, as text; published by the scripts
 
-Nothing here has a time to live: what is old is pruned by a script, together with everything that belongs to it.
+Nothing else has a time to live: what is old is pruned by a script, together with everything that belongs to it.
 """
 
 from drumbeat.ids import InstanceId
@@ -84,6 +94,9 @@ class Keys:
         self.wake = self.prefix + "wake"
         self.tickets = self.prefix + "tickets"
         self.rooms = self.prefix + "rooms"
+
+    def act(self, id: str) -> str:
+        return f"{self.prefix}act:{id}"
 
     def held(self, instance: InstanceId) -> str:
         return f"{self.prefix}held:{instance}"

@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Wake
+from drumbeat.store.protocol import Audit, Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Stats, Wake
 from drumbeat.store.sqlfile import prefixed
 from drumbeat.store.sqlite import place, schema
 from drumbeat.store.sqlite.adding import Adding
+from drumbeat.store.sqlite.audit import SqliteAudit
 from drumbeat.store.sqlite.ending import Ending
 from drumbeat.store.sqlite.inside import SqliteInside
 from drumbeat.store.sqlite.inspect import SqliteInspect
@@ -24,7 +25,8 @@ from drumbeat.store.sqlite.locks import SqliteLocks
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rooms import SqliteRooms
 from drumbeat.store.sqlite.schedules import SqliteSchedules
-from drumbeat.store.sqlite.statements import INSPECT, INSTANCES, JOBS, LOCKS, ROOMS, SCHEDULES
+from drumbeat.store.sqlite.statements import AUDIT, INSPECT, INSTANCES, JOBS, LOCKS, ROOMS, SCHEDULES, STATS
+from drumbeat.store.sqlite.stats import SqliteStats
 from drumbeat.store.sqlite.wake import Announcer, SqliteWake
 from drumbeat.store.sqlite.writer import Writer
 
@@ -68,7 +70,9 @@ class SqliteStore:
             prefixed(LOCKS, namespace), writer=self._writer, looks=self._looks, lists=self._lists, clock=clock
         )
         self.rooms: Rooms = SqliteRooms(prefixed(ROOMS, namespace), writer=self._writer, looks=self._looks, room=space)
+        self.stats: Stats = SqliteStats(prefixed(STATS, namespace), writer=self._writer, lists=self._lists, room=space)
         self.inspect: Inspect = SqliteInspect(inspect_sql, jobs_sql, reader=self._lists, clock=clock)
+        self.audit: Audit = SqliteAudit(prefixed(AUDIT, namespace), writer=self._writer, reader=self._lists)
         self.wake: Wake = SqliteWake(path, self._announcer, self._writer.ring)
         self.inside: Inside = SqliteInside(path, namespace=namespace, clock=clock, room=space)
 

@@ -158,6 +158,28 @@ class RoomSql(msgspec.Struct, frozen=True, kw_only=True):
     prune: str
 
 
+class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
+    release_key: str
+    begin: str
+    holder: str
+    end: str
+    get: str
+    page: str
+    page_of_who: str
+    page_of_target: str
+    prune: str
+
+
+class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
+    is_alive: str
+    put: str
+    read: str
+    prune: str
+    foldable: str
+    folded: str
+    drop: str
+
+
 class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
@@ -171,4 +193,6 @@ INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
 SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
 LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
+AUDIT = sqlfile.load(AuditSql, _PACKAGE, "audit.sql")
+STATS = sqlfile.load(StatsSql, _PACKAGE, "stats.sql")
 SCHEMA = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")

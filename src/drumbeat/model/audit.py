@@ -1,0 +1,65 @@
+"""What somebody did to jobs, queues, schedules or locks: who, what, to how many, why, and what the answer was.
+
+Values only. An act is on record before it is done, so that none is without a record; one without `done_at` is under way, or
+was broken off.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+REPEATS_US = 86_400_000_000
+"""For so long a request key stands for one act."""
+MOST_ANSWER = 64 * 1024
+"""The most bytes of an answer that are kept; a longer one is not kept at all, because half of one is no JSON."""
+LONGEST_NAME = 200
+"""The most characters of who, role, via, verb and a request key. Stores have an index by some of them."""
+LONGEST_TARGET = 500
+LONGEST_WHY = 2_000
+
+
+class NewAct(msgspec.Struct, frozen=True, kw_only=True):
+    """An act that is about to be done. Every text is storable, and no longer than above (`nouns.audit.new_act` sees to it)."""
+
+    id: str
+    """Made as a job's id is: ids sort in the order of time."""
+    who: str
+    role: str
+    via: str
+    """"api", "cli" or "python"."""
+    verb: str
+    """A noun and what is done to it: "queues.pause"."""
+    target: str
+    """To which one: a name, an id, or a filter in words."""
+    why: str = ""
+    request_key: str | None = None
+    """Chosen by the caller, so that a request that is sent again acts once."""
+    request_hash: str | None = None
+    """Of what was asked for, so that the same key with another request is seen."""
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """An act on record."""
+
+    id: str
+    who: str
+    role: str
+    via: str
+    verb: str
+    target: str
+    why: str
+    at: datetime
+    request_key: str | None = None
+    request_hash: str | None = None
+    done_at: datetime | None = None
+    """None: it is under way, or whoever was at it was broken off."""
+    touched: int | None = None
+    """How many jobs, queues ... it changed."""
+    outcome: str | None = None
+    """"done", "refused", or "failed: " and why."""
+    answer: str | None = None
+    """JSON text that was given to the caller; None: none was, or it was too long."""
+
+
+def kept_answer(answer: str | None) -> str | None:
+    return None if answer is None or len(answer.encode()) > MOST_ANSWER else answer

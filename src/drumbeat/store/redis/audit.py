@@ -1,0 +1,66 @@
+"""The record of what people did, on Redis. The contract is in `store.protocol.Audit`. Each operation is one script; a search
+that finds little is several, so that it never keeps the server from its work."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from drumbeat.model.audit import REPEATS_US, Act, NewAct, kept_answer
+from drumbeat.store.redis.connections import Link
+from drumbeat.store.redis.rows import as_json, moment, pairs
+
+_LOOKED_AT = 500
+"""Acts that one call looks at."""
+_new_act = msgspec.json.Decoder(NewAct).decode
+
+
+class RedisAudit:
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def begin(self, act: NewAct, *, within: int = REPEATS_US) -> Act | None:
+        earlier = await self._link.run("audit_begin", act.id, act.who, act.request_key or "", within, as_json(act))
+        return None if earlier is None else _act(earlier)
+
+    async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
+        kept = kept_answer(answer)
+        await self._link.run("audit_end", id, touched, outcome, 0 if kept is None else 1, kept or "")
+
+    async def get(self, id: str) -> Act | None:
+        flat = await self._link.command("HGETALL", self._link.keys.act(id))
+        return _act(flat) if flat else None
+
+    async def page(
+        self,
+        *,
+        before: str | None = None,
+        limit: int = 100,
+        who: str | None = None,
+        verb: str | None = None,
+        target: str | None = None,
+    ) -> list[Act]:
+        found: list[Act] = []
+        last: str | bytes = before or ""
+        while len(found) < limit:
+            wanted = (limit - len(found), _LOOKED_AT, who or "", verb or "", target or "")
+            last, *acts = await self._link.run("audit_page", last, *wanted)
+            if not last:
+                break
+            found += [_act(flat) for flat in acts]
+        return found
+
+    async def prune(self, before: int, limit: int) -> int:
+        count: int = await self._link.run("audit_prune", before, limit)
+        return count
+
+
+def _act(flat: Sequence[bytes]) -> Act:
+    """The hash act:<id>."""
+    row = pairs(flat)
+    facts = msgspec.structs.asdict(_new_act(row[b"act"]))
+    if b"done_at" in row:
+        facts |= {"done_at": moment(int(row[b"done_at"])), "touched": int(row[b"touched"])}
+        facts["outcome"] = row[b"outcome"].decode()
+    if b"answer" in row:
+        facts["answer"] = row[b"answer"].decode()
+    return Act(at=moment(int(row[b"at"])), **facts)

@@ -1,0 +1,29 @@
+-- Acts, newest first. It looks at a bounded number of them and says where to go on.
+-- KEYS: 1 the prefix
+-- ARGV: 1 only ids before this one, or '', 2 how many are wanted, 3 how many to look at; wanted: 4 who, 5 the beginning of the
+-- verb, 6 target ('' for any)
+-- returns: the last id that was looked at ('' at the end), then the hash act:<id> (flat) of each that is wanted
+local p, wanted = KEYS[1], tonumber(ARGV[2])
+local who, verb, target = ARGV[4], ARGV[5], ARGV[6]
+local any = who .. verb .. target == ''
+local from = ARGV[1] == '' and '+' or '(' .. ARGV[1]
+local found = {''}
+
+local function is_wanted(record)
+  if any then
+    return true
+  end
+  local act = cjson.decode(record)
+  return (who == '' or act.who == who) and (target == '' or act.target == target)
+    and string.sub(act.verb, 1, #verb) == verb
+end
+
+for _, id in ipairs(redis.call('ZREVRANGEBYLEX', p .. 'audit', from, '-', 'LIMIT', 0, any and wanted or ARGV[3])) do
+  if #found > wanted then break end
+  found[1] = id
+  local act = p .. 'act:' .. id
+  if is_wanted(redis.call('HGET', act, 'act')) then
+    found[#found + 1] = redis.call('HGETALL', act)
+  end
+end
+return found

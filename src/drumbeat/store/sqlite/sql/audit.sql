@@ -1,0 +1,81 @@
+-- Statements about the record of what people did.
+
+-- name: release_key
+-- A key is given up when it is old.
+UPDATE drumbeat_audit
+   SET holds_key = 0
+ WHERE holds_key
+   AND who = :who
+   AND request_key = :request_key
+   AND at <= :until;
+
+-- name: begin
+INSERT INTO drumbeat_audit (id, at, who, role, via, verb, target, why, request_key, request_hash, holds_key)
+VALUES (:id, :now, :who, :role, :via, :verb, :target, :why, :request_key, :request_hash, :request_key IS NOT NULL)
+    ON CONFLICT DO NOTHING;
+
+-- name: holder
+-- Columns as in rows of audit.py, here and below.
+SELECT json_array(id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched, outcome, answer)
+  FROM drumbeat_audit
+ WHERE holds_key
+   AND who = :who
+   AND request_key = :request_key;
+
+-- name: end
+UPDATE drumbeat_audit
+   SET done_at = :now,
+       touched = :touched,
+       outcome = :outcome,
+       answer = :answer
+ WHERE id = :id
+   AND done_at IS NULL;
+
+-- name: get
+SELECT json_array(id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched, outcome, answer)
+  FROM drumbeat_audit
+ WHERE id = :id;
+
+-- name: page
+SELECT json_group_array(json_array(id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched,
+                                   outcome, answer))
+  FROM (SELECT id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched, outcome, answer
+          FROM drumbeat_audit
+         WHERE id < ifnull(:before, '~')
+           AND (:who IS NULL OR who = :who)
+           AND (:target IS NULL OR target = :target)
+           AND (:verb IS NULL OR substr(verb, 1, length(:verb)) = :verb)
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: page_of_who
+SELECT json_group_array(json_array(id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched,
+                                   outcome, answer))
+  FROM (SELECT id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched, outcome, answer
+          FROM drumbeat_audit INDEXED BY drumbeat_audit_by_who
+         WHERE who = :who
+           AND id < ifnull(:before, '~')
+           AND (:target IS NULL OR target = :target)
+           AND (:verb IS NULL OR substr(verb, 1, length(:verb)) = :verb)
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: page_of_target
+SELECT json_group_array(json_array(id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched,
+                                   outcome, answer))
+  FROM (SELECT id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched, outcome, answer
+          FROM drumbeat_audit INDEXED BY drumbeat_audit_by_target
+         WHERE target = :target
+           AND id < ifnull(:before, '~')
+           AND (:who IS NULL OR who = :who)
+           AND (:verb IS NULL OR substr(verb, 1, length(:verb)) = :verb)
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: prune
+DELETE FROM drumbeat_audit
+ WHERE id IN (SELECT id
+                FROM drumbeat_audit
+               WHERE at < :before
+               ORDER BY at
+               LIMIT :limit);
