@@ -31,7 +31,7 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     paused               hash     queue -> JSON array [at, by, why]
     alive                zset     instance -> when its heart beat last (µs)
     gone                 zset     instance -> when it left or was buried (µs)
-    leader               hash     instance (or nothing), term, until (µs)
+    leader               hash     instance (or nothing), term, since (µs), until (µs)
     inst:<instance>      hash     record (NewInstance as JSON), state, started_at, beat_at, beat, running, refused,
                                   ended_at, why, left_rooms (1: nobody sends it messages any more)
     schedule:<name>      hash     a schedule (see lua/_scheduling.lua)
@@ -61,8 +61,8 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     act:<id>             hash     act (NewAct as JSON), at (µs), done_at (µs), touched, outcome, answer
     inbox:<instance>     list     messages of rooms, the oldest first (see rooms.py)
     inboxes              set      instances that have messages
-    stretch:<grain>:<at> hash     queue, task, instance -> what was counted in a stretch of time (see stats.py); it has a time to
-                                  live, from when it was last written
+    stretch:<grain>:<at> hash     queue, task, instance -> what was counted in a stretch of time (see stats.py); it has a time
+                                  to live, from when it was last written
     stretches:<grain>    zset     at -> at: the stretches of a length
     totals:<instance>    hash     queue, task -> what an instance has counted since it began
     totals               zset     instance -> when it last wrote its totals (µs)

@@ -1,0 +1,74 @@
+-- Statements about roll-ups.
+
+-- name: put
+-- $1 instance; $2 grain, $3 at, $4 queue, $5 task, $6 counts, each an array, in the order of the key: two of one instance, of
+-- which one is repeated, must not wait for each other crosswise.
+  WITH living AS (
+       SELECT id FROM drumbeat.instance WHERE id = $1 AND state = 'alive'),
+       kept AS (
+       INSERT INTO drumbeat.rollup (grain, at, queue, task, instance, written_at, counts)
+       SELECT new.grain, new.at, new.queue, new.task, living.id, drumbeat.now_us(), new.counts
+         FROM living
+        CROSS JOIN unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[])
+                AS new (grain, at, queue, task, counts)
+           ON CONFLICT (grain, at, queue, task, instance) DO UPDATE
+          SET written_at = excluded.written_at,
+              counts = excluded.counts)
+SELECT EXISTS (SELECT 1 FROM living);
+
+-- name: read
+-- $1 grain, $2 since, $3 until, $4 queue, $5 task.
+SELECT at, queue, task, counts
+  FROM drumbeat.rollup
+ WHERE grain = $1
+   AND at >= $2
+   AND at < $3
+   AND ($4::text IS NULL OR queue = $4)
+   AND ($5::text IS NULL OR task = $5);
+
+-- name: prune
+-- $1 grain, $2 before, $3 limit.
+DELETE FROM drumbeat.rollup
+ WHERE (grain, at, queue, task, instance) IN (SELECT grain, at, queue, task, instance
+                                                FROM drumbeat.rollup
+                                               WHERE grain = $1
+                                                 AND at < $2
+                                               ORDER BY at
+                                               LIMIT $3
+                                                 FOR UPDATE SKIP LOCKED)
+RETURNING task;
+
+-- name: take_gone
+-- TOTAL rows of instances that have gone. $1 gone, $2 limit.
+DELETE FROM drumbeat.rollup
+ WHERE (grain, at, queue, task, instance) IN (SELECT grain, at, queue, task, instance
+                                                FROM drumbeat.rollup
+                                               WHERE grain = 0
+                                                 AND at = 0
+                                                 AND instance <> ''
+                                                 AND written_at < $1
+                                                 AND instance NOT IN (SELECT id FROM drumbeat.instance WHERE state = 'alive')
+                                               ORDER BY queue, task, instance
+                                               LIMIT $2
+                                                 FOR UPDATE SKIP LOCKED)
+RETURNING at, queue, task, counts;
+
+-- name: lock_folded
+-- The rows of nobody, one at a time for whoever adds to them.
+SELECT pg_advisory_xact_lock(hashtext('drumbeat' || '.rollup'));
+
+-- name: folded
+SELECT at, queue, task, counts
+  FROM drumbeat.rollup
+ WHERE grain = 0
+   AND at = 0
+   AND instance = '';
+
+-- name: keep_folded
+-- $1 queue, $2 task, $3 counts, each an array.
+INSERT INTO drumbeat.rollup (grain, at, queue, task, instance, written_at, counts)
+SELECT 0, 0, new.queue, new.task, '', drumbeat.now_us(), new.counts
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS new (queue, task, counts)
+    ON CONFLICT (grain, at, queue, task, instance) DO UPDATE
+   SET written_at = excluded.written_at,
+       counts = excluded.counts;

@@ -1,0 +1,39 @@
+"""What was counted: what every engine must do with roll-ups."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from drumbeat.ids import InstanceId
+from drumbeat.model.stats import Grain, Rollup
+
+
+class Stats(Protocol):
+    """Roll-ups of counts and latencies, written by each instance for itself and merged when they are read.
+
+    They need not survive the end of the server: the last seconds of them may be lost with a machine.
+    """
+
+    async def put(self, instance: InstanceId, rollups: Sequence[Rollup]) -> bool:
+        """Write what this instance has counted. Each is the whole of its (grain, at, queue, task) and replaces what was there,
+        so that repeating is harmless. All or none: False, and nothing is written, unless the instance is alive.
+
+        Raises:
+            StoreFull: nothing was stored, there is no room.
+        """
+        ...
+
+    async def read(
+        self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
+    ) -> list[Rollup]:
+        """The stretches that begin in [since, until), merged over all instances, by (at, queue, task)."""
+        ...
+
+    async def totals(self) -> list[Rollup]:
+        """Everything that was ever counted, merged over all instances, by (queue, task). It only grows, whatever is pruned."""
+        ...
+
+    async def prune(self, *, tens: int, minutes: int, gone: int, limit: int) -> int:
+        """Delete stretches of 10 s that began before `tens` and of a minute before `minutes`; add the TOTAL rows of instances
+        that do not live, and wrote nothing since `gone`, to one of nobody's. At most `limit` rows; returns how many there
+        were."""
+        ...

@@ -1,0 +1,9 @@
+-- Everything that was ever counted.
+-- KEYS: 1 the prefix
+-- ARGV: none
+-- returns: the sums of instances that have gone, then what each of the others has counted; each a hash as a flat list
+local found = {redis.call('HGETALL', KEYS[1] .. 'folded')}
+for _, instance in ipairs(redis.call('ZRANGE', KEYS[1] .. 'totals', 0, -1)) do
+  found[#found + 1] = redis.call('HGETALL', KEYS[1] .. 'totals:' .. instance)
+end
+return found

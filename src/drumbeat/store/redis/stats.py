@@ -1,0 +1,72 @@
+"""Roll-ups, on Redis. The contract is in `store.protocol.Stats`.
+
+The counts of a roll-up are a text of numbers with commas. In the hash of a stretch the field is queue, task and instance, in
+the totals of an instance queue and task, in the sums of those that have gone queue, task and the place of one number, from 1;
+with NUL between them.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from drumbeat.ids import InstanceId
+from drumbeat.model.stats import TENS_KEPT_US, WIDTH, Grain, Rollup, Row, counts_of, merged
+from drumbeat.store.redis import rows
+from drumbeat.store.redis.connections import Link
+
+TENS_KEPT_S = TENS_KEPT_US // 1_000_000
+MINUTES_KEPT_S = 366 * 86_400
+"""Where nobody prunes. A controller does, sooner: as soon as history is."""
+_PAGE = 200
+"""Stretches that one call reads."""
+
+
+class RedisStats:
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def put(self, instance: InstanceId, rollups: Sequence[Rollup]) -> bool:
+        texts = [
+            value
+            for each in rollups
+            for value in (int(each.grain), each.at, f"{each.queue}\0{each.task}", ",".join(map(str, counts_of(each))))
+        ]
+        alive: int = await self._link.run("stats_put", instance, TENS_KEPT_S, MINUTES_KEPT_S, *texts)
+        return bool(alive)
+
+    async def read(
+        self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
+    ) -> list[Rollup]:
+        if grain is Grain.TOTAL:
+            return [each for each in await self.totals() if _is_wanted(each.queue, each.task, queue, task)]
+        found: list[Row] = []
+        while True:
+            page = await self._link.run("stats_read", int(grain), since, until, _PAGE)
+            for at, stretch in zip(page[::2], page[1::2], strict=True):
+                found += [row for row in _rows(int(at), stretch) if _is_wanted(row[1], row[2], queue, task)]
+            if len(page) < 2 * _PAGE:
+                return merged(grain, found)
+            since = int(page[-2]) + 1
+
+    async def totals(self) -> list[Rollup]:
+        folded, *others = await self._link.run("stats_totals")
+        sums: dict[tuple[str, str], list[int]] = {}
+        for field, number in rows.pairs(folded).items():
+            queue, task, place = field.decode().split("\0")
+            sums.setdefault((queue, task), [0] * WIDTH)[int(place) - 1] = int(number)
+        found: list[Row] = [(0, queue, task, counts) for (queue, task), counts in sums.items()]
+        return merged(Grain.TOTAL, found + [row for each in others for row in _rows(0, each)])
+
+    async def prune(self, *, tens: int, minutes: int, gone: int, limit: int) -> int:
+        done: int = await self._link.run(
+            "stats_prune", int(Grain.TEN_SECONDS), tens, int(Grain.MINUTE), minutes, gone, limit
+        )
+        return done
+
+
+def _rows(at: int, flat: Sequence[bytes]) -> Iterator[Row]:
+    for field, counts in zip(flat[::2], flat[1::2], strict=True):
+        queue, task, *_ = field.decode().split("\0")
+        yield at, queue, task, [int(number) for number in counts.split(b",")]
+
+
+def _is_wanted(queue: str, task: str, wanted_queue: str | None, wanted_task: str | None) -> bool:
+    return wanted_queue in (None, queue) and wanted_task in (None, task)

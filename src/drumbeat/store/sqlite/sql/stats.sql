@@ -1,0 +1,59 @@
+-- Statements about roll-ups.
+
+-- name: is_alive
+SELECT EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = 'alive');
+
+-- name: put
+INSERT INTO drumbeat_rollup (grain, at, queue, task, instance, written_at, counts)
+VALUES (:grain, :at, :queue, :task, :instance, :now, :counts)
+    ON CONFLICT (grain, at, queue, task, instance) DO UPDATE
+   SET written_at = excluded.written_at,
+       counts = excluded.counts;
+
+-- name: read
+-- Columns as in model.stats.Row.
+SELECT json_group_array(json_array(at, queue, task, json(counts)))
+  FROM drumbeat_rollup
+ WHERE grain = :grain
+   AND at >= :since
+   AND at < :until
+   AND (:queue IS NULL OR queue = :queue)
+   AND (:task IS NULL OR task = :task);
+
+-- name: prune
+DELETE FROM drumbeat_rollup
+ WHERE (grain, at, queue, task, instance) IN (SELECT grain, at, queue, task, instance
+                                                FROM drumbeat_rollup
+                                               WHERE grain = :grain
+                                                 AND at < :before
+                                               ORDER BY at
+                                               LIMIT :limit);
+
+-- name: foldable
+-- TOTAL rows of instances that have gone, with whose they are.
+SELECT json_group_array(json_array(queue, task, instance, json(counts)))
+  FROM (SELECT queue, task, instance, counts
+          FROM drumbeat_rollup
+         WHERE grain = 0
+           AND at = 0
+           AND instance <> ''
+           AND written_at < :gone
+           AND instance NOT IN (SELECT id FROM drumbeat_instance WHERE state = 'alive')
+         LIMIT :limit);
+
+-- name: folded
+SELECT counts
+  FROM drumbeat_rollup
+ WHERE grain = 0
+   AND at = 0
+   AND queue = :queue
+   AND task = :task
+   AND instance = '';
+
+-- name: drop
+DELETE FROM drumbeat_rollup
+ WHERE grain = 0
+   AND at = 0
+   AND queue = :queue
+   AND task = :task
+   AND instance = :instance;

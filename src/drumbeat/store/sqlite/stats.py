@@ -1,0 +1,79 @@
+"""Roll-ups, on SQLite. The contract is in `store.protocol.Stats`.
+
+Nothing here waits for the disk: what a power cut takes of it, people do not miss.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from drumbeat.ids import InstanceId
+from drumbeat.model.stats import Grain, Rollup, Row, added, counts_of, merged
+from drumbeat.store.sqlite.place import Room
+from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.statements import StatsSql
+from drumbeat.store.sqlite.writer import Write, Writer
+
+NOBODY = InstanceId("")
+_rows = msgspec.json.Decoder(list[Row]).decode
+_foldable = msgspec.json.Decoder(list[tuple[str, str, InstanceId, list[int]]]).decode
+_counts = msgspec.json.Decoder(list[int]).decode
+
+
+class SqliteStats:
+    def __init__(self, sql: StatsSql, *, writer: Writer, lists: Reader, room: Room) -> None:
+        self._sql = sql
+        self._writer = writer
+        self._lists = lists
+        self._room = room
+
+    async def put(self, instance: InstanceId, rollups: Sequence[Rollup]) -> bool:
+        self._room.check()
+        return await self._writer.write(self._put, (instance, rollups), durable=False)
+
+    async def read(
+        self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
+    ) -> list[Rollup]:
+        wanted = {"grain": int(grain), "since": since, "until": until, "queue": queue, "task": task}
+        return merged(grain, _rows(await self._lists.text(self._sql.read, wanted)))
+
+    async def totals(self) -> list[Rollup]:
+        return await self.read(Grain.TOTAL, 0, 1)
+
+    async def prune(self, *, tens: int, minutes: int, gone: int, limit: int) -> int:
+        return await self._writer.write(self._prune, (tens, minutes, gone, limit), durable=False)
+
+    # On the writer's thread, inside its transaction.
+
+    def _put(self, write: Write, given: tuple[InstanceId, Sequence[Rollup]]) -> bool:
+        instance, rollups = given
+        if not write.db.value(self._sql.is_alive, {"instance": instance}):
+            return False
+        for each in rollups:
+            self._keep(write, each.grain, each.at, each.queue, each.task, instance, counts_of(each))
+        return True
+
+    def _keep(
+        self, write: Write, grain: Grain, at: int, queue: str, task: str, instance: InstanceId, counts: Sequence[int]
+    ) -> None:
+        row = {"grain": int(grain), "at": at, "queue": queue, "task": task, "instance": instance}
+        write.db.run(self._sql.put, row | {"now": write.now, "counts": as_json(counts)})
+
+    def _prune(self, write: Write, given: tuple[int, int, int, int]) -> int:
+        tens, minutes, gone, limit = given
+        done = 0
+        for grain, before in ((Grain.TEN_SECONDS, tens), (Grain.MINUTE, minutes)):
+            wanted = {"grain": int(grain), "before": before, "limit": limit - done}
+            done += write.db.run(self._sql.prune, wanted)
+        return done + self._fold(write, gone, limit - done)
+
+    def _fold(self, write: Write, gone: int, limit: int) -> int:
+        found = _foldable(write.db.value(self._sql.foldable, {"gone": gone, "limit": limit}))
+        for queue, task, instance, counts in found:
+            place = {"queue": queue, "task": task}
+            before = write.db.value(self._sql.folded, place)
+            sums = counts if before is None else added(_counts(before), counts)
+            self._keep(write, Grain.TOTAL, 0, queue, task, NOBODY, sums)
+            write.db.run(self._sql.drop, place | {"instance": instance})
+        return len(found)

@@ -1,0 +1,181 @@
+"""Roll-ups: written by each instance for itself, merged when they are read, pruned without losing a total."""
+
+from typing import Any
+
+from drumbeat.ids import InstanceId
+from drumbeat.model.stats import BUCKETS, Grain, Rollup
+from drumbeat.store.protocol import Store
+from tests.conftest import OpenAgain
+from tests.contract.making import HOUR, worker
+
+SECOND, MINUTE = 1_000_000, 60_000_000
+LIMIT = 1_000
+
+
+def rollup(grain: Grain, at: int = 0, queue: str = "default", task: str = "greet", **counts: Any) -> Rollup:
+    return Rollup(grain=grain, at=at, queue=queue, task=task, **counts)
+
+
+def histogram(**buckets: int) -> tuple[int, ...]:
+    """b0=3 stands for three in the first bucket."""
+    return tuple(buckets.get(f"b{number}", 0) for number in range(BUCKETS))
+
+
+async def stretch(store: Store, grain: Grain = Grain.TEN_SECONDS) -> int:
+    """One that has just begun."""
+    return await store.inspect.now() // grain * grain
+
+
+async def prune(store: Store, *, tens: int = 0, minutes: int = 0, gone: int = 0, limit: int = LIMIT) -> int:
+    return await store.stats.prune(tens=tens, minutes=minutes, gone=gone, limit=limit)
+
+
+async def leave(store: Store, instance: InstanceId) -> None:
+    await store.instances.leave(instance, "done")
+
+
+async def test_a_rollup_comes_back_as_it_was_written(store: Store) -> None:
+    at = await stretch(store)
+    written = rollup(
+        Grain.TEN_SECONDS,
+        at,
+        "mail-2",
+        "shop.greet:x",
+        started=21,
+        succeeded=12,
+        failed=5,
+        dead=2,
+        cancelled=3,
+        crashed=1,
+        wait=histogram(b0=20, b27=1),
+        wait_us=2**60,
+        run=histogram(b3=20, b26=1),
+        run_us=2**53 + 1,
+    )
+    assert await store.stats.put(await worker(store), [written])
+    assert await store.stats.read(Grain.TEN_SECONDS, at, at + 1) == [written]
+
+
+async def test_what_several_instances_counted_is_added_up(store: Store, open_again: OpenAgain) -> None:
+    at = await stretch(store)
+    one = rollup(
+        Grain.TEN_SECONDS, at, started=3, wait=histogram(b0=1, b5=2), wait_us=70, run=histogram(b1=3), run_us=5
+    )
+    two = rollup(
+        Grain.TEN_SECONDS, at, started=1, dead=1, wait=histogram(b5=1), wait_us=40, run=histogram(b2=1), run_us=6
+    )
+    await store.stats.put(await worker(store), [one])
+    other = await open_again()
+    await other.stats.put(await worker(other), [two])
+    assert await store.stats.read(Grain.TEN_SECONDS, at, at + 1) == [
+        rollup(
+            Grain.TEN_SECONDS,
+            at,
+            started=4,
+            dead=1,
+            wait=histogram(b0=1, b5=3),
+            wait_us=110,
+            run=histogram(b1=3, b2=1),
+            run_us=11,
+        )
+    ]
+
+
+async def test_writing_again_replaces_what_was_there(store: Store) -> None:
+    at, instance = await stretch(store), await worker(store)
+    for count in (1, 1, 4):
+        rows = [rollup(Grain.TEN_SECONDS, at, succeeded=count), rollup(Grain.TOTAL, succeeded=count)]
+        assert await store.stats.put(instance, rows)
+    assert [each.succeeded for each in await store.stats.read(Grain.TEN_SECONDS, at, at + 1)] == [4]
+    assert [each.succeeded for each in await store.stats.totals()] == [4]
+
+
+async def test_an_instance_that_does_not_live_writes_nothing(store: Store) -> None:
+    at, left = await stretch(store), await worker(store)
+    await leave(store, left)
+    for instance in (left, InstanceId("f" * 16)):
+        assert not await store.stats.put(instance, [rollup(Grain.TEN_SECONDS, at), rollup(Grain.TOTAL, started=1)])
+    assert await store.stats.read(Grain.TEN_SECONDS, at, at + 1) == []
+    assert await store.stats.totals() == []
+
+
+async def test_stretches_are_read_by_span_queue_and_task_in_order(store: Store) -> None:
+    at, instance = await stretch(store), await worker(store)
+    rows = [
+        rollup(Grain.TEN_SECONDS, at - number * 10 * SECOND, queue, task, started=number)
+        for number in range(4)
+        for queue in ("b", "a")
+        for task in ("y", "x")
+    ]
+    await store.stats.put(instance, [*rows, rollup(Grain.MINUTE, at // MINUTE * MINUTE, "a", "x", started=9)])
+
+    async def places(**wanted: Any) -> list[tuple[int, str, str]]:
+        found = await store.stats.read(Grain.TEN_SECONDS, at - 20 * SECOND, at, **wanted)
+        return [(each.started, each.queue, each.task) for each in found]
+
+    ordered = [(number, queue, task) for number in (2, 1) for queue in "ab" for task in "xy"]
+    assert await places() == ordered
+    assert await places(queue="a") == [place for place in ordered if place[1] == "a"]
+    assert await places(task="y") == [place for place in ordered if place[2] == "y"]
+    assert await places(queue="b", task="y") == [(2, "b", "y"), (1, "b", "y")]
+    assert await places(queue="c") == []
+    assert [each.started for each in await store.stats.read(Grain.MINUTE, at - MINUTE, at + 1)] == [9]
+
+
+async def test_more_stretches_are_read_than_fit_into_one_page(store: Store) -> None:
+    at, instance = await stretch(store), await worker(store)
+    rows = [rollup(Grain.TEN_SECONDS, at - number * 10 * SECOND, started=number + 1) for number in range(500)]
+    await store.stats.put(instance, rows)
+    found = await store.stats.read(Grain.TEN_SECONDS, 0, at + 1)
+    assert [each.started for each in found] == list(range(500, 0, -1))
+
+
+async def test_old_stretches_are_pruned_and_the_totals_stay(store: Store) -> None:
+    at, instance = await stretch(store, Grain.MINUTE), await worker(store)
+    old = at - 3 * HOUR
+    kept = [rollup(grain, at, started=1) for grain in (Grain.TEN_SECONDS, Grain.MINUTE)]
+    gone = [rollup(Grain.TEN_SECONDS, old, task=task, started=1) for task in ("a", "b", "c")]
+    gone += [rollup(Grain.MINUTE, old, started=1)]
+    await store.stats.put(instance, [*kept, *gone, rollup(Grain.TOTAL, started=6)])
+    assert await prune(store, tens=old, minutes=old) == 0
+    assert await prune(store, tens=at, minutes=old, limit=2) == 2
+    assert await prune(store, tens=at, minutes=old) == 1
+    assert len(await store.stats.read(Grain.MINUTE, 0, at + 1)) == 2
+    assert await prune(store, tens=at, minutes=at) == 1
+    assert [await store.stats.read(each.grain, 0, at + 1) for each in kept] == [[each] for each in kept]
+    assert [each.started for each in await store.stats.totals()] == [6]
+
+
+async def test_totals_survive_the_instances_that_counted_them(store: Store) -> None:
+    one, two, lives = [await worker(store) for _ in range(3)]
+    large = 2**53 + 1
+    await store.stats.put(one, [rollup(Grain.TOTAL, started=1, run=histogram(b0=1), run_us=large)])
+    await store.stats.put(two, [rollup(Grain.TOTAL, started=2, run=histogram(b27=2), run_us=large)])
+    await store.stats.put(two, [rollup(Grain.TOTAL, queue="other", task="x", dead=4)])
+    await store.stats.put(lives, [rollup(Grain.TOTAL, started=8)])
+    before = await store.stats.totals()
+    assert [(each.queue, each.started, each.run_us, each.dead) for each in before] == [
+        ("default", 11, 2 * large, 0),
+        ("other", 0, 0, 4),
+    ]
+    later = await store.inspect.now() + HOUR
+    assert await prune(store, gone=later) == 0
+    for instance in (one, two):
+        await leave(store, instance)
+    assert await prune(store, gone=later - 2 * HOUR) == 0
+    assert await prune(store, gone=later, limit=2) == 2
+    assert await store.stats.totals() == before
+    assert await prune(store, gone=later) == 1
+    assert await prune(store, gone=later) == 0
+    assert await store.stats.totals() == before
+    three = await worker(store)
+    await store.stats.put(three, [rollup(Grain.TOTAL, started=16)])
+    await store.stats.put(lives, [rollup(Grain.TOTAL, started=9)])
+    await leave(store, three)
+    assert await prune(store, gone=later) == 1
+    assert [each.started for each in await store.stats.totals()] == [28, 0]
+
+
+async def test_writing_nothing_does_nothing(store: Store) -> None:
+    assert await store.stats.put(await worker(store), [])
+    assert await store.stats.totals() == []
