@@ -1,7 +1,8 @@
 """SQL that lives in `.sql` files: loaded once, checked by name, given the tables' prefix.
 
 A file is a list of statements, each under a line `-- name: x`. The Python side is a struct with one `str` field for each
-name; a name that is missing on either side stops the import, so that a typing error is never found in production. This
+name; a name that is missing on either side stops the import, so that a typing error is never found in production. A name
+that begins with `_` is a part: its text is put wherever a line says `-- include: _x`, and it is no statement itself. This
 module knows nothing of any database.
 """
 
@@ -15,6 +16,7 @@ import msgspec
 PREFIX = "drumbeat_"
 
 _NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*-- include: (_\w+)[ \t]*$", re.MULTILINE)
 _ROW = re.compile(r"\bVALUES (\(\?(?:, \?)*\))")
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -24,13 +26,17 @@ def parse(text: str, where: str) -> dict[str, str]:
     """The statements of a file by name, without comments, in the order of the file."""
     parts = _NAME.split(text)
     found: dict[str, str] = {}
-    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+    shared = {name: body.strip().removesuffix(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    for name, whole in zip(parts[1::2], parts[2::2], strict=True):
+        if missing := set(_INCLUDE.findall(whole)) - shared.keys():
+            raise ValueError(f"{where}: statement {name!r} includes {min(missing)}, which is not there")
+        body = _INCLUDE.sub(lambda line: shared[line.group(1)], whole)
         lines = [line for line in body.strip().splitlines() if not line.lstrip().startswith("--")]
         statement = "\n".join(lines).strip().removesuffix(";")
         if not statement or name in found:
             raise ValueError(f"{where}: statement {name!r} is {'there twice' if name in found else 'empty'}")
         found[name] = statement
-    return found
+    return {name: statement for name, statement in found.items() if not name.startswith("_")}
 
 
 def load(kind: type[S], package: str, file: str) -> S:

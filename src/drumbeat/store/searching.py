@@ -1,0 +1,276 @@
+"""How jobs are searched, apart from any engine: where to look, how far, and what becomes of what was found.
+
+People search while the store works, so no search is without end. A job can be in three places, each in the order of ids:
+
+    live       pending and running        history    ended        dead      the dead letters
+
+Of each place that may hold such jobs either a small set is looked at as a whole (`few`: all that run, all of a key, all that
+wait ...), or ids are walked downwards, so many jobs and no more (`walk`). Where a walk ended early, nothing below is told, and
+the page says where to go on. Everything that bounds ids (before, since, until, the beginning of an id) is one span of them.
+
+`Search` asks questions and is given answers; it does no I/O, so that an engine may drive it from a thread or from a loop.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from drumbeat.clock import Clock
+from drumbeat.ids import JobId, is_job_id
+from drumbeat.model.job import LIVE, Job, JobCounts, JobFilter, JobPage, JobState, View
+
+FEW = 2_000
+"""A set of so many is looked at as a whole; in a larger one, a walk soon finds enough."""
+FIRST_LOOK = 500
+LOOKED_AT = 5_000
+"""Jobs of one place that a page looks at, at most: about 20 ms."""
+COUNTED = 10_000
+"""Jobs of one place that a count with a filter looks at, at most."""
+
+_IDS = 1 << 128
+_HEX = frozenset("0123456789abcdef")
+_NO_FILTER = {"before": None, "limit": 50}
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Ids from `low` to `high`, both included."""
+
+    low: JobId
+    high: JobId
+
+
+def span(filter: JobFilter) -> Span | None:
+    """The ids that the filter allows; None: there can be none."""
+    low, high = 0, _IDS - 1
+    if filter.before is not None:
+        if not is_job_id(filter.before):
+            return None
+        high = _number(filter.before) - 1
+    if filter.since is not None:
+        low = max(0, -(-filter.since // 1_000)) << 80
+    if filter.until is not None:
+        high = min(high, (max(0, -(-filter.until // 1_000)) << 80) - 1)
+    if filter.id is not None:
+        digits = filter.id.replace("-", "").lower()
+        if not digits or len(digits) > 32 or not _HEX.issuperset(digits):
+            return None
+        low = max(low, int(digits.ljust(32, "0"), 16))
+        high = min(high, int(digits.ljust(32, "f"), 16))
+    return Span(_id(low), _id(high)) if low <= high and low < _IDS else None
+
+
+def below(id: JobId) -> JobId:
+    """The next smaller id."""
+    return _id(max(0, _number(id) - 1))
+
+
+def _number(id: str) -> int:
+    return int(id.replace("-", ""), 16)
+
+
+def _id(number: int) -> JobId:
+    text = f"{number:032x}"
+    return JobId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
+
+
+def is_open(filter: JobFilter) -> bool:
+    """Whether it means all jobs, whatever page is asked for."""
+    return msgspec.structs.replace(filter, **_NO_FILTER) == JobFilter()
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How to look through one place: names of statements."""
+
+    few: str | None
+    """The ids of a set that holds all that are wanted, and may be small; None: there is no such set."""
+    chosen: str
+    """Of these ids, those that are wanted."""
+    walk: str
+    """Of so many jobs from here downwards, those that are wanted."""
+
+
+def ways(filter: JobFilter) -> list[Way]:
+    """One for each place that may hold such jobs."""
+    state, found = filter.state, list[Way]()
+    if filter.view is not None and state not in (None, JobState.PENDING):
+        return []
+    only_live = filter.view is not None or state in LIVE
+    if not filter.letters and (only_live or state is None):
+        found.append(Way(_few_live(filter), "live_chosen", "live_walk"))
+    if not filter.letters and not only_live:
+        found.append(Way(_few_ended(filter), "history_chosen", _walk_history(filter)))
+    if not only_live and state in (None, JobState.DEAD):
+        found.append(Way(None, "dead_chosen", "dead_walk" if filter.task is None else "dead_walk_of_task"))
+    return found
+
+
+def _few_live(filter: JobFilter) -> str | None:
+    if filter.key is not None:
+        return "few_of_key"
+    if filter.state is JobState.RUNNING or filter.instance is not None:
+        # Only what runs has an instance.
+        return "few_running"
+    by_view = {
+        View.READY: "few_ready",
+        View.SCHEDULED: "few_future",
+        View.RETRYING: "few_tried",
+        View.WAITING: "few_waiting",
+    }
+    if filter.view is not None:
+        return by_view[filter.view]
+    return None
+
+
+def _few_ended(filter: JobFilter) -> str | None:
+    # Who has succeeded has no error.
+    is_bad = filter.state in (JobState.CANCELLED, JobState.DEAD) or (filter.error is not None and filter.state is None)
+    return "few_unsucceeded" if is_bad and filter.key is None else None
+
+
+def _walk_history(filter: JobFilter) -> str:
+    if filter.key is not None:
+        return "history_walk_of_key"
+    return "history_walk" if filter.task is None else "history_walk_of_task"
+
+
+class Few(msgspec.Struct, frozen=True):
+    """Question: the ids of this set, at most `limit`. Answer: a list of ids, in any order."""
+
+    statement: str
+    limit: int
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """Question: which of these ids are wanted? Answer: a list of (id, word), in any order."""
+
+    statement: str
+    ids: list[JobId]
+    span: Span
+
+
+class Walked(msgspec.Struct, frozen=True):
+    """Question: which of the newest `limit` jobs of a span are wanted? Answer: how many there were, the smallest id of
+    them, and a list of (id, word)."""
+
+    statement: str
+    span: Span
+    limit: int
+
+
+Question = Few | Chosen | Walked
+Found = list[tuple[JobId, str]]
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What was found in one place."""
+
+    found: Found
+    end: JobId | None
+    """The last id that was looked at, where the look ended early."""
+
+
+Search = Generator[Question, Any, list[Look]]
+
+
+def page_search(filter: JobFilter) -> Search:
+    """The looks for one page."""
+    return _search(filter, filter.limit, (max(filter.limit, FIRST_LOOK), LOOKED_AT))
+
+
+def count_search(filter: JobFilter) -> Search:
+    """The looks for a count."""
+    return _search(msgspec.structs.replace(filter, before=None), 3 * COUNTED, (COUNTED,))
+
+
+def _search(filter: JobFilter, enough: int, steps: tuple[int, ...]) -> Search:
+    within, looks = span(filter), list[Look]()
+    if within is None or filter.limit <= 0:
+        return looks
+    for way in ways(filter):
+        looks.append((yield from _look(way, within, enough, steps)))
+    return looks
+
+
+def _look(way: Way, within: Span, enough: int, steps: tuple[int, ...]) -> Generator[Question, Any, Look]:
+    if way.few is not None:
+        ids: list[JobId] = yield Few(way.few, FEW + 1)
+        if len(ids) <= FEW:
+            chosen: Found = yield Chosen(way.chosen, ids, within)
+            return Look(chosen, None)
+    found: Found = []
+    end: JobId | None = None
+    for step in steps:
+        looked, smallest, some = yield Walked(way.walk, within, step)
+        found += some
+        if looked < step:
+            return Look(found, None)
+        end, within = smallest, Span(within.low, below(smallest))
+        if len(found) >= enough:
+            break
+    return Look(found, end)
+
+
+def newest(looks: Iterable[Look], limit: int) -> tuple[list[JobId], JobId | None]:
+    """The ids of a page, newest first, and where the next one begins; None: there is none."""
+    looks = list(looks)
+    # Below the end of a look nobody knows what that place holds.
+    ends = [look.end for look in looks if look.end is not None]
+    end = max(ends, default=None)
+    ids = sorted((id for look in looks for id, _ in look.found if end is None or id >= end), reverse=True)
+    if len(ids) > limit:
+        return ids[:limit], ids[limit - 1]
+    return ids, end
+
+
+def tally(looks: Iterable[Look]) -> JobCounts:
+    """How many were found, by their words; none is counted beyond 10,000."""
+    counts: dict[str, int] = {}
+    capped = False
+    for look in looks:
+        capped = capped or look.end is not None
+        for _, word in look.found:
+            counts[word] = counts.get(word, 0) + 1
+    capped = capped or any(number > COUNTED for number in counts.values())
+    return JobCounts(**{word: min(number, COUNTED) for word, number in counts.items()}, capped=capped)
+
+
+async def whole(page: Callable[[JobFilter], Awaitable[JobPage]], filter: JobFilter) -> list[Job]:
+    """Up to `limit` jobs, however many pages it takes."""
+    found: list[Job] = []
+    while filter.limit > 0:
+        part = await page(filter)
+        found += part.items
+        if part.next is None:
+            break
+        filter = msgspec.structs.replace(filter, before=part.next, limit=filter.limit - len(part.items))
+    return found
+
+
+T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """The answer to a question that is asked again and again, such as how much there is of everything.
+
+    While the answer comes quickly, it is asked for each time. One that took long is told again for a while: forty times
+    as long, at most 10 s, so that those who look never take more than a fortieth of the store's time.
+    """
+
+    _QUICK_S = 0.02
+    _TIMES = 40
+    _LONGEST_S = 10.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: tuple[T, float] | None = None
+
+    async def get(self, ask: Callable[[], Awaitable[T]]) -> T:
+        began = self._clock.monotonic()
+        if self._known is not None and began < self._known[1]:
+            return self._known[0]
+        value = await ask()
+        now = self._clock.monotonic()
+        took = now - began
+        self._known = (value, now + min(took * self._TIMES, self._LONGEST_S)) if took > self._QUICK_S else None
+        return value
