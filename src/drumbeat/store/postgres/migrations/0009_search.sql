@@ -1,0 +1,5 @@
+-- oldest_code: 1
+-- Those that have failed or crashed and wait for their next moment: few, and people look for them.
+
+CREATE INDEX job_tried
+    ON drumbeat.job (run_at, id) WHERE state = 'pending' AND failures + crashes > 0;
