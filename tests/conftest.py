@@ -4,7 +4,7 @@
 time overrides the fixture `clock`.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -74,8 +74,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store_url(engine: str, tmp_path: Path) -> str:
-    return fresh_url(engine, tmp_path)
+def store_url(engine: str, tmp_path: Path) -> Iterator[str]:
+    url = fresh_url(engine, tmp_path)
+    yield url
+    server = SERVERS.get(PAIRS.get(engine, (engine, None))[0])
+    if server is not None:
+        server.give_back(url)
 
 
 @pytest.fixture

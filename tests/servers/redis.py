@@ -281,6 +281,9 @@ class Databases:
         self.server.ask("FLUSHDB", database=number)
         return self.server.url_of(number)
 
+    def give_back(self, url: str) -> None:
+        """Each is flushed before it is used again, whatever was done to it."""
+
 
 def _end(server: RedisServer, pid: int) -> None:
     if os.getpid() == pid:
