@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from drumbeat.controller import Controller
     from drumbeat.sinks.forwarding import ForwardOptions, ForwardTask
     from drumbeat.sinks.sink import Sink
+    from drumbeat.web import Dashboard
+    from drumbeat.web.access import Access
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -324,6 +326,18 @@ class Drumbeat(Declaring, Hosting):
         from drumbeat.worker import main
 
         await main.serve(self, self.configure(self._flags | flags), ref=appref.find(self))
+
+    def dashboard(self, *, access: Access | None = None) -> Dashboard:
+        """The dashboard and its API as an ASGI application, to be mounted in a program of yours, under any path.
+
+        Who may use it is said by the settings dashboard_tokens and dashboard_proxy, or by `access`, a function of your own
+        (sync or async) from the ASGI scope to a `drumbeat.web.Caller`, or None for somebody unknown.
+        """
+        try:
+            from drumbeat.web import dashboard  # here, because few programs need it
+        except ImportError as missing:
+            raise ConfigError(f"the dashboard needs packages: pip install 'drumbeat[web]' ({missing})") from missing
+        return dashboard(self, access)
 
     @property
     def inside(self) -> Inside:

@@ -1,0 +1,134 @@
+"""The dashboard: pages, API and metrics of one app, as an ASGI application.
+
+    request -> host known -> route -> who calls -> role, origin -> query and body -> handler (writes: on record) -> answer
+
+It is served by `drumbeat dashboard`, or mounted by a program under a path of its own. starlette, uvicorn and jinja2 are
+imported only here and below, and this package only where somebody wants a dashboard. Nothing runs while nobody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from drumbeat.web import access, reading
+from drumbeat.web.access import Access
+from drumbeat.web.call import Answer, Call, Caller, Given, Role, Route
+from drumbeat.web.headers import with_secure
+from drumbeat.web.host import Host
+from drumbeat.web.parts import Parts
+from drumbeat.web.problem import problem_of
+from drumbeat.web.reading import Receive, Send, Table
+from drumbeat.web.routes import all_routes
+from drumbeat.web.writing import perform
+
+__all__ = ["Caller", "Dashboard", "Role", "dashboard"]
+
+ANYBODY = Caller(name="", role=Role.VIEWER, via="nobody")
+"""Who calls the routes that are for everybody; it is never asked for its role."""
+
+
+def dashboard(host: Host, access: Access | None = None) -> Dashboard:
+    """The dashboard of an app as an ASGI application."""
+    return Dashboard(host, access)
+
+
+class Dashboard:
+    """An ASGI application. It may be mounted anywhere: every address is made from root_path."""
+
+    def __init__(self, host: Host, access: Access | None = None) -> None:
+        self._host = host
+        self._table = Table(all_routes())
+        self.parts = Parts(host, access)
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            answer = await self._answer(scope, receive)
+            await _send(answer, scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Say yes to the server. Nothing is opened here: where we are mounted nobody calls this."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _answer(self, scope: Any, receive: Receive) -> Answer:
+        headers = reading.headers_of(scope)
+        root, path = reading.path_of(scope)
+        try:
+            self.parts.gate.check_host(scope, headers)
+            found = self._table.find(scope["method"], path)
+            caller = await self._caller(scope, headers, found.route)
+            raw = b"" if found.route.is_safe else await reading.body_of(receive, self._most)
+            call = Call(
+                host=self._host,
+                parts=self.parts,
+                caller=caller,
+                path=found.path,
+                query=reading.query_of(found.route, scope.get("query_string", b"")),
+                body=reading.decoded(found.route, raw, headers),
+                root=root,
+                headers=headers,
+                raw=raw,
+                here=path,
+            )
+            given = await (perform(call, found.route) if found.route.verb else found.route.handler(call))
+            return _as_answer(given, found.route)
+        except Exception as error:
+            return problem_of(error).answer()
+
+    async def _caller(self, scope: Any, headers: dict[str, str], route: Route) -> Caller:
+        if not route.is_safe:
+            access.check_origin(scope, headers)
+        if route.role is None:
+            return ANYBODY
+        caller = await self.parts.gate.caller(scope, headers)
+        if caller is None:
+            raise self.parts.gate.unknown()
+        access.check_role(caller, route.role)
+        return caller
+
+    @property
+    def _most(self) -> int:
+        return self._host.settings.payload_limit + reading.EXTRA_BODY
+
+
+def _as_answer(given: Given, route: Route) -> Answer:
+    return given if isinstance(given, Answer) else Answer(status=route.status, body=given)
+
+
+async def _send(answer: Answer, scope: Any, receive: Receive, send: Send) -> None:
+    from starlette.responses import Response, StreamingResponse
+
+    headers = with_secure(answer.headers)
+    response: Response
+    if isinstance(answer.body, AsyncIterator):
+        response = StreamingResponse(answer.body, answer.status, headers, answer.media)
+    else:
+        response = Response(_encoded(answer.body), answer.status, headers, answer.media)
+    if scope["method"] == "HEAD":
+        send = _without_body(send)
+    await response(scope, receive, send)
+
+
+def _encoded(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    return body.encode("utf-8", "replace") if isinstance(body, str) else msgspec.json.encode(body)
+
+
+def _without_body(send: Send) -> Send:
+    async def only_head(message: Any) -> None:
+        await send(message if message["type"] == "http.response.start" else message | {"body": b""})
+
+    return only_head

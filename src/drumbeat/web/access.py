@@ -1,0 +1,240 @@
+"""Who calls, and what it may.
+
+    Host header known? -> caller: bearer token | session of a login | proxy header | this machine -> role enough? -> origin
+
+Without tokens and without a proxy only this machine may come in, as admin, without a login: its own address, a listener on
+loopback, and no sign of a proxy in between. A program that mounts the dashboard may decide who calls by a function of its own.
+The token itself is never kept: its hash is, and a login gives the browser a random session instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import ipaddress
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+import msgspec
+
+from drumbeat.clock import Clock
+from drumbeat.errors import ConfigError
+from drumbeat.settings import Settings
+from drumbeat.web.call import Caller, Role
+from drumbeat.web.problem import Problem
+
+Scope = Mapping[str, Any]
+Access = Callable[[Scope], Caller | Awaitable[Caller | None] | None]
+
+COOKIE = "drumbeat_session"
+SESSION_SECONDS = 12 * 3600.0
+MOST_SESSIONS = 10_000
+LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain"})
+# Whoever passes a request on says so in one of these: then the peer's address says nothing about the person.
+PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+
+
+class Token(msgspec.Struct, frozen=True):
+    name: str
+    role: Role
+    digest: str
+
+
+class Sessions:
+    """Logins of browsers, in memory: a restart of the dashboard ends them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._open: dict[str, tuple[Caller, float]] = {}
+
+    def begin(self, caller: Caller) -> str:
+        self._sweep()
+        if len(self._open) >= MOST_SESSIONS:
+            del self._open[next(iter(self._open))]
+        secret = secrets.token_urlsafe(32)
+        self._open[_digest(secret)] = (caller, self._clock.monotonic() + SESSION_SECONDS)
+        return secret
+
+    def find(self, secret: str) -> Caller | None:
+        found = self._open.get(_digest(secret))
+        return found[0] if found is not None and self._clock.monotonic() < found[1] else None
+
+    def end(self, secret: str) -> None:
+        self._open.pop(_digest(secret), None)
+
+    def _sweep(self) -> None:
+        now = self._clock.monotonic()
+        self._open = {key: session for key, session in self._open.items() if session[1] > now}
+
+
+class Gate:
+    """Decides about every request, by the settings or by the program's own function."""
+
+    def __init__(self, settings: Settings, clock: Clock, access: Access | None = None) -> None:
+        self._settings = settings
+        self._access = access
+        self._tokens = [
+            Token(name, Role(role), digest) for name, role, _, digest in map(_split, settings.dashboard_tokens)
+        ]
+        self._trusted = [ipaddress.ip_network(each) for each in settings.dashboard_proxy_from]
+        self._own_name = socket.gethostname().lower()
+        self.sessions = Sessions(clock)
+
+    @property
+    def has_login(self) -> bool:
+        return self._access is None and bool(self._tokens)
+
+    def check_host(self, scope: Scope, headers: Mapping[str, str]) -> None:
+        """Refuse names that are not ours: a page of somebody else's that points its name at this machine (DNS rebinding)."""
+        if self._access is not None:
+            return  # it goes by something that the browser sends to the program's own host only
+        host = host_of(headers.get("host", ""))
+        if host in LOOPBACK_NAMES or host == self._own_name or _address(host) is not None:
+            return
+        for allowed in self._settings.dashboard_hosts:
+            if host == allowed or (allowed.startswith(".") and host.endswith(allowed)):
+                return
+        raise Problem(
+            421, f"the host {host[:100]!r} is not served here; add it to the setting dashboard_hosts", argument="Host"
+        )
+
+    async def caller(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
+        """Who calls; None: somebody unknown. Raises Problem 401 for a token that is none."""
+        if self._access is not None:
+            found = self._access(scope)
+            return await found if inspect.isawaitable(found) else found
+        if (given := bearer(headers)) is not None:
+            if (caller := self.of_token(given)) is None:
+                raise Problem(
+                    401, "this token is not known here", headers={"WWW-Authenticate": 'Bearer realm="drumbeat"'}
+                )
+            return caller
+        if (secret := cookie(headers)) and (caller := self.sessions.find(secret)) is not None:
+            return caller
+        if self._settings.dashboard_proxy is not None:
+            return self._of_proxy(scope, headers)
+        return self._local(scope, headers)
+
+    def of_token(self, given: str, via: str = "token") -> Caller | None:
+        # All are compared, and in constant time, so that the time it takes says nothing.
+        digest = _digest(given)
+        found = [token for token in self._tokens if secrets.compare_digest(token.digest, digest)]
+        return Caller(name=found[0].name, role=found[0].role, via=via) if found else None
+
+    def _of_proxy(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
+        peer = _address(str((scope.get("client") or ("", 0))[0]))
+        # A unix socket has no address: who may open it is decided by the file system.
+        if peer is not None and not any(peer in network for network in self._trusted):
+            return None
+        name = headers.get(str(self._settings.dashboard_proxy).lower(), "").strip()
+        if not name or not name.isprintable() or len(name) > 200:
+            return None
+        said = self._settings.dashboard_proxy_role
+        word = said if said in list(Role) else headers.get(said.lower(), "").strip().lower()
+        return Caller(name=name, role=Role(word) if word in list(Role) else Role.VIEWER, via="proxy")
+
+    def _local(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
+        if self._tokens or any(name in headers for name in PASSED_ON):
+            return None
+        peer, server = scope.get("client"), scope.get("server")
+        if peer is None or server is None or not is_loopback(str(peer[0])) or not is_loopback(str(server[0])):
+            return None
+        return Caller(name="local", role=Role.ADMIN, via="local")
+
+    def unknown(self) -> Problem:
+        """What somebody is told whom we do not know."""
+        if self._access is not None:
+            return Problem(401, "log in to the program that this dashboard is part of")
+        if self._tokens:
+            return Problem(
+                401,
+                "send a token: `Authorization: Bearer ...`",
+                headers={"WWW-Authenticate": 'Bearer realm="drumbeat"'},
+            )
+        if self._settings.dashboard_proxy is not None:
+            return Problem(401, "the proxy in front did not say who you are, or is not one that is trusted")
+        return Problem(
+            403, "only this machine may use the dashboard until the setting dashboard_tokens names who else may"
+        )
+
+
+def check_role(caller: Caller, needed: Role) -> None:
+    if not caller.role.allows(needed):
+        raise Problem(403, f"this needs the role {needed}; {caller.name} is {caller.role}", type="role")
+
+
+def check_origin(scope: Scope, headers: Mapping[str, str]) -> None:
+    """Refuse a write that a page of another site has sent with this browser's rights. No page sends a token by itself."""
+    if bearer(headers) is not None:
+        return
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        if site in ("same-origin", "none"):
+            return
+    elif (origin := headers.get("origin")) is not None:
+        if _same_origin(origin, headers.get("host", "")):
+            return
+    else:
+        raise Problem(403, "a write needs a bearer token, or the Origin header that a browser sends", type="origin")
+    raise Problem(403, "a page of another site may not write here", type="origin")
+
+
+def check_listener(settings: Settings, host: str) -> None:
+    """Refuse to listen where others can come when nobody is asked who they are."""
+    if not is_loopback(host) and not settings.dashboard_tokens and settings.dashboard_proxy is None:
+        raise ConfigError(
+            f"the dashboard does not listen on {host} without access control: set dashboard_tokens "
+            "(DRUMBEAT_DASHBOARD_TOKENS=name:role:token) or dashboard_proxy, or listen on 127.0.0.1",
+            "dashboard",
+        )
+
+
+def bearer(headers: Mapping[str, str]) -> str | None:
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
+
+
+def cookie(headers: Mapping[str, str]) -> str | None:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return found.value if found is not None else None
+
+
+def host_of(header: str) -> str:
+    """The host of a Host header, without port and brackets."""
+    text = header.strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0].removesuffix(".")
+
+
+def is_loopback(host: str) -> bool:
+    address = _address(host.strip("[]"))
+    return host.lower() in LOOPBACK_NAMES if address is None else address.is_loopback
+
+
+def _same_origin(origin: str, host: str) -> bool:
+    # The scheme is not compared: behind a proxy that ends TLS we hear http where the browser says https.
+    return bool(host) and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    mapped = getattr(address, "ipv4_mapped", None)
+    return mapped or address
+
+
+def _split(token: str) -> list[str]:
+    return token.split(":", 3)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()

@@ -1,0 +1,73 @@
+"""/api/v1/queues: the named lines that jobs stand in."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from drumbeat.durations import from_us
+from drumbeat.model.job import QueueStats
+from drumbeat.web.call import Call
+from drumbeat.web.problem import Problem
+
+
+class QueueShown(QueueStats, frozen=True, kw_only=True):
+    """A queue, and how long its oldest ready job has been waiting."""
+
+    lag: float
+    """Seconds."""
+
+
+class QueueList(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[QueueShown]
+    next: str | None = None
+    """There is only one page."""
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a write that needs nothing but a reason."""
+
+    why: str = ""
+    """For the audit, and for whoever wonders."""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a write."""
+
+    touched: int
+    """How many were changed by it."""
+
+
+async def list_queues(call: Call) -> QueueList:
+    """All queues, by name."""
+    store = await call.host.store()
+    now = from_us(await store.inspect.now())
+    return QueueList(items=[shown(queue, now) for queue in await call.host.queues.list()])
+
+
+async def show(call: Call) -> QueueShown:
+    """One queue."""
+    for queue in (await list_queues(call)).items:
+        if queue.name == call.path["name"]:
+            return queue
+    raise Problem(404, "there is no such queue", argument="name", type="queue-not-found")
+
+
+async def pause(call: Call) -> Done:
+    """Let no worker take a job of this queue from now on."""
+    await show(call)
+    await call.host.queues.pause(call.path["name"], why=call.body.why, by=call.caller.name)
+    return Done(touched=1)
+
+
+async def resume(call: Call) -> Done:
+    """Undo a pause."""
+    await show(call)
+    call.touched = int(await call.host.queues.resume(call.path["name"]))
+    return Done(touched=call.touched)
+
+
+def shown(queue: QueueStats, now: datetime) -> QueueShown:
+    lag = 0.0 if queue.oldest_due is None else max(0.0, (now - queue.oldest_due).total_seconds())
+    return QueueShown(**msgspec.structs.asdict(queue), lag=lag)

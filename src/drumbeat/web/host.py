@@ -1,0 +1,32 @@
+"""The app as the dashboard sees it: its nouns, its settings, its store. The web part never imports `drumbeat.app`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Unpack
+
+from drumbeat.clock import Clock
+from drumbeat.nouns import Dead, Instances, Jobs, Locks, Queues, Run, Schedules, Tasks, WantedRuns
+from drumbeat.settings import Settings
+from drumbeat.store.protocol import Store
+from drumbeat.tasks import Registry, Task
+
+
+class Host(Protocol):
+    """What `Drumbeat` is to the web part."""
+
+    clock: Clock
+    registry: Registry
+    jobs: Jobs
+    dead: Dead
+    queues: Queues
+    tasks: Tasks
+    schedules: Schedules
+    instances: Instances
+    locks: Locks
+
+    @property
+    def settings(self) -> Settings: ...
+
+    async def store(self) -> Store: ...
+
+    async def history(self, *, task: str | Task[..., Any] | None = None, **wanted: Unpack[WantedRuns]) -> list[Run]: ...

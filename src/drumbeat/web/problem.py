@@ -1,0 +1,107 @@
+"""What went wrong, as application/problem+json (RFC 9457): one place that turns errors of ours into status codes."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from drumbeat.errors import (
+    ConfigError,
+    DrumbeatError,
+    InvalidArguments,
+    JobExpired,
+    JobNotFound,
+    LockError,
+    StoreError,
+    StoreFull,
+    UniqueConflict,
+    UnknownTask,
+)
+from drumbeat.web.call import Answer
+
+log = logging.getLogger(__name__)
+
+MEDIA = "application/problem+json"
+TITLES = {
+    400: "The request cannot be read",
+    401: "Who are you?",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not with this method",
+    409: "Not in this state",
+    410: "No longer known",
+    413: "Too large",
+    415: "Not this kind of content",
+    421: "Not this host",
+    422: "Not acceptable as it is",
+    500: "A mistake of the server",
+    503: "The store is away",
+    507: "The store is full",
+}
+
+
+class ProblemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of every answer that is a refusal."""
+
+    type: str
+    """A word for programs, such as not-found; `about:blank` where the status says it all."""
+    title: str
+    status: int
+    detail: str
+    argument: str | None = None
+    """Which part of the request it is about."""
+
+
+class Problem(Exception):
+    """Raised by whoever cannot go on with a request. The detail is for people: say what would be acceptable."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        argument: str | None = None,
+        type: str = "about:blank",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.record = ProblemRecord(type=type, title=TITLES[status], status=status, detail=detail, argument=argument)
+        self.headers = headers or {}
+
+    @property
+    def status(self) -> int:
+        return self.record.status
+
+    def answer(self) -> Answer:
+        return Answer(status=self.status, body=self.record, media=MEDIA, headers=self.headers)
+
+
+def problem_of(error: Exception) -> Problem:
+    """The refusal that an error means; an error that is none of ours is a mistake, and told to nobody but the log."""
+    match error:
+        case Problem():
+            return error
+        case InvalidArguments() | ConfigError():
+            return Problem(
+                422, str(error), argument=getattr(error, "argument", None) or getattr(error, "setting", None)
+            )
+        case UnknownTask():
+            return Problem(404, str(error), argument="task", type="unknown-task")
+        case JobNotFound():
+            return Problem(404, str(error), argument="id", type="job-not-found")
+        case JobExpired():
+            return Problem(410, str(error), argument="id", type="job-expired")
+        case UniqueConflict():
+            return Problem(409, str(error), type="unique-conflict")
+        case LockError():
+            return Problem(409, str(error), type="lock")
+        case StoreFull():
+            return Problem(507, str(error), type="store-full")
+        case StoreError():
+            return Problem(503, str(error), type="store-away", headers={"Retry-After": "1"})
+        case DrumbeatError():
+            return Problem(409, str(error))
+        case _:
+            log.error("request failed", exc_info=error)
+            return Problem(500, "this is a mistake in Drumbeat, or in the program it runs in; its log says more")

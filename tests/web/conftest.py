@@ -1,0 +1,62 @@
+"""An app on a fresh store of each engine, its dashboard, and browsers of several people, without a socket."""
+
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+import pytest
+
+from drumbeat import Drumbeat
+from drumbeat.web import Dashboard
+
+BASE = "http://127.0.0.1:7777"
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+
+OpenBrowser = Callable[..., httpx.AsyncClient]
+
+
+@pytest.fixture
+async def app(store_url: str) -> AsyncIterator[Drumbeat]:
+    """On each engine; with a task for which jobs can be queued."""
+    async with Drumbeat(store_url, name="shop") as app:
+
+        @app.task(queue="mail", retries=2)
+        async def send_mail(to: str, big: int = 0) -> str:
+            return to
+
+        yield app
+
+
+@pytest.fixture
+def board(app: Drumbeat) -> Dashboard:
+    return app.dashboard()
+
+
+@pytest.fixture
+async def open_browser() -> AsyncIterator[OpenBrowser]:
+    """Gives a client of a dashboard: by default somebody at this machine, whose browser says that the page is ours."""
+    opened: list[httpx.AsyncClient] = []
+
+    def open_browser(
+        board: Dashboard,
+        *,
+        client: tuple[str, int] = ("127.0.0.1", 50_000),
+        headers: dict[str, str] | None = None,
+        base: str = BASE,
+        root: str = "",
+    ) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(board, client=client, root_path=root)
+        browser = httpx.AsyncClient(
+            transport=transport, base_url=base, headers=SAME_ORIGIN if headers is None else headers
+        )
+        opened.append(browser)
+        return browser
+
+    yield open_browser
+    for browser in opened:
+        await browser.aclose()
+
+
+@pytest.fixture
+def api(board: Dashboard, open_browser: OpenBrowser) -> httpx.AsyncClient:
+    """Somebody at this machine, who may do everything: `await api.get("/api/v1/queues")`."""
+    return open_browser(board)
