@@ -1,0 +1,136 @@
+// Acts: a button with [data-act] asks in the one dialog (what, how many, why) and then calls the API.
+//
+// The idempotency key is made when the dialog opens: pressing twice, or again after a lost answer, is the same act. Where the act
+// goes by a selection or a filter, a dry run says first how many it would touch.
+import { count, toast } from "./telling.js";
+import { refresh } from "./live.js";
+import { clearSelection, selectionOf } from "./tables.js";
+
+const dialog = document.getElementById("act");
+const part = (name) => dialog.querySelector(`[data-act-${name}]`);
+let current = null;
+
+function freshKey() {
+  // Not randomUUID: it is missing on plain http beyond localhost.
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export async function send(method, url, body, key = freshKey()) {
+  const headers = { "Idempotency-Key": key };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const answer = await fetch(url, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  const text = await answer.text();
+  const record = text && /json/.test(answer.headers.get("Content-Type") || "") ? JSON.parse(text) : {};
+  if (!answer.ok) throw Object.assign(new Error(record.detail || `the server answered ${answer.status}`), { record, status: answer.status });
+  return record;
+}
+
+export function touchedBy(record) {
+  return record.touched ?? record.matched ?? record.count ?? null;
+}
+
+function ask(button) {
+  const data = button.dataset;
+  const chosen = "bulk" in data ? selectionOf(button) : null;
+  current = {
+    data, key: freshKey(), working: false,
+    body: { ...JSON.parse(data.body || "{}"), ...(chosen?.body ?? {}) },
+  };
+  dialog.querySelector("h2").textContent = data.title;
+  part("text").textContent = data.text || "";
+  part("text").hidden = !data.text;
+  part("reason").hidden = !data.reason;
+  part("optional").hidden = data.reason === "required";
+  part("rate").hidden = !("rate" in data);
+  const reason = dialog.querySelector("#act-reason");
+  reason.value = "";
+  reason.required = data.reason === "required";
+  dialog.querySelector("#act-rate").value = "";
+  const confirm = part("confirm");
+  confirm.textContent = data.confirm || data.title;
+  confirm.className = "danger" in data ? "danger solid" : "primary";
+  confirm.disabled = false;
+  part("count").hidden = true;
+  say("");
+  dialog.showModal();
+  (data.reason ? reason : confirm).focus();
+  if (chosen?.n !== undefined && chosen.n !== null && chosen.body.ids) touches(chosen.n);
+  else if ("bulk" in data) rehearse(current);
+}
+
+async function rehearse(asked) {
+  part("confirm").disabled = true;
+  part("count").hidden = false;
+  part("count").textContent = "Counting what this touches …";
+  try {
+    const record = await send(asked.data.method, asked.data.url, { ...asked.body, dry_run: true });
+    if (asked !== current) return;
+    touches(touchedBy(record), record.more || record.capped);
+  } catch (error) {
+    if (asked === current) { part("count").hidden = true; say(error.message); }
+  }
+}
+
+function touches(n, more = false) {
+  part("count").hidden = false;
+  part("count").textContent = n === 0 ? "Nothing matches any more." : `This touches ${count(n)}${more ? " or more" : ""} ${n === 1 ? "job" : "jobs"}.`;
+  part("confirm").disabled = n === 0;
+}
+
+function say(text) {
+  part("error").textContent = text;
+  part("error").hidden = !text;
+}
+
+async function perform() {
+  const asked = current;
+  if (!asked || asked.working) return;
+  asked.working = true;
+  part("confirm").disabled = true;
+  say("");
+  const body = { ...asked.body };
+  const why = dialog.querySelector("#act-reason").value.trim();
+  if (asked.data.reason && why) body.why = why;
+  const rate = dialog.querySelector("#act-rate").value;
+  if ("rate" in asked.data && rate) body.rate = Number(rate);
+  try {
+    const record = await send(asked.data.method, asked.data.url, asked.data.method === "DELETE" && !Object.keys(body).length ? undefined : body, asked.key);
+    const n = touchedBy(record);
+    const said = (asked.data.done || "Done").replace("{n}", n === null ? "" : count(n)).replace("{s}", n === 1 ? "" : "s");
+    dialog.close();
+    clearSelection();
+    if (asked.data.then) {
+      sessionStorage.setItem("drumbeat-said", said);
+      location.assign(asked.data.then);
+      return;
+    }
+    toast(said);
+    refresh();
+  } catch (error) {
+    say(error.message);
+    part("confirm").disabled = false;
+    asked.working = false;
+    // A refusal is final for its key; what the person changes next is another act.
+    if (error.status && error.status < 500) asked.key = freshKey();
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-act]");
+  if (button) { event.preventDefault(); ask(button); }
+  const copy = event.target.closest("[data-copy]");
+  if (copy) {
+    const text = document.getElementById(copy.dataset.copy)?.textContent ?? "";
+    navigator.clipboard?.writeText(text).then(() => toast("Copied"), () => toast("The browser does not allow it", true));
+  }
+});
+
+if (dialog) {
+  dialog.querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); perform(); });
+  part("close").addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", () => { current = null; });
+  dialog.querySelector("#act-reason").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); dialog.querySelector("form").requestSubmit(); }
+  });
+}
+

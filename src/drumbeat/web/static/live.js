@@ -1,0 +1,205 @@
+// The page goes on living: one event stream, at most one batch a second into the page.
+//
+//   figures   [data-live="counts.ready"]   get their text from the last tick, by [data-format]
+//   regions   [data-region="jobs"][data-refresh="change" | seconds]   are fetched again as this page's own HTML and merged
+//   moments   <time data-ago>              are told anew each second
+//
+// Merging keeps what a person is at: rows do not move, come or go under the pointer (they are told of instead), what is checked,
+// typed or opened stays, and dialogs stand outside of all regions. Nothing is merged while the page is held (key p) or hidden.
+import { ago, base, formats } from "./telling.js";
+
+const BATCH = 1000;
+let tick = null, stream = null, held = false, dirty = false, busy = false, skew = 0;
+const due = new Map();      // region -> when it was last fetched
+let seen = "";              // what the last tick counted: "change" regions are fetched when it differs
+
+export function isHeld() { return held; }
+export function lastTick() { return tick; }
+
+// ---- the stream ----
+
+function open() {
+  if (stream || document.hidden || !document.querySelector("[data-page]")) return;
+  stream = new EventSource(`${base}/api/v1/events`);
+  stream.addEventListener("tick", (event) => {
+    tick = JSON.parse(event.data);
+    skew = Date.parse(tick.at) - Date.now();
+    dirty = true;
+    gone(false);
+  });
+  stream.addEventListener("gone", () => gone(true));
+}
+
+function close() {
+  stream?.close();
+  stream = null;
+}
+
+function gone(yes) {
+  document.documentElement.classList.toggle("store-gone", yes);
+}
+
+// ---- one batch ----
+
+function reach(record, path) {
+  return path.split(".").reduce((inside, name) => {
+    if (inside === null || inside === undefined) return undefined;
+    // queues[default].ready: one of a list by its name
+    const [, list, key] = name.match(/^(\w+)\[(.*)\]$/) || [];
+    return list ? (inside[list] || []).find((one) => one.name === decodeURIComponent(key)) : inside[name];
+  }, record);
+}
+
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function figures() {
+  for (const element of document.querySelectorAll("[data-live]")) {
+    const value = reach(tick, element.dataset.live);
+    if (value === undefined) continue;
+    const alarm = "liveAlarm" in element.dataset;
+    setText(element, alarm && !value ? "" : formats[element.dataset.format || "count"](value));
+    if (alarm) element.classList.toggle("alarm", value > 0);
+    else if (typeof value === "number" && element.classList.contains("figure")) element.classList.toggle("zero", value === 0);
+  }
+}
+
+function moments() {
+  const now = Date.now() + skew;
+  for (const element of document.querySelectorAll("time[data-ago]")) setText(element, ago(Date.parse(element.dateTime), now));
+}
+
+function dueRegions(now) {
+  const print = tick ? JSON.stringify([tick.counts, tick.queues.map((q) => [q.name, q.ready, q.running, q.paused]), tick.instances.alive, tick.leader?.instance]) : "";
+  const changed = print !== seen;
+  const found = [...document.querySelectorAll("[data-region]")].filter((region) => {
+    const last = due.get(region.dataset.region) ?? now - 1000;
+    const every = region.dataset.refresh;
+    // Also without a change now and then: a label or an error may differ where no count does.
+    return every === "change" ? (changed && now - last >= 2000) || now - last >= 15000 : every && now - last >= Number(every) * 1000;
+  });
+  if (found.some((region) => region.dataset.refresh === "change")) seen = print;
+  return found.map((region) => region.dataset.region);
+}
+
+export async function refresh(names = null) {
+  if (busy) return;
+  busy = true;
+  const wanted = names ?? [...document.querySelectorAll("[data-region]")].map((region) => region.dataset.region);
+  try {
+    const answer = await fetch(location.href, { headers: { "X-Refresh": "1" }, cache: "no-store" });
+    const now = Date.now();
+    for (const name of wanted) due.set(name, now);
+    if (answer.status === 401) { location.reload(); return; }
+    if (!answer.ok) return;
+    // Parsed apart: scripts in it would not run, and there are none.
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (held && names) return;
+    for (const name of wanted) {
+      const old = document.querySelector(`[data-region="${name}"]`);
+      const next = fresh.querySelector(`[data-region="${name}"]`);
+      if (old && next) merge(old, next);
+    }
+    document.dispatchEvent(new CustomEvent("refreshed"));
+  } catch {
+    // No server: the stream says so, and the next round tries again.
+  } finally {
+    busy = false;
+  }
+}
+
+function batch() {
+  if (held || document.hidden) return;
+  if (tick && dirty) { figures(); dirty = false; }
+  moments();
+  const wanted = dueRegions(Date.now());
+  if (wanted.length) refresh(wanted);
+}
+
+// ---- merging ----
+
+const KEPT = new Set(["open", "checked", "aria-selected", "aria-expanded"]);
+
+function attributes(old, next) {
+  for (const { name, value } of [...next.attributes]) {
+    if (!KEPT.has(name) && old.getAttribute(name) !== value && !(name === "class" && old.classList.contains("at"))) old.setAttribute(name, value);
+  }
+  for (const { name } of [...old.attributes]) if (!KEPT.has(name) && !next.hasAttribute(name)) old.removeAttribute(name);
+}
+
+function same(a, b) {
+  return a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.dataset?.key ?? "") === (b.dataset?.key ?? "");
+}
+
+function merge(old, next) {
+  if (old.isEqualNode(next) || "keep" in (old.dataset ?? {})) return;
+  if (old.nodeType !== Node.ELEMENT_NODE) { old.nodeValue = next.nodeValue; return; }
+  if (["INPUT", "TEXTAREA", "SELECT"].includes(old.nodeName)) return;
+  if (old.matches("svg.chart") && old.matches(":hover, :focus-within")) return;
+  attributes(old, next);
+  if ("rows" in old.dataset) mergeRows(old, next);
+  else mergeChildren(old, next);
+}
+
+function mergeChildren(old, next) {
+  const fresh = [...next.childNodes];
+  fresh.forEach((child, place) => {
+    const there = old.childNodes[place];
+    if (there && same(there, child)) merge(there, child);
+    else if (there) there.replaceWith(document.importNode(child, true));
+    else old.append(document.importNode(child, true));
+  });
+  while (old.childNodes.length > fresh.length) old.lastChild.remove();
+}
+
+// Rows go by their key. While somebody points at them, is among them by keyboard or has some selected, they stay where they are.
+function mergeRows(old, next) {
+  const mine = new Map([...old.children].map((row) => [row.dataset.key, row]));
+  const theirs = [...next.children];
+  const keys = new Set(theirs.map((row) => row.dataset.key));
+  const still = old.matches(":hover, :focus-within") || old.querySelector("[aria-selected=true], .at") || document.querySelector("dialog[open]");
+  const added = theirs.filter((row) => !mine.has(row.dataset.key));
+  for (const row of theirs) if (mine.has(row.dataset.key)) merge(mine.get(row.dataset.key), row);
+  for (const [key, row] of mine) row.classList.toggle("gone", !keys.has(key));
+  if (still && mine.size) { news(old, added.length); return; }
+  news(old, 0);
+  for (const [key, row] of mine) if (!keys.has(key)) row.remove();
+  theirs.forEach((row, place) => {
+    const there = mine.get(row.dataset.key) ?? freshRow(row);
+    if (old.children[place] !== there) old.insertBefore(there, old.children[place] ?? null);
+  });
+}
+
+function freshRow(row) {
+  const made = document.importNode(row, true);
+  made.classList.add("fresh");
+  return made;
+}
+
+function news(rows, n) {
+  const note = rows.closest(".card, section")?.querySelector(".news");
+  if (!note) return;
+  note.classList.toggle("on", n > 0);
+  setText(note, n > 0 ? `${n} new above or between these; they come when you let go of the list.` : "");
+}
+
+// ---- holding still ----
+
+export function hold(yes) {
+  held = yes;
+  const key = document.querySelector("[data-pause]");
+  if (key) {
+    key.setAttribute("aria-pressed", String(yes));
+    setText(key.querySelector("[data-pause-word]"), yes ? "Held" : "Live");
+    key.querySelector("use").setAttribute("href", yes ? "#i-play" : "#i-pause");
+  }
+  if (!yes) { dirty = true; batch(); }
+}
+
+document.querySelector("[data-pause]")?.addEventListener("click", () => hold(!held));
+document.addEventListener("visibilitychange", () => (document.hidden ? close() : (open(), batch())));
+addEventListener("pagehide", close);
+addEventListener("pageshow", open);
+open();
+setInterval(batch, BATCH);
