@@ -3,8 +3,12 @@
 from typing import Protocol
 
 from drumbeat.ids import JobId
-from drumbeat.model.instance import Instance
-from drumbeat.model.job import Attempt, Job, JobFilter, QueueStats, TaskStats
+from drumbeat.model.death import DeadGroup
+from drumbeat.model.instance import Instance, LeaderInfo
+from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+
+NEWEST = 10_000
+"""So many dead letters are looked at to group them."""
 
 
 class Inspect(Protocol):
@@ -19,7 +23,27 @@ class Inspect(Protocol):
         ...
 
     async def jobs(self, filter: JobFilter) -> list[Job]:
-        """Jobs newest first by id, at most filter.limit."""
+        """Jobs newest first by id, at most filter.limit: as many pages as it takes, so a rare kind may take seconds to find."""
+        ...
+
+    async def page(self, filter: JobFilter) -> JobPage:
+        """The newest of such jobs, at most filter.limit, and where to go on.
+
+        Bounded, whatever the filter: it looks at no more than 5,000 jobs of each place (live, history, dead letters), or at
+        filter.limit where that is more, and then says `next`, even when it has found few or none. With `before=next` the
+        next page begins; a job that keeps matching is met exactly once, whatever else ends, comes or is pruned between the
+        pages. `next` is None when there is nothing older. From one snapshot; on Redis, a job that changes while a page is made
+        may be shown as it was or as it is.
+        """
+        ...
+
+    async def counts(self, filter: JobFilter) -> JobCounts:
+        """How many such jobs there are, by the word people see; `before` and `limit` of the filter do not count.
+
+        Without a filter exact (on Redis `retrying` is looked for among the 5,000 first that were claimed before, and then
+        `capped` is said), but in a store where that takes long the answer may be up to 10 s old. With one, it looks at no
+        more than 10,000 jobs of each place and counts no more than 10,000 of a kind; `capped` says that there may be more.
+        """
         ...
 
     async def attempts(self, id: JobId) -> list[Attempt]:
@@ -27,13 +51,33 @@ class Inspect(Protocol):
         ...
 
     async def queues(self) -> list[QueueStats]:
-        """Every queue that has live jobs, a pause, or a living worker that takes it, by name."""
+        """Every queue that has live jobs, a pause, or a living worker that takes it, by name.
+
+        Where counting takes long, `ready` and `scheduled` may be up to 10 s old; all else is of this moment.
+        """
         ...
 
     async def tasks(self) -> list[TaskStats]:
-        """Every task that has jobs anywhere or a living instance that knows it, by name."""
+        """Every task that has jobs anywhere or a living instance that knows it, by name.
+
+        Where counting takes long, the answer may be up to 10 s old.
+        """
         ...
 
     async def instances(self, *, all: bool = False) -> list[Instance]:
         """Living instances, oldest first; with `all` also those that left or died."""
+        ...
+
+    async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
+        """What the `newest` dead letters (by id) have in common: task and type of error, the largest groups first."""
+        ...
+
+    async def leader(self) -> LeaderInfo | None:
+        """Who leads; None: nobody has a lease that lasts."""
+        ...
+
+    async def ahead(self, id: JobId, limit: int = 10_000) -> int:
+        """How many ready jobs of its queue would be claimed before this one, counted up to `limit`. One that is not due yet is
+        taken as if it were; 0 for one that is not pending, or waits for something other than time. Raises as `job` does.
+        """
         ...

@@ -25,7 +25,8 @@ from drumbeat.store.sqlite.locks import SqliteLocks
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rooms import SqliteRooms
 from drumbeat.store.sqlite.schedules import SqliteSchedules
-from drumbeat.store.sqlite.statements import AUDIT, INSPECT, INSTANCES, JOBS, LOCKS, ROOMS, SCHEDULES, STATS
+from drumbeat.store.sqlite.search import SqliteSearch
+from drumbeat.store.sqlite.statements import AUDIT, INSPECT, INSTANCES, JOBS, LOCKS, ROOMS, SCHEDULES, SEARCH, STATS
 from drumbeat.store.sqlite.stats import SqliteStats
 from drumbeat.store.sqlite.wake import Announcer, SqliteWake
 from drumbeat.store.sqlite.writer import Writer
@@ -71,7 +72,8 @@ class SqliteStore:
         )
         self.rooms: Rooms = SqliteRooms(prefixed(ROOMS, namespace), writer=self._writer, looks=self._looks, room=space)
         self.stats: Stats = SqliteStats(prefixed(STATS, namespace), writer=self._writer, lists=self._lists, room=space)
-        self.inspect: Inspect = SqliteInspect(inspect_sql, jobs_sql, reader=self._lists, clock=clock)
+        search = SqliteSearch(prefixed(SEARCH, namespace), inspect_sql, reader=self._lists, clock=clock)
+        self.inspect: Inspect = SqliteInspect(inspect_sql, jobs_sql, search, reader=self._lists, clock=clock)
         self.audit: Audit = SqliteAudit(prefixed(AUDIT, namespace), writer=self._writer, reader=self._lists)
         self.wake: Wake = SqliteWake(path, self._announcer, self._writer.ring)
         self.inside: Inside = SqliteInside(path, namespace=namespace, clock=clock, room=space)

@@ -3,23 +3,26 @@
 Reads only, on a thread of their own, so that a slow list never keeps a worker's look waiting.
 """
 
-import msgspec
-
 from drumbeat.clock import Clock
 from drumbeat.ids import JobId
-from drumbeat.model.instance import Instance
-from drumbeat.model.job import LIVE, Attempt, Job, JobFilter, JobState, QueueStats, TaskStats
+from drumbeat.model.death import DeadGroup
+from drumbeat.model.instance import Instance, LeaderInfo
+from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.store.protocol.inspect import NEWEST
+from drumbeat.store.searching import whole
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.jobs import nowhere
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import JobRow, as_json
+from drumbeat.store.sqlite.search import SqliteSearch
 from drumbeat.store.sqlite.statements import InspectSql, JobSql
 
 
 class SqliteInspect:
-    def __init__(self, sql: InspectSql, jobs: JobSql, *, reader: Reader, clock: Clock) -> None:
+    def __init__(self, sql: InspectSql, jobs: JobSql, search: SqliteSearch, *, reader: Reader, clock: Clock) -> None:
         self._sql = sql
+        self._search = search
         self._jobs = jobs
         self._reader = reader
         self._clock = clock
@@ -37,9 +40,13 @@ class SqliteInspect:
         return found.record()
 
     async def jobs(self, filter: JobFilter) -> list[Job]:
-        found = await self._reader.read(lambda db: self._list(db, filter))
-        found.sort(key=lambda row: row.id, reverse=True)
-        return [row.record() for row in found[: filter.limit]]
+        return await whole(self.page, filter)
+
+    async def page(self, filter: JobFilter) -> JobPage:
+        return await self._search.page(filter)
+
+    async def counts(self, filter: JobFilter) -> JobCounts:
+        return await self._search.counts(filter)
 
     async def attempts(self, id: JobId) -> list[Attempt]:
         def look(db: Connection) -> tuple[str, JobRow | None]:
@@ -83,7 +90,35 @@ class SqliteInspect:
     async def instances(self, *, all: bool = False) -> list[Instance]:
         return [row.record() for row in rows.instances(await self._reader.text(self._sql.instances, {"all": all}))]
 
+    async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
+        text = await self._reader.text(self._sql.groups, {"limit": max(limit, 0), "newest": newest})
+        return [row.record() for row in rows.groups(text)]
+
+    async def leader(self) -> LeaderInfo | None:
+        wanted = {"now": self._clock.now_us()}
+        text = await self._reader.read(lambda db: db.value(self._sql.leader, wanted))
+        return None if text is None else rows.leader(text).record()
+
+    async def ahead(self, id: JobId, limit: int = 10_000) -> int:
+        def look(db: Connection) -> tuple[JobRow | None, int | None]:
+            row = self._find(db, id)
+            if row is None:
+                return None, db.value(self._jobs.pruned_before)
+            return row, self._ahead(db, row, limit)
+
+        found, count = await self._reader.read(look)
+        if found is None:
+            raise nowhere(id, count)
+        return count or 0
+
     # On the reader's thread.
+
+    def _ahead(self, db: Connection, row: JobRow, limit: int) -> int:
+        if row.state is not JobState.PENDING or row.waits_for is not None:
+            return 0
+        place = {"queue": row.queue, "priority": row.priority, "run_at": row.run_at, "id": row.id}
+        count: int = db.value(self._sql.ahead, place | {"now": self._clock.now_us(), "limit": limit})
+        return count
 
     def _find(self, db: Connection, id: JobId) -> JobRow | None:
         wanted = {"ids": as_json([id])}
@@ -91,37 +126,3 @@ class SqliteInspect:
             if found := rows.jobs(db.value(statement, wanted)):
                 return found[0]
         return None
-
-    def _list(self, db: Connection, filter: JobFilter) -> list[JobRow]:
-        """Up to `limit` of each table; whoever asks merges them."""
-        parameters = msgspec.structs.asdict(filter)
-        parameters["state"] = None if filter.state is None else filter.state.value
-        found: list[JobRow] = []
-        for listing, record in self._tables(filter):
-            found += rows.jobs(db.value(record, {"ids": db.value(listing, parameters)}))
-        return found
-
-    def _tables(self, filter: JobFilter) -> list[tuple[str, str]]:
-        """(statement that lists ids, statement that gives records) of each table that may hold such jobs."""
-        sql, state = self._sql, filter.state
-        dead = (sql.dead_list if filter.task is None else sql.dead_list_of_task, sql.dead_record)
-        if filter.letters:
-            return [dead]
-        tables: list[tuple[str, str]] = []
-        if state is None or state in LIVE:
-            live = sql.live_list_running if state is JobState.RUNNING else sql.live_list
-            if filter.task is not None and filter.key is not None:
-                live = sql.live_list_of_key
-            tables.append((live, sql.live_record))
-        if state is None or state not in LIVE:
-            tables.append((self._history_listing(filter), sql.history_record))
-        if state is None or state is JobState.DEAD:
-            tables.append(dead)
-        return tables
-
-    def _history_listing(self, filter: JobFilter) -> str:
-        if filter.key is not None:
-            return self._sql.history_list_of_key
-        if filter.state in {JobState.CANCELLED, JobState.DEAD}:
-            return self._sql.history_list_not_succeeded
-        return self._sql.history_list if filter.task is None else self._sql.history_list_of_task

@@ -70,20 +70,34 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     live_record: str
     history_record: str
     dead_record: str
-    live_list: str
-    live_list_of_key: str
-    live_list_running: str
-    history_list: str
-    history_list_of_task: str
-    history_list_of_key: str
-    history_list_not_succeeded: str
-    dead_list: str
-    dead_list_of_task: str
     attempts: str
     queues: str
     pauses: str
     tasks: str
     instances: str
+    groups: str
+    leader: str
+    ahead: str
+
+
+class SearchSql(msgspec.Struct, frozen=True, kw_only=True):
+    live_walk: str
+    live_chosen: str
+    history_walk: str
+    history_walk_of_task: str
+    history_walk_of_key: str
+    history_chosen: str
+    dead_walk: str
+    dead_walk_of_task: str
+    dead_chosen: str
+    few_of_key: str
+    few_running: str
+    few_ready: str
+    few_future: str
+    few_tried: str
+    few_waiting: str
+    few_unsucceeded: str
+    counts: str
 
 
 class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,6 +204,7 @@ class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
 JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
 INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
 INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
+SEARCH = sqlfile.load(SearchSql, _PACKAGE, "search.sql")
 SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
 LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")

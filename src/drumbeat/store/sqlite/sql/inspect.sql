@@ -1,4 +1,4 @@
--- Statements for people's eyes. A list is made of ids first, by the index that serves its filter, then of records.
+-- Statements for people's eyes. How jobs are searched is in search.sql: it gives ids, these give the records.
 
 -- name: live_record
 -- Columns as in rows.JobRow.
@@ -30,120 +30,6 @@ SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.p
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_dead AS job
  WHERE job.id = wanted.value;
-
--- name: live_list
-SELECT json_group_array(id)
-  FROM (SELECT id
-          FROM drumbeat_job
-         WHERE (:state IS NULL OR state = :state)
-           AND (:task IS NULL OR task = :task)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:key IS NULL OR key = :key)
-           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
-           AND (:before IS NULL OR id < :before)
-         ORDER BY id DESC
-         LIMIT :limit);
-
--- name: live_list_of_key
-SELECT json_group_array(id)
-  FROM (SELECT id
-          FROM drumbeat_job
-         WHERE task = :task
-           AND key = :key
-           AND key IS NOT NULL
-           AND (:state IS NULL OR state = :state)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
-           AND (:before IS NULL OR id < :before)
-         ORDER BY id DESC
-         LIMIT :limit);
-
--- name: live_list_running
-SELECT json_group_array(id)
-  FROM (SELECT id
-          FROM drumbeat_job INDEXED BY drumbeat_job_of_instance
-         WHERE state = 'running'
-           AND (:task IS NULL OR task = :task)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:key IS NULL OR key = :key)
-           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
-           AND (:before IS NULL OR id < :before)
-         ORDER BY id DESC
-         LIMIT :limit);
-
--- name: history_list
-SELECT json_group_array(id)
-  FROM (SELECT id
-          FROM drumbeat_history
-         WHERE id < ifnull(:before, '~')
-           AND (:state IS NULL OR state = :state)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
-         ORDER BY id DESC
-         LIMIT :limit);
-
--- name: history_list_of_task
-SELECT json_group_array(id)
-  FROM (SELECT id
-          FROM drumbeat_history
-         WHERE task = :task
-           AND id < ifnull(:before, '~')
-           AND (:state IS NULL OR state = :state)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
-         ORDER BY id DESC
-         LIMIT :limit);
-
--- name: history_list_of_key
-SELECT json_group_array(id)
-  FROM (SELECT id
-          FROM drumbeat_history
-         WHERE key = :key
-           AND key IS NOT NULL
-           AND id < ifnull(:before, '~')
-           AND (:task IS NULL OR task = :task)
-           AND (:state IS NULL OR state = :state)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
-         ORDER BY id DESC
-         LIMIT :limit);
-
--- name: history_list_not_succeeded
-SELECT json_group_array(id)
-  FROM (SELECT id
-          FROM drumbeat_history
-         WHERE state <> 'succeeded'
-           AND state = :state
-           AND id < ifnull(:before, '~')
-           AND (:task IS NULL OR task = :task)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
-         ORDER BY id DESC
-         LIMIT :limit);
-
--- name: dead_list
-SELECT json_group_array(id)
-  FROM (SELECT id
-          FROM drumbeat_dead
-         WHERE id < ifnull(:before, '~')
-           AND (:task IS NULL OR task = :task)
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:key IS NULL OR key = :key)
-           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
-         ORDER BY id DESC
-         LIMIT :limit);
-
--- name: dead_list_of_task
-SELECT json_group_array(id)
-  FROM (SELECT id
-          FROM drumbeat_dead
-         WHERE task = :task
-           AND id < ifnull(:before, '~')
-           AND (:queue IS NULL OR queue = :queue)
-           AND (:key IS NULL OR key = :key)
-           AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))
-         ORDER BY id DESC
-         LIMIT :limit);
 
 -- name: attempts
 -- Columns as in rows.AttemptRow.
@@ -228,3 +114,51 @@ SELECT json_group_array(json_array(id, state, app, version, host, pid, json(role
           FROM drumbeat_instance
          WHERE :all OR state = 'alive'
          ORDER BY started_at, id);
+
+-- name: groups
+-- Columns as in rows.GroupRow. The one that died last is found without sorting: the moment, in 20 digits, and the id.
+SELECT json_group_array(json_array(task, error, count, first_at, last_at, sample, message))
+  FROM (SELECT found.task, found.error, found.count, found.first_at, found.last_at, found.sample,
+               ifnull(json_extract(letter.error, '$.message'), '') AS message
+          FROM (SELECT task, error, count(*) AS count, min(finished_at) AS first_at, max(finished_at) AS last_at,
+                       substr(max(printf('%020d', finished_at) || id), 21) AS sample
+                  FROM (SELECT id, task, finished_at, ifnull(json_extract(error, '$.type'), '') AS error
+                          FROM drumbeat_dead
+                         ORDER BY id DESC
+                         LIMIT :newest)
+                 GROUP BY task, error
+                 ORDER BY count DESC, last_at DESC, task, error
+                 LIMIT :limit) AS found
+         CROSS JOIN drumbeat_dead AS letter
+         WHERE letter.id = found.sample
+         ORDER BY found.count DESC, found.last_at DESC, found.task, found.error);
+
+-- name: leader
+-- [instance, term, since, until]
+SELECT json_array(instance, term, since, until)
+  FROM drumbeat_leader
+ WHERE instance IS NOT NULL
+   AND until > :now;
+
+-- name: ahead
+-- In the order of claims: level by level, so that future jobs of a more urgent one are never stepped over.
+SELECT count(*)
+  FROM (SELECT 1
+          FROM drumbeat_level AS level
+         CROSS JOIN drumbeat_job AS job
+         WHERE level.priority < :priority
+           AND job.queue = :queue
+           AND job.priority = level.priority
+           AND job.run_at <= :now
+           AND job.state = 'pending'
+           AND job.waits_for IS NULL
+         UNION ALL
+        SELECT 1
+          FROM drumbeat_job AS job
+         WHERE job.queue = :queue
+           AND job.priority = :priority
+           AND job.run_at <= :now
+           AND (job.run_at, job.id) < (:run_at, :id)
+           AND job.state = 'pending'
+           AND job.waits_for IS NULL
+         LIMIT :limit);

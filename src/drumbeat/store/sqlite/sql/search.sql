@@ -1,0 +1,226 @@
+-- How people search jobs. `store/searching.py` says which of these is asked, and when; the names are the same on PostgreSQL.
+-- A walk looks at so many jobs and no more, whether they are wanted or not.
+
+-- name: _answer
+-- How many were looked at, the smallest id of them, and [id, word] of those that are wanted.
+SELECT json_array(count(*), min(id), json_group_array(json_array(id, word)) FILTER (
+       WHERE state = ifnull(:state, state)
+         AND word = ifnull(:view, word)
+         AND task = ifnull(:task, task)
+         AND queue = ifnull(:queue, queue)
+         AND (:key IS NULL OR key = :key)
+         AND (:schedule IS NULL OR schedule = :schedule)
+         AND (:instance IS NULL OR instance = :instance)
+         AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))))
+
+-- name: _live
+id, task, queue, state, key, schedule, instance, error,
+CASE WHEN state = 'running' THEN 'running'
+     WHEN waits_for IS NOT NULL THEN 'waiting'
+     WHEN run_at <= :now THEN 'ready'
+     WHEN failures + crashes > 0 THEN 'retrying'
+     ELSE 'scheduled'
+ END AS word
+
+-- name: _ended
+id, task, queue, state, key, schedule, instance, error, state AS word
+
+-- name: live_walk
+-- include: _answer
+  FROM (SELECT
+        -- include: _live
+          FROM drumbeat_job
+         WHERE id BETWEEN :low AND :high
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: live_chosen
+-- include: _answer
+  FROM (SELECT
+        -- include: _live
+          FROM drumbeat_job
+         WHERE id IN (SELECT value FROM json_each(:ids))
+           AND id BETWEEN :low AND :high);
+
+-- name: history_walk
+-- include: _answer
+  FROM (SELECT
+        -- include: _ended
+          FROM drumbeat_history
+         WHERE id BETWEEN :low AND :high
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: history_walk_of_task
+-- include: _answer
+  FROM (SELECT
+        -- include: _ended
+          FROM drumbeat_history INDEXED BY drumbeat_history_by_task
+         WHERE task = :task
+           AND id BETWEEN :low AND :high
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: history_walk_of_key
+-- include: _answer
+  FROM (SELECT
+        -- include: _ended
+          FROM drumbeat_history INDEXED BY drumbeat_history_by_key
+         WHERE key = :key
+           AND key IS NOT NULL
+           AND id BETWEEN :low AND :high
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: history_chosen
+-- include: _answer
+  FROM (SELECT
+        -- include: _ended
+          FROM drumbeat_history
+         WHERE id IN (SELECT value FROM json_each(:ids))
+           AND id BETWEEN :low AND :high);
+
+-- name: dead_walk
+-- include: _answer
+  FROM (SELECT
+        -- include: _ended
+          FROM drumbeat_dead
+         WHERE id BETWEEN :low AND :high
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: dead_walk_of_task
+-- include: _answer
+  FROM (SELECT
+        -- include: _ended
+          FROM drumbeat_dead INDEXED BY drumbeat_dead_by_task
+         WHERE task = :task
+           AND id BETWEEN :low AND :high
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: dead_chosen
+-- include: _answer
+  FROM (SELECT
+        -- include: _ended
+          FROM drumbeat_dead
+         WHERE id IN (SELECT value FROM json_each(:ids))
+           AND id BETWEEN :low AND :high);
+
+-- name: few_of_key
+-- Without a task: in each that has jobs with keys, one step of the index for each.
+  WITH RECURSIVE known (task) AS (
+       SELECT ifnull(:task, (SELECT min(task) FROM drumbeat_job INDEXED BY drumbeat_job_by_key WHERE key IS NOT NULL))
+        UNION ALL
+       SELECT (SELECT min(job.task)
+                 FROM drumbeat_job AS job INDEXED BY drumbeat_job_by_key
+                WHERE job.task > known.task AND job.key IS NOT NULL)
+         FROM known
+        WHERE known.task IS NOT NULL
+          AND :task IS NULL)
+SELECT json_group_array(id)
+  FROM (SELECT job.id
+          FROM known
+         CROSS JOIN drumbeat_job AS job INDEXED BY drumbeat_job_by_key
+         WHERE job.task = known.task
+           AND job.key = :key
+           AND job.key IS NOT NULL
+         LIMIT :limit);
+
+-- name: few_running
+SELECT json_group_array(id)
+  FROM (SELECT id
+          FROM drumbeat_job INDEXED BY drumbeat_job_of_instance
+         WHERE state = 'running'
+           AND (:instance IS NULL OR instance = :instance)
+         LIMIT :limit);
+
+-- name: _queues
+-- All queues that have jobs in the claim index, or the one that is wanted; one step of the index for each.
+  WITH RECURSIVE known (queue) AS (
+       SELECT ifnull(:queue, (SELECT min(queue)
+                                FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
+                               WHERE state = 'pending' AND waits_for IS NULL))
+        UNION ALL
+       SELECT (SELECT min(job.queue)
+                 FROM drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
+                WHERE job.queue > known.queue AND job.state = 'pending' AND job.waits_for IS NULL)
+         FROM known
+        WHERE known.queue IS NOT NULL
+          AND :queue IS NULL)
+
+-- name: few_ready
+-- include: _queues
+SELECT json_group_array(id)
+  FROM (SELECT job.id
+          FROM known
+         CROSS JOIN drumbeat_level AS level
+         CROSS JOIN drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
+         WHERE job.queue = known.queue
+           AND job.priority = level.priority
+           AND job.run_at <= :now
+           AND job.state = 'pending'
+           AND job.waits_for IS NULL
+         LIMIT :limit);
+
+-- name: few_future
+-- include: _queues
+SELECT json_group_array(id)
+  FROM (SELECT job.id
+          FROM known
+         CROSS JOIN drumbeat_level AS level
+         CROSS JOIN drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
+         WHERE job.queue = known.queue
+           AND job.priority = level.priority
+           AND job.run_at > :now
+           AND job.state = 'pending'
+           AND job.waits_for IS NULL
+         LIMIT :limit);
+
+-- name: few_tried
+SELECT json_group_array(id)
+  FROM (SELECT id
+          FROM drumbeat_job INDEXED BY drumbeat_job_tried
+         WHERE state = 'pending'
+           AND failures + crashes > 0
+           AND run_at > :now
+         LIMIT :limit);
+
+-- name: few_waiting
+SELECT json_group_array(id)
+  FROM (SELECT id
+          FROM drumbeat_job INDEXED BY drumbeat_job_for_those_who_can
+         WHERE waits_for IS NOT NULL
+         LIMIT :limit);
+
+-- name: few_unsucceeded
+SELECT json_group_array(id)
+  FROM (SELECT id
+          FROM drumbeat_history INDEXED BY drumbeat_history_not_succeeded
+         WHERE state <> 'succeeded'
+           AND state BETWEEN ifnull(:state, '') AND ifnull(:state, '~')
+           AND task = ifnull(:task, task)
+         LIMIT :limit);
+
+-- name: counts
+-- Of everything, exactly. [ready, scheduled and retrying, retrying, waiting, running, ended, cancelled, discarded, letters]
+SELECT json_array(due.ready, due.future, tried.number, waiting.number, running.number, ended.number, ended.cancelled,
+                  ended.discarded, letters.number)
+  FROM (SELECT count(*) FILTER (WHERE run_at <= :now) AS ready, count(*) FILTER (WHERE run_at > :now) AS future
+          FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
+         WHERE state = 'pending' AND waits_for IS NULL) AS due,
+       (SELECT count(*) AS number
+          FROM drumbeat_job INDEXED BY drumbeat_job_tried
+         WHERE state = 'pending' AND failures + crashes > 0 AND run_at > :now AND waits_for IS NULL) AS tried,
+       (SELECT count(*) AS number
+          FROM drumbeat_job INDEXED BY drumbeat_job_for_those_who_can
+         WHERE waits_for IS NOT NULL) AS waiting,
+       (SELECT count(*) AS number
+          FROM drumbeat_job INDEXED BY drumbeat_job_of_instance
+         WHERE state = 'running') AS running,
+       (SELECT (SELECT count(*) FROM drumbeat_history) AS number,
+               count(*) FILTER (WHERE state = 'cancelled') AS cancelled,
+               count(*) FILTER (WHERE state = 'dead') AS discarded
+          FROM drumbeat_history INDEXED BY drumbeat_history_not_succeeded
+         WHERE state <> 'succeeded') AS ended,
+       (SELECT count(*) AS number FROM drumbeat_dead) AS letters;
