@@ -36,6 +36,20 @@ def ask(target: Target, question: Callable[[Drumbeat], Awaitable[T]], *, needs_a
         raise
 
 
+def look(target: Target, question: Callable[[Drumbeat], Awaitable[T]], show: Callable[[T], None]) -> None:
+    """Ask, and show the answer; with --watch again every second."""
+    if not target.watch:
+        show(ask(target, question))
+        return
+
+    async def watched(app: Drumbeat) -> None:
+        from drumbeat.cli.watching import watch
+
+        await watch(app, target, question, show)
+
+    ask(target, watched)
+
+
 def found(target: Target, *, needs_app: bool = False) -> Drumbeat:
     """The user's app if one is named, else one without tasks; the flags of the command overrule its own settings."""
     from drumbeat import appref

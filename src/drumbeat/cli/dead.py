@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumbeat.cli import output, words
-from drumbeat.cli.connection import ask, now
+from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import NotDone, Refused
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import F, Target, common_options, filter_options, pass_target, target_options
+from drumbeat.cli.options import F, Target, common_options, filter_options, pass_target, target_options, watch_option
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
-    from drumbeat.model.job import Replayed
+    from drumbeat.model.job import Job, Replayed
 
 command = noun("dead", "Dead letters: jobs that were given up and wait for a person.")
 
@@ -25,20 +25,24 @@ PAGE = 1_000
 
 @command.command("list")
 @filter_options
+@watch_option
 @target_options
 @pass_target
 def list_(target: Target, /, **wanted: Any) -> None:
     """List dead letters, newest first."""
+    look(target, lambda app: app.dead.list(**wanted), lambda letters: _show_list(target, letters, wanted["limit"]))
+
+
+def _show_list(target: Target, letters: list[Job], limit: int) -> None:
     from drumbeat.cli.page import DEAD_COLUMNS, dead_row, for_programs
 
-    letters = ask(target, lambda app: app.dead.list(**wanted))
     moment = now()
     if target.json:
         output.json_lines(for_programs(job, moment) for job in letters)
         return
     rows = [dead_row(job, moment) for job in letters]
     output.show_table(DEAD_COLUMNS, rows, empty=f"No dead letters in {target.place}.")
-    if len(letters) == wanted["limit"]:
+    if len(letters) == limit:
         output.say(f"The newest {len(letters)}; go on with --before {letters[-1].id}, or raise --limit.")
 
 

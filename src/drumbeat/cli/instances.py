@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from drumbeat.cli import output, words
-from drumbeat.cli.connection import ask, now
+from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import Target, pass_target, target_options
+from drumbeat.cli.options import Target, pass_target, target_options, watch_option
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,11 +28,15 @@ COLUMNS = output.Columns(
 
 @command.command("list")
 @click.option("--all", "everyone", is_flag=True, help="Also those that left or died in the last day.")
+@watch_option
 @target_options
 @pass_target
 def list_(target: Target, everyone: bool) -> None:
     """List the living instances."""
-    instances = ask(target, lambda app: app.instances.list(all=everyone))
+    look(target, lambda app: app.instances.list(all=everyone), lambda instances: _show_list(target, instances))
+
+
+def _show_list(target: Target, instances: list[Instance]) -> None:
     if target.json:
         output.json_lines(instances)
         return

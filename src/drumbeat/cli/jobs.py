@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumbeat.cli import output, words
-from drumbeat.cli.connection import ask, now
+from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import NotDone, Refused
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import KEY, NAME, Target, filter_options, pass_target, target_options
+from drumbeat.cli.options import KEY, NAME, Target, filter_options, pass_target, target_options, watch_option
 from drumbeat.model.job import CancelAnswer
 
 if TYPE_CHECKING:
@@ -31,11 +31,15 @@ SAID = {
 @command.command("list")
 @click.option("--state", metavar="STATE", help="pending, running, succeeded, dead or cancelled.")
 @filter_options
+@watch_option
 @target_options
 @pass_target
 def list_(target: Target, /, **wanted: Any) -> None:
     """List jobs, newest first."""
-    jobs = ask(target, lambda app: app.jobs.list(**wanted))
+    look(target, lambda app: app.jobs.list(**wanted), lambda jobs: _show_list(target, jobs, wanted["limit"]))
+
+
+def _show_list(target: Target, jobs: list[Job], limit: int) -> None:
     moment = now()
     if target.json:
         from drumbeat.cli.page import for_programs
@@ -46,7 +50,7 @@ def list_(target: Target, /, **wanted: Any) -> None:
 
     rows = [job_row(job, moment) for job in jobs]
     output.show_table(JOB_COLUMNS, rows, empty=f"No jobs match in {target.place}.")
-    if len(jobs) == wanted["limit"]:
+    if len(jobs) == limit:
         output.say(f"The newest {len(jobs)}; go on with --before {jobs[-1].id}, or raise --limit.")
 
 

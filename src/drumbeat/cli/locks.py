@@ -8,10 +8,10 @@ import click
 
 from drumbeat import durations
 from drumbeat.cli import output, words
-from drumbeat.cli.connection import ask, now
+from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import NotDone
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import NAME, Target, pass_target, target_options
+from drumbeat.cli.options import NAME, Target, pass_target, target_options, watch_option
 from drumbeat.cli.queues import person
 
 if TYPE_CHECKING:
@@ -37,11 +37,15 @@ LINE = output.Columns(
 
 @command.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also those that nobody holds or wants just now.")
+@watch_option
 @target_options
 @pass_target
 def list_(target: Target, everything: bool) -> None:
     """List the locks that somebody holds or waits for."""
-    locks = ask(target, lambda app: app.locks.list(all=everything))
+    look(target, lambda app: app.locks.list(all=everything), lambda locks: _show_list(target, locks))
+
+
+def _show_list(target: Target, locks: list[LockInfo]) -> None:
     if target.json:
         output.json_lines(locks)
         return
@@ -74,6 +78,8 @@ def show(target: Target, lock: str) -> None:
     moment = now()
     facts = {"lock": words.word(found.name, 100), "holders": f"{found.holding} of {_limit(found)}"}
     facts["waiting"] = f"{found.waiting:,}"
+    if found.opens_at is not None:
+        facts["window"] = f"full, opens at {words.exactly(found.opens_at, moment)}"
     if found.released_at is not None:
         by, why = words.word(found.released_by, 100), words.word(found.released_why, 200)
         facts["released by force"] = f"{words.exactly(found.released_at, moment)} by {by}: {why}"

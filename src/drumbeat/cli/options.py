@@ -30,6 +30,9 @@ class Target:
     def __init__(self) -> None:
         self.flags: dict[str, str] = {}
         self.json = False
+        self.watch = False
+        self.every = 1.0
+        """Seconds between two looks with --watch."""
         self.place = ""
         """The URL of the store that was asked, fit for messages; an empty answer is often one of the wrong file."""
 
@@ -39,8 +42,8 @@ pass_target = click.make_pass_decorator(Target, ensure=True)
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     target = ctx.ensure_object(Target)
-    if param.name == "json":
-        target.json = target.json or value
+    if param.name in ("json", "watch"):
+        setattr(target, param.name, getattr(target, param.name) or value)
     elif value is not None and param.name is not None:
         target.flags[param.name] = value
 
@@ -64,6 +67,9 @@ def target_options(command: F) -> F:
 
 url_option = _kept("--url", metavar="URL", help="The store, such as sqlite:///jobs.db. [DRUMBEAT_URL]")
 app_option = _kept("--app", metavar="MODULE:ATTR", help="The program's Drumbeat object. [DRUMBEAT_APP]")
+
+
+watch_option = _kept("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
 
 
 class Checked(_ParamType):

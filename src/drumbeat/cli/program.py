@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
     ),
     "Look and act": (
         Entry("enqueue", "Queue a job of an app's task."),
+        Entry("explain", "Say why a job is not running."),
         Entry("jobs", "List, show, cancel jobs, or run them now."),
         Entry("dead", "List, show, replay or discard dead letters."),
         Entry("queues", "List, pause and resume queues."),

@@ -1,15 +1,23 @@
-"""`drumbeat queues`: list, pause, resume."""
+"""`drumbeat queues`: list, show, pause, resume."""
 
 from __future__ import annotations
 
 import getpass
+from typing import TYPE_CHECKING
 
 import click
 
 from drumbeat.cli import output, words
-from drumbeat.cli.connection import ask, now
+from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import NAME, Target, pass_target, target_options
+from drumbeat.cli.options import NAME, Target, pass_target, target_options, watch_option
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from drumbeat.app import Drumbeat
+    from drumbeat.model.instance import Instance
+    from drumbeat.model.job import QueueStats
 
 command = noun("queues", "Queues: named lines of jobs.")
 
@@ -22,11 +30,15 @@ COLUMNS = output.Columns(
 
 
 @command.command("list")
+@watch_option
 @target_options
 @pass_target
 def list_(target: Target) -> None:
     """List the queues that have jobs, a pause, or a worker that takes them."""
-    queues = ask(target, lambda app: app.queues.list())
+    look(target, lambda app: app.queues.list(), lambda queues: _show_list(target, queues))
+
+
+def _show_list(target: Target, queues: list[QueueStats]) -> None:
     if target.json:
         output.json_lines(queues)
         return
@@ -36,13 +48,50 @@ def list_(target: Target) -> None:
             words.word(queue.name, 40),
             *(f"{number:,}" for number in (queue.ready, queue.scheduled, queue.running, queue.waiting)),
             words.ago(queue.oldest_due, moment),
-            f"paused {words.ago(queue.paused_at, moment)} by {words.word(queue.paused_by)}: {words.word(queue.paused_why)}"
-            if queue.paused
-            else "open",
+            _state(queue, moment),
         ]
         for queue in queues
     ]
     output.show_table(COLUMNS, rows, empty=f"No queue has jobs, a pause or a worker in {target.place}.")
+
+
+def _state(queue: QueueStats, moment: datetime) -> str:
+    if not queue.paused:
+        return "open"
+    by, why = words.word(queue.paused_by), words.word(queue.paused_why)
+    return f"paused {words.ago(queue.paused_at, moment)} by {by}: {why}"
+
+
+@command.command("show")
+@click.argument("queue", type=NAME)
+@target_options
+@pass_target
+def show(target: Target, queue: str) -> None:
+    """Show one queue, and the living workers that take it."""
+
+    async def question(app: Drumbeat) -> tuple[QueueStats, list[Instance]]:
+        found = await app.queues.show(queue)
+        return found, [each for each in await app.instances.list() if queue in each.queues and "worker" in each.roles]
+
+    found, workers = ask(target, question)
+    if target.json:
+        output.json_document(output.fields(found, workers=[worker.id for worker in workers]))
+        return
+    moment = now()
+    slots, running = sum(each.concurrency for each in workers), sum(each.running for each in workers)
+    output.show_page(
+        {
+            "queue": words.word(found.name, 100),
+            "state": _state(found, moment),
+            "ready": f"{found.ready:,}",
+            "scheduled": f"{found.scheduled:,}",
+            "running": f"{found.running:,}",
+            "waiting": f"{found.waiting:,}",
+            "oldest ready": words.exactly(found.oldest_due, moment),
+            "workers": f"{words.count(len(workers), 'worker')}, {running:,} of {words.count(slots, 'slot')} taken",
+            "taken by": output.seen(worker.id for worker in workers),
+        }
+    )
 
 
 @command.command("pause")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumbeat.cli import output, words
-from drumbeat.cli.connection import ask, now
+from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import Refused
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import DURATION, MOMENT, NAME, F, Target, pass_target, target_options
+from drumbeat.cli.options import DURATION, MOMENT, NAME, F, Target, pass_target, target_options, watch_option
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
-    from drumbeat.nouns import Backfilled, ScheduleInfo
+    from drumbeat.nouns import Backfilled, FireInfo, ScheduleInfo
 
 command = noun("schedules", "Schedules: when tasks run by themselves, and what became of each moment.")
 
@@ -67,11 +67,15 @@ _why = click.option("--why", metavar="TEXT", default="", help="Shown with the sc
 
 @command.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also those that are retired.")
+@watch_option
 @target_options
 @pass_target
 def list_(target: Target, /, everything: bool) -> None:
     """List schedules, by name."""
-    schedules = ask(target, lambda app: app.schedules.list(all=everything))
+    look(target, lambda app: app.schedules.list(all=everything), lambda schedules: _show_list(target, schedules))
+
+
+def _show_list(target: Target, schedules: list[ScheduleInfo]) -> None:
     if target.json:
         output.json_lines(schedules)
         return
@@ -302,11 +306,19 @@ def _is_expression(text: str) -> bool:
 @click.argument("name")
 @click.option("--before", type=MOMENT, help="Only moments before this: the next page.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@watch_option
 @target_options
 @pass_target
 def history(target: Target, /, name: str, before: datetime | None, limit: int) -> None:
     """Show what became of a schedule's moments, the newest first."""
-    fires = ask(target, lambda app: app.schedules.history(name, before=before, limit=limit))
+    look(
+        target,
+        lambda app: app.schedules.history(name, before=before, limit=limit),
+        lambda fires: _show_fires(target, name, fires, limit),
+    )
+
+
+def _show_fires(target: Target, name: str, fires: list[FireInfo], limit: int) -> None:
     if target.json:
         output.json_lines(fires)
         return

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from drumbeat.cli import output, words
-from drumbeat.cli.connection import ask, now
+from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import Target, pass_target, target_options
+from drumbeat.cli.options import Target, pass_target, target_options, watch_option
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,11 +29,15 @@ RUN_COLUMNS = output.Columns(
 
 
 @command.command("list")
+@watch_option
 @target_options
 @pass_target
 def list_(target: Target) -> None:
     """List tasks that have jobs, or that a living instance or the app knows."""
-    tasks = ask(target, lambda app: app.tasks.list())
+    look(target, lambda app: app.tasks.list(), lambda tasks: _show_list(target, tasks))
+
+
+def _show_list(target: Target, tasks: list[TaskInfo]) -> None:
     if target.json:
         output.json_lines(tasks)
         return
@@ -64,11 +68,19 @@ def show(target: Target, task: str) -> None:
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Of at most so many jobs."
 )
+@watch_option
 @target_options
 @pass_target
 def history(target: Target, task: str, before: str | None, limit: int) -> None:
     """Show every run of a task: when it was due and ran, where, and how it ended."""
-    runs = ask(target, lambda app: app.history(task=task, before=before, limit=limit))
+    look(
+        target,
+        lambda app: app.history(task=task, before=before, limit=limit),
+        lambda runs: _show_runs(target, task, runs),
+    )
+
+
+def _show_runs(target: Target, task: str, runs: list[Run]) -> None:
     if target.json:
         output.json_lines(runs)
         return
