@@ -1,8 +1,11 @@
-"""The follow-up of a death: the on_dead job, made by whoever makes a job dead (worker, rescuer, canceller of versions)."""
+"""The follow-up of a death: the on_dead job, made by whoever makes a job dead (worker, rescuer, canceller of versions); and
+what dead letters have in common."""
+
+from datetime import datetime
 
 import msgspec
 
-from drumbeat.ids import new_job_id
+from drumbeat.ids import JobId, new_job_id
 from drumbeat.model.job import Failure, Job, NewJob
 
 SIGNATURE = "on_dead"
@@ -14,6 +17,22 @@ class Obituary(msgspec.Struct, frozen=True):
 
     job: Job
     error: Failure
+
+
+class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead letters of one task that died of the same type of error."""
+
+    task: str
+    error: str
+    """The type; empty: none is on record."""
+    count: int
+    first_at: datetime
+    """When the first of them died, and the last."""
+    last_at: datetime
+    sample: JobId
+    """The one that died last."""
+    message: str
+    """Of its error."""
 
 
 def follow_up(job: Job, error: Failure) -> NewJob | None:

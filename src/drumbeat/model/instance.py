@@ -52,6 +52,17 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
     """Grows by one whenever the holder changes."""
 
 
+class LeaderInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader as people look at it."""
+
+    instance: InstanceId
+    term: int
+    since: datetime
+    """When its term began."""
+    until: datetime
+    """When its lease runs out, unless it is renewed."""
+
+
 class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a heartbeat: everything an instance needs to hear, once a second."""
 

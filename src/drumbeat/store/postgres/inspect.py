@@ -4,12 +4,14 @@ from functools import partial
 from typing import Any
 
 from drumbeat.ids import JobId, is_job_id
-from drumbeat.model.instance import Instance
+from drumbeat.model.death import DeadGroup
+from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import LIVE, Attempt, Job, JobFilter, JobState, QueueStats, TaskStats
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import LONG, Link, Session
 from drumbeat.store.postgres.jobs import nowhere
 from drumbeat.store.postgres.statements import Statements
+from drumbeat.store.protocol.inspect import NEWEST
 
 
 class PostgresInspect:
@@ -50,6 +52,31 @@ class PostgresInspect:
     async def instances(self, *, all: bool = False) -> list[Instance]:
         found = await self._link.call(lambda session: session.fetch(self._sql.inspect.instances, all), patience=LONG)
         return [rows.instance(row) for row in found]
+
+    async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
+        wanted = (max(limit, 0), newest)
+        found = await self._link.call(lambda session: session.fetch(self._sql.inspect.groups, *wanted), patience=LONG)
+        return [rows.group(row) for row in found]
+
+    async def leader(self) -> LeaderInfo | None:
+        row = await self._link.call(lambda session: session.fetchrow(self._sql.inspect.leader))
+        return None if row is None else rows.leader(row)
+
+    async def ahead(self, id: JobId, limit: int = 10_000) -> int:
+        found, count = await self._link.transact(partial(self._ahead, id, limit), patience=LONG)
+        if found is None:
+            raise nowhere(id, count)
+        return count or 0
+
+    async def _ahead(self, id: JobId, limit: int, session: Session) -> tuple[Any, int | None]:
+        await session.execute(self._sql.schema.one_snapshot)
+        row, pruned_before = await self._look(id, session)
+        if row is None:
+            return None, pruned_before
+        if row["state"] != JobState.PENDING.value or row["waits_for"] is not None:
+            return row, 0
+        place = (row["queue"], row["priority"], row["run_at"], row["id"], limit)
+        return row, await session.fetchval(self._sql.inspect.ahead, *place)
 
     async def _find(self, id: JobId, session: Session) -> tuple[Any, int | None]:
         await session.execute(self._sql.schema.one_snapshot)

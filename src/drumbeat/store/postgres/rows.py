@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.instance import Instance, InstanceState, Role
+from drumbeat.model.death import DeadGroup
+from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role
 from drumbeat.model.job import Attempt, Ended, Failure, Job, JobState, OutcomeKind, QueueStats, TaskStats, Unique
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -192,3 +193,11 @@ def instance(row: Any) -> Instance:
         ended_at=moment_or_none(row["ended_at"]),
         ended_why=row["ended_why"],
     )
+
+
+def group(row: Any) -> DeadGroup:
+    return DeadGroup(**dict(row) | {"first_at": moment(row["first_at"]), "last_at": moment(row["last_at"])})
+
+
+def leader(row: Any) -> LeaderInfo:
+    return LeaderInfo(**dict(row) | {"since": moment(row["since"]), "until": moment(row["until"])})

@@ -76,6 +76,9 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     queues: str
     tasks: str
     instances: str
+    groups: str
+    leader: str
+    ahead: str
 
 
 class LockSql(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 import msgspec
 
 from drumbeat.ids import JobId, is_job_id, packed, unpacked
-from drumbeat.model.instance import Instance
+from drumbeat.model.death import DeadGroup
+from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import LIVE, Attempt, Job, JobFilter, JobState, QueueStats, TaskStats
+from drumbeat.store.protocol.inspect import NEWEST
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.jobs import nowhere
@@ -115,6 +117,31 @@ class RedisInspect:
         flat = await self._link.run("inspect_instances", int(all))
         found = [rows.instance(row) for row in flat[1::2]]
         return sorted(found, key=lambda each: (each.started_at, each.id))
+
+    async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
+        found: dict[tuple[bytes, bytes], rows.Group] = {}
+        last, left = b"", newest
+        while left > 0:
+            last, *groups = await self._link.run("inspect_groups", last, min(left, _PAGE))
+            if not last:
+                break
+            left -= _PAGE
+            for task, error, *facts in groups:
+                rows.put_together(found, (task, error), facts)
+        first = sorted(found.items(), key=lambda each: (-each[1].count, -each[1].last_at, each[0]))[: max(limit, 0)]
+        samples = {job.id: job for job in await self._records([group.sample for _, group in first])}
+        return [group.record(*name, samples.get(unpacked(group.sample))) for name, group in first]
+
+    async def leader(self) -> LeaderInfo | None:
+        return rows.leader(await self._link.run("inspect_leader"))
+
+    async def ahead(self, id: JobId, limit: int = 10_000) -> int:
+        if not is_job_id(id):
+            raise nowhere(id, None)
+        pruned_before, count = await self._link.run("inspect_ahead", packed(id))
+        if count is None:
+            raise nowhere(id, pruned_before)
+        return min(int(count), limit)
 
     async def _records(self, ids: Sequence[bytes]) -> list[Job]:
         found: list[Job] = []

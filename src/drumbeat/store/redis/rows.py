@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from drumbeat.ids import InstanceId, JobId, unpacked
-from drumbeat.model.instance import Instance, InstanceState, NewInstance
+from drumbeat.model.death import DeadGroup
+from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, NewInstance
 from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Job, JobState, OutcomeKind, Unique
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -287,3 +288,46 @@ def instance(flat: Sequence[bytes]) -> Instance:
 def pairs(flat: Sequence[Any]) -> dict[bytes, Any]:
     """Names and values that came one after the other."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+class Group(msgspec.Struct, frozen=True):
+    """What dead letters of one task and type of error have in common, as far as it was looked at."""
+
+    count: int
+    first_at: int
+    last_at: int
+    sample: bytes
+
+    def record(self, task: bytes, error: bytes, sample: Job | None) -> DeadGroup:
+        """`sample` None: somebody has replayed it meanwhile."""
+        return DeadGroup(
+            task=task.decode(),
+            error=error.decode(),
+            count=self.count,
+            first_at=moment(self.first_at),
+            last_at=moment(self.last_at),
+            sample=unpacked(self.sample),
+            message="" if sample is None or sample.error is None else sample.error.message,
+        )
+
+
+def put_together(groups: dict[tuple[bytes, bytes], Group], name: tuple[bytes, bytes], facts: Sequence[Any]) -> None:
+    """Add what a further look has found; earlier looks were at greater ids."""
+    count, first_at, last_at, sample = facts
+    group = Group(count, int(first_at), int(last_at), sample)
+    if (known := groups.get(name)) is not None:
+        latest = group if group.last_at > known.last_at else known
+        group = Group(known.count + group.count, min(known.first_at, group.first_at), latest.last_at, latest.sample)
+    groups[name] = group
+
+
+def leader(answer: Sequence[bytes] | None) -> LeaderInfo | None:
+    if answer is None:
+        return None
+    instance, term, since, until = answer
+    return LeaderInfo(
+        instance=InstanceId(instance.decode()),
+        term=int(term),
+        since=moment(int(since or 0)),
+        until=moment(int(until)),
+    )

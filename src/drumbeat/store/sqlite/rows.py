@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.instance import Instance, InstanceState, Role
+from drumbeat.model.death import DeadGroup
+from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role
 from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Hold, Job, JobState, OutcomeKind, TaskStats, Unique
 from drumbeat.store.scheduled import FireRow, ScheduleRow, Standing
 
@@ -229,6 +230,30 @@ class TaskRow(msgspec.Struct, frozen=True, array_like=True):
         return TaskStats(**msgspec.structs.asdict(self))
 
 
+class GroupRow(msgspec.Struct, frozen=True, array_like=True):
+    task: str
+    error: str
+    count: int
+    first_at: int
+    last_at: int
+    sample: JobId
+    message: str
+
+    def record(self) -> DeadGroup:
+        facts = msgspec.structs.asdict(self)
+        return DeadGroup(**facts | {"first_at": moment(self.first_at), "last_at": moment(self.last_at)})
+
+
+class LeaderRow(msgspec.Struct, frozen=True, array_like=True):
+    instance: InstanceId
+    term: int
+    since: int
+    until: int
+
+    def record(self) -> LeaderInfo:
+        return LeaderInfo(instance=self.instance, term=self.term, since=moment(self.since), until=moment(self.until))
+
+
 class InstanceRow(msgspec.Struct, frozen=True, array_like=True):
     id: InstanceId
     state: InstanceState
@@ -270,6 +295,8 @@ queues = msgspec.json.Decoder(list[QueueRow]).decode
 pauses = msgspec.json.Decoder(list[PauseRow]).decode
 tasks = msgspec.json.Decoder(list[TaskRow]).decode
 instances = msgspec.json.Decoder(list[InstanceRow]).decode
+groups = msgspec.json.Decoder(list[GroupRow]).decode
+leader = msgspec.json.Decoder(LeaderRow).decode
 schedules = msgspec.json.Decoder(list[ScheduleRow]).decode
 fires = msgspec.json.Decoder(list[FireRow]).decode
 standings = msgspec.json.Decoder(list[Standing]).decode

@@ -128,3 +128,52 @@ SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, ru
   FROM drumbeat.instance
  WHERE $1 OR state = 'alive'
  ORDER BY started_at, id;
+
+-- name: groups
+-- $1 limit, $2 how many letters to look at. Columns as in model.DeadGroup.
+SELECT found.task, found.error, found.count, found.first_at, found.last_at, found.sample::text AS sample,
+       coalesce(letter.error::json ->> 'message', '') AS message
+  FROM (SELECT task, error, count(*) AS count, min(finished_at) AS first_at, max(finished_at) AS last_at,
+               (array_agg(id ORDER BY finished_at DESC, id DESC))[1] AS sample
+          FROM (SELECT id, task, finished_at, coalesce(error::json ->> 'type', '') COLLATE "C" AS error
+                  FROM drumbeat.dead
+                 ORDER BY id DESC
+                 LIMIT $2) AS newest
+         GROUP BY task, error
+         ORDER BY count(*) DESC, max(finished_at) DESC, task, error
+         LIMIT $1) AS found
+  JOIN drumbeat.dead AS letter
+    ON letter.id = found.sample
+ ORDER BY found.count DESC, found.last_at DESC, found.task, found.error;
+
+-- name: leader
+SELECT instance, term, since, until
+  FROM drumbeat.leader
+ WHERE instance IS NOT NULL
+   AND until > drumbeat.now_us();
+
+-- name: ahead
+-- In the order of claims: level by level, so that future jobs of a more urgent one are never stepped over. $1 queue, $2 priority,
+-- $3 run_at, $4 id, $5 limit.
+SELECT count(*)
+  FROM (SELECT 1
+          FROM generate_series(0, $2::integer - 1) AS level (priority)
+         CROSS JOIN LATERAL (
+               SELECT 1
+                 FROM drumbeat.job
+                WHERE job.queue = $1
+                  AND job.priority = level.priority
+                  AND job.run_at <= drumbeat.now_us()
+                  AND job.state = 'pending'
+                  AND job.waits_for IS NULL
+                LIMIT $5) AS urgent
+         UNION ALL
+        SELECT 1
+          FROM drumbeat.job
+         WHERE job.queue = $1
+           AND job.priority = $2::integer
+           AND job.run_at <= drumbeat.now_us()
+           AND (job.run_at, job.id) < ($3::bigint, $4::text::uuid)
+           AND job.state = 'pending'
+           AND job.waits_for IS NULL
+         LIMIT $5) AS before;

@@ -34,6 +34,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, drumbeat.now_us(), drumbea
        led AS (
        UPDATE drumbeat.leader
           SET term = term + CASE WHEN instance IS DISTINCT FROM $1 THEN 1 ELSE 0 END,
+              since = CASE WHEN instance IS DISTINCT FROM $1 THEN drumbeat.now_us() ELSE since END,
               instance = $1,
               until = drumbeat.now_us() + $4
         WHERE $4::bigint IS NOT NULL

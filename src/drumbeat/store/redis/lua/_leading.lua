@@ -15,6 +15,7 @@ local function lead(prefix, instance, now, lease)
   end
   if holder ~= instance then
     redis.call('HINCRBY', prefix .. 'leader', 'term', 1)
+    redis.call('HSET', prefix .. 'leader', 'since', string.format('%.0f', now))
   end
   redis.call('HSET', prefix .. 'leader', 'instance', instance, 'until', string.format('%.0f', now + lease))
 end

@@ -43,6 +43,7 @@ SELECT json_array(
 -- Take the lead or renew it. A lease that ends later than any could was given before the clock went back.
 UPDATE drumbeat_leader
    SET term = term + (instance IS NOT :id),
+       since = CASE WHEN instance IS :id THEN since ELSE :now END,
        instance = :id,
        until = :now + :lease
  WHERE instance IS NULL

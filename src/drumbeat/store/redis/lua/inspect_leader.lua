@@ -1,0 +1,8 @@
+-- Who leads.
+-- KEYS: 1 the prefix
+-- ARGV: none
+-- returns: instance, term, since, until; nothing if nobody does
+local found = redis.call('HMGET', KEYS[1] .. 'leader', 'instance', 'term', 'since', 'until')
+local time = redis.call('TIME')
+if not found[1] or tonumber(found[4]) <= time[1] * 1000000 + time[2] then return false end
+return found
