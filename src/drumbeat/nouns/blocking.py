@@ -10,6 +10,7 @@ from drumbeat.handle import SyncJobHandle
 from drumbeat.sync import blocking
 
 from .calling import CallOptions
+from .audit import Audit, SyncAudit
 from .dead import Dead
 from .instances import Instances
 from .jobs import Jobs
@@ -89,6 +90,7 @@ class SyncSchedules:
         self.delete = blocking("app.sync.schedules.delete", schedules.delete)
         self.backfill = blocking("app.sync.schedules.backfill", schedules.backfill)
         self.preview = blocking("app.sync.schedules.preview", schedules.preview)
+        self.in_words = blocking("app.sync.schedules.in_words", schedules.in_words)
         self.list = blocking("app.sync.schedules.list", schedules.list)
         self.show = blocking("app.sync.schedules.show", schedules.show)
         self.history = blocking("app.sync.schedules.history", schedules.history)
@@ -129,6 +131,7 @@ class SyncNouns:
         schedules: Schedules,
         instances: Instances,
         locks: Locks,
+        audit: Audit,
     ) -> None:
         self.jobs = SyncJobs(client, jobs)
         self.dead = SyncDead(dead)
@@ -137,3 +140,4 @@ class SyncNouns:
         self.schedules = SyncSchedules(client, schedules)
         self.instances = SyncInstances(instances)
         self.locks = SyncLocks(locks)
+        self.audit = SyncAudit(audit)

@@ -21,6 +21,7 @@ from drumbeat.names import check_name, shown
 from drumbeat.schedules import planner
 from drumbeat.schedules.preview import Previewed, preview
 from drumbeat.schedules.rules import check, rule_of
+from drumbeat.schedules.wording import words as in_words
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
 from drumbeat.tasks.timing import (
@@ -260,24 +261,18 @@ class Schedules:
         the clocks change. `name` together with a rule is the name that H is chosen by."""
         _check_number("count", count)
         if words:
-            fields = read_rule(words.get("cron"), words.get("every"), words.get("grid", False), words.get("tz", "UTC"))
-            base = NewSchedule(
-                name=name or "preview",
-                task="preview",
-                kind=RuleKind.CRON,
-                rule="",
-                queue="preview",
-                args="{}",
-                signature="",
-            )
-            made = msgspec.structs.replace(base, **fields, **read_timing(words))
-            check(made)
-            return preview(made, self._clock.now_us(), count)
+            return preview(_trial(name, words), self._clock.now_us(), count)
         if name is None:
             raise InvalidArguments("say which schedule, or a rule: cron= or every=", "name")
         known = await self._known(name)
         store = await self._client.store()
         return preview(known.definition, await store.inspect.now(), count)
+
+    async def in_words(self, name: str | None = None, **words: Unpack[Rule]) -> str:
+        """The rule of a schedule, or one that is given as for `preview`, as people say it."""
+        if words:
+            return in_words(_trial(name, words))
+        return (await self.show(name or "")).words
 
     async def list(self, *, all: bool = False) -> builtins.list[ScheduleInfo]:
         """All schedules, by name. all: also those that are retired."""
@@ -295,17 +290,19 @@ class Schedules:
         """One schedule, also one that is retired."""
         return info(await self._known(name, retired=True))
 
-    async def history(self, name: str, *, before: datetime | None = None, limit: int = 50) -> builtins.list[FireInfo]:
+    async def history(
+        self, name: str, *, before: datetime | None = None, limit: int = 50, jobs: bool = True
+    ) -> builtins.list[FireInfo]:
         """What became of its moments, the newest first, and of their jobs as far as these are still known.
 
-        `before=` the last one's `at` gives the next page.
+        `before=` the last one's `at` gives the next page. jobs: False: their jobs are named, but not looked up.
         """
         _check_number("limit", limit)
         await self._known(name, retired=True)
         store = await self._client.store()
         until = None if before is None else to_us(before, name="before")
         fires = await store.schedules.fires(name, before=until, limit=limit)
-        return [fire_info(fire, await _job(store, fire.job)) for fire in fires]
+        return [fire_info(fire, await _job(store, fire.job) if jobs else None) for fire in fires]
 
     async def _known(self, name: str, *, retired: bool = False) -> Schedule:
         check_name("schedule", name)
@@ -372,6 +369,17 @@ async def _job(store: Store, id: JobId | None) -> Job | None:
         return await store.inspect.job(id)
     except (JobNotFound, JobExpired):
         return None
+
+
+def _trial(name: str | None, words: Rule) -> NewSchedule:
+    """A definition that is only looked at."""
+    fields = read_rule(words.get("cron"), words.get("every"), words.get("grid", False), words.get("tz", "UTC"))
+    base = NewSchedule(
+        name=name or "preview", task="preview", kind=RuleKind.CRON, rule="", queue="preview", args="{}", signature=""
+    )
+    made = msgspec.structs.replace(base, **fields, **read_timing(words))
+    check(made)
+    return made
 
 
 def _check_number(name: str, value: object) -> None:
