@@ -1,6 +1,6 @@
 """A worker: it claims jobs, runs them and reports how they ended. This module shows only who lives how long.
 
-    listening > subscribers > registered > lifespans > pruning > start-up, then exchange > slots
+    listening > subscribers > registered > lifespans > pruning, recording > start-up, then exchange > slots
 
 What stands outside lives longer. Beside the heart lives the controller, which this package does not know: the program brings
 it. To stop, in this order: no claim any more, and no leading; buffered jobs go back; running ones hear that the worker drains
@@ -37,6 +37,7 @@ from drumbeat.worker.marks import Marks, NoMarks
 from drumbeat.worker.pace import Pace
 from drumbeat.worker.plans import plans, resting
 from drumbeat.worker.processes import Processes
+from drumbeat.worker.recording import Recorder, Recording
 from drumbeat.worker.reporter import Reporter
 from drumbeat.worker.rooms import Rooms
 from drumbeat.worker.runner import Runner
@@ -152,7 +153,8 @@ class Worker:
         self._runs = Runs()
         self._buffer = Buffer(self._wakeup.set)
         self._pace = Pace(settings.concurrency, most=4 * settings.batch)
-        self._reporter = Reporter(clock, self._events, self._wakeup.set)
+        self._recorder = Recorder(lambda: self._exchange.store_now())
+        self._reporter = Reporter(clock, self._events, self._recorder, self._wakeup.set)
         named = {task.queue for task in self._program.registered_tasks}
         weights = settings.weights(named) or {"default": 3}
         self._turns = Turns(weights, strict=settings.strict, rests=resting(self._program.registered_tasks))
@@ -229,6 +231,8 @@ class Worker:
             batch=self._settings.batch,
             identity=self._identity,
         )
+        store_now = self._exchange.store_now
+        recording = Recording(self._recorder, store.stats, self._clock, now=store_now, identity=self._identity)
         watch = LoopWatch(
             self._clock,
             self._rooms.functions | {name: plan.function for name, plan in self._plans.items()},
@@ -248,10 +252,11 @@ class Worker:
             self._subscribers(),
             self._presence.registered(),
             self._lifespans(),
-            background(self._controller.pruner(store, self._patience)),
+            background(self._controller.pruner(store, self._patience), recording),
         ):
             await self._start_up(store)
             await (self._stop.wait() if self._settings.role == "controller" else self._work(store))
+            await recording.finish()
             await self._await_successor(self._presence)
         return self.exit_code
 

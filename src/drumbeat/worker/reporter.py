@@ -14,6 +14,7 @@ from drumbeat.errors import InvalidArguments
 from drumbeat.events import Events, JobFailed, JobFinished, JobsDone, ResultRefused
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.job import Claimed, Failure, Hold, JobState, Outcome, OutcomeKind, Verdict
+from drumbeat.worker.recording import SUCCEEDED, Recorder, counted_as
 
 SUMMARY_EVERY = 1.0
 PROGRESS_LIMIT = 4_096
@@ -27,9 +28,10 @@ _FINAL = {
 
 
 class Reporter:
-    def __init__(self, clock: Clock, events: Events, on_outcome: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, events: Events, recorder: Recorder, on_outcome: Callable[[], None]) -> None:
         self._clock = clock
         self._events = events
+        self._recorder = recorder
         self._on_outcome = on_outcome
         self._outbox: deque[Outcome] = deque()
         self._notes: dict[JobId, tuple[Hold, str]] = {}
@@ -92,15 +94,18 @@ class Reporter:
     def told(self, instance: InstanceId, outcomes: list[Outcome], verdicts: list[Verdict]) -> None:
         """The store has answered."""
         loud = self._events.wanted(JobFinished)
-        counts = self._counts
+        counts, count = self._counts, self._recorder.count
+        self._recorder.begin()
         for outcome, verdict in zip(outcomes, verdicts, strict=True):
             job = self.held.pop((outcome.id, outcome.token), None)
             if verdict is Verdict.STALE:
                 self._refuse(instance, outcome, job)
             elif outcome.kind is OutcomeKind.SUCCEEDED:
                 counts["succeeded"] += 1
-                if loud and job is not None:
-                    self._finished(instance, job, outcome, JobState.SUCCEEDED)
+                if job is not None:
+                    count(job, outcome, SUCCEEDED)
+                    if loud:
+                        self._finished(instance, job, outcome, JobState.SUCCEEDED)
             elif job is not None:
                 self._ended_otherwise(instance, job, outcome)
 
@@ -124,6 +129,7 @@ class Reporter:
         dead = outcome.kind is OutcomeKind.DEAD or (
             outcome.kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit
         )
+        self._recorder.count(job, outcome, counted_as(outcome.kind, dead))
         if outcome.kind in _CHARGED or dead:
             self._counts["failed"] += 1
             self._events.emit(
