@@ -9,7 +9,7 @@ from drumbeat.app import Drumbeat
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.store.protocol import Store
 
-PARTS = ("jobs", "instances", "inspect", "schedules", "locks", "rooms", "stats")
+PARTS = ("jobs", "instances", "inspect", "schedules", "locks", "rooms", "stats", "audit")
 
 
 class FaultyStore:

@@ -27,7 +27,21 @@ from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.locks import Entrance, GlobalLock, Keeper, LockOptions, SyncLock, read_wish
 from drumbeat.model.job import NewJob
 from drumbeat.names import check_key, check_name, shown
-from drumbeat.nouns import Dead, Instances, Jobs, Locks, Queues, Run, Schedules, SyncNouns, Tasks, WantedRuns, history
+from drumbeat.nouns import (
+    Audit,
+    Dead,
+    Instances,
+    Jobs,
+    Locks,
+    Queues,
+    Run,
+    Schedules,
+    Stats,
+    SyncNouns,
+    Tasks,
+    WantedRuns,
+    history,
+)
 from drumbeat.settings import MOST_PAYLOAD, Settings, check_known, load
 from drumbeat.store.protocol import Inside, Store
 from drumbeat.store.urls import inside_of, open_store
@@ -72,6 +86,7 @@ class MoreSettings(TypedDict, total=False):
     leader_lease: Duration
     max_failed_beats: int
     retention: Duration
+    audit_retention: Duration
     crash_limit: int
     payload_limit: int
     wait_for_version: Duration
@@ -130,6 +145,8 @@ class Drumbeat(Declaring, Hosting):
         self.schedules = Schedules(self.client, clock)
         self.instances = Instances(self.client)
         self.locks = Locks(self.client)
+        self.stats = Stats(self.client)
+        self.audit = Audit(self.client)
         self.keeper = Keeper(self.open_store, lambda: self.settings, clock)
 
     @property
@@ -438,6 +455,8 @@ class SyncFace(SyncNouns):
             schedules=app.schedules,
             instances=app.instances,
             locks=app.locks,
+            stats=app.stats,
+            audit=app.audit,
         )
         self._app = app
         self.cancel = blocking("app.sync.cancel", app.cancel)

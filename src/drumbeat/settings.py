@@ -177,6 +177,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Default: 7 days.
     """
 
+    audit_retention: float = 90 * 86_400.0
+    """How long the record of what people did is kept.
+
+    Default: 90 days.
+    """
+
     crash_limit: int = 3
     """So many crashes of a worker process blamed on one job make it a dead letter.
 
@@ -512,6 +518,7 @@ _READERS: dict[str, Callable[[object], object]] = {
     "lock_lease": _length(0.3),
     "lock_renew": _length(0.1),
     "retention": _length(0),
+    "audit_retention": _length(0),
     "crash_limit": _whole(1, 1_000),
     "payload_limit": _whole(1_024, MOST_PAYLOAD),
     "wait_for_version": _length(0),

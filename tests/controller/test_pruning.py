@@ -12,6 +12,7 @@ from drumbeat.controller.pruning import Pruner
 from drumbeat.ids import new_instance_id
 from drumbeat.model.room import RoomMessage
 from drumbeat.model.schedule import RuleKind
+from drumbeat.nouns import new_act
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from tests.conftest import fresh_store
@@ -75,6 +76,17 @@ async def test_old_fires_go_with_the_history(store: Store, clock: FakeClock) -> 
     kept = await store.schedules.fires("grid")
     assert {fire.at >= clock.now_us() - 3_600 * SECOND for fire in kept} == {True}
     assert len(kept) == 7
+
+
+async def test_what_people_did_is_kept_for_a_time_of_its_own(store: Store, clock: FakeClock) -> None:
+    for who in ("ada", "bob"):
+        await store.audit.begin(new_act(who=who, verb="queues.pause", target="mail"))
+        await clock.advance(45 * 86_400)
+    await pruner(store, clock, elector(clock)).clear()
+    assert [act.who for act in await store.audit.page()] == ["bob", "ada"]
+    await clock.advance(1)
+    await pruner(store, clock, elector(clock)).clear()
+    assert [act.who for act in await store.audit.page()] == ["bob"]
 
 
 async def test_messages_of_rooms_that_nobody_took_are_gone_after_a_minute_or_an_hour(

@@ -1,5 +1,5 @@
-"""What has to be cleared away from time to time: old history and fires, gone instances, messages that nobody took, jobs whose
-version did not come.
+"""What has to be cleared away from time to time: old history, fires and acts, gone instances, messages that nobody took, jobs
+whose version did not come.
 
 The leader does it; after five minutes in which nobody led, because all instances are workers only, everybody does. Each step is
 small, bounded and harmless twice. It works on the store of the program's own loop and not on the heart's: clearing away may
@@ -12,6 +12,7 @@ from contextlib import suppress
 from drumbeat.clock import Clock, jittered
 from drumbeat.controller.elector import Elector
 from drumbeat.errors import StoreUnavailable
+from drumbeat.model.stats import TENS_KEPT_US
 from drumbeat.service import Patience
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -22,6 +23,8 @@ BATCH = 1_000
 PAUSE = 0.2
 """Between two batches, so that the store has time for work."""
 INSTANCES_KEPT = 86_400.0
+TOTALS_KEPT = 3_600.0
+"""What an instance that has gone counted has a row of its own for so long; then it is added to one of all that have gone."""
 ORPHANS_KEPT = 60.0
 """Messages of rooms for an instance that has gone."""
 MESSAGES_KEPT = 3_600.0
@@ -49,13 +52,17 @@ class Pruner:
                 await self._patience.suffer(error)
 
     async def clear(self) -> None:
-        """Prune old history and fires, gone instances and messages; give up jobs whose version did not come."""
+        """Prune old history, fires and acts, gone instances and messages; give up jobs whose version did not come."""
         store, now = self._store, await self._store.inspect.now()
         kept_since = now - int(self._settings.retention * 1e6)
         awaited_since = now - int(self._settings.wait_for_version * 1e6)
+        gone_since = now - int(TOTALS_KEPT * 1e6)
         await self._all(lambda: store.jobs.prune(kept_since, BATCH))
         await self._all(lambda: store.schedules.forget(kept_since, BATCH))
         await self._all(lambda: store.jobs.expire_waits("version:", awaited_since, BATCH))
+        acted_since = now - int(self._settings.audit_retention * 1e6)
+        await self._all(lambda: store.audit.prune(acted_since, BATCH))
+        await self._all(lambda: store.stats.prune(tens=now - TENS_KEPT_US, minutes=kept_since, gone=gone_since, limit=BATCH))
         await store.instances.forget(now - int(INSTANCES_KEPT * 1e6))
         # They may lie in another store than the rest; what is left there now is found the next time.
         with suppress(StoreUnavailable):

@@ -5,6 +5,7 @@ The same words are the commands of the command line and the paths of the API. Ea
 checks what it is given, says what is allowed where that is wrong, and asks.
 """
 
+from drumbeat.nouns.audit import Acting, ActOptions, Audit, SyncAudit, new_act
 from drumbeat.nouns.blocking import SyncNouns
 from drumbeat.nouns.dead import Dead
 from drumbeat.nouns.explaining import Explanation, Reason, ReasonKind
@@ -15,9 +16,13 @@ from drumbeat.nouns.locks import Locks
 from drumbeat.nouns.moments import FireInfo, Run, ScheduleInfo
 from drumbeat.nouns.queues import Queues
 from drumbeat.nouns.schedules import Backfilled, Schedules
+from drumbeat.nouns.stats import Stats
 from drumbeat.nouns.tasks import TaskInfo, Tasks
 
 __all__ = [
+    "ActOptions",
+    "Acting",
+    "Audit",
     "Backfilled",
     "Dead",
     "Explanation",
@@ -31,9 +36,12 @@ __all__ = [
     "Run",
     "ScheduleInfo",
     "Schedules",
+    "Stats",
+    "SyncAudit",
     "SyncNouns",
     "TaskInfo",
     "Tasks",
     "WantedRuns",
     "history",
+    "new_act",
 ]

@@ -9,14 +9,15 @@ from drumbeat.client import Client
 from drumbeat.handle import SyncJobHandle
 from drumbeat.sync import blocking
 
-from .calling import CallOptions
 from .audit import Audit, SyncAudit
+from .calling import CallOptions
 from .dead import Dead
 from .instances import Instances
 from .jobs import Jobs
 from .locks import Locks
 from .queues import Queues
 from .schedules import Schedules
+from .stats import Stats
 from .tasks import Tasks
 
 
@@ -117,6 +118,14 @@ class SyncLocks:
         self.release = blocking("app.sync.locks.release", locks.release)
 
 
+class SyncStats:
+    """As `app.stats`."""
+
+    def __init__(self, stats: Stats) -> None:
+        self.read = blocking("app.sync.stats.read", stats.read)
+        self.totals = blocking("app.sync.stats.totals", stats.totals)
+
+
 class SyncNouns:
     """All nouns of an app, for code without a loop."""
 
@@ -131,6 +140,7 @@ class SyncNouns:
         schedules: Schedules,
         instances: Instances,
         locks: Locks,
+        stats: Stats,
         audit: Audit,
     ) -> None:
         self.jobs = SyncJobs(client, jobs)
@@ -140,4 +150,5 @@ class SyncNouns:
         self.schedules = SyncSchedules(client, schedules)
         self.instances = SyncInstances(instances)
         self.locks = SyncLocks(locks)
+        self.stats = SyncStats(stats)
         self.audit = SyncAudit(audit)
