@@ -26,6 +26,7 @@ from drumbeat.names import check_name, shown
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
 from drumbeat.tasks.options import read_wishes
+from drumbeat.tasks.timing import Args
 
 _OBJECT = decoder_of(dict[str, Any])
 _WHICH = re.compile(r"\$\.(\w+)|field `(\w+)`")
@@ -77,13 +78,29 @@ def _text(args: str | Mapping[str, Any], limit: int) -> str:
     return msgspec.json.format(raw, indent=-1).decode()
 
 
-def _checked(task: Task[..., Any], text: str, options: CallOptions, limit: int) -> NewJob:
+def typed(task: Task[..., Any], text: str, limit: int) -> Args:
+    """Arguments in JSON as the task's own signature reads them, by place or by name.
+
+    Raises:
+        InvalidArguments: which argument, and why; or some can only be given by place and others only by name.
+    """
+    by_place, by_name = _decoded(task, _text(text, limit), limit)
+    if by_place and by_name:
+        raise InvalidArguments(f"{task.name} takes some arguments only by place: a schedule cannot give both", "args")
+    return by_place or by_name
+
+
+def _decoded(task: Task[..., Any], text: str, limit: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
     try:
-        by_place, by_name = task.signature.decode(text, limit=limit)
+        return task.signature.decode(text, limit=limit)
     except Undecodable as error:
         named = _WHICH.search(error.reason)
         which = next((name for name in named.groups() if name), None) if named else None
         raise InvalidArguments(f"{task.name}: {error.reason}", which or "args") from error
+
+
+def _checked(task: Task[..., Any], text: str, options: CallOptions, limit: int) -> NewJob:
+    by_place, by_name = _decoded(task, text, limit)
     made = task.using(**options).bind(*by_place, **by_name)  # type: ignore[arg-type]
     # The text as it was given: a number that no type of Python's own holds exactly is stored as it was written.
     return msgspec.structs.replace(made, args=text)

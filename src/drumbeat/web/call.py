@@ -55,6 +55,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A Struct becomes JSON; text and bytes go as they are; an async iterator of bytes is streamed."""
     media: str = "application/json"
     headers: dict[str, str] = {}
+    after: Callable[[], Awaitable[None]] | None = None
+    """What is still to be done when the answer has been sent: the rest of an act on very many. It has no other parent than
+    the request, so it ends with the server."""
 
 
 Body = msgspec.Struct | str | bytes | AsyncIterator[bytes]
@@ -78,6 +81,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     answer: Any = None
     """The type of the record that it gives; None: it is no JSON."""
     status: int = 200
+    also: tuple[int, ...] = ()
+    """Other statuses that it may have with the same record: 202, it goes on in the background."""
     verb: str = ""
     """What the audit calls it, such as queues.pause. Every write has one."""
 
@@ -106,6 +111,7 @@ class Call:
         headers: Mapping[str, str] | None = None,
         raw: bytes = b"",
         here: str = "/",
+        scheme: str = "http",
     ) -> None:
         self.host = host
         self.parts = parts
@@ -121,6 +127,7 @@ class Call:
         self.raw = raw
         self.here = here
         """The path that was asked for, without the root."""
+        self.scheme = scheme
         self.touched = 1
         """How many a write has touched; a handler says so here if it is not one."""
 

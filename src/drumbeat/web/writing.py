@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -57,8 +59,21 @@ async def perform(call: Call, route: Route) -> Given:
         await _end(store, act, 0, f"failed: {type(error).__name__}", problem_of(error).answer())
         raise
     answer = given if isinstance(given, Answer) else Answer(status=route.status, body=given)
+    if answer.after is not None:
+        return msgspec.structs.replace(answer, after=partial(_go_on, call, store, act, answer, answer.after))
     await _end(store, act, call.touched, "done", answer)
     return answer
+
+
+async def _go_on(call: Call, store: Store, act: NewAct, answer: Answer, after: Callable[[], Awaitable[None]]) -> None:
+    """The rest of an act whose answer has been sent; only then it is known to how many it was done."""
+    try:
+        await after()
+    except DrumbeatError as error:
+        log.warning("act was broken off", extra={"act": act.id, "verb": act.verb, "reason": str(error)})
+        await _end(store, act, call.touched, f"failed: {error}", answer)
+    else:
+        await _end(store, act, call.touched, "done", answer)
 
 
 def _act(call: Call, route: Route) -> NewAct:
@@ -73,7 +88,7 @@ def _act(call: Call, route: Route) -> NewAct:
         via="api",
         verb=route.verb,
         target=_target(call)[:LONGEST_TARGET],
-        why=_text(getattr(call.body, "why", "") or "", "why", LONGEST_WHY),
+        why=_text(getattr(call.body, "why", "") or getattr(call.query, "why", ""), "why", LONGEST_WHY),
         request_key=key,
         request_hash=None if key is None else hashlib.sha256(asked).hexdigest(),
     )

@@ -8,8 +8,11 @@ import msgspec
 
 from drumbeat.durations import from_us
 from drumbeat.model.job import QueueStats
+from drumbeat.web.api.records import Done, Why
 from drumbeat.web.call import Call
 from drumbeat.web.problem import Problem
+
+__all__ = ["Done", "QueueList", "QueueShown", "Why", "list_queues", "pause", "resume", "show", "shown"]
 
 
 class QueueShown(QueueStats, frozen=True, kw_only=True):
@@ -23,20 +26,6 @@ class QueueList(msgspec.Struct, frozen=True, kw_only=True):
     items: list[QueueShown]
     next: str | None = None
     """There is only one page."""
-
-
-class Why(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a write that needs nothing but a reason."""
-
-    why: str = ""
-    """For the audit, and for whoever wonders."""
-
-
-class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a write."""
-
-    touched: int
-    """How many were changed by it."""
 
 
 async def list_queues(call: Call) -> QueueList:

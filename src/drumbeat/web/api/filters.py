@@ -1,0 +1,65 @@
+"""Which jobs a request means: the query of lists and counts, and the filter of acts on many."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from drumbeat.model.job import JobFilter
+from drumbeat.nouns.wanted import Wanted, read_filter
+from drumbeat.web.call import clamped
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What jobs have in common; what is left out may be anything."""
+
+    state: str | None = None
+    """pending, running, succeeded, dead, cancelled; or what a pending job is shown as: ready, scheduled, retrying, waiting."""
+    task: str | None = None
+    queue: str | None = None
+    key: str | None = None
+    error: str | None = None
+    """A part of the error's type or message."""
+    schedule: str | None = None
+    """Jobs that are fires of this schedule."""
+    instance: str | None = None
+    """Jobs that run there, or ran there last."""
+    since: datetime | None = None
+    """Created at or after this moment, with its offset."""
+    until: datetime | None = None
+    """Created before this moment."""
+    id: str | None = None
+    """An id, or how it begins: at least 4 characters."""
+
+
+class Counted(Chosen, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs to count."""
+
+
+class Listed(Chosen, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs to list, newest first."""
+
+    before: str | None = None
+    """Only jobs older than the one of this id: `next` of the page before."""
+    limit: int = 50
+    """At most so many; 1 to 500."""
+
+
+def wanted_of(chosen: Chosen) -> Wanted:
+    """The same words for the nouns."""
+    given: Any = {name: value for name, value in msgspec.structs.asdict(chosen).items() if value is not None}
+    if "limit" in given:
+        given["limit"] = clamped(given["limit"])
+    wanted: Wanted = given
+    return wanted
+
+
+def filter_of(chosen: Chosen) -> JobFilter:
+    """The same for the store.
+
+    Raises:
+        InvalidArguments: which word, and what it may be.
+    """
+    return read_filter(wanted_of(chosen))

@@ -1,0 +1,55 @@
+"""`/api/v1/instances`: the processes of the cluster."""
+
+from __future__ import annotations
+
+import msgspec
+
+from drumbeat.durations import from_us, to_us
+from drumbeat.model.instance import Instance, InstanceState
+from drumbeat.nouns.instances import HEALTHY_US
+from drumbeat.web.api.finding import known
+from drumbeat.web.api.records import Page
+from drumbeat.web.call import Call
+
+
+class InstancesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which instances, oldest first."""
+
+    all: bool = False
+    """Also those that left or died in the last day."""
+
+
+class InstanceRecord(Instance, frozen=True, kw_only=True):
+    """One process of the cluster."""
+
+    healthy: bool
+    """Its heart beat within the last 2 s."""
+    silent: float
+    """Seconds since its last beat, by the store's clock."""
+    term: int | None
+    """Its term, if it leads."""
+
+
+async def list_(call: Call) -> Page[InstanceRecord]:
+    query: InstancesQuery = call.query
+    return Page(items=await _records(call, await call.host.instances.list(all=query.all)))
+
+
+async def show(call: Call) -> InstanceRecord:
+    instance = await known(call.host.instances.show(call.path["id"]))
+    [record] = await _records(call, [instance])
+    return record
+
+
+async def _records(call: Call, instances: list[Instance]) -> list[InstanceRecord]:
+    store = await call.host.store()
+    now, leader = await store.inspect.now(), await store.inspect.leader()
+    return [
+        InstanceRecord(
+            **{name: getattr(each, name) for name in Instance.__struct_fields__},
+            healthy=each.state is InstanceState.ALIVE and now - to_us(each.beat_at) <= HEALTHY_US,
+            silent=max(0.0, (from_us(now) - each.beat_at).total_seconds()),
+            term=leader.term if leader is not None and leader.instance == each.id else None,
+        )
+        for each in instances
+    ]

@@ -1,0 +1,224 @@
+"""`/api/v1/schedules`: rules in time, what became of their moments, and what they will be."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from drumbeat.durations import microseconds
+from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.model.schedule import CatchUp, Overlap
+from drumbeat.names import check_name
+from drumbeat.nouns import FireInfo, ScheduleInfo
+from drumbeat.nouns.calling import typed
+from drumbeat.nouns.moments import info
+from drumbeat.schedules.preview import Previewed
+from drumbeat.web.api.finding import known
+from drumbeat.web.api.jobs import Enqueued, arguments
+from drumbeat.web.api.records import Done, Page
+from drumbeat.web.call import Call, clamped
+from drumbeat.web.problem import Problem
+
+Seconds = float | str
+"""Seconds, or text such as 5m."""
+
+
+class SchedulesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which schedules, by name."""
+
+    all: bool = False
+    """Also those that are retired."""
+    after: str | None = None
+    """Only names after this one: `next` of the page before."""
+    limit: int = 50
+    """At most so many; 1 to 500."""
+
+
+class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule to be tried, or a schedule that there is."""
+
+    rule: str | None = None
+    """A cron expression, or an interval such as 5m. Left out: that of the schedule of this name."""
+    tz: str = "UTC"
+    grid: bool = False
+    """With an interval: at fixed moments, not counted from the end of a run."""
+    name: str | None = None
+    """The name that H in an expression is chosen by."""
+    count: int = 5
+    """At most so many moments; 1 to 500."""
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """The next moments of a rule, in its own time zone."""
+
+    items: list[Previewed]
+    words: str
+    """The rule as people say it: `every day at 03:00 Europe/Berlin`."""
+
+
+class FiresQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What became of the moments of a schedule, newest first."""
+
+    before: datetime | None = None
+    """Only moments before this one: `next` of the page before."""
+    limit: int = 50
+    """At most so many; 1 to 500."""
+    jobs: bool = True
+    """False: their jobs are named but not looked up, which is quicker."""
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be said of a schedule. What is left out is as it was, or as the task says."""
+
+    cron: str | UnsetType = UNSET
+    """An expression of five fields, or six with the seconds first. Excludes every."""
+    every: Seconds | UnsetType = UNSET
+    """From the end of one run to the next: seconds, or text such as 5m."""
+    grid: bool | UnsetType = UNSET
+    """With every: at fixed moments instead, so far apart."""
+    tz: str | UnsetType = UNSET
+    args: Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})] | UnsetType = UNSET
+    """A JSON object of arguments by name, or the text of one."""
+    queue: str | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    retries: int | UnsetType = UNSET
+    timeout: Seconds | UnsetType | None = UNSET
+    catch_up: CatchUp | UnsetType = UNSET
+    """Moments that nobody was there for: run the last one, none, or all of them."""
+    catch_up_limit: int | UnsetType = UNSET
+    max_late: Seconds | UnsetType | None = UNSET
+    """A moment that is older is skipped."""
+    overlap: Overlap | UnsetType = UNSET
+    """A moment that comes while the job of the one before is not done."""
+    jitter: Seconds | UnsetType = UNSET
+    start: datetime | UnsetType | None = UNSET
+    end: datetime | UnsetType | None = UNSET
+    why: str = ""
+
+
+class NewScheduleBody(Words, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schedule to be made, for a task of the program that the dashboard belongs to."""
+
+    task: str
+    name: str | None = None
+    """The task's own name if it is left out."""
+
+    def target(self) -> str:
+        return self.task if self.name is None else self.name
+
+
+class WhyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    why: str = ""
+    """Shown in the audit, and at the schedule."""
+
+
+async def list_(call: Call) -> Page[ScheduleInfo]:
+    query: SchedulesQuery = call.query
+    limit = clamped(query.limit)
+    after = None if query.after is None else check_name("after", query.after)
+    store = await call.host.store()
+    found = await store.schedules.page(after=after, limit=limit, all=query.all)
+    return Page(items=list(map(info, found)), next=found[-1].name if len(found) >= limit else None)
+
+
+async def show(call: Call) -> ScheduleInfo:
+    return await known(call.host.schedules.show(call.path["name"]))
+
+
+async def preview(call: Call) -> Preview:
+    query: PreviewQuery = call.query
+    schedules, count = call.host.schedules, clamped(query.count)
+    if query.rule is None:
+        if query.name is None:
+            raise InvalidArguments("say a rule, such as 0 3 * * *, or the name of a schedule", "rule")
+        schedule = await known(schedules.show(query.name))
+        found = [] if schedule.state == "retired" else await schedules.preview(query.name, count=count)
+        return Preview(items=found, words=schedule.words)
+    rule: Any = {"cron": query.rule, "tz": query.tz}
+    if _is_length(query.rule):
+        rule = {"every": query.rule, "grid": query.grid}
+    try:
+        found = await schedules.preview(query.name, count=count, **rule)
+        return Preview(items=found, words=await schedules.in_words(query.name, **rule))
+    except ConfigError as error:
+        field = "rule" if error.setting in ("cron", "every", None) else error.setting
+        raise Problem(422, str(error), argument=field) from error
+
+
+def _is_length(rule: str) -> bool:
+    try:
+        microseconds(rule, name="rule")
+    except ConfigError:
+        return False
+    return True
+
+
+async def fires(call: Call) -> Page[FireInfo]:
+    query: FiresQuery = call.query
+    name, limit = call.path["name"], clamped(query.limit)
+    await known(call.host.schedules.show(name))
+    found = await call.host.schedules.history(name, before=query.before, limit=limit, jobs=query.jobs)
+    return Page(items=found, next=found[-1].at.isoformat() if len(found) >= limit else None)
+
+
+async def create(call: Call) -> ScheduleInfo:
+    body: NewScheduleBody = call.body
+    words = _words(call, body.task, body)
+    return await call.host.schedules.create(body.task, name=body.name, by=call.caller.name, **words)
+
+
+async def change(call: Call) -> ScheduleInfo:
+    body: Words = call.body
+    name = call.path["name"]
+    schedule = await known(call.host.schedules.show(name))
+    return await call.host.schedules.change(name, by=call.caller.name, **_words(call, schedule.task, body))
+
+
+async def delete(call: Call) -> Done:
+    query: WhyQuery = call.query
+    name = call.path["name"]
+    await _living(call, name)
+    await call.host.schedules.delete(name, why=query.why, by=call.caller.name)
+    return Done(touched=1)
+
+
+async def pause(call: Call) -> Done:
+    name = call.path["name"]
+    await _living(call, name)
+    call.touched = int(await call.host.schedules.pause(name, why=call.body.why, by=call.caller.name))
+    return Done(touched=call.touched)
+
+
+async def resume(call: Call) -> Done:
+    name = call.path["name"]
+    await _living(call, name)
+    call.touched = int(await call.host.schedules.resume(name, by=call.caller.name))
+    return Done(touched=call.touched)
+
+
+async def run_now(call: Call) -> Enqueued:
+    name = call.path["name"]
+    await _living(call, name)
+    job = await call.host.schedules.run_now(name)
+    return Enqueued(id=job.id, created=job.created)
+
+
+async def _living(call: Call, name: str) -> None:
+    """Not found if there is none; 409 if it is retired."""
+    schedule = await known(call.host.schedules.show(name))
+    if schedule.state == "retired":
+        raise Problem(409, f"schedule {name!r} is retired", argument="name")
+
+
+def _words(call: Call, task: str, body: Words) -> Any:
+    given: dict[str, Any] = {
+        name: value
+        for name in Words.__struct_fields__
+        if name not in ("args", "why") and (value := getattr(body, name)) is not UNSET
+    }
+    if body.args is not UNSET:
+        given["args"] = typed(call.host.registry[task], arguments(body.args), call.host.settings.payload_limit)
+    return given
