@@ -25,6 +25,7 @@ from drumbeat.store.postgres.jobs import PostgresJobs
 from drumbeat.store.postgres.locks import PostgresLocks
 from drumbeat.store.postgres.rooms import PostgresRooms
 from drumbeat.store.postgres.schedules import PostgresSchedules
+from drumbeat.store.postgres.search import PostgresSearch
 from drumbeat.store.postgres.statements import statements
 from drumbeat.store.postgres.stats import PostgresStats
 from drumbeat.store.postgres.wake import Announcer, PostgresWake
@@ -66,7 +67,7 @@ class PostgresStore:
         self.schedules: Schedules = PostgresSchedules(sql, link=self._side, announcer=self._announcer, clock=clock)
         self.rooms: Rooms = PostgresRooms(sql, link=self._side)
         self.stats: Stats = PostgresStats(sql, link=self._side)
-        self.inspect: Inspect = PostgresInspect(sql, link=self._side)
+        self.inspect: Inspect = PostgresInspect(sql, PostgresSearch(sql, link=self._side, clock=clock), link=self._side)
         self.audit: Audit = PostgresAudit(sql, link=self._side)
         self.wake: Wake = PostgresWake(self._side, self._announcer, clock, namespace=namespace)
         self._inside = PostgresInside(address, namespace=namespace, clock=clock)

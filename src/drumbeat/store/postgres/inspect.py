@@ -6,17 +6,20 @@ from typing import Any
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.instance import Instance, LeaderInfo
-from drumbeat.model.job import LIVE, Attempt, Job, JobFilter, JobState, QueueStats, TaskStats
+from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import LONG, Link, Session
 from drumbeat.store.postgres.jobs import nowhere
+from drumbeat.store.postgres.search import PostgresSearch
 from drumbeat.store.postgres.statements import Statements
 from drumbeat.store.protocol.inspect import NEWEST
+from drumbeat.store.searching import whole
 
 
 class PostgresInspect:
-    def __init__(self, sql: Statements, *, link: Link) -> None:
+    def __init__(self, sql: Statements, search: PostgresSearch, *, link: Link) -> None:
         self._sql = sql
+        self._search = search
         self._link = link
 
     async def now(self) -> int:
@@ -30,11 +33,13 @@ class PostgresInspect:
         return rows.job(found)
 
     async def jobs(self, filter: JobFilter) -> list[Job]:
-        if filter.before is not None and not is_job_id(filter.before):
-            return []
-        found = await self._link.transact(partial(self._list, filter), patience=LONG)
-        found.sort(key=lambda row: str(row["id"]), reverse=True)
-        return [rows.job(row) for row in found[: filter.limit]]
+        return await whole(self.page, filter)
+
+    async def page(self, filter: JobFilter) -> JobPage:
+        return await self._search.page(filter)
+
+    async def counts(self, filter: JobFilter) -> JobCounts:
+        return await self._search.counts(filter)
 
     async def attempts(self, id: JobId) -> list[Attempt]:
         if not is_job_id(id):
@@ -85,28 +90,10 @@ class PostgresInspect:
     async def _look(self, id: JobId, session: Session) -> tuple[Any, int | None]:
         if is_job_id(id):
             sql = self._sql.inspect
-            for statement in (sql.live_list, sql.history_list, sql.dead_list):
-                if (found := await session.fetchrow(statement, *[None] * 6, 1, [id])) is not None:
+            for statement in (sql.live_record, sql.history_record, sql.dead_record):
+                if (found := await session.fetchrow(statement, [id])) is not None:
                     return found, None
         return None, await session.fetchval(self._sql.jobs.pruned_before)
-
-    async def _list(self, filter: JobFilter, session: Session) -> list[Any]:
-        """Up to `limit` of each table that may hold such jobs; whoever asks merges them."""
-        await session.execute(self._sql.schema.one_snapshot)
-        state = None if filter.state is None else filter.state.value
-        wanted = (state, filter.task, filter.queue, filter.key, filter.error, filter.before, filter.limit, None)
-        found: list[Any] = []
-        for statement in self._tables(filter):
-            found += await session.fetch(statement, *wanted)
-        return found
-
-    def _tables(self, filter: JobFilter) -> list[str]:
-        sql, state = self._sql.inspect, filter.state
-        if filter.letters:
-            return [sql.dead_list]
-        tables = [sql.live_list] if state is None or state in LIVE else []
-        tables += [sql.history_list] if state is None or state not in LIVE else []
-        return tables + ([sql.dead_list] if state is None or state is JobState.DEAD else [])
 
     async def _attempts(self, id: JobId, session: Session) -> list[Attempt]:
         await session.execute(self._sql.schema.one_snapshot)

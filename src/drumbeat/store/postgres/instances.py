@@ -150,7 +150,7 @@ class PostgresInstances:
     async def _death(self, held: Held, why: str, session: Session) -> Outcome:
         if held.on_dead is None:
             return crashed(held, why)
-        row = await session.fetchrow(self._sql.inspect.live_list, *[None] * 6, 1, [held.id])
+        row = await session.fetchrow(self._sql.inspect.live_record, [held.id])
         return crashed(held, why, follow_up(rows.job(row), crash(why)))
 
     def _tell(self, soonest: int | None) -> None:

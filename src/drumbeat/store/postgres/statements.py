@@ -69,9 +69,9 @@ class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
-    live_list: str
-    history_list: str
-    dead_list: str
+    live_record: str
+    history_record: str
+    dead_record: str
     attempts: str
     queues: str
     tasks: str
@@ -79,6 +79,26 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     groups: str
     leader: str
     ahead: str
+
+
+class SearchSql(msgspec.Struct, frozen=True, kw_only=True):
+    live_walk: str
+    live_chosen: str
+    history_walk: str
+    history_walk_of_task: str
+    history_walk_of_key: str
+    history_chosen: str
+    dead_walk: str
+    dead_walk_of_task: str
+    dead_chosen: str
+    few_of_key: str
+    few_running: str
+    few_ready: str
+    few_future: str
+    few_tried: str
+    few_waiting: str
+    few_unsucceeded: str
+    counts: str
 
 
 class LockSql(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,6 +197,7 @@ class Statements(msgspec.Struct, frozen=True, kw_only=True):
     jobs: JobSql
     instances: InstanceSql
     inspect: InspectSql
+    search: SearchSql
     locks: LockSql
     schedules: ScheduleSql
     rooms: RoomSql
@@ -188,6 +209,7 @@ class Statements(msgspec.Struct, frozen=True, kw_only=True):
 _JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
 _INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
 _INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
+_SEARCH = sqlfile.load(SearchSql, _PACKAGE, "search.sql")
 _LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 _SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
 _ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
@@ -201,6 +223,7 @@ def statements(namespace: str) -> Statements:
         jobs=_in_schema(_JOBS, namespace),
         instances=_in_schema(_INSTANCES, namespace),
         inspect=_in_schema(_INSPECT, namespace),
+        search=_in_schema(_SEARCH, namespace),
         locks=_in_schema(_LOCKS, namespace),
         schedules=_in_schema(_SCHEDULES, namespace),
         rooms=_in_schema(_ROOMS, namespace),

@@ -1,53 +1,29 @@
 -- Statements for people's eyes. Columns of jobs as in rows.job; what a table lacks is null.
 
--- name: live_list
--- $1 state, $2 task, $3 queue, $4 key, $5 a part of the error, $6 before, $7 limit, $8 these ids only; null: any.
+-- name: live_record
+-- $1: of these ids.
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
        NULL::bigint AS finished_at, instance, token, NULL AS outcome, failures, crashes, retries, timeout, crash_limit,
        "unique", waits_for, waits_since, cancel_requested, progress, NULL AS result, NULL AS result_error, error, on_dead,
        life, tenant, schedule
   FROM drumbeat.job
- WHERE ($1::text IS NULL OR state = $1)
-   AND ($2::text IS NULL OR task = $2)
-   AND ($3::text IS NULL OR queue = $3)
-   AND ($4::text IS NULL OR key = $4)
-   AND ($5::text IS NULL OR strpos(error::json ->> 'type', $5) > 0 OR strpos(error::json ->> 'message', $5) > 0)
-   AND ($6::text IS NULL OR id < $6::uuid)
-   AND ($8::text[] IS NULL OR id = ANY ($8::text[]::uuid[]))
- ORDER BY job.id DESC
- LIMIT $7;
+ WHERE job.id = ANY ($1::text[]::uuid[]);
 
--- name: history_list
+-- name: history_record
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
        instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
        NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
        schedule
   FROM drumbeat.history
- WHERE ($1::text IS NULL OR state = $1)
-   AND ($2::text IS NULL OR task = $2)
-   AND ($3::text IS NULL OR queue = $3)
-   AND ($4::text IS NULL OR key = $4)
-   AND ($5::text IS NULL OR strpos(error::json ->> 'type', $5) > 0 OR strpos(error::json ->> 'message', $5) > 0)
-   AND ($6::text IS NULL OR id < $6::uuid)
-   AND ($8::text[] IS NULL OR id = ANY ($8::text[]::uuid[]))
- ORDER BY history.id DESC
- LIMIT $7;
+ WHERE history.id = ANY ($1::text[]::uuid[]);
 
--- name: dead_list
+-- name: dead_record
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
        instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
        NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
        schedule
   FROM drumbeat.dead
- WHERE ($1::text IS NULL OR state = $1)
-   AND ($2::text IS NULL OR task = $2)
-   AND ($3::text IS NULL OR queue = $3)
-   AND ($4::text IS NULL OR key = $4)
-   AND ($5::text IS NULL OR strpos(error::json ->> 'type', $5) > 0 OR strpos(error::json ->> 'message', $5) > 0)
-   AND ($6::text IS NULL OR id < $6::uuid)
-   AND ($8::text[] IS NULL OR id = ANY ($8::text[]::uuid[]))
- ORDER BY dead.id DESC
- LIMIT $7;
+ WHERE dead.id = ANY ($1::text[]::uuid[]);
 
 -- name: attempts
 -- Columns as in rows.attempt.

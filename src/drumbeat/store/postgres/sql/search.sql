@@ -1,0 +1,283 @@
+-- How people search jobs. `store/searching.py` says which of these is asked, and when; the names are the same on SQLite.
+-- A walk looks at so many jobs and no more, whether they are wanted or not.
+
+-- name: _answer
+-- How many were looked at, the smallest id of them, and ids and words of those that are wanted.
+-- $1 state, $2 view, $3 task, $4 queue, $5 key, $6 a part of the error, $7 schedule, $8 instance; null: any.
+-- $9 and $10: the span of ids.
+  WITH wanted AS (
+       SELECT looked.id,
+              looked.word,
+              ($1::text IS NULL OR looked.state = $1)
+              AND ($2::text IS NULL OR looked.word = $2)
+              AND ($3::text IS NULL OR looked.task = $3)
+              AND ($4::text IS NULL OR looked.queue = $4)
+              AND ($5::text IS NULL OR looked.key = $5)
+              AND ($6::text IS NULL OR strpos(looked.error::json ->> 'type', $6) > 0
+                   OR strpos(looked.error::json ->> 'message', $6) > 0)
+              AND ($7::text IS NULL OR looked.schedule = $7)
+              AND ($8::text IS NULL OR looked.instance = $8) AS is_wanted
+         FROM looked)
+SELECT count(*) AS looked, min(id::text COLLATE "C") AS smallest, array_agg(id::text) FILTER (WHERE is_wanted) AS ids,
+       array_agg(word) FILTER (WHERE is_wanted) AS words
+  FROM wanted
+
+-- name: _live
+id, state, task, queue, key, error, schedule, instance,
+CASE WHEN state = 'running' THEN 'running'
+     WHEN waits_for IS NOT NULL THEN 'waiting'
+     WHEN run_at <= drumbeat.now_us() THEN 'ready'
+     WHEN failures + crashes > 0 THEN 'retrying'
+     ELSE 'scheduled'
+ END AS word
+
+-- name: _ended
+id, state, task, queue, key, error, schedule, instance, state AS word
+
+-- name: live_walk
+-- $11: how many.
+  WITH looked AS (
+       SELECT
+       -- include: _live
+         FROM drumbeat.job
+        WHERE job.id BETWEEN $9::text::uuid AND $10::text::uuid
+        ORDER BY job.id DESC
+        LIMIT $11)
+SELECT answer.looked, answer.smallest, answer.ids, answer.words
+  FROM (
+-- include: _answer
+       ) AS answer;
+
+-- name: live_chosen
+-- $11: of these ids.
+  WITH looked AS (
+       SELECT
+       -- include: _live
+         FROM drumbeat.job
+        WHERE job.id = ANY ($11::text[]::uuid[])
+          AND job.id BETWEEN $9::text::uuid AND $10::text::uuid)
+SELECT answer.looked, answer.smallest, answer.ids, answer.words
+  FROM (
+-- include: _answer
+       ) AS answer;
+
+-- name: history_walk
+  WITH looked AS (
+       SELECT
+       -- include: _ended
+         FROM drumbeat.history
+        WHERE history.id BETWEEN $9::text::uuid AND $10::text::uuid
+        ORDER BY history.id DESC
+        LIMIT $11)
+SELECT answer.looked, answer.smallest, answer.ids, answer.words
+  FROM (
+-- include: _answer
+       ) AS answer;
+
+-- name: history_walk_of_task
+  WITH looked AS (
+       SELECT
+       -- include: _ended
+         FROM drumbeat.history
+        WHERE history.task = $3::text
+          AND history.id BETWEEN $9::text::uuid AND $10::text::uuid
+        ORDER BY history.id DESC
+        LIMIT $11)
+SELECT answer.looked, answer.smallest, answer.ids, answer.words
+  FROM (
+-- include: _answer
+       ) AS answer;
+
+-- name: history_walk_of_key
+  WITH looked AS (
+       SELECT
+       -- include: _ended
+         FROM drumbeat.history
+        WHERE history.key = $5::text
+          AND history.key IS NOT NULL
+          AND history.id BETWEEN $9::text::uuid AND $10::text::uuid
+        ORDER BY history.id DESC
+        LIMIT $11)
+SELECT answer.looked, answer.smallest, answer.ids, answer.words
+  FROM (
+-- include: _answer
+       ) AS answer;
+
+-- name: history_chosen
+  WITH looked AS (
+       SELECT
+       -- include: _ended
+         FROM drumbeat.history
+        WHERE history.id = ANY ($11::text[]::uuid[])
+          AND history.id BETWEEN $9::text::uuid AND $10::text::uuid)
+SELECT answer.looked, answer.smallest, answer.ids, answer.words
+  FROM (
+-- include: _answer
+       ) AS answer;
+
+-- name: dead_walk
+  WITH looked AS (
+       SELECT
+       -- include: _ended
+         FROM drumbeat.dead
+        WHERE dead.id BETWEEN $9::text::uuid AND $10::text::uuid
+        ORDER BY dead.id DESC
+        LIMIT $11)
+SELECT answer.looked, answer.smallest, answer.ids, answer.words
+  FROM (
+-- include: _answer
+       ) AS answer;
+
+-- name: dead_walk_of_task
+  WITH looked AS (
+       SELECT
+       -- include: _ended
+         FROM drumbeat.dead
+        WHERE dead.task = $3::text
+          AND dead.id BETWEEN $9::text::uuid AND $10::text::uuid
+        ORDER BY dead.id DESC
+        LIMIT $11)
+SELECT answer.looked, answer.smallest, answer.ids, answer.words
+  FROM (
+-- include: _answer
+       ) AS answer;
+
+-- name: dead_chosen
+  WITH looked AS (
+       SELECT
+       -- include: _ended
+         FROM drumbeat.dead
+        WHERE dead.id = ANY ($11::text[]::uuid[])
+          AND dead.id BETWEEN $9::text::uuid AND $10::text::uuid)
+SELECT answer.looked, answer.smallest, answer.ids, answer.words
+  FROM (
+-- include: _answer
+       ) AS answer;
+
+-- name: few_of_key
+-- $1 task or null, $2 key, $3 limit. Without a task: in each that has jobs with keys, one step of the index for each.
+  WITH RECURSIVE known (task) AS (
+       SELECT coalesce($1::text COLLATE "C", (SELECT min(job.task) FROM drumbeat.job WHERE job.key IS NOT NULL))
+        UNION ALL
+       SELECT (SELECT min(job.task) FROM drumbeat.job WHERE job.task > known.task AND job.key IS NOT NULL)
+         FROM known
+        WHERE known.task IS NOT NULL
+          AND $1 IS NULL)
+SELECT job.id::text
+  FROM known
+ CROSS JOIN LATERAL (SELECT each.id
+                       FROM drumbeat.job AS each
+                      WHERE each.task = known.task AND each.key = $2 AND each.key IS NOT NULL
+                      LIMIT $3) AS job
+ LIMIT $3;
+
+-- name: few_running
+-- $1 instance or null, $2 limit.
+SELECT job.id::text
+  FROM drumbeat.job
+ WHERE job.state = 'running'
+   AND ($1::text IS NULL OR job.instance = $1)
+ LIMIT $2;
+
+-- name: few_ready
+-- $1 queue or null, $2 limit. Queue by queue and level by level, as a claim goes.
+  WITH RECURSIVE known (queue) AS (
+       SELECT coalesce($1::text COLLATE "C", (SELECT min(job.queue)
+                                                FROM drumbeat.job
+                                               WHERE job.state = 'pending' AND job.waits_for IS NULL))
+        UNION ALL
+       SELECT (SELECT min(job.queue)
+                 FROM drumbeat.job
+                WHERE job.queue > known.queue AND job.state = 'pending' AND job.waits_for IS NULL)
+         FROM known
+        WHERE known.queue IS NOT NULL
+          AND $1 IS NULL)
+SELECT job.id::text
+  FROM known
+ CROSS JOIN generate_series(0, 9) AS level
+ CROSS JOIN LATERAL (SELECT each.id
+                       FROM drumbeat.job AS each
+                      WHERE each.queue = known.queue
+                        AND each.priority = level
+                        AND each.run_at <= drumbeat.now_us()
+                        AND each.state = 'pending'
+                        AND each.waits_for IS NULL
+                      ORDER BY each.run_at
+                      LIMIT $2) AS job
+ LIMIT $2;
+
+-- name: few_future
+  WITH RECURSIVE known (queue) AS (
+       SELECT coalesce($1::text COLLATE "C", (SELECT min(job.queue)
+                                                FROM drumbeat.job
+                                               WHERE job.state = 'pending' AND job.waits_for IS NULL))
+        UNION ALL
+       SELECT (SELECT min(job.queue)
+                 FROM drumbeat.job
+                WHERE job.queue > known.queue AND job.state = 'pending' AND job.waits_for IS NULL)
+         FROM known
+        WHERE known.queue IS NOT NULL
+          AND $1 IS NULL)
+SELECT job.id::text
+  FROM known
+ CROSS JOIN generate_series(0, 9) AS level
+ CROSS JOIN LATERAL (SELECT each.id
+                       FROM drumbeat.job AS each
+                      WHERE each.queue = known.queue
+                        AND each.priority = level
+                        AND each.run_at > drumbeat.now_us()
+                        AND each.state = 'pending'
+                        AND each.waits_for IS NULL
+                      ORDER BY each.run_at
+                      LIMIT $2) AS job
+ LIMIT $2;
+
+-- name: few_tried
+-- $1 limit.
+SELECT job.id::text
+  FROM drumbeat.job
+ WHERE job.state = 'pending'
+   AND job.failures + job.crashes > 0
+   AND job.run_at > drumbeat.now_us()
+ ORDER BY job.run_at
+ LIMIT $1;
+
+-- name: few_waiting
+-- $1 limit.
+SELECT job.id::text
+  FROM drumbeat.job
+ WHERE job.state = 'pending'
+   AND job.waits_for IS NOT NULL
+ ORDER BY job.waits_for
+ LIMIT $1;
+
+-- name: few_unsucceeded
+-- $1 state or null, $2 task or null, $3 limit.
+SELECT history.id::text
+  FROM drumbeat.history
+ WHERE history.state <> 'succeeded'
+   AND ($1::text IS NULL OR history.state = $1)
+   AND ($2::text IS NULL OR history.task = $2)
+ LIMIT $3;
+
+-- name: counts
+-- Of everything, exactly.
+SELECT due.ready, due.future - tried.number AS scheduled, tried.number AS retrying, waiting.number AS waiting,
+       running.number AS running, ended.number - bad.cancelled - bad.discarded AS succeeded,
+       bad.discarded + letters.number AS dead, bad.cancelled
+  FROM (SELECT count(*) FILTER (WHERE job.run_at <= drumbeat.now_us()) AS ready,
+               count(*) FILTER (WHERE job.run_at > drumbeat.now_us()) AS future
+          FROM drumbeat.job
+         WHERE job.state = 'pending' AND job.waits_for IS NULL) AS due,
+       (SELECT count(*) AS number
+          FROM drumbeat.job
+         WHERE job.state = 'pending' AND job.failures + job.crashes > 0 AND job.run_at > drumbeat.now_us()
+           AND job.waits_for IS NULL) AS tried,
+       (SELECT count(*) AS number FROM drumbeat.job WHERE job.state = 'pending' AND job.waits_for IS NOT NULL) AS waiting,
+       (SELECT count(*) AS number FROM drumbeat.job WHERE job.state = 'running') AS running,
+       (SELECT count(*) AS number FROM drumbeat.history) AS ended,
+       (SELECT count(*) FILTER (WHERE history.state = 'cancelled') AS cancelled,
+               count(*) FILTER (WHERE history.state = 'dead') AS discarded
+          FROM drumbeat.history
+         WHERE history.state <> 'succeeded') AS bad,
+       (SELECT count(*) AS number FROM drumbeat.dead) AS letters;
