@@ -16,6 +16,7 @@ import msgspec
 from drumbeat.web import access, reading
 from drumbeat.web.access import Access
 from drumbeat.web.call import Answer, Call, Caller, Given, Role, Route
+from drumbeat.web.failing import NOBODY, page_of, wants_page
 from drumbeat.web.headers import with_secure
 from drumbeat.web.host import Host
 from drumbeat.web.parts import Parts
@@ -25,9 +26,6 @@ from drumbeat.web.routes import all_routes
 from drumbeat.web.writing import perform
 
 __all__ = ["Caller", "Dashboard", "Role", "dashboard"]
-
-ANYBODY = Caller(name="", role=Role.VIEWER, via="nobody")
-"""Who calls the routes that are for everybody; it is never asked for its role."""
 
 
 def dashboard(host: Host, access: Access | None = None) -> Dashboard:
@@ -81,17 +79,21 @@ class Dashboard:
                 headers=headers,
                 raw=raw,
                 here=path,
+                scheme=scope.get("scheme", "http"),
             )
             given = await (perform(call, found.route) if found.route.verb else found.route.handler(call))
             return _as_answer(given, found.route)
         except Exception as error:
-            return problem_of(error).answer()
+            problem = problem_of(error)
+            if wants_page(scope["method"], path, headers):
+                return page_of(problem, self._host, self.parts, scope=scope, root=root, path=path)
+            return problem.answer()
 
     async def _caller(self, scope: Any, headers: dict[str, str], route: Route) -> Caller:
         if not route.is_safe:
             access.check_origin(scope, headers)
         if route.role is None:
-            return ANYBODY
+            return NOBODY
         caller = await self.parts.gate.caller(scope, headers)
         if caller is None:
             raise self.parts.gate.unknown()
@@ -112,13 +114,16 @@ async def _send(answer: Answer, scope: Any, receive: Receive, send: Send) -> Non
 
     headers = with_secure(answer.headers)
     response: Response
-    if isinstance(answer.body, AsyncIterator):
+    if isinstance(answer.body, AsyncIterator) and scope["method"] != "HEAD":
         response = StreamingResponse(answer.body, answer.status, headers, answer.media)
     else:
-        response = Response(_encoded(answer.body), answer.status, headers, answer.media)
+        body = b"" if isinstance(answer.body, AsyncIterator) else _encoded(answer.body)
+        response = Response(body, answer.status, headers, answer.media)
     if scope["method"] == "HEAD":
         send = _without_body(send)
     await response(scope, receive, send)
+    if answer.after is not None:
+        await answer.after()
 
 
 def _encoded(body: Any) -> bytes:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+from weakref import WeakKeyDictionary
+
 from drumbeat.web.access import Access, Gate
 from drumbeat.web.files import Files
 from drumbeat.web.host import Host
+from drumbeat.web.ticker import Ticker
 
 
 class Parts:
@@ -12,7 +17,10 @@ class Parts:
         self._host = host
         self._access = access
         self._gate: Gate | None = None
+        self._tickers: WeakKeyDictionary[asyncio.AbstractEventLoop, Ticker] = WeakKeyDictionary()
         self.files = Files()
+        self.kept: dict[type, tuple[float, Any]] = {}
+        """What costs the store more than a moment: when it was asked for (monotonic), and the answer."""
         self.is_closing = False
         """Set by whoever stops the server: open event streams end."""
 
@@ -22,3 +30,11 @@ class Parts:
         if self._gate is None:
             self._gate = Gate(self._host.settings, self._host.clock, self._access)
         return self._gate
+
+    @property
+    def ticker(self) -> Ticker:
+        """The one of the running loop: a server has one, and a store belongs to its loop."""
+        loop = asyncio.get_running_loop()
+        if (found := self._tickers.get(loop)) is None:
+            found = self._tickers[loop] = Ticker(self._host)
+        return found

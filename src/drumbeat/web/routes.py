@@ -5,63 +5,38 @@ Router, OpenAPI document, role matrix and docs come from it.
 
 from __future__ import annotations
 
-from drumbeat.web import files
-from drumbeat.web.api import queues, status
+from drumbeat.web import events, files, login, openapi
+from drumbeat.web.api.table import NOUNS
 from drumbeat.web.call import API, Role, Route
 
-VIEWER, OPERATOR, ADMIN = Role.VIEWER, Role.OPERATOR, Role.ADMIN
-
-_STATUS = (
+_EVENTS = (
     Route(
         method="GET",
-        path=f"{API}/status",
-        handler=status.show,
-        role=VIEWER,
-        summary="The whole cluster in one record",
-        answer=status.StatusNow,
-    ),
-)
-
-_QUEUES = (
-    Route(
-        method="GET",
-        path=f"{API}/queues",
-        handler=queues.list_queues,
-        role=VIEWER,
-        summary="All queues",
-        answer=queues.QueueList,
+        path=f"{API}/events",
+        handler=events.follow,
+        role=Role.VIEWER,
+        summary="What changes, twice a second, as server-sent events",
     ),
     Route(
         method="GET",
-        path=f"{API}/queues/{{name}}",
-        handler=queues.show,
-        role=VIEWER,
-        summary="One queue",
-        answer=queues.QueueShown,
-    ),
-    Route(
-        method="POST",
-        path=f"{API}/queues/{{name}}/pause",
-        handler=queues.pause,
-        role=OPERATOR,
-        summary="Let no worker take a job of this queue",
-        body=queues.Why,
-        answer=queues.Done,
-        verb="queues.pause",
-    ),
-    Route(
-        method="POST",
-        path=f"{API}/queues/{{name}}/resume",
-        handler=queues.resume,
-        role=OPERATOR,
-        summary="Undo a pause",
-        body=queues.Why,
-        answer=queues.Done,
-        verb="queues.resume",
+        path=f"{API}/openapi.json",
+        handler=openapi.show,
+        role=Role.VIEWER,
+        summary="This API, as an OpenAPI 3.1 document",
     ),
 )
 
 _OUTSIDE = (
+    Route(
+        method="GET",
+        path="/login",
+        handler=login.show,
+        role=None,
+        summary="Log in with a token",
+        query=login.LoginQuery,
+    ),
+    Route(method="POST", path="/login", handler=login.enter, role=None, summary="Log in: a form with token and next"),
+    Route(method="POST", path="/logout", handler=login.leave, role=None, summary="Log out"),
     Route(
         method="GET",
         path="/static/{file}",
@@ -72,7 +47,7 @@ _OUTSIDE = (
     ),
 )
 
-ROUTES: tuple[Route, ...] = (*_STATUS, *_QUEUES, *_OUTSIDE)
+ROUTES: tuple[Route, ...] = (*NOUNS, *_EVENTS, *_OUTSIDE)
 
 
 def all_routes() -> tuple[Route, ...]:

@@ -1,0 +1,139 @@
+"""The OpenAPI 3.1 document, made from the table of routes and the records themselves: it cannot say what is not so."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from drumbeat.web.call import Answer, Call, Nothing, Route
+from drumbeat.web.problem import MEDIA, ProblemRecord
+
+REF = "#/components/schemas/{name}"
+KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+    "description": "A request that is sent again within 24 hours with the same key acts once, and gets the same answer.",
+}
+ABOUT = (
+    "Look at and act on jobs, queues, schedules, locks and instances. Lists are paged by `next`; times are ISO 8601, UTC; "
+    "`args`, `result` and `progress` are JSON text inside a string, so that no number is rounded on its way."
+)
+
+
+async def show(call: Call) -> Answer:
+    """GET /api/v1/openapi.json."""
+    return Answer(body=msgspec.json.encode(document() | {"servers": [{"url": call.root or "/"}]}))
+
+
+@functools.cache
+def document() -> dict[str, Any]:
+    """The document, without the place where it is served."""
+    from drumbeat.web.routes import ROUTES  # here, because this handler stands in that table
+
+    routes = [route for route in ROUTES if route.is_api]
+    types = [ProblemRecord, *(each for route in routes for each in (route.query, route.body, route.answer) if each)]
+    known = list({id(each): each for each in types}.values())
+    schemas, components = msgspec.json.schema_components(known, ref_template=REF)
+    of = {id(each): schema for each, schema in zip(known, schemas, strict=True)}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, of, components)
+    queries = {_name(of[id(route.query)]) for route in routes}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Drumbeat", "version": version("drumbeat"), "description": ABOUT},
+        "paths": paths,
+        "components": {
+            "schemas": {name: schema for name, schema in components.items() if name not in queries},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        # The empty one: this machine needs no token while there are none.
+        "security": [{"token": []}, {}],
+    }
+
+
+def _operation(route: Route, of: dict[int, Any], components: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "tags": [route.path.split("/")[3].removesuffix(".json")],
+        "summary": route.summary,
+        "description": f"{inspect.getdoc(route.handler) or route.summary}\n\nNeeds the role {route.role}.",
+        "parameters": [*_path_parameters(route), *_query_parameters(route, of, components)],
+        "responses": {
+            **{str(status): _answer(route, of) for status in (route.status, *route.also)},
+            "default": {"description": "A refusal", "content": {MEDIA: {"schema": of[id(ProblemRecord)]}}},
+        },
+    }
+    if not route.is_safe:
+        operation["parameters"].append(KEY)
+    if route.body is not None:
+        required = bool(_component(of[id(route.body)], components).get("required"))
+        operation["requestBody"] = {
+            "required": required,
+            "content": {"application/json": {"schema": of[id(route.body)]}},
+        }
+    return operation
+
+
+def _answer(route: Route, of: dict[int, Any]) -> dict[str, Any]:
+    if route.answer is None:
+        media = "text/event-stream" if route.path.endswith("/events") else "application/json"
+        return {"description": route.summary, "content": {media: {}}}
+    return {"description": route.summary, "content": {"application/json": {"schema": of[id(route.answer)]}}}
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in re.findall(r"\{(\w+)\}", route.path)
+    ]
+
+
+def _query_parameters(route: Route, of: dict[int, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
+    if route.query is Nothing:
+        return []
+    schema = _component(of[id(route.query)], components)
+    parameters = []
+    for name, field in schema.get("properties", {}).items():
+        parameter = {
+            "name": name,
+            "in": "query",
+            "required": name in schema.get("required", []),
+            "schema": _bare(field),
+        }
+        if "description" in field:
+            parameter["description"] = field["description"]
+        parameters.append(parameter)
+    return parameters
+
+
+def _name(schema: dict[str, Any]) -> str:
+    return str(schema.get("$ref", "")).rpartition("/")[2]
+
+
+def _component(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = components[_name(schema)]
+    return found
+
+
+def _bare(field: dict[str, Any]) -> dict[str, Any]:
+    """What may be written in an address: leaving a parameter out stands for null there."""
+    kept = {key: value for key, value in field.items() if key not in ("anyOf", "description", "default")}
+    options = [option for option in field.get("anyOf", []) if option.get("type") != "null"]
+    if "default" in field and field["default"] is not None:
+        kept["default"] = field["default"]
+    if len(options) == 1:
+        return {**options[0], **kept}
+    return kept | ({"anyOf": options} if options else {})
+
+
+def _operation_id(route: Route) -> str:
+    words = re.findall(r"\w+", route.path.removeprefix("/api/v1").replace(".json", ""))
+    return "_".join([route.method.lower(), *words]).replace("-", "_")

@@ -1,0 +1,186 @@
+"""What viewers are told twice a second: one look at the store, for all of them.
+
+There is no task of its own. Of the viewers that wait for the next tick, one looks for all; when it goes away, another takes
+over; when nobody is there, nobody looks. A look that took long is followed by a pause of 49 times as long, so that the
+dashboard never spends more than a fiftieth of its time in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime
+
+import msgspec
+
+from drumbeat.clock import jittered
+from drumbeat.durations import from_us
+from drumbeat.errors import DrumbeatError
+from drumbeat.model.instance import Instance, LeaderInfo
+from drumbeat.model.job import JobCounts, JobFilter, QueueStats
+from drumbeat.model.stats import Grain
+from drumbeat.store.protocol import Store
+from drumbeat.web.host import Host
+from drumbeat.web.pacing import STRETCH_US, Pace, Rates, Sample
+
+log = logging.getLogger(__name__)
+
+FRESH = 1.0
+"""A tick no older than this is told to somebody who comes; otherwise a new look is made first."""
+AWAY_PAUSE = 1.0
+
+
+class QueueTick(QueueStats, frozen=True, kw_only=True):
+    """A queue as it is now, and how it moves."""
+
+    lag: float
+    """Seconds that its oldest ready job has been waiting."""
+    come: float = msgspec.field(name="in")
+    """Jobs that come in a second, and that leave it."""
+    gone: float = msgspec.field(name="out")
+
+
+class InstancesTick(msgspec.Struct, frozen=True, kw_only=True):
+    alive: int
+    slots: int
+    running: int
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of everything, in one record."""
+
+    at: datetime
+    """By the store's clock."""
+    counts: JobCounts
+    queues: list[QueueTick]
+    instances: InstancesTick
+    leader: LeaderInfo | None
+    dead: int
+    """Dead letters."""
+    rates: Rates
+    store_ms: float
+    """How long the store took to say what time it is."""
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
+    """The store is away."""
+
+    reason: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What all viewers are told, numbered; encoded once for all of them."""
+
+    number: int
+    text: bytes
+    at: float
+
+
+class Ticker:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._turn = asyncio.Lock()
+        self._last = Told(0, b"", float("-inf"))
+        self._due = float("-inf")
+        self._pace = Pace()
+        self._is_away = False
+
+    @property
+    def looks(self) -> int:
+        """How often it has looked at the store."""
+        return self._last.number
+
+    def begin(self) -> int:
+        """The number after which somebody new should listen: it hears the last tick at once if that is fresh."""
+        is_fresh = self._host.clock.monotonic() - self._last.at < FRESH
+        return self._last.number - 1 if is_fresh else self._last.number
+
+    async def after(self, number: int) -> Told:
+        """What is told after that number, as soon as it is known."""
+        while self._last.number <= number:
+            async with self._turn:
+                # Whoever held the turn before us may have looked already.
+                if self._last.number <= number:
+                    await self._host.clock.sleep(max(0.0, self._due - self._host.clock.monotonic()))
+                    await self._look()
+        return self._last
+
+    async def _look(self) -> None:
+        clock = self._host.clock
+        began = clock.monotonic()
+        try:
+            tick: Tick | Gone = await self.gather()
+            self._told_back()
+            pause = self._pace.pause(clock.monotonic() - began)
+        except DrumbeatError as error:
+            self._told_away(error)
+            tick, pause = Gone(reason=str(error)), jittered(AWAY_PAUSE)
+        ended = clock.monotonic()
+        self._due = ended + pause
+        kind = "tick" if isinstance(tick, Tick) else "gone"
+        number = self._last.number + 1
+        self._last = Told(
+            number, b"event: %s\nid: %d\ndata: %s\n\n" % (kind.encode(), number, msgspec.json.encode(tick)), ended
+        )
+
+    async def gather(self) -> Tick:
+        """One look at everything."""
+        clock = self._host.clock
+        store = await self._host.store()
+        asked = clock.monotonic()
+        now = await store.inspect.now()
+        store_ms = (clock.monotonic() - asked) * 1_000
+        counts = await store.inspect.counts(JobFilter())
+        queues = await self._host.queues.list()
+        instances = await store.inspect.instances()
+        sample = Sample(at=asked, succeeded=counts.succeeded, live={each.name: _live(each) for each in queues})
+        if self._pace.wants_stretch(now):
+            end = self._pace.complete_before(now)
+            self._pace.take_stretch(now, await store.stats.read(Grain.TEN_SECONDS, end - STRETCH_US, end))
+        moves = self._pace.moves(sample)
+        return Tick(
+            at=from_us(now),
+            counts=counts,
+            queues=[_queue_tick(queue, from_us(now), *moves.queues.get(queue.name, (0.0, 0.0))) for queue in queues],
+            instances=_sum(instances),
+            leader=await store.inspect.leader(),
+            dead=await letters(store, counts),
+            rates=moves.rates,
+            store_ms=round(store_ms, 3),
+        )
+
+    def _told_away(self, error: DrumbeatError) -> None:
+        if not self._is_away:
+            log.warning("dashboard has lost its store", extra={"reason": str(error)})
+        self._is_away = True
+
+    def _told_back(self) -> None:
+        if self._is_away:
+            log.info("dashboard has its store again")
+        self._is_away = False
+
+
+async def letters(store: Store, counts: JobCounts) -> int:
+    """How many dead letters there are. Those that somebody has discarded are dead, too, until they are pruned."""
+    if not counts.dead:
+        return 0
+    found = await store.inspect.counts(JobFilter(letters=True))
+    return counts.dead if found.capped else found.dead
+
+
+def _live(queue: QueueStats) -> int:
+    return queue.ready + queue.scheduled + queue.running + queue.waiting
+
+
+def _queue_tick(queue: QueueStats, now: datetime, come: float, gone: float) -> QueueTick:
+    lag = 0.0 if queue.oldest_due is None else max(0.0, (now - queue.oldest_due).total_seconds())
+    return QueueTick(**msgspec.structs.asdict(queue), lag=round(lag, 3), come=come, gone=gone)
+
+
+def _sum(instances: list[Instance]) -> InstancesTick:
+    workers = [each for each in instances if "worker" in each.roles]
+    return InstancesTick(
+        alive=len(instances),
+        slots=sum(each.concurrency for each in workers),
+        running=sum(each.running for each in instances),
+    )
