@@ -26,6 +26,7 @@ from drumbeat.locks import HeldLock, local_lock
 from drumbeat.model.instance import Instance
 from drumbeat.model.job import Attempt, CancelAnswer, Job, JobState, NewJob, QueueStats, TaskStats
 from drumbeat.model.lock import LockInfo, TicketInfo
+from drumbeat.model.stats import Rollup
 from drumbeat.nouns import FireInfo, Run, ScheduleInfo
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.tasks import Call
@@ -59,6 +60,7 @@ __all__ = [
     "QueueStats",
     "ResultRefused",
     "RetryLater",
+    "Rollup",
     "RoomFailed",
     "Run",
     "RunningJob",

@@ -12,6 +12,7 @@ from drumbeat.controller.pruning import Pruner
 from drumbeat.ids import new_instance_id
 from drumbeat.model.room import RoomMessage
 from drumbeat.model.schedule import RuleKind
+from drumbeat.model.stats import Grain, Rollup
 from drumbeat.nouns import new_act
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -106,6 +107,26 @@ async def test_messages_of_rooms_that_nobody_took_are_gone_after_a_minute_or_an_
     assert await left_after(61) == [1, 0]
     await store.rooms.send([RoomMessage(id="2", room="x", to=lives, args="{}", signature="s")])
     assert await left_after(3_601) == [0, 0]
+
+
+async def test_counts_are_kept_for_two_hours_as_long_as_history_or_for_ever(store: Store, clock: FakeClock) -> None:
+    instance, begin = await worker(store), clock.now_us()
+    rows = [Rollup(grain=grain, at=begin if grain else 0, queue="q", task="t", started=1) for grain in Grain]
+    await store.stats.put(instance, rows)
+    await store.instances.leave(instance, "done")
+
+    async def left_after(seconds: float, retention: float) -> list[int]:
+        """How much is left of each grain, so much later."""
+        await clock.advance(seconds)
+        settings = Settings(retention=retention)
+        await Pruner(store, settings, elector(clock), clock, patience(clock)).clear()
+        totals = await store.stats.totals()
+        stretches = [await store.stats.read(grain, 0, 2**60) for grain in (Grain.TEN_SECONDS, Grain.MINUTE)]
+        return [sum(each.started for each in found) for found in (totals, *stretches)]
+
+    assert await left_after(7_190, 10_000) == [1, 1, 1]
+    assert await left_after(20, 10_000) == [1, 0, 1]
+    assert await left_after(10_000, 10_000) == [1, 0, 0]
 
 
 async def test_a_store_of_rooms_that_is_away_stops_nothing(store: Store, clock: FakeClock) -> None:

@@ -1,5 +1,5 @@
-"""What has to be cleared away from time to time: old history, fires and acts, gone instances, messages that nobody took, jobs
-whose version did not come.
+"""What has to be cleared away from time to time: old history, fires, acts and counts, gone instances, messages that nobody
+took, jobs whose version did not come.
 
 The leader does it; after five minutes in which nobody led, because all instances are workers only, everybody does. Each step is
 small, bounded and harmless twice. It works on the store of the program's own loop and not on the heart's: clearing away may
@@ -52,7 +52,7 @@ class Pruner:
                 await self._patience.suffer(error)
 
     async def clear(self) -> None:
-        """Prune old history, fires and acts, gone instances and messages; give up jobs whose version did not come."""
+        """Prune old history, fires, acts and counts, gone instances and messages; give up jobs whose version did not come."""
         store, now = self._store, await self._store.inspect.now()
         kept_since = now - int(self._settings.retention * 1e6)
         awaited_since = now - int(self._settings.wait_for_version * 1e6)
@@ -62,7 +62,9 @@ class Pruner:
         await self._all(lambda: store.jobs.expire_waits("version:", awaited_since, BATCH))
         acted_since = now - int(self._settings.audit_retention * 1e6)
         await self._all(lambda: store.audit.prune(acted_since, BATCH))
-        await self._all(lambda: store.stats.prune(tens=now - TENS_KEPT_US, minutes=kept_since, gone=gone_since, limit=BATCH))
+        await self._all(
+            lambda: store.stats.prune(tens=now - TENS_KEPT_US, minutes=kept_since, gone=gone_since, limit=BATCH)
+        )
         await store.instances.forget(now - int(INSTANCES_KEPT * 1e6))
         # They may lie in another store than the rest; what is left there now is found the next time.
         with suppress(StoreUnavailable):

@@ -1,0 +1,57 @@
+"""`app.stats`: what workers counted, by stretches of 10 s or a minute, and altogether."""
+
+from __future__ import annotations
+
+import builtins
+from datetime import datetime
+from typing import Literal
+
+from drumbeat.client import Client
+from drumbeat.durations import to_us
+from drumbeat.errors import InvalidArguments
+from drumbeat.model.stats import Grain, Rollup
+from drumbeat.names import check_name, shown
+
+GRAINS = {"10s": Grain.TEN_SECONDS, "1m": Grain.MINUTE}
+_USUAL_US = {Grain.TEN_SECONDS: 3_600_000_000, Grain.MINUTE: 86_400_000_000}
+"""How far back is looked if nothing is said: an hour, a day."""
+
+
+class Stats:
+    """Look at counts and latencies. Workers write them every 10 s: what is newer is not there yet."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def read(
+        self,
+        *,
+        grain: Literal["10s", "1m"] = "10s",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+    ) -> builtins.list[Rollup]:
+        """What was counted in each stretch for each queue and task, in this order. Stretches without a run are not there.
+
+        grain: stretches of "10s", kept for 2 hours, or of "1m", kept as long as history (`retention`).
+        since, until: stretches that begin in this span; the last hour, with "1m" the last day, if it is not said.
+        """
+        if grain not in GRAINS:
+            raise InvalidArguments(f"grain must be one of {', '.join(GRAINS)}, not {shown(grain)}", "grain")
+        length = GRAINS[grain]
+        store = await self._client.store()
+        end = await store.inspect.now() + 1 if until is None else to_us(until, name="until")
+        begin = end - _USUAL_US[length] if since is None else to_us(since, name="since")
+        return await store.stats.read(
+            length,
+            begin,
+            end,
+            queue=None if queue is None else check_name("queue", queue),
+            task=None if task is None else check_name("task", task),
+        )
+
+    async def totals(self) -> builtins.list[Rollup]:
+        """Everything that was ever counted, for each queue and task, also by instances that have gone. It only grows."""
+        store = await self._client.store()
+        return await store.stats.totals()
