@@ -29,11 +29,13 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
     "Start": (
         Entry("demo", "Watch jobs succeed, wait, fail, die with their worker and recover."),
         Entry("run", "Run a worker, or several, for an app."),
+        Entry("dashboard", "Serve the dashboard and its API."),
         Entry("migrate", "Create the store's tables, or bring them up to date."),
     ),
     "Look and act": (
         Entry("enqueue", "Queue a job of an app's task."),
         Entry("explain", "Say why a job is not running."),
+        Entry("doctor", "Say what is wrong with the store or with what runs on it, and what to do."),
         Entry("jobs", "List, show, cancel jobs, or run them now."),
         Entry("dead", "List, show, replay or discard dead letters."),
         Entry("queues", "List, pause and resume queues."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--batch", metavar="N", help="Jobs claimed or finished in one step at most. Default: 500.")
 @click.option("--processes", metavar="N", help="Worker processes, watched and replaced. Default: 1.")
 @click.option("--drain", metavar="SECONDS|forever", help="How long running jobs may go on after SIGTERM. Default: 25.")
+@click.option("--dashboard", metavar="HOST:PORT", help="Also serve the dashboard there, in a process of its own.")
 @click.option("--migrate", is_flag=True, help="Bring the store's schema up to date first.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error. Default: info.")
 @click.option("--log-format", metavar="FORMAT", help="text or json (lines). Default: text.")
@@ -48,7 +50,8 @@ def command(target: Target, /, app: str | None, migrate: bool, **flags: Any) -> 
         program = probe.ask(ref := str(settings.app), target.flags)
         logs.configure(program.settings.log_level, program.settings.log_format)
         _begin(program, ref, migrate=migrate)
-        return Supervisor(ref, program.settings).run()
+        with _dashboard(ref, program.settings, wanted="dashboard" in target.flags):
+            return Supervisor(ref, program.settings).run()
     return _work(str(settings.app), target.flags, migrate=migrate)
 
 
@@ -66,7 +69,16 @@ def _work(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
         )
     logs.configure(settings.log_level, settings.log_format)
     _begin(probe.known(app, settings), ref, migrate=migrate)
-    return main.run(app, settings, ref=ref)
+    with _dashboard(ref, settings, wanted="dashboard" in flags):
+        return main.run(app, settings, ref=ref)
+
+
+def _dashboard(ref: str, settings: Settings, *, wanted: bool) -> AbstractContextManager[None]:
+    if not wanted:
+        return nullcontext()
+    from drumbeat.web.beside import dashboard_beside
+
+    return dashboard_beside(ref, settings)
 
 
 def _first_settings(target: Target, app: str | None) -> Settings:

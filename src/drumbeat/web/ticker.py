@@ -59,7 +59,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """Dead letters."""
     rates: Rates
     store_ms: float
-    """How long the store took to say what time it is."""
+    """How long the store took to say who leads: a question that costs it next to nothing."""
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,8 +127,9 @@ class Ticker:
         """One look at everything."""
         clock = self._host.clock
         store = await self._host.store()
-        asked = clock.monotonic()
         now = await store.inspect.now()
+        asked = clock.monotonic()
+        leader = await store.inspect.leader()
         store_ms = (clock.monotonic() - asked) * 1_000
         counts = await store.inspect.counts(JobFilter())
         queues = await self._host.queues.list()
@@ -143,7 +144,7 @@ class Ticker:
             counts=counts,
             queues=[_queue_tick(queue, from_us(now), *moves.queues.get(queue.name, (0.0, 0.0))) for queue in queues],
             instances=_sum(instances),
-            leader=await store.inspect.leader(),
+            leader=leader,
             dead=await letters(store, counts),
             rates=moves.rates,
             store_ms=round(store_ms, 3),

@@ -1,0 +1,40 @@
+"""`drumbeat dashboard`: the pages and the API of a store, until SIGTERM or Ctrl-C. It runs no jobs."""
+
+from __future__ import annotations
+
+import click
+
+from drumbeat.cli.connection import found
+from drumbeat.cli.failures import Refused
+from drumbeat.cli.options import Target, app_option, pass_target, url_option
+
+
+@click.command("dashboard")
+@click.option("--host", metavar="HOST", help="Where it listens. Default: 127.0.0.1. [DRUMBEAT_DASHBOARD]")
+@click.option("--port", metavar="PORT", type=click.IntRange(0, 65_535), help="Default: 7777; 0: any free one.")
+@click.option("--namespace", metavar="NAME", help="Which system of a shared database.")
+@app_option
+@url_option
+@pass_target
+def command(target: Target, /, host: str | None, port: int | None, namespace: str | None) -> int:
+    """Serve the dashboard and its API.
+
+    On this machine it needs no login. To listen elsewhere, say who may come in: DRUMBEAT_DASHBOARD_TOKENS=name:role:token.
+    With --app it also knows the signatures of the program's tasks.
+    """
+    from drumbeat import logs
+
+    try:
+        from drumbeat.web import server
+    except ImportError as missing:
+        raise Refused(f"the dashboard needs packages: pip install 'drumbeat[web]' ({missing})") from missing
+    if namespace is not None:
+        target.flags["namespace"] = namespace
+    app = found(target)
+    if host is not None or port is not None:
+        set_host, set_port = server.split(app.settings.dashboard)
+        name = set_host if host is None else host.strip("[]")
+        address = f"[{name}]" if ":" in name else name
+        app.configure(target.flags | {"dashboard": f"{address}:{set_port if port is None else port}"})
+    logs.configure(app.settings.log_level, app.settings.log_format)
+    return server.run(app, ready=lambda address: click.echo(f"dashboard of {target.place} at {address}"))

@@ -1,0 +1,116 @@
+"""Serving a dashboard by itself: uvicorn on one address, until told to stop. For `drumbeat dashboard` and `run --dashboard`.
+
+A program that mounts `app.dashboard()` has a server of its own and needs none of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from drumbeat.errors import ConfigError, StoreUnavailable
+from drumbeat.web import Dashboard, dashboard
+from drumbeat.web.access import check_listener
+from drumbeat.web.host import Host
+
+if TYPE_CHECKING:
+    from drumbeat.settings import Settings
+
+log = logging.getLogger(__name__)
+
+GRACE = 3
+"""So many seconds requests may go on after the server was told to stop."""
+BACKLOG = 256
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its hands on the signals: they are ours, and a stop that was asked for is no death by a signal."""
+
+    def __init__(self, board: Dashboard) -> None:
+        super().__init__(
+            uvicorn.Config(
+                board,
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                # Who calls is decided by `access.py`, from the peer's real address.
+                proxy_headers=False,
+                server_header=False,
+                ws="none",
+                lifespan="off",
+                timeout_graceful_shutdown=GRACE,
+            )
+        )
+        self._board = board
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop(self) -> None:
+        """End what is open, event streams at once, and return from `serve`."""
+        self._board.parts.is_closing = True
+        self.should_exit = True
+
+
+def split(address: str) -> tuple[str, int]:
+    """HOST:PORT, as the setting has been read."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def listen(settings: Settings) -> socket.socket:
+    """A socket on the address of the settings.
+
+    Raises:
+        ConfigError: others could come there, and nobody would ask who they are; or the address cannot be had.
+    """
+    host, port = split(settings.dashboard)
+    check_listener(settings, host)
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigError(f"the dashboard cannot listen on {settings.dashboard}: {error}", "dashboard") from error
+
+
+def address_of(listener: socket.socket) -> str:
+    """Where a browser finds it."""
+    host, port = listener.getsockname()[:2]
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/"
+
+
+async def serve(host: Host, *, ready: Callable[[str], None], stopping: Callable[[Callable[[], None]], Any]) -> None:
+    """Serve the dashboard of this app until stopped.
+
+    `ready` is told the address; `stopping` gives a context manager within which it calls the function it is given when the
+    server shall stop. A store that is away is waited for: that is when people look.
+    """
+    with listen(host.settings) as listener:
+        server = Server(dashboard(host))
+        with stopping(server.stop):
+            await _try(host)
+            ready(address_of(listener))
+            await server.serve([listener])
+
+
+async def _try(host: Host) -> None:
+    try:
+        await host.store()
+    except StoreUnavailable as error:
+        log.warning("dashboard has no store yet", extra={"reason": str(error)})
+
+
+def run(host: Host, *, ready: Callable[[str], None]) -> int:
+    """Serve until SIGTERM or SIGINT. Returns the exit code."""
+    from drumbeat.worker.main import stop_on_signals  # here, because it brings the whole worker with it
+
+    asyncio.run(serve(host, ready=ready, stopping=stop_on_signals))
+    return 0
