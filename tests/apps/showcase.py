@@ -7,6 +7,7 @@ serves the dashboard until it is stopped. Not a benchmark, and no test by itself
 """
 
 import asyncio
+import logging
 import random
 import sys
 from datetime import timedelta
@@ -137,6 +138,7 @@ async def trickle() -> None:
 async def main(url: str, port: int) -> None:
     import uvicorn
 
+    logging.basicConfig(level=logging.ERROR)
     app.configure({"url": url, "name": "bookshop"})
     server = uvicorn.Server(uvicorn.Config(app.dashboard(), host="127.0.0.1", port=port, log_level="warning"))
     await fill()

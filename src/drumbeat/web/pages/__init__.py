@@ -6,11 +6,17 @@ import msgspec
 
 from drumbeat.web.call import Handler, Nothing, Role, Route
 
-from . import queues
+from . import exporting, job, jobs, queues
+from .searching import JobsQuery
 
 
 def _page(path: str, handler: Handler, summary: str, query: type[msgspec.Struct] = Nothing) -> Route:
     return Route(method="GET", path=path, handler=handler, role=Role.VIEWER, summary=summary, query=query)
 
 
-PAGES: tuple[Route, ...] = (_page("/queues", queues.show_all, "Page: all queues"),)
+PAGES: tuple[Route, ...] = (
+    _page("/jobs", jobs.show_list, "Page: search of jobs", JobsQuery),
+    _page("/jobs/export", exporting.export, "All jobs that match, as JSON lines", JobsQuery),
+    _page("/jobs/{id}", job.show, "Page: one job"),
+    _page("/queues", queues.show_all, "Page: all queues"),
+)

@@ -20,6 +20,8 @@ def ms(n: float | None) -> str:
     """Milliseconds, with as many digits as matter."""
     if n is None:
         return NONE
+    if n < 1:
+        return f"{n:.2f} ms"
     return f"{n:.1f} ms" if n < 10 else f"{round(n)} ms" if n < 1_000 else f"{n / 1_000:.1f} s"
 
 
@@ -104,6 +106,11 @@ def first_line(text: str, most: int = 200) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def sentence(text: str) -> str:
+    """With a capital, whatever it begins with."""
+    return text[:1].upper() + text[1:]
+
+
 def pretty(text: str | None) -> str:
     """JSON text with line breaks. Only white space is changed: 2^53 + 1, 1.10 and a key that is there twice stay as stored."""
     made: list[str] = []
@@ -140,5 +147,6 @@ FILTERS = {
     "short_id": short_id,
     "part": part,
     "first_line": first_line,
+    "sentence": sentence,
     "pretty": pretty,
 }

@@ -72,6 +72,8 @@ document.addEventListener("click", (event) => {
   if (event.target.closest("[data-help]")) help();
   if (event.target.closest("[data-theme-switch]")) turnTheme();
   const menu = event.target.closest("[data-menu]");
+  const toggle = event.target.closest("[data-toggle]");
+  if (toggle) toggle.setAttribute("aria-expanded", String(document.getElementById(toggle.dataset.toggle).classList.toggle("open")));
   if (menu) menu.setAttribute("aria-expanded", String(document.getElementById("side").classList.toggle("open")));
 });
 nameTheme();

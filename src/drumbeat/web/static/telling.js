@@ -9,7 +9,7 @@ export function count(n) {
 
 export function ms(n) {
   if (n === null || n === undefined) return "–";
-  return n < 10 ? `${n.toFixed(1)} ms` : n < 1000 ? `${Math.round(n)} ms` : `${(n / 1000).toFixed(1)} s`;
+  return n < 1 ? `${n.toFixed(2)} ms` : n < 10 ? `${n.toFixed(1)} ms` : n < 1000 ? `${Math.round(n)} ms` : `${(n / 1000).toFixed(1)} s`;
 }
 
 export function rate(n) {

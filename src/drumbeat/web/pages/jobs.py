@@ -1,0 +1,215 @@
+"""Jobs: search, tabs with counts, a table that stays put, and acts on some or all of what matches."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from drumbeat.errors import InvalidArguments
+from drumbeat.ids import is_job_id
+from drumbeat.model.job import JobCounts, JobState, View
+from drumbeat.web.api import jobs
+from drumbeat.web.api.records import JobRecord, Page, store_now
+from drumbeat.web.call import Answer, Call, Role
+
+from .acting import Act, act
+from .rendering import render
+from .searching import STATES, JobsQuery, chosen_of, listed_of, understood
+from .showing import between, first_line, span
+
+PENDING = tuple(View)
+TIMES = (("15m", "last 15 min"), ("1h", "last hour"), ("24h", "last 24 h"), ("7d", "last 7 days"))
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in a table: what matters about it depends on its state."""
+
+    job: JobRecord
+    at: datetime
+    """The moment that says most: when it is due, began or ended."""
+    at_word: str
+    took: str
+    detail: str
+
+
+class Tab(msgspec.Struct, frozen=True, kw_only=True):
+    word: str
+    url: str
+    count: int | None
+    is_current: bool
+
+
+async def show_list(call: Call) -> Answer:
+    query: JobsQuery = call.query
+    if query.q:
+        return await _sent_on(call, query)
+    now = await store_now(call.host)
+    try:
+        listed, chosen = listed_of(query, now), chosen_of(query, now)
+        page: Page[JobRecord] = await call.ask(jobs.list_, query=listed)
+        without_state = msgspec.structs.replace(chosen, state=None)
+        counts: JobCounts = await call.ask(jobs.counts, query=without_state)
+    except InvalidArguments as error:
+        return await _refused(call, query, error)
+    fields = query.fields()
+    return await render(
+        call,
+        "jobs.html",
+        page="jobs",
+        title=f"{query.state or 'all'} jobs".capitalize(),
+        fields=query,
+        is_narrowed=bool(set(fields) - {"state"}),
+        tabs=tabs(call, query, counts),
+        states=STATES,
+        times=TIMES,
+        rows=[row_of(job) for job in page.items],
+        acts=bulk_acts(call, query.state),
+        filter=msgspec.json.encode(_told(chosen)).decode(),
+        matching=matching(counts, query.state),
+        capped=counts.capped,
+        older=call.url("/jobs", **fields, before=page.next, limit=_limit(query)) if page.next else None,
+        newest=call.url("/jobs", **fields) if query.before else None,
+        export=call.url("/jobs/export", **fields),
+        error=None,
+    )
+
+
+async def _sent_on(call: Call, query: JobsQuery) -> Answer:
+    fields = query.fields() | await understood(call, query.q or "")
+    id = fields.get("id", "")
+    to = call.url(f"/jobs/{id}") if is_job_id(id) else call.url("/jobs", **fields)
+    return Answer(status=303, body=b"", media="text/plain", headers={"Location": to})
+
+
+async def _refused(call: Call, query: JobsQuery, error: InvalidArguments) -> Answer:
+    """The form as it was filled, with what is wrong about it."""
+    return await render(
+        call,
+        "jobs.html",
+        page="jobs",
+        title="Jobs",
+        status=422,
+        fields=query,
+        is_narrowed=True,
+        tabs=[],
+        states=STATES,
+        times=TIMES,
+        rows=[],
+        acts=[],
+        filter="{}",
+        matching=0,
+        capped=False,
+        older=None,
+        newest=None,
+        export=None,
+        error=error,
+    )
+
+
+def row_of(job: JobRecord) -> JobRow:
+    if job.finished_at is not None and job.state not in (JobState.PENDING, JobState.RUNNING):
+        at, word, took = job.finished_at, "ended", between(job.started_at, job.finished_at)
+    elif job.state is JobState.RUNNING and job.started_at is not None:
+        at, word, took = job.started_at, "began", ""
+    else:
+        at, word, took = job.run_at, "due", ""
+    return JobRow(job=job, at=at, at_word=word, took=took, detail=detail_of(job))
+
+
+def detail_of(job: JobRecord) -> str:
+    """The one thing worth saying beside the state."""
+    if job.cancel_requested and job.state is JobState.RUNNING:
+        return "asked to stop"
+    if job.waits_for is not None:
+        return f"waits for {job.waits_for}"
+    if job.error is not None and job.state is not JobState.SUCCEEDED:
+        return first_line(f"{job.error.type}: {job.error.message}")
+    if job.state is JobState.RUNNING and job.progress is not None:
+        return first_line(job.progress)
+    return ""
+
+
+def tabs(call: Call, query: JobsQuery, counts: JobCounts) -> list[Tab]:
+    fields = {name: value for name, value in query.fields().items() if name != "state"}
+    words = ("all", *map(str, STATES))
+    return [
+        Tab(
+            word=word,
+            url=call.url("/jobs", **fields, state=None if word == "all" else word),
+            count=matching(counts, None if word == "all" else word),
+            is_current=word == (query.state or "all"),
+        )
+        for word in words
+    ]
+
+
+def matching(counts: JobCounts, state: str | None) -> int:
+    """How many there are of a word; pending is what people see as four."""
+    if state is None:
+        return sum(getattr(counts, word) for word in STATES)
+    if state == JobState.PENDING:
+        return sum(getattr(counts, word) for word in PENDING)
+    return int(getattr(counts, state, 0))
+
+
+def bulk_acts(call: Call, state: str | None) -> list[Act | None]:
+    """What can be done to many jobs of this state."""
+    pending, dead = state in (*PENDING, JobState.PENDING), state == JobState.DEAD
+    running = state == JobState.RUNNING
+    made: list[Act | None] = []
+    if pending:
+        made.append(
+            _bulk(call, "run_now", "Run now", "Make these jobs due at once?", "They come before what is due later.")
+        )
+    if dead:
+        made.append(
+            _bulk(
+                call,
+                "replay",
+                "Retry",
+                "Give these dead letters a new life?",
+                "Each is ready again, with all its retries.",
+                name="retry",
+                done="{n} retried",
+                rate=True,
+            )
+        )
+        made.append(
+            _bulk(call, "discard", "Discard", "Discard these dead letters?", _GONE, danger=True, reason="required")
+        )
+    if pending or running or state is None:
+        made.append(_bulk(call, "cancel", "Cancel", "Cancel these jobs?", _CANCEL, danger=True, reason="required"))
+    return [one for one in made if one is not None]
+
+
+_GONE = "They will not be run again. They stay in history until it is pruned."
+_CANCEL = "Those that wait never run. Those that run are asked to stop."
+
+
+def _bulk(call: Call, action: str, label: str, title: str, text: str, **more: object) -> Act | None:
+    given: dict[str, object] = {"name": action.replace("_", "-"), "done": f"{label}: {{n}} job{{s}}"} | more
+    return act(
+        call,
+        Role.ADMIN,
+        label=label,
+        url="/api/v1/jobs/bulk",
+        title=title,
+        text=text,
+        body={"action": action},
+        bulk=True,
+        **given,  # type: ignore[arg-type]
+    )
+
+
+def _told(record: msgspec.Struct) -> dict[str, object]:
+    return {name: value for name, value in msgspec.structs.asdict(record).items() if value is not None}
+
+
+def _limit(query: JobsQuery) -> int | None:
+    return None if query.limit == JobsQuery().limit else query.limit
+
+
+def waited(job: JobRecord) -> str:
+    """How long it stood in line before it began; never less than nothing, clocks being what they are."""
+    return "" if job.started_at is None else span(max(0.0, (job.started_at - job.run_at).total_seconds()))
