@@ -1,26 +1,45 @@
-"""`drumbeat dead`: list, show, replay, discard."""
+"""`drumbeat dead`: list, show, groups, replay, discard."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from drumbeat.cli import output, words
+from drumbeat.cli.acting import common, recorded, these
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import NotDone, Refused
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import F, Target, common_options, filter_options, pass_target, target_options, watch_option
+from drumbeat.cli.options import (
+    F,
+    Target,
+    common_options,
+    dry_option,
+    filter_options,
+    pass_target,
+    target_options,
+    watch_option,
+    why_option,
+)
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
+    from drumbeat.model.death import DeadGroup
     from drumbeat.model.job import Job, Replayed
 
 command = noun("dead", "Dead letters: jobs that were given up and wait for a person.")
 
 PAGE = 1_000
+GROUP_COLUMNS = output.Columns(
+    names=("task", "error", "letters", "first (UTC)", "last (UTC)", "newest", "its message"),
+    numbers=frozenset({"letters"}),
+    elastic=frozenset({"task", "error", "its message"}),
+    spare=("first (UTC)", "its message", "last (UTC)"),
+)
 
 
 @command.command("list")
@@ -68,11 +87,66 @@ def _both(id: str) -> Callable[[Drumbeat], Awaitable[Any]]:
     return question
 
 
+@command.command("groups")
+@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="At most so many groups.")
+@watch_option
+@target_options
+@pass_target
+def groups(target: Target, /, limit: int) -> None:
+    """Show what dead letters have in common: task and type of error, the largest groups first.
+
+    The newest 10,000 dead letters are looked at.
+    """
+    look(target, lambda app: app.dead.groups(limit=limit), lambda found: _show_groups(target, found))
+
+
+def _show_groups(target: Target, found: list[DeadGroup]) -> None:
+    if target.json:
+        output.json_lines(found)
+        return
+    moment = now()
+    rows = [
+        [
+            words.word(group.task, 40),
+            words.word(group.error.rpartition(".")[2], 40),
+            f"{group.count:,}",
+            words.when(group.first_at, moment),
+            words.when(group.last_at, moment),
+            group.sample,
+            words.word(group.message),
+        ]
+        for group in found
+    ]
+    output.show_table(GROUP_COLUMNS, rows, empty=f"No dead letters in {target.place}.")
+
+
 def _many(command: F) -> F:
     """The arguments of a verb that may act on many."""
-    command = click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
-    command = click.option("--all", "everything", is_flag=True, help="All dead letters.")(command)
-    return click.argument("ids", nargs=-1, metavar="[ID]...")(common_options(command))
+    for option in (
+        why_option,
+        dry_option,
+        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+        click.option("--all", "everything", is_flag=True, help="All dead letters."),
+        common_options,
+        click.argument("ids", nargs=-1, metavar="[ID]..."),
+    ):
+        command = option(command)
+    return command
+
+
+class Wish(NamedTuple):
+    """Which dead letters somebody means, and how sure."""
+
+    ids: tuple[str, ...]
+    everything: bool
+    yes: bool
+    dry_run: bool
+    common: dict[str, str | None]
+
+    @property
+    def words(self) -> str:
+        """For the record."""
+        return these(self.ids) if self.ids else common(self.common)
 
 
 @command.command("replay")
@@ -81,18 +155,39 @@ def _many(command: F) -> F:
 @target_options
 @pass_target
 def replay(
-    target: Target, /, ids: tuple[str, ...], everything: bool, yes: bool, rate: float | None, **common: str | None
+    target: Target,
+    /,
+    ids: tuple[str, ...],
+    everything: bool,
+    yes: bool,
+    dry_run: bool,
+    rate: float | None,
+    **given: str | None,
 ) -> None:
-    """Give dead letters a new life: those of the ids, or of the filters, or --all."""
+    """Give dead letters a new life: those of the ids, or of the filters, or --all.
 
-    async def replayed(app: Drumbeat) -> list[Replayed]:
-        meant = await _meant(app, ids, everything, common)
-        _confirm("Replay", len(meant), ids, yes)
-        if len(ids) == 1:
-            return await app.dead.replay(ids[0])  # one single id is refused with the reason
-        return await app.dead.replay(meant, rate=rate) if meant else []
+    \b
+      drumbeat dead replay --match "connection refused" --rate 10 --dry-run
+    """
+    wish = Wish(ids, everything, yes, dry_run, given)
+
+    async def replayed(app: Drumbeat) -> list[Replayed] | None:
+        meant = await _meant(app, wish)
+        if _is_told(target, "replay", meant, wish):
+            return None
+        async with recorded(app, target, "dead.replay", wish.words) as act:
+            # One single id is refused with the reason.
+            which = ids[0] if len(ids) == 1 else [job.id for job in meant]
+            answers = await app.dead.replay(which, rate=rate) if meant or ids else []
+            act.touched = sum(answer.done for answer in answers)
+        return answers
 
     answers = ask(target, replayed)
+    if answers is not None:
+        _tell_replayed(target, answers)
+
+
+def _tell_replayed(target: Target, answers: list[Replayed]) -> None:
     done = sum(answer.done for answer in answers)
     if target.json:
         output.json_document(answers)
@@ -109,17 +204,25 @@ def replay(
 @_many
 @target_options
 @pass_target
-def discard(target: Target, /, ids: tuple[str, ...], everything: bool, yes: bool, **common: str | None) -> None:
+def discard(
+    target: Target, /, ids: tuple[str, ...], everything: bool, yes: bool, dry_run: bool, **given: str | None
+) -> None:
     """Let dead letters go: they stay in history until it is pruned."""
+    wish = Wish(ids, everything, yes, dry_run, given)
 
-    async def discarded(app: Drumbeat) -> tuple[int, int]:
-        meant = await _meant(app, ids, everything, common)
-        _confirm("Discard", len(meant), ids, yes)
-        if len(ids) == 1:
-            return await app.dead.discard(ids[0]), 1
-        return await app.dead.discard(meant) if meant else 0, len(meant)
+    async def discarded(app: Drumbeat) -> tuple[int, int] | None:
+        meant = await _meant(app, wish)
+        if _is_told(target, "discard", meant, wish):
+            return None
+        async with recorded(app, target, "dead.discard", wish.words) as act:
+            which = ids[0] if len(ids) == 1 else [job.id for job in meant]
+            act.touched = await app.dead.discard(which) if meant or ids else 0
+        return act.touched, len(meant)
 
-    done, meant = ask(target, discarded)
+    answer = ask(target, discarded)
+    if answer is None:
+        return
+    done, meant = answer
     if target.json:
         output.json_document({"discarded": done})
     else:
@@ -128,21 +231,47 @@ def discard(target: Target, /, ids: tuple[str, ...], everything: bool, yes: bool
         raise NotDone(f"{words.count(meant - done, 'id')} of no dead letter")
 
 
-async def _meant(app: Drumbeat, ids: tuple[str, ...], everything: bool, common: dict[str, str | None]) -> list[str]:
-    """The ids that an act is about, oldest first; nobody acts on all of them by leaving something out."""
-    has_filter = any(value is not None for value in common.values())
-    if [bool(ids), has_filter, everything].count(True) != 1:
+class Meant(NamedTuple):
+    id: str
+    task: str | None
+    """None: it was given by its id, and nobody has looked."""
+
+
+async def _meant(app: Drumbeat, wish: Wish) -> list[Meant]:
+    """What an act is about, oldest first; nobody acts on all of them by leaving something out."""
+    has_filter = any(value is not None for value in wish.common.values())
+    if [bool(wish.ids), has_filter, wish.everything].count(True) != 1:
         raise Refused("say which dead letters: their ids, or filters such as --task, or --all")
-    if ids:
-        return list(dict.fromkeys(ids))
-    found: list[str] = []
+    if wish.ids:
+        ids = list(dict.fromkeys(wish.ids))
+        return [await _looked_up(app, id) for id in ids] if wish.dry_run else [Meant(id, None) for id in ids]
+    found: list[Meant] = []
     before: str | None = None
-    while page := await app.dead.list(before=before, limit=PAGE, **common):
-        found += [job.id for job in page]
+    while page := await app.dead.list(before=before, limit=PAGE, **wish.common):
+        found += [Meant(job.id, job.task) for job in page]
         before = page[-1].id
         if len(page) < PAGE:
             break
     return found[::-1]
+
+
+async def _looked_up(app: Drumbeat, id: str) -> Meant:
+    return Meant(id, (await app.dead.show(id)).task)
+
+
+def _is_told(target: Target, verb: str, meant: list[Meant], wish: Wish) -> bool:
+    """A dry run is told here and is all. Else many are confirmed, or it ends here."""
+    if not wish.dry_run:
+        _confirm(verb.title(), len(meant), wish.ids, wish.yes)
+        return False
+    tasks = Counter(job.task or "?" for job in meant)
+    if target.json:
+        output.json_document({"dry_run": True, "matched": len(meant), "tasks": tasks, "ids": [job.id for job in meant]})
+    else:
+        by_task = ", ".join(f"{words.word(task)} {count:,}" for task, count in tasks.most_common())
+        output.say(f"This would {verb} {words.count(len(meant), 'dead letter')}{': ' + by_task if by_task else ''}.")
+        output.say("Nothing was done.")
+    return True
 
 
 def _confirm(verb: str, number: int, ids: tuple[str, ...], yes: bool) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumbeat.cli import output
-from drumbeat.cli.connection import ask
-from drumbeat.cli.options import DURATION, KEY, MOMENT, NAME, Target, pass_target, target_options
+from drumbeat.cli.acting import act
+from drumbeat.cli.options import DURATION, KEY, MOMENT, NAME, Target, pass_target, target_options, why_option
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--unique-pending", is_flag=True, help="Likewise, but a job that already runs does not count.")
 @click.option("--retries", type=click.IntRange(min=0), help="Instead of the task's own.")
 @click.option("--timeout", type=DURATION, help="Instead of the task's own.")
+@why_option
 @target_options
 @pass_target
 def command(
@@ -60,7 +61,7 @@ def command(
         args, kwargs = typed_by(found.signature, task, typed) if isinstance(found.signature, Signature) else ((), {})
         return await bound.enqueue(*args, **kwargs)
 
-    tell(target, ask(target, queued, needs_app=True))
+    tell(target, act(target, "jobs.enqueue", task, queued, touched=lambda job: int(job.created), needs_app=True))
 
 
 def tell(target: Target, job: JobHandle[Any]) -> None:

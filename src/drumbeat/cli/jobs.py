@@ -1,4 +1,4 @@
-"""`drumbeat jobs`: list, show, cancel, run-now."""
+"""`drumbeat jobs`: list, show, cancel, run-now, retry."""
 
 from __future__ import annotations
 
@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumbeat.cli import output, words
+from drumbeat.cli.acting import act, these
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import NotDone, Refused
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import KEY, NAME, Target, filter_options, pass_target, target_options, watch_option
+from drumbeat.cli.options import (
+    KEY,
+    NAME,
+    Target,
+    dry_option,
+    filter_options,
+    pass_target,
+    target_options,
+    watch_option,
+    why_option,
+)
 from drumbeat.model.job import CancelAnswer
 
 if TYPE_CHECKING:
@@ -19,6 +30,7 @@ if TYPE_CHECKING:
 
 command = noun("jobs", "Jobs: every queued call of a task, and what became of it.")
 
+MOST_LISTED = 10_000
 SAID = {
     CancelAnswer.CANCELLED: "is cancelled: it will not run",
     CancelAnswer.REQUESTED: "is running and was asked to stop",
@@ -80,24 +92,54 @@ def show_one(target: Target, id: str) -> None:
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--task", type=NAME, help="Together with --key: all live jobs of this task and key.")
 @click.option("--key", type=KEY, help="Together with --task.")
+@dry_option
+@why_option
 @target_options
 @pass_target
-def cancel(target: Target, /, ids: tuple[str, ...], task: str | None, key: str | None) -> None:
+def cancel(target: Target, /, ids: tuple[str, ...], task: str | None, key: str | None, dry_run: bool) -> None:
     """Cancel jobs, by their ids, or by task and key."""
     if bool(ids) == bool(task or key) or bool(task) != bool(key):
         raise Refused("say which jobs to cancel: their ids, or --task and --key together")
+    if dry_run:
+        _tell_cancellable(target, ask(target, lambda app: _live(app, ids, task, key)))
+        return
     if ids:
-        answers = ask(target, lambda app: app.jobs.cancel(ids))
+        answers = act(target, "jobs.cancel", these(ids), lambda app: app.jobs.cancel(ids), touched=_stopped)
         _tell_cancelled(target, dict(zip(dict.fromkeys(ids), answers, strict=True)))
         return
     assert task is not None and key is not None
-    cancelled = ask(target, lambda app: app.cancel(task=task, key=key))
+    on = f"task={task} key={key}"
+    cancelled = act(target, "jobs.cancel", on, lambda app: app.cancel(task=task, key=key), touched=int)
     if target.json:
         output.json_document({"cancelled": cancelled})
     else:
         output.say(
             f"{words.count(cancelled, 'job')} of task {task} with key {words.word(key)} cancelled, or asked to stop."
         )
+
+
+async def _live(app: Drumbeat, ids: tuple[str, ...], task: str | None, key: str | None) -> list[Job]:
+    """What a cancellation would be about."""
+    if ids:
+        return [await app.jobs.show(id) for id in dict.fromkeys(ids)]
+    pending, running = [
+        await app.jobs.list(task=task, key=key, state=state, limit=MOST_LISTED) for state in ("pending", "running")
+    ]
+    return pending + running
+
+
+def _tell_cancellable(target: Target, jobs: list[Job]) -> None:
+    if target.json:
+        output.json_document({"dry_run": True, "jobs": {job.id: str(job.state) for job in jobs}})
+        return
+    would = {"pending": "would be cancelled", "running": "is running: it would be asked to stop"}
+    for job in jobs:
+        output.say(f"job {job.id} {would.get(job.state, f'has ended: it is {job.state}')}")
+    output.say(f"{words.count(sum(job.state in would for job in jobs), 'job')} to cancel; nothing was done.")
+
+
+def _stopped(answers: list[CancelAnswer]) -> int:
+    return sum(answer in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED) for answer in answers)
 
 
 def _tell_cancelled(target: Target, answers: dict[str, CancelAnswer]) -> None:
@@ -112,15 +154,33 @@ def _tell_cancelled(target: Target, answers: dict[str, CancelAnswer]) -> None:
 
 @command.command("run-now")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@why_option
 @target_options
 @pass_target
 def run_now(target: Target, /, ids: tuple[str, ...]) -> None:
     """Make waiting jobs due at once."""
     # One single id that is not waiting is refused with the reason.
-    made_due = ask(target, lambda app: app.jobs.run_now(ids[0] if len(ids) == 1 else ids))
+    which = ids[0] if len(ids) == 1 else ids
+    made_due = act(target, "jobs.run-now", these(ids), lambda app: app.jobs.run_now(which), touched=int)
     if target.json:
         output.json_document({"due": made_due})
     else:
         output.say(f"{words.count(made_due, 'job')} due now.")
     if made_due < len(set(ids)):
         raise NotDone(f"{words.count(len(set(ids)) - made_due, 'job')} not pending: only a waiting job can be run now")
+
+
+@command.command("retry")
+@click.argument("id")
+@why_option
+@target_options
+@pass_target
+def retry(target: Target, /, id: str) -> None:
+    """Let a job run now: a dead letter gets a new life, a waiting job is due at once."""
+    job = act(target, "jobs.retry", id, lambda app: app.jobs.retry(id))
+    if target.json:
+        from drumbeat.cli.page import for_programs
+
+        output.json_document(for_programs(job, now()))
+    else:
+        output.say(f"job {job.id} is {job.view(now())}.")

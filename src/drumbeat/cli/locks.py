@@ -8,11 +8,11 @@ import click
 
 from drumbeat import durations
 from drumbeat.cli import output, words
+from drumbeat.cli.acting import act, person
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import NotDone
 from drumbeat.cli.noun import noun
 from drumbeat.cli.options import NAME, Target, pass_target, target_options, watch_option
-from drumbeat.cli.queues import person
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -111,7 +111,14 @@ def _place(place: str, ticket: TicketInfo, moment: datetime) -> list[str]:
 @pass_target
 def release(target: Target, lock: str, ticket: str | None, why: str) -> None:
     """Take a lock away by force. Its holder is told, but may still be at work: only tokens keep its late writes out."""
-    count = ask(target, lambda app: app.locks.release(lock, ticket, why=why, by=person()))
+    target.why = why
+    count = act(
+        target,
+        "locks.release",
+        lock if ticket is None else f"{lock} ticket {ticket}",
+        lambda app: app.locks.release(lock, ticket, why=why, by=person()),
+        touched=int,
+    )
     if target.json:
         output.json_document({"lock": lock, "released": count})
     else:

@@ -33,6 +33,8 @@ class Target:
         self.watch = False
         self.every = 1.0
         """Seconds between two looks with --watch."""
+        self.why = ""
+        """What somebody gave as a reason for an act."""
         self.place = ""
         """The URL of the store that was asked, fit for messages; an empty answer is often one of the wrong file."""
 
@@ -44,6 +46,8 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     target = ctx.ensure_object(Target)
     if param.name in ("json", "watch"):
         setattr(target, param.name, getattr(target, param.name) or value)
+    elif param.name == "why":
+        target.why = value or ""
     elif value is not None and param.name is not None:
         target.flags[param.name] = value
 
@@ -70,6 +74,9 @@ app_option = _kept("--app", metavar="MODULE:ATTR", help="The program's Drumbeat 
 
 
 watch_option = _kept("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
+
+why_option = _kept("--why", metavar="TEXT", default="", help="The reason; it is on record (`drumbeat audit`).")
+dry_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 
 
 class Checked(_ParamType):
@@ -115,7 +122,9 @@ KEY = Checked("key", check_key)
 def common_options(command: F) -> F:
     """`--task --queue --key --error`: what the jobs that are meant have in common."""
     for option in (
-        click.option("--error", metavar="TEXT", help="Whose error has this in its type or message."),
+        click.option(
+            "--error", "--match", "error", metavar="TEXT", help="Whose error has this in its type or message."
+        ),
         click.option("--key", type=KEY, help="With this key."),
         click.option("--queue", type=NAME, help="Of this queue."),
         click.option("--task", type=NAME, help="Of this task."),

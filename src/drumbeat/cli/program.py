@@ -36,13 +36,14 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("enqueue", "Queue a job of an app's task."),
         Entry("explain", "Say why a job is not running."),
         Entry("doctor", "Say what is wrong with the store or with what runs on it, and what to do."),
-        Entry("jobs", "List, show, cancel jobs, or run them now."),
-        Entry("dead", "List, show, replay or discard dead letters."),
-        Entry("queues", "List, pause and resume queues."),
+        Entry("jobs", "List, show, cancel, retry jobs, or run them now."),
+        Entry("dead", "List, show, group, replay or discard dead letters."),
+        Entry("queues", "List, show, pause and resume queues."),
         Entry("tasks", "List and show tasks, with the numbers of their jobs."),
         Entry("schedules", "List, preview, make, change, pause schedules; what became of their moments."),
         Entry("instances", "List and show the running processes."),
         Entry("locks", "List and show locks, or release one by force."),
+        Entry("audit", "List and show who did what, to how many, and why."),
     ),
 }
 ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}

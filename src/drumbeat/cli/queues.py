@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING
 
 import click
 
 from drumbeat.cli import output, words
+from drumbeat.cli.acting import act, person
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import NAME, Target, pass_target, target_options, watch_option
+from drumbeat.cli.options import NAME, Target, pass_target, target_options, watch_option, why_option
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -96,12 +96,12 @@ def show(target: Target, queue: str) -> None:
 
 @command.command("pause")
 @click.argument("queue", type=NAME)
-@click.option("--why", default="", metavar="TEXT", help="Shown wherever the queue is.")
+@why_option
 @target_options
 @pass_target
-def pause(target: Target, queue: str, why: str) -> None:
-    """Give out no more jobs of a queue; those that run go on."""
-    ask(target, lambda app: app.queues.pause(queue, why=why, by=person()))
+def pause(target: Target, queue: str) -> None:
+    """Give out no more jobs of a queue; those that run go on. The reason is shown wherever the queue is."""
+    act(target, "queues.pause", queue, lambda app: app.queues.pause(queue, why=target.why, by=person()))
     if target.json:
         output.json_document({"queue": queue, "paused": True})
     else:
@@ -110,20 +110,13 @@ def pause(target: Target, queue: str, why: str) -> None:
 
 @command.command("resume")
 @click.argument("queue", type=NAME)
+@why_option
 @target_options
 @pass_target
 def resume(target: Target, queue: str) -> None:
     """Give out the jobs of a paused queue again."""
-    resumed = ask(target, lambda app: app.queues.resume(queue))
+    resumed = act(target, "queues.resume", queue, lambda app: app.queues.resume(queue), touched=int)
     if target.json:
         output.json_document({"queue": queue, "resumed": resumed})
     else:
         output.say(f"Queue {queue} gives out jobs again." if resumed else f"Queue {queue} was not paused.")
-
-
-def person() -> str:
-    """Who acts, for those who find a queue paused."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container may run as a number without a name
-        return "the command line"

@@ -9,10 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumbeat.cli import output, words
+from drumbeat.cli.acting import act, person
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import Refused
 from drumbeat.cli.noun import noun
-from drumbeat.cli.options import DURATION, MOMENT, NAME, F, Target, pass_target, target_options, watch_option
+from drumbeat.cli.options import (
+    DURATION,
+    MOMENT,
+    NAME,
+    F,
+    Target,
+    pass_target,
+    target_options,
+    watch_option,
+    why_option,
+)
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -62,7 +73,6 @@ def _timing_options(command: F) -> F:
 
 
 _who = click.option("--by", metavar="NAME", help="Who does it; shown with the schedule.")
-_why = click.option("--why", metavar="TEXT", default="", help="Shown with the schedule.")
 
 
 @command.command("list")
@@ -109,6 +119,7 @@ def _tell(target: Target, schedule: ScheduleInfo) -> None:
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @click.option("--name", metavar="NAME", help="The schedule's name. [the task's]")
 @_rule_options
+@why_option
 @_who
 @target_options
 @pass_target
@@ -133,15 +144,16 @@ def create(
     given = _given(options)
 
     async def made(app: Drumbeat) -> ScheduleInfo:
-        return await app.schedules.create(task, name=name, by=by, args=_args(app, task, typed), **given)
+        return await app.schedules.create(task, name=name, by=by or person(), args=_args(app, task, typed), **given)
 
-    _tell(target, ask(target, made, needs_app=True))
+    _tell(target, act(target, "schedules.create", name or task, made, needs_app=True))
 
 
 @command.command("change")
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @_rule_options
+@why_option
 @_who
 @target_options
 @pass_target
@@ -159,9 +171,9 @@ def change(
     async def changed(app: Drumbeat) -> ScheduleInfo:
         if typed or document is not None:
             given["args"] = _args(app, (await app.schedules.show(name)).task, typed)
-        return await app.schedules.change(name, by=by, **given)
+        return await app.schedules.change(name, by=by or person(), **given)
 
-    _tell(target, ask(target, changed, needs_app=bool(typed)))
+    _tell(target, act(target, "schedules.change", name, changed, needs_app=bool(typed)))
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -185,36 +197,48 @@ def _args(app: Drumbeat, task: str, typed: Any) -> tuple[Any, ...] | dict[str, A
 
 @command.command("pause")
 @click.argument("name")
-@_why
+@why_option
 @_who
 @target_options
 @pass_target
-def pause(target: Target, /, name: str, why: str, by: str | None) -> None:
+def pause(target: Target, /, name: str, by: str | None) -> None:
     """Fire nothing of a schedule from now on. Jobs that are there go on."""
-    done = ask(target, lambda app: app.schedules.pause(name, why=why, by=by))
+    done = act(
+        target,
+        "schedules.pause",
+        name,
+        lambda app: app.schedules.pause(name, why=target.why, by=by or person()),
+        touched=int,
+    )
     _say(target, {"paused": done}, f"Schedule {name} is paused{'' if done else ' already'}.")
 
 
 @command.command("resume")
 @click.argument("name")
+@why_option
 @_who
 @target_options
 @pass_target
 def resume(target: Target, /, name: str, by: str | None) -> None:
     """Go on with a paused schedule. The moments of the pause are skipped, on record."""
-    done = ask(target, lambda app: app.schedules.resume(name, by=by))
+    done = act(target, "schedules.resume", name, lambda app: app.schedules.resume(name, by=by or person()), touched=int)
     _say(target, {"resumed": done}, f"Schedule {name} goes on." if done else f"Schedule {name} was not paused.")
 
 
 @command.command("delete")
 @click.argument("name")
-@_why
+@why_option
 @_who
 @target_options
 @pass_target
-def delete(target: Target, /, name: str, why: str, by: str | None) -> None:
+def delete(target: Target, /, name: str, by: str | None) -> None:
     """Retire a schedule; its record stays. One that code declares comes back when an instance of that program starts."""
-    ask(target, lambda app: app.schedules.delete(name, why=why, by=by))
+    act(
+        target,
+        "schedules.delete",
+        name,
+        lambda app: app.schedules.delete(name, why=target.why, by=by or person()),
+    )
     _say(target, {"deleted": True}, f"Schedule {name} is retired.")
 
 
@@ -227,11 +251,12 @@ def _say(target: Target, answer: object, line: str) -> None:
 
 @command.command("run-now")
 @click.argument("name")
+@why_option
 @target_options
 @pass_target
 def run_now(target: Target, /, name: str) -> None:
     """Enqueue a schedule's job at once, beside its own moments. Prints the job's id."""
-    job = ask(target, lambda app: app.schedules.run_now(name))
+    job = act(target, "schedules.run-now", name, lambda app: app.schedules.run_now(name))
     _say(target, {"id": job.id, "created": job.created}, job.id)
 
 
@@ -240,6 +265,7 @@ def run_now(target: Target, /, name: str) -> None:
 @click.argument("first", type=MOMENT, metavar="FROM")
 @click.argument("last", type=MOMENT, metavar="TO")
 @click.option("--force", is_flag=True, help="Also moments that are older than the record of fires.")
+@why_option
 @target_options
 @pass_target
 def backfill(target: Target, /, name: str, first: datetime, last: datetime, force: bool) -> None:
@@ -248,7 +274,13 @@ def backfill(target: Target, /, name: str, first: datetime, last: datetime, forc
     \b
       drumbeat schedules backfill nightly 2026-11-01T00:00Z 2026-11-08T00:00Z
     """
-    filled: Backfilled = ask(target, lambda app: app.schedules.backfill(name, first, last, force=force))
+    filled: Backfilled = act(
+        target,
+        "schedules.backfill",
+        f"{name} {first.isoformat()} to {last.isoformat()}",
+        lambda app: app.schedules.backfill(name, first, last, force=force),
+        touched=lambda filled: len(filled.jobs),
+    )
     _say(
         target,
         filled,
