@@ -85,7 +85,7 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     why: str = ""
 
     def target(self) -> str:
-        return target_of(self.ids, self.filter, self.all)
+        return f"{self.action} {target_of(self.ids, self.filter, self.all)}"
 
 
 async def list_(call: Call) -> Page[JobRecord]:

@@ -1,0 +1,177 @@
+"""/api/v1/status, stats, system, audit, instances and locks on every engine."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from drumbeat import Drumbeat
+from drumbeat.ids import InstanceId
+from drumbeat.model.lock import NewTicket
+from drumbeat.model.stats import BUCKETS, Grain, Rollup
+from tests.contract import making
+from tests.web.conftest import OpenBrowser
+
+API = "/api/v1"
+
+
+@pytest.fixture
+async def hand(app: Drumbeat) -> InstanceId:
+    return await making.worker(await app.store(), queues=("mail",), tasks=app.registry.signatures(), concurrency=4)
+
+
+async def counted(app: Drumbeat, hand: InstanceId, *, ago: timedelta, **numbers: int) -> None:
+    """What an instance counted in the minute that was so long ago."""
+    store = await app.store()
+    at = (await store.inspect.now() - ago // timedelta(microseconds=1)) // Grain.MINUTE * Grain.MINUTE
+    await store.stats.put(hand, [Rollup(grain=Grain.MINUTE, at=at, queue="mail", task="send_mail", **numbers)])
+
+
+async def test_the_status_tells_who_is_there_and_what_the_last_day_brought(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+) -> None:
+    store = await app.store()
+    await app.registry["send_mail"].enqueue("ada")
+    await making.claim(store, hand, "mail")
+    await app.registry["send_mail"].using(delay=60).enqueue("ada")
+    await store.instances.beat(hand, 1, lead=10_000_000)
+    await counted(app, hand, ago=timedelta(hours=1), started=9, succeeded=5, failed=3, dead=1)
+    await counted(app, hand, ago=timedelta(hours=23), started=3, succeeded=2, failed=1)
+    await counted(app, hand, ago=timedelta(hours=25), started=100, succeeded=50, failed=50)
+    status = (await api.get(f"{API}/status")).json()
+    assert (status["day"]["completed"], status["day"]["failed"], status["day"]["dead"]) == (7, 4, 1)
+    assert [(each["id"], each["queues"]) for each in status["instances"]] == [(hand, ["mail"])]
+    assert (status["running"], status["pending"], status["slots"]) == (1, 1, 4)
+    assert (status["leader"]["instance"], status["counts"]["scheduled"]) == (hand, 1)
+
+
+async def test_the_count_of_a_day_is_not_added_up_for_everybody_who_looks(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+) -> None:
+    await counted(app, hand, ago=timedelta(hours=1), succeeded=5)
+    assert (await api.get(f"{API}/status")).json()["day"]["completed"] == 5
+    await counted(app, hand, ago=timedelta(hours=2), succeeded=5)
+    assert (await api.get(f"{API}/status")).json()["day"]["completed"] == 5
+
+
+async def test_stats_are_read_stretch_by_stretch(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
+    await counted(app, hand, ago=timedelta(minutes=5), started=2, succeeded=2)
+    await counted(app, hand, ago=timedelta(hours=5), started=1, succeeded=1)
+    answer = (await api.get(f"{API}/stats")).json()
+    [rollup] = answer["items"]
+    assert (rollup["queue"], rollup["task"], rollup["succeeded"], len(rollup["run"])) == (
+        "mail",
+        "send_mail",
+        2,
+        BUCKETS,
+    )
+    assert len(answer["bounds_us"]) == BUCKETS - 1
+    since = (datetime.fromisoformat(answer["until"]) - timedelta(hours=6)).isoformat()
+    assert len((await api.get(f"{API}/stats", params={"since": since})).json()["items"]) == 2
+    assert (await api.get(f"{API}/stats", params={"since": since, "task": "other"})).json()["items"] == []
+    assert (await api.get(f"{API}/stats", params={"grain": "10s"})).json()["items"] == []
+
+
+async def test_a_stretch_of_years_is_cut_and_not_read(api: httpx.AsyncClient) -> None:
+    query = {"since": "0001-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z", "grain": "10s"}
+    answer = (await api.get(f"{API}/stats", params=query)).json()
+    assert datetime.fromisoformat(answer["since"]) == datetime(2026, 1, 1, tzinfo=UTC) - timedelta(seconds=20_000)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"grain": "1h"},
+        {"since": "yesterday"},
+        {"since": "2026-01-01T00:00:00"},
+        {"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"},
+        {"queue": "a b"},
+    ],
+)
+async def test_stats_that_cannot_be_are_refused(api: httpx.AsyncClient, query: dict[str, str]) -> None:
+    assert (await api.get(f"{API}/stats", params=query)).status_code == 422
+
+
+async def test_an_instance_is_shown_with_its_heart_and_its_term(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+) -> None:
+    store = await app.store()
+    await store.instances.beat(hand, 0, lead=10_000_000)
+    other = await making.worker(store, queues=("mail",))
+    await store.instances.leave(other, "drained")
+    [living] = (await api.get(f"{API}/instances")).json()["items"]
+    assert (living["id"], living["healthy"], living["term"]) == (hand, True, 1)
+    assert 0 <= living["silent"] < 60
+    both = (await api.get(f"{API}/instances", params={"all": "true"})).json()["items"]
+    assert {each["id"]: each["state"] for each in both} == {hand: "alive", other: "left"}
+    gone = (await api.get(f"{API}/instances/{other}")).json()
+    assert (gone["healthy"], gone["term"], gone["ended_why"]) == (False, None, "drained")
+    assert (await api.get(f"{API}/instances/nobody")).status_code == 404
+
+
+async def test_locks_are_listed_and_taken_away_with_a_reason(api: httpx.AsyncClient, app: Drumbeat) -> None:
+    store = await app.store()
+    for number, name in enumerate(["a", "a", "b", "c"]):
+        await store.locks.enter(NewTicket(id=f"ticket{number}", lock=name, lease=60_000_000, owner=f"owner{number}"))
+    first = (await api.get(f"{API}/locks", params={"limit": 2})).json()
+    rest = (await api.get(f"{API}/locks", params={"limit": 2, "after": first["next"]})).json()
+    assert [lock["name"] for lock in first["items"] + rest["items"]] == ["a", "b", "c"]
+    shown = (await api.get(f"{API}/locks/a")).json()
+    assert ([each["owner"] for each in shown["holders"]], [each["owner"] for each in shown["waiters"]]) == (
+        ["owner0"],
+        ["owner1"],
+    )
+    assert (await api.post(f"{API}/locks/a/release", json={"why": "it hangs"})).json() == {"touched": 1}
+    shown = (await api.get(f"{API}/locks/a")).json()
+    assert ([each["owner"] for each in shown["holders"]], shown["released_by"], shown["released_why"]) == (
+        ["owner1"],
+        "local",
+        "it hangs",
+    )
+    assert (await api.post(f"{API}/locks/a/release", json={"ticket": "ticket0"})).json() == {"touched": 0}
+    assert (await api.post(f"{API}/locks/z/release", json={})).status_code == 404
+    assert (await api.get(f"{API}/locks/z")).status_code == 404
+
+
+async def test_every_act_is_in_the_audit_newest_first_page_by_page(api: httpx.AsyncClient, app: Drumbeat) -> None:
+    for number in range(4):
+        await api.post(f"{API}/jobs", json={"task": "send_mail", "args": {"to": "ada"}, "why": f"reason {number}"})
+    await api.post(f"{API}/queues/mail/pause", json={"why": "rest"})
+    await api.post(f"{API}/jobs/bulk", json={"action": "cancel", "all": True, "dry_run": True})
+    await api.post(f"{API}/jobs/bulk", json={"action": "cancel", "filter": {"task": "send_mail"}, "why": "all of it"})
+    await api.post(f"{API}/jobs", json={"task": "send_male"})
+    seen: list[dict[str, Any]] = []
+    query: dict[str, Any] = {"limit": 3}
+    while True:
+        page = (await api.get(f"{API}/audit", params=query)).json()
+        seen += page["items"]
+        if page["next"] is None:
+            break
+        query["before"] = page["next"]
+    assert [(act["verb"], act["target"], act["touched"], act["outcome"], act["why"]) for act in seen] == [
+        ("jobs.enqueue", "send_male", 0, "refused", ""),
+        ("jobs.bulk", "cancel task=send_mail", 4, "done", "all of it"),
+        ("queues.pause", "mail", 1, "done", "rest"),
+        *(("jobs.enqueue", "send_mail", 1, "done", f"reason {number}") for number in (3, 2, 1, 0)),
+    ]
+    assert {(act["who"], act["role"], act["via"]) for act in seen} == {("local", "admin", "api")}
+    paused = (await api.get(f"{API}/audit", params={"verb": "queues."})).json()["items"]
+    assert [act["target"] for act in paused] == ["mail"]
+    assert (await api.get(f"{API}/audit", params={"before": "yesterday"})).status_code == 422
+
+
+async def test_the_system_tells_settings_with_their_origin_and_hides_what_is_secret(
+    store_url: str, open_browser: OpenBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRUMBEAT_DASHBOARD_TOKENS", "ada:viewer:a-very-secret-token-of-ada")
+    async with Drumbeat(store_url, concurrency=7) as app:
+        headers = {"Authorization": "Bearer a-very-secret-token-of-ada"}
+        answer = await open_browser(app.dashboard(), headers=headers).get(f"{API}/system")
+    settings = {each["name"]: each for each in answer.json()["settings"]}
+    assert settings["concurrency"] == {"name": "concurrency", "value": "7", "origin": "Drumbeat(concurrency=)"}
+    assert settings["dashboard_tokens"]["value"] == "ada: •••"
+    assert "environment" in settings["dashboard_tokens"]["origin"]
+    assert "a-very-secret" not in answer.text
+    assert {fact["level"] for fact in answer.json()["facts"]} <= {"ok", "note", "warn", "bad"}
+    assert len(answer.json()["facts"]) >= 3

@@ -1,0 +1,132 @@
+"""/api/v1/dead on every engine: letters, groups, replay of one, of many, and paced in the background."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from drumbeat import Drumbeat
+from drumbeat.ids import InstanceId
+from drumbeat.model.job import OutcomeKind
+from tests.contract import making
+from tests.waiting import until
+
+DEAD = "/api/v1/dead"
+
+
+@pytest.fixture
+async def hand(app: Drumbeat) -> InstanceId:
+    return await making.worker(await app.store(), queues=("mail",), tasks=app.registry.signatures())
+
+
+async def died(app: Drumbeat, hand: InstanceId, number: int) -> list[str]:
+    """So many dead letters, in the order in which they were enqueued."""
+    task, store = app.registry["send_mail"], await app.store()
+    handles = await app.enqueue_many([task.bind("ada") for _ in range(number)])
+    jobs = await making.claim(store, hand, "mail", limit=number)
+    await making.report(store, hand, *(making.outcome(job, OutcomeKind.DEAD) for job in jobs))
+    return [handle.id for handle in handles]
+
+
+async def states(app: Drumbeat) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for job in await app.jobs.list(limit=1000):
+        counts[job.state] = counts.get(job.state, 0) + 1
+    return counts
+
+
+async def test_dead_letters_are_listed_page_by_page(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
+    ids = await died(app, hand, 5)
+    first = (await api.get(DEAD, params={"limit": 3})).json()
+    second = (await api.get(DEAD, params={"limit": 3, "before": first["next"]})).json()
+    assert [job["id"] for job in first["items"] + second["items"]] == ids[::-1]
+    assert second["next"] is None
+    assert first["items"][0]["error"] == {"type": "ValueError", "message": "boom", "traceback": "Traceback: boom"}
+    assert (await api.get(DEAD, params={"error": "bang"})).json()["items"] == []
+
+
+async def test_dead_letters_are_grouped_by_error(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
+    ids = await died(app, hand, 3)
+    [group] = (await api.get(f"{DEAD}/groups")).json()["items"]
+    assert (group["task"], group["error"], group["count"], group["message"]) == ("send_mail", "ValueError", 3, "boom")
+    assert group["sample"] in ids
+
+
+async def test_one_dead_letter_is_shown_replayed_and_discarded(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+) -> None:
+    first, second = await died(app, hand, 2)
+    assert (await api.get(f"{DEAD}/{first}")).json()["state"] == "dead"
+    assert (await api.post(f"{DEAD}/{first}/replay", json={"why": "mended"})).json()["view"] == "ready"
+    assert (await api.get(f"{DEAD}/{first}")).status_code == 409
+    assert (await api.post(f"{DEAD}/{first}/replay")).status_code == 409
+    assert (await api.post(f"{DEAD}/{second}/discard")).json()["state"] == "dead"
+    assert (await api.get(DEAD)).json()["items"] == []
+    assert (await api.post(f"{DEAD}/{second}/discard")).status_code == 409
+
+
+async def test_a_replay_onto_a_live_key_is_a_conflict_that_names_the_live_job(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+) -> None:
+    task, store = app.registry["send_mail"], await app.store()
+    dead = await task.using(key="k", unique=True).enqueue("ada")
+    jobs = await making.claim(store, hand, "mail")
+    await making.report(store, hand, *(making.outcome(job, OutcomeKind.DEAD) for job in jobs))
+    live = await task.using(key="k", unique=True).enqueue("ada")
+    answer = await api.post(f"{DEAD}/{dead.id}/replay")
+    assert (answer.status_code, live.id in answer.json()["detail"]) == (409, True)
+    many = (await api.post(f"{DEAD}/replay", json={"all": True})).json()
+    assert (many["matched"], many["touched"]) == (1, 0)
+    assert live.id in many["refused"][0]["why"]
+
+
+@pytest.mark.parametrize("which", [{"all": True}, {"filter": {"error": "boom"}}, {"filter": {"task": "send_mail"}}])
+async def test_many_are_replayed_after_a_dry_run(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId, which: dict[str, Any]
+) -> None:
+    await died(app, hand, 30)
+    dry = (await api.post(f"{DEAD}/replay", json=which | {"dry_run": True})).json()
+    assert (dry["matched"], await states(app)) == (30, {"dead": 30})
+    done = (await api.post(f"{DEAD}/replay", json=which | {"why": "mended"})).json()
+    assert (done["touched"], await states(app)) == (30, {"pending": 30})
+
+
+async def test_many_are_discarded(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
+    ids = await died(app, hand, 4)
+    dry = (await api.post(f"{DEAD}/discard", json={"ids": ids[:3], "dry_run": True})).json()
+    assert dry["matched"] == 3
+    done = (await api.post(f"{DEAD}/discard", json={"ids": ids[:3], "why": "not needed"})).json()
+    assert done["touched"] == 3
+    assert [job["id"] for job in (await api.get(DEAD)).json()["items"]] == ids[3:]
+
+
+async def test_a_paced_replay_goes_on_after_its_answer_and_ends_in_the_audit(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+) -> None:
+    await died(app, hand, 12)
+    async with asyncio.TaskGroup() as group:
+        # The transport of this client gives an answer only once the application is done with the request.
+        asked = group.create_task(api.post(f"{DEAD}/replay", json={"all": True, "rate": 40, "why": "gently"}))
+        await until(lambda: _is_under_way(app), what="the replay has begun and not ended")
+    answer = asked.result()
+    assert answer.status_code == 202
+    assert (answer.json()["goes_on"], answer.json()["matched"], answer.json()["touched"]) == (True, 12, 0)
+    assert await states(app) == {"pending": 12}
+    [act] = (await api.get("/api/v1/audit", params={"verb": "dead.replay"})).json()["items"]
+    assert (act["touched"], act["outcome"], act["why"], act["target"]) == (12, "done", "gently", "all")
+
+
+async def _is_under_way(app: Drumbeat) -> bool:
+    counts = await states(app)
+    return 0 < counts.get("pending", 0) < 12
+
+
+async def test_what_cannot_be_paced_is_refused_before_anything_is_done(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+) -> None:
+    await died(app, hand, 1)
+    for body in ({"all": True, "rate": 0}, {"all": True, "rate": -1}, {}, {"filter": {"task": "a b"}, "rate": 5}):
+        answer = await api.post(f"{DEAD}/replay", json=body)
+        assert answer.status_code == 422, answer.text
+    assert await states(app) == {"dead": 1}
