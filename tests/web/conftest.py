@@ -1,6 +1,7 @@
 """An app on a fresh store of each engine, its dashboard, and browsers of several people, without a socket."""
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import httpx
 import pytest
@@ -60,3 +61,19 @@ async def open_browser() -> AsyncIterator[OpenBrowser]:
 def api(board: Dashboard, open_browser: OpenBrowser) -> httpx.AsyncClient:
     """Somebody at this machine, who may do everything: `await api.get("/api/v1/queues")`."""
     return open_browser(board)
+
+
+TOKENS = {role: f"{role}-token-0123456789" for role in ("viewer", "operator", "admin")}
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Drumbeat]:
+    """An app whose dashboard asks for tokens, one for each role. On a file: for what is decided before the store is asked."""
+    tokens = [f"{role}-person:{role}:{token}" for role, token in TOKENS.items()]
+    async with Drumbeat(f"sqlite:///{tmp_path}/guarded.db", dashboard_tokens=tokens) as app:
+        yield app
+
+
+def bearer(role: str) -> dict[str, str]:
+    """The headers of a program with the token of this role."""
+    return {"Authorization": f"Bearer {TOKENS[role]}"}
