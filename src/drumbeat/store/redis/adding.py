@@ -58,6 +58,7 @@ def arguments(jobs: Iterable[NewJob]) -> list[Value]:
     values: list[Value] = []
     last: object = None
     start = width = 0
+    before, ascend = b"", 1
     for job in jobs:
         key = job.key
         common = (_in_common(job), key is None)
@@ -71,12 +72,16 @@ def arguments(jobs: Iterable[NewJob]) -> list[Value]:
                 kinds += kind(job)
             values += (number, 0)
             start, width = len(values), 2 if key is None else 3
-        values.append(packed(job.id))
+        id = packed(job.id)
+        if id < before:
+            ascend = 0
+        before = id
+        values.append(id)
         values.append(job.args)
         if key is not None:
             values.append(key)
     values[start - 1] = (len(values) - start) // width
-    return [len(numbers), *kinds, *values]
+    return [ascend, len(numbers), *kinds, *values]
 
 
 def follow_up(job: NewJob | None) -> list[Value]:

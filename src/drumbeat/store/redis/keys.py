@@ -9,6 +9,8 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     meta                 hash     version, oldest_code, store (a random id, made once), pruned_before (µs)
     job:<bucket>         hash     id -> body of every job, live, ended or dead: its immutable part. See `bucket`
     buckets              zset     bucket -> its number: all that exist
+    ids:<bucket>         list     how its ids are listed: ids, and first, last and size of runs (see lua/_base.lua)
+    runs:<bucket>        hash     first and last id of a run -> all of its ids, one after the other, ascending
     due:<queue>:<p>      zset     id -> run_at (µs): pending jobs of priority p that wait for nothing, due and future alike
     queues               set      queues that have or had jobs
     more                 hash     id -> run_at, token, failures ... (see lua/_base.lua) of live jobs that were claimed or moved
@@ -97,6 +99,9 @@ class Keys:
 
     def act(self, id: str) -> str:
         return f"{self.prefix}act:{id}"
+
+    def runs(self, bucket: str) -> str:
+        return f"{self.prefix}runs:{bucket}"
 
     def held(self, instance: InstanceId) -> str:
         return f"{self.prefix}held:{instance}"

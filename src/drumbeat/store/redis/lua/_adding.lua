@@ -16,8 +16,8 @@ local function read_kind(at)
 end
 
 -- Writes jobs that are new and collide with nothing: lists of ids, kinds, args, and keys (by position, where there is one).
--- The first write adds, so that a full server refuses all.
-local function write_jobs(ids, kinds, args, keys)
+-- ascend: the ids do. The first write adds, so that a full server refuses all.
+local function write_jobs(ids, kinds, args, keys, ascend)
   local lines, tasks, names = {}, {}, {}
   by_bucket(ids, function(name, first, last)
     local list, n = {}, 0
@@ -31,6 +31,7 @@ local function write_jobs(ids, kinds, args, keys)
       n = n + 2
     end
     bulk('HSET', P .. 'job:' .. name, list)
+    enter_ids(name, ids, first, last, ascend)
     names[name] = true
   end)
   for name in pairs(names) do

@@ -69,6 +69,19 @@ local function bucket(id)
   return name
 end
 
+-- Keeps on record in which order ids of a bucket can be listed: their hash has none. A run is ids that ascend and came together:
+-- its smallest and largest id and its size in the list ids:<bucket>, all of them in the hash runs:<bucket>. Others are single.
+local RUN = 8
+local function enter_ids(name, ids, first, last, ascend)
+  if ascend and last - first >= RUN then
+    local ends = ids[first] .. ids[last]
+    call('HSET', P .. 'runs:' .. name, ends, table.concat(ids, '', first, last))
+    call('RPUSH', P .. 'ids:' .. name, ends .. (last - first + 1))
+  else
+    call('RPUSH', P .. 'ids:' .. name, unpack(ids, first, last))
+  end
+end
+
 -- Calls visit(bucket, first, last) for each stretch of ids that are in one bucket. Ids are nearly always in order.
 local function by_bucket(ids, visit)
   local n, first = #ids, 1
@@ -97,6 +110,14 @@ end
 
 local function exists(name)
   return call('EXISTS', P .. name) == 1
+end
+
+-- A bucket of which nothing is left.
+local function forget_empty(name)
+  if not exists('job:' .. name) then
+    call('ZREM', P .. 'buckets', name)
+    call('DEL', P .. 'ids:' .. name, P .. 'runs:' .. name)
+  end
 end
 
 -- The decoded array of a body.

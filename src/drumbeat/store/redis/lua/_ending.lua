@@ -113,9 +113,7 @@ local function forget_job(id, name)
   call('HDEL', P .. 'job:' .. name, id)
   call('HDEL', P .. 'done:' .. name, id)
   call('DEL', P .. 'tries:' .. id)
-  if not exists('job:' .. name) then
-    call('ZREM', P .. 'buckets', name)
-  end
+  forget_empty(name)
 end
 
 local function keep_pruned_before(moment)

@@ -1,25 +1,41 @@
--- Ids of all pending jobs, if they are few.
+-- Ids of pending jobs, if they are few.
 -- KEYS: 1 the prefix
--- ARGV: 1 how many are few
+-- ARGV: 1 which: pending, ready, scheduled (and all else that has a moment to come), retrying (and all else that was claimed or moved
+-- before), waiting; 2 how many are few; 3 only of this queue ('' for any)
 -- returns: ids, or nothing if there are more
 -- include: _base
 
-local ids, few = {}, tonumber(ARGV[1])
-local function add(key)
-  if #ids + call('ZCARD', key) <= few then
-    for _, id in ipairs(call('ZRANGE', key, 0, -1)) do
-      ids[#ids + 1] = id
+local which, few = ARGV[1], tonumber(ARGV[2])
+local ids = {}
+local function add(some)
+  if #ids + #some > few then
+    return false
+  end
+  for _, id in ipairs(some) do
+    ids[#ids + 1] = id
+  end
+  return true
+end
+
+if which == 'retrying' then
+  return call('HLEN', P .. 'more') <= few and call('HKEYS', P .. 'more')
+end
+if which ~= 'waiting' then
+  local least = which == 'scheduled' and '(' .. now_text or '-inf'
+  local most = which == 'ready' and now_text or '+inf'
+  for _, queue in ipairs(ARGV[3] ~= '' and {ARGV[3]} or call('SMEMBERS', P .. 'queues')) do
+    for priority = 0, 9 do
+      if not add(call('ZRANGEBYSCORE', due_key(queue, priority), least, most, 'LIMIT', 0, few + 1)) then
+        return false
+      end
     end
-    return true
-  end
-  return false
-end
-for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
-  for priority = 0, 9 do
-    if not add(due_key(queue, priority)) then return false end
   end
 end
-for _, why in ipairs(call('HKEYS', P .. 'waiting')) do
-  if not add(P .. 'waits:' .. why) then return false end
+if which == 'waiting' or which == 'pending' then
+  for _, why in ipairs(call('HKEYS', P .. 'waiting')) do
+    if not add(call('ZRANGE', P .. 'waits:' .. why, 0, few)) then
+      return false
+    end
+  end
 end
 return ids

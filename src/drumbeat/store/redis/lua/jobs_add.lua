@@ -1,12 +1,12 @@
 -- Stores jobs, all or none. An id that exists anywhere is not stored again, nor is a unique job whose key is held.
 -- KEYS: 1 the prefix
--- ARGV: 1 how many kinds, the kinds (see _adding.lua), then for each run of jobs of one kind: its number, how many jobs, and of each
+-- ARGV: 1 if the ids ascend: 1, else 0; 2 how many kinds, the kinds (see _adding.lua), then for each run of jobs of one kind: its number, how many jobs, and of each
 -- id, args, and its key if the kind's flag is not '-'
 -- returns: now, and for each job that was not stored its position and the id that stands for it, flat
 -- include: _adding
 
-local kinds, at = {}, 2
-for number = 1, tonumber(ARGV[1]) do
+local kinds, at = {}, 3
+for number = 1, tonumber(ARGV[2]) do
   kinds[tostring(number)] = read_kind(at)
   at = at + KIND
 end
@@ -67,7 +67,7 @@ if #refused > 0 then
   ids, kind_of, args, keys = left.ids, left.kinds, left.args, left.keys
 end
 if #ids > 0 then
-  write_jobs(ids, kind_of, args, keys)
+  write_jobs(ids, kind_of, args, keys, ARGV[1] == '1')
   settle_up()
 end
 return {now, refused}

@@ -16,9 +16,7 @@ local tries = {}
 by_bucket(ids, function(name, first, last)
   call('HDEL', P .. 'job:' .. name, unpack(ids, first, last))
   call('HDEL', P .. 'done:' .. name, unpack(ids, first, last))
-  if not exists('job:' .. name) then
-    call('ZREM', P .. 'buckets', name)
-  end
+  forget_empty(name)
 end)
 for i, id in ipairs(ids) do
   tries[i] = P .. 'tries:' .. id

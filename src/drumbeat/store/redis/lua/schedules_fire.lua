@@ -27,6 +27,7 @@ local function enqueue(plan, moment, waits)
   local id, name = moment.id, bucket(moment.id)
   local body = '-[' .. now_text .. ',' .. moment.at .. ',' .. plan.head .. 'null' .. plan.rest
   call('HSET', P .. 'job:' .. name, id, body)
+  call('RPUSH', P .. 'ids:' .. name, id)
   call('ZADD', P .. 'buckets', tonumber(name, 16), name)
   count(plan.task, 'live', 1)
   if waits or moment.run_at ~= moment.at then

@@ -1,0 +1,92 @@
+-- Of these jobs, those that are wanted.
+-- KEYS: 1 the prefix
+-- ARGV: wanted: 1 state, 2 view, 3 task, 4 queue, 5 key, 6 a part of the error's type or message, 7 the same as it is written in
+-- JSON, 8 schedule, 9 instance ('' for any); then ids
+-- returns: id, and the word that people see, of each; flat
+-- include: _places
+
+local state, view, task, queue, key, part, written = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local schedule, instance = ARGV[8], ARGV[9]
+local ids = {}
+for i = 10, #ARGV do
+  ids[i - 9] = ARGV[i]
+end
+local bodies, dones, mores = fetch('job:', ids), fetch('done:', ids), bulk_get('HMGET', P .. 'more', ids)
+local key_written = key ~= '' and cjson.encode(key)
+
+-- Texts are looked through before they are decoded.
+local function is_of(body)
+  local its_task, its_queue = match(body, PLACE)
+  if (task ~= '' and its_task ~= task) or (queue ~= '' and its_queue ~= queue) then
+    return false
+  end
+  if key ~= '' and (sub(body, 1, 1) == '-' or not find(body, key_written, 1, true) or head_of(body)[6] ~= key) then
+    return false
+  end
+  return schedule == '' or (find(body, '"' .. schedule .. '"', 1, true) and head_of(body)[13] == schedule)
+end
+
+local function has_part(failure)
+  return type(failure) == 'table' and (find(failure.type, part, 1, true) or find(failure.message, part, 1, true))
+end
+
+local function word_of_ended(done)
+  local its_state = state_of(done)
+  if view ~= '' or (state ~= '' and its_state ~= state) then
+    return nil
+  end
+  if instance ~= '' and match(done, '^%[%-?%d+,"%a+",[^,]*,[^,]*,"(%w+)"') ~= instance then
+    return nil
+  end
+  if part ~= '' and not (find(done, written, 1, true) and has_part(cjson.decode(match(done, '^[^\n]*'))[9])) then
+    return nil
+  end
+  return its_state
+end
+
+local function word_of_live(id, body, text)
+  if state ~= '' and state ~= 'pending' and state ~= 'running' then
+    return nil
+  end
+  local more = more_of(text, body)
+  if part ~= '' and not (find(more.error, written, 1, true) and has_part(cjson.decode(more.error))) then
+    return nil
+  end
+  local word = 'waiting'
+  if more.waits_for == '' then
+    local _, its_queue, priority = match(body, PLACE)
+    local moment = call('ZSCORE', due_key(its_queue, priority), id)
+    if not moment then
+      word = 'running'
+    elseif tonumber(moment) <= now then
+      word = 'ready'
+    else
+      word = more.failures + more.crashes > 0 and 'retrying' or 'scheduled'
+    end
+  end
+  if (view ~= '' and word ~= view) or (state ~= '' and (word == 'running') ~= (state == 'running')) then
+    return nil
+  end
+  if instance ~= '' and (word ~= 'running' or runner(id) ~= instance) then
+    return nil
+  end
+  return word
+end
+
+local found = {}
+for i, id in ipairs(ids) do
+  local body = bodies[i]
+  if body and is_of(body) then
+    local word
+    if dones[i] then
+      word = word_of_ended(dones[i])
+    else
+      word = word_of_live(id, body, mores[i])
+    end
+    if word then
+      found[#found + 1] = id
+      found[#found + 1] = word
+    end
+  end
+end
+return found

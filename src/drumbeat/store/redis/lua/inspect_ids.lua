@@ -1,0 +1,45 @@
+-- What is on record of the ids of jobs, newest buckets first: single ids and the spans of runs (see _base.lua), in no order within
+-- a bucket. A bucket with jobs of which there is no such record (an older release made them) is told id by id.
+-- KEYS: 1 the prefix
+-- ARGV: 1 where to begin ('+inf', the number of a bucket, or what was returned), 2 the number of the last bucket, 3 after how many
+-- to stop
+-- returns: where to go on ('' at the end), then name and list of each bucket
+-- include: _base
+
+local begin, enough = ARGV[1], tonumber(ARGV[3])
+
+local function recorded(name)
+  local list, size = call('LRANGE', P .. 'ids:' .. name, 0, -1), call('HLEN', P .. 'job:' .. name)
+  local n = #list
+  if n < size then
+    n = 0
+    for _, entry in ipairs(list) do
+      n = n + (#entry == 16 and 1 or tonumber(sub(entry, 33)))
+    end
+  end
+  return n >= size and list or call('HKEYS', P .. 'job:' .. name)
+end
+
+local found, given = {''}, 0
+while true do
+  local names = call('ZREVRANGEBYSCORE', P .. 'buckets', begin, ARGV[2], 'LIMIT', 0, 100)
+  for _, name in ipairs(names) do
+    local list = recorded(name)
+    found[#found + 1] = name
+    found[#found + 1] = list
+    given = given + #list
+    for _, entry in ipairs(list) do
+      if #entry > 16 then
+        given = given + tonumber(sub(entry, 33))
+      end
+    end
+    begin = '(' .. us(tonumber(name, 16))
+    if given >= enough then
+      found[1] = begin
+      return found
+    end
+  end
+  if #names == 0 then
+    return found
+  end
+end

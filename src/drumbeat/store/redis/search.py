@@ -1,0 +1,204 @@
+"""How jobs are searched on Redis. How far a search looks is said in `store.searching`.
+
+There is no index for people: ids are walked from the newest on, and a script says which of them are wanted, so many in one call
+that a search never keeps the server from its work. What is in a small set (what runs, the live jobs of a key, a view of few)
+or in a line of its own (dead letters, cancelled ones) is found without a walk.
+"""
+
+import heapq
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from drumbeat.ids import JobId, packed, unpacked
+from drumbeat.model.job import LIVE, Job, JobCounts, JobFilter, JobPage, JobState
+from drumbeat.store import searching
+from drumbeat.store.redis import rows
+from drumbeat.store.redis.connections import Link
+from drumbeat.store.redis.keys import bucket as bucket_of
+from drumbeat.store.redis.line import Value
+from drumbeat.store.searching import Found, Look, Span
+
+AT_ONCE = 1_000
+"""Jobs that one call looks at: about 3 ms."""
+_RECORDS = 500
+_TRIED = 2_000
+"""Of those that were claimed before, so many are looked at for those that are retrying."""
+
+Ids = AsyncIterator[list[bytes]]
+"""Newest first, without end but that of the span."""
+
+
+class RedisSearch:
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def page(self, filter: JobFilter) -> JobPage:
+        looks = await self._looks(filter, filter.limit, max(filter.limit, searching.LOOKED_AT), words=False)
+        ids, following = searching.newest(looks, filter.limit)
+        return JobPage(items=await self.records([packed(id) for id in ids]), next=following)
+
+    async def counts(self, filter: JobFilter) -> JobCounts:
+        if searching.is_open(filter):
+            return await self._count_all()
+        filter = msgspec.structs.replace(filter, before=None)
+        return searching.tally(await self._looks(filter, 3 * searching.COUNTED, searching.COUNTED, words=True))
+
+    async def records(self, ids: Sequence[bytes]) -> list[Job]:
+        found: list[Job] = []
+        for first in range(0, len(ids), _RECORDS):
+            page = ids[first : first + _RECORDS]
+            _, *answers = await self._link.run("inspect_records", *page)
+            # One that was pruned meanwhile is not there.
+            found += [
+                rows.job(unpacked(id), answer) for id, answer in zip(page, answers, strict=True) if answer is not None
+            ]
+        return found
+
+    async def _count_all(self) -> JobCounts:
+        ready, future, retrying, waiting, running, capped, counters = await self._link.run("inspect_counts", _TRIED)
+        ended = {"succeeded": 0, "dead": 0, "cancelled": 0}
+        for field, number in rows.pairs(counters).items():
+            what = field.decode().split("\0")[1]
+            if what in ended:
+                ended[what] += int(number)
+        return JobCounts(
+            ready=ready,
+            scheduled=future - retrying,
+            retrying=retrying,
+            waiting=waiting,
+            running=running,
+            **ended,
+            capped=bool(capped),
+        )
+
+    async def _looks(self, filter: JobFilter, enough: int, most: int, *, words: bool) -> list[Look]:
+        within = searching.span(filter)
+        if within is None or filter.limit <= 0 or not searching.ways(filter):
+            return []
+        few = await self._few(filter)
+        if few is not None:
+            return [Look(await self._chosen_of(few, filter, within), None)]
+        keys, state = self._link.keys, filter.state
+        lines = {JobState.CANCELLED: [keys.unsucceeded], JobState.DEAD: [keys.unsucceeded, keys.dead]}
+        if filter.letters:
+            return [await self._look(self._in_lines([keys.dead], within), filter, enough, most, words)]
+        if state in lines:
+            return [await self._look(self._in_lines(lines[state], within), filter, enough, most, words)]
+        if state is None and filter.error is not None:
+            # Who has succeeded has no error; who is live and has one was claimed before.
+            live = await self._link.run("inspect_pending", "retrying", searching.FEW, "")
+            if live is not None:
+                ended = await self._look(self._in_lines(lines[JobState.DEAD], within), filter, enough, most, words)
+                return [ended, Look(await self._chosen_of(live, filter, within), None)]
+        return [await self._look(self._walk(within), filter, enough, most, words)]
+
+    async def _few(self, filter: JobFilter) -> list[bytes] | None:
+        """All that may be wanted, if that is a small set."""
+        if filter.letters or (filter.view is None and filter.state not in LIVE):
+            return None
+        few, queue = searching.FEW, filter.queue or ""
+        found: list[bytes] | None = None
+        if filter.state is JobState.RUNNING or filter.instance is not None:
+            found = await self._link.run("inspect_running")
+        elif filter.key is not None:
+            found = await self._link.run("inspect_key", filter.task or "", filter.key, few)
+        else:
+            which = "pending" if filter.view is None else filter.view.value
+            found = await self._link.run("inspect_pending", which, few, queue)
+        return found
+
+    async def _look(self, ids: Ids, filter: JobFilter, enough: int, most: int, words: bool) -> Look:
+        found: Found = []
+        looked, ask = 0, words or any(_wanted(filter))
+        async with aclosing(ids) as pages:  # type: ignore[type-var]
+            async for page in pages:
+                some = page[: most - looked]
+                if ask:
+                    found += await self._chosen(some, filter)
+                else:
+                    found += [(unpacked(id), "") for id in some]
+                looked += len(some)
+                if looked >= most or len(found) >= enough:
+                    return Look(found, unpacked(some[-1]))
+        return Look(found, None)
+
+    async def _chosen_of(self, ids: Sequence[bytes], filter: JobFilter, within: Span) -> Found:
+        low, high = packed(within.low), packed(within.high)
+        wanted, found = sorted({id for id in ids if low <= id <= high}, reverse=True), list[tuple[JobId, str]]()
+        for first in range(0, len(wanted), AT_ONCE):
+            found += await self._chosen(wanted[first : first + AT_ONCE], filter)
+        return found
+
+    async def _chosen(self, ids: Sequence[bytes], filter: JobFilter) -> Found:
+        flat = await self._link.run("inspect_chosen", *_wanted(filter), *ids)
+        return [(unpacked(id), word.decode()) for id, word in zip(flat[::2], flat[1::2], strict=True)]
+
+    async def _in_lines(self, lines: Sequence[str], within: Span) -> Ids:
+        """Those that stand in these, which are in the order of ids."""
+        low, high = b"[" + packed(within.low), b"[" + packed(within.high)
+        while True:
+            pages = await self._link.pipeline(
+                [("ZREVRANGEBYLEX", line, high, low, "LIMIT", 0, _RECORDS) for line in lines]
+            )
+            ids = heapq.nlargest(_RECORDS, {id for page in pages for id in page})
+            if not ids:
+                return
+            yield ids
+            high = b"(" + ids[-1]
+
+    async def _walk(self, within: Span) -> Ids:
+        """All that there are."""
+        low, high = packed(within.low), packed(within.high)
+        begin, last = str(int(bucket_of(high), 16)).encode(), int(bucket_of(low), 16)
+        size = _RECORDS
+        while begin:
+            begin, *flat = await self._link.run("inspect_ids", begin, last, size)
+            page: list[bytes] = []
+            for bucket, entries in zip(flat[::2], flat[1::2], strict=True):
+                async for ids in self._of_bucket(bucket.decode(), entries, low, high):
+                    page += ids
+                    while len(page) >= size:
+                        yield page[:size]
+                        page, size = page[size:], AT_ONCE
+            if page:
+                yield page
+
+    async def _of_bucket(self, bucket: str, entries: Sequence[bytes], low: bytes, high: bytes) -> Ids:
+        """The ids of a bucket. A run is fetched when nothing larger than its largest id is left to be told."""
+        pool = {entry for entry in entries if len(entry) == 16 and low <= entry <= high}
+        runs = sorted(
+            (
+                (entry[16:32], entry[:32])
+                for entry in entries
+                if len(entry) > 16 and entry[:16] <= high and entry[16:32] >= low
+            ),
+            reverse=True,
+        )
+        for at, (_, ends) in enumerate(runs):
+            floor = runs[at + 1][0] if at + 1 < len(runs) else b""
+            text: bytes = await self._link.command("HGET", self._link.keys.runs(bucket), ends) or b""
+            pool.update(id for first in range(0, len(text), 16) if low <= (id := text[first : first + 16]) <= high)
+            ready = sorted((id for id in pool if id > floor), reverse=True)
+            if ready:
+                yield ready
+                pool = {id for id in pool if id <= floor}
+        if pool:
+            yield sorted(pool, reverse=True)
+
+
+def _wanted(filter: JobFilter) -> list[Value]:
+    """The first values of the script `inspect_chosen`."""
+    part = filter.error or ""
+    return [
+        "" if filter.state is None else filter.state.value,
+        "" if filter.view is None else filter.view.value,
+        filter.task or "",
+        filter.queue or "",
+        filter.key or "",
+        part,
+        msgspec.json.encode(part)[1:-1].decode(),
+        filter.schedule or "",
+        filter.instance or "",
+    ]
