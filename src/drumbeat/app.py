@@ -38,6 +38,7 @@ from drumbeat.nouns import (
     Schedules,
     Stats,
     SyncNouns,
+    System,
     Tasks,
     WantedRuns,
     history,
@@ -147,6 +148,7 @@ class Drumbeat(Declaring, Hosting):
         self.locks = Locks(self.client)
         self.stats = Stats(self.client)
         self.audit = Audit(self.client)
+        self.system = System(self.client, lambda: self.settings, clock)
         self.keeper = Keeper(self.open_store, lambda: self.settings, clock)
 
     @property
@@ -457,6 +459,7 @@ class SyncFace(SyncNouns):
             locks=app.locks,
             stats=app.stats,
             audit=app.audit,
+            system=app.system,
         )
         self._app = app
         self.cancel = blocking("app.sync.cancel", app.cancel)

@@ -17,6 +17,7 @@ from drumbeat.nouns.moments import FireInfo, Run, ScheduleInfo
 from drumbeat.nouns.queues import Queues
 from drumbeat.nouns.schedules import Backfilled, Schedules
 from drumbeat.nouns.stats import Stats
+from drumbeat.nouns.system import System
 from drumbeat.nouns.tasks import TaskInfo, Tasks
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Stats",
     "SyncAudit",
     "SyncNouns",
+    "System",
     "TaskInfo",
     "Tasks",
     "WantedRuns",

@@ -18,6 +18,7 @@ from .locks import Locks
 from .queues import Queues
 from .schedules import Schedules
 from .stats import Stats
+from .system import System
 from .tasks import Tasks
 
 
@@ -55,6 +56,7 @@ class SyncDead:
     def __init__(self, dead: Dead) -> None:
         self.list = blocking("app.sync.dead.list", dead.list)
         self.show = blocking("app.sync.dead.show", dead.show)
+        self.groups = blocking("app.sync.dead.groups", dead.groups)
         self.replay = blocking("app.sync.dead.replay", dead.replay)
         self.discard = blocking("app.sync.dead.discard", dead.discard)
 
@@ -107,6 +109,7 @@ class SyncInstances:
     def __init__(self, instances: Instances) -> None:
         self.list = blocking("app.sync.instances.list", instances.list)
         self.show = blocking("app.sync.instances.show", instances.show)
+        self.leader = blocking("app.sync.instances.leader", instances.leader)
 
 
 class SyncLocks:
@@ -126,6 +129,13 @@ class SyncStats:
         self.totals = blocking("app.sync.stats.totals", stats.totals)
 
 
+class SyncSystem:
+    """As `app.system`."""
+
+    def __init__(self, system: System) -> None:
+        self.facts = blocking("app.sync.system.facts", system.facts)
+
+
 class SyncNouns:
     """All nouns of an app, for code without a loop."""
 
@@ -142,6 +152,7 @@ class SyncNouns:
         locks: Locks,
         stats: Stats,
         audit: Audit,
+        system: System,
     ) -> None:
         self.jobs = SyncJobs(client, jobs)
         self.dead = SyncDead(dead)
@@ -152,3 +163,4 @@ class SyncNouns:
         self.locks = SyncLocks(locks)
         self.stats = SyncStats(stats)
         self.audit = SyncAudit(audit)
+        self.system = SyncSystem(system)

@@ -12,6 +12,7 @@ from drumbeat.client import Client
 from drumbeat.clock import Clock
 from drumbeat.errors import InvalidArguments, UniqueConflict
 from drumbeat.ids import JobId
+from drumbeat.model.death import DeadGroup
 from drumbeat.model.job import Job, JobFilter, JobState, Replayed
 
 from .bulk import read_rate
@@ -44,6 +45,11 @@ class Dead:
         if job.state is not JobState.DEAD:
             raise InvalidArguments(f"job {id} is {job.state}, not a dead letter", "id")
         return job
+
+    async def groups(self, *, limit: int = 50) -> builtins.list[DeadGroup]:
+        """What the newest 10,000 dead letters have in common: task and type of error, the largest groups first."""
+        store = await self._client.store()
+        return await store.inspect.groups(read_filter({"limit": limit}).limit)
 
     async def replay(
         self, which: str | Iterable[str] | None = None, *, rate: float | None = None, **common: Unpack[Common]

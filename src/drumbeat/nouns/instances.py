@@ -7,7 +7,7 @@ import builtins
 from drumbeat.client import Client
 from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments
-from drumbeat.model.instance import Instance, InstanceState
+from drumbeat.model.instance import Instance, InstanceState, LeaderInfo
 from drumbeat.names import shown
 
 HEALTHY_US = 2_000_000
@@ -39,6 +39,10 @@ class Instances:
             if instance.id == id:
                 return instance
         raise InvalidArguments(f"there is no instance {shown(id)}", "id")
+
+    async def leader(self) -> LeaderInfo | None:
+        """Who leads the cluster, in which term, and for how long; None: nobody does at this moment."""
+        return await (await self._client.store()).inspect.leader()
 
 
 def _is_healthy(instance: Instance, now: int) -> bool:

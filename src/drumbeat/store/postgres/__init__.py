@@ -17,6 +17,7 @@ from drumbeat.store.postgres.audit import PostgresAudit
 from drumbeat.store.postgres.claiming import Bounds, Claiming
 from drumbeat.store.postgres.connections import PLANNED_ONCE, Address, Link, address
 from drumbeat.store.postgres.ending import Ending
+from drumbeat.store.postgres.facts import PostgresFacts
 from drumbeat.store.postgres.history import History
 from drumbeat.store.postgres.inside import PostgresInside
 from drumbeat.store.postgres.inspect import PostgresInspect
@@ -67,7 +68,12 @@ class PostgresStore:
         self.schedules: Schedules = PostgresSchedules(sql, link=self._side, announcer=self._announcer, clock=clock)
         self.rooms: Rooms = PostgresRooms(sql, link=self._side)
         self.stats: Stats = PostgresStats(sql, link=self._side)
-        self.inspect: Inspect = PostgresInspect(sql, PostgresSearch(sql, link=self._side, clock=clock), link=self._side)
+        self.inspect: Inspect = PostgresInspect(
+            sql,
+            PostgresSearch(sql, link=self._side, clock=clock),
+            facts=PostgresFacts(sql, link=self._side, clock=clock),
+            link=self._side,
+        )
         self.audit: Audit = PostgresAudit(sql, link=self._side)
         self.wake: Wake = PostgresWake(self._side, self._announcer, clock, namespace=namespace)
         self._inside = PostgresInside(address, namespace=namespace, clock=clock)

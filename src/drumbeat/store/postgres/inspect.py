@@ -5,10 +5,12 @@ from typing import Any
 
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.model.death import DeadGroup
+from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import LONG, Link, Session
+from drumbeat.store.postgres.facts import PostgresFacts
 from drumbeat.store.postgres.jobs import nowhere
 from drumbeat.store.postgres.search import PostgresSearch
 from drumbeat.store.postgres.statements import Statements
@@ -17,7 +19,8 @@ from drumbeat.store.searching import whole
 
 
 class PostgresInspect:
-    def __init__(self, sql: Statements, search: PostgresSearch, *, link: Link) -> None:
+    def __init__(self, sql: Statements, search: PostgresSearch, *, facts: PostgresFacts, link: Link) -> None:
+        self._facts = facts
         self._sql = sql
         self._search = search
         self._link = link
@@ -72,6 +75,9 @@ class PostgresInspect:
         if found is None:
             raise nowhere(id, count)
         return count or 0
+
+    async def facts(self) -> list[Finding]:
+        return await self._facts.gather()
 
     async def _ahead(self, id: JobId, limit: int, session: Session) -> tuple[Any, int | None]:
         await session.execute(self._sql.schema.one_snapshot)

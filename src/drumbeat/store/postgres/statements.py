@@ -168,6 +168,12 @@ class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
     keep_folded: str
 
 
+class FactSql(msgspec.Struct, frozen=True, kw_only=True):
+    server: str
+    transactions: str
+    vacuum: str
+
+
 class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
@@ -202,6 +208,7 @@ class Statements(msgspec.Struct, frozen=True, kw_only=True):
     schedules: ScheduleSql
     rooms: RoomSql
     audit: AuditSql
+    facts: FactSql
     stats: StatsSql
     schema: SchemaSql
 
@@ -215,6 +222,7 @@ _SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
 _ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
 _AUDIT = sqlfile.load(AuditSql, _PACKAGE, "audit.sql")
 _STATS = sqlfile.load(StatsSql, _PACKAGE, "stats.sql")
+_FACTS = sqlfile.load(FactSql, _PACKAGE, "facts.sql")
 _SCHEMA_SQL = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
 
 
@@ -229,6 +237,7 @@ def statements(namespace: str) -> Statements:
         rooms=_in_schema(_ROOMS, namespace),
         audit=_in_schema(_AUDIT, namespace),
         stats=_in_schema(_STATS, namespace),
+        facts=_in_schema(_FACTS, namespace),
         schema=_in_schema(_SCHEMA_SQL, namespace),
     )
 

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from drumbeat.ids import JobId
 from drumbeat.model.death import DeadGroup
+from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 
@@ -79,5 +80,11 @@ class Inspect(Protocol):
     async def ahead(self, id: JobId, limit: int = 10_000) -> int:
         """How many ready jobs of its queue would be claimed before this one, counted up to `limit`. One that is not due yet is
         taken as if it were; 0 for one that is not pending, or waits for something other than time. Raises as `job` does.
+        """
+        ...
+
+    async def facts(self) -> list[Finding]:
+        """What a person should know of this store: what it is, how large, what its settings mean for jobs, whether something is
+        wrong with it; in a fixed order. What this user may not look at is left out, or said to be unknown.
         """
         ...

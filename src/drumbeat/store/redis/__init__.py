@@ -12,6 +12,7 @@ from drumbeat.store.protocol import Audit, Inside, Inspect, Instances, Jobs, Loc
 from drumbeat.store.redis import schema
 from drumbeat.store.redis.audit import RedisAudit
 from drumbeat.store.redis.connections import Address, Link, address
+from drumbeat.store.redis.facts import RedisFacts
 from drumbeat.store.redis.inside import RedisInside
 from drumbeat.store.redis.inspect import RedisInspect
 from drumbeat.store.redis.instances import RedisInstances
@@ -38,7 +39,7 @@ class RedisStore:
         self.locks: Locks = RedisLocks(self._link)
         self.rooms: Rooms = RedisRooms(self._link)
         self.stats: Stats = RedisStats(self._link)
-        self.inspect: Inspect = RedisInspect(self._link)
+        self.inspect: Inspect = RedisInspect(self._link, RedisFacts(self._link, clock))
         self.audit: Audit = RedisAudit(self._link)
         self.wake: Wake = RedisWake(self._link, clock)
         self.inside: Inside = RedisInside()

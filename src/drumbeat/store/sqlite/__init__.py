@@ -17,6 +17,7 @@ from drumbeat.store.sqlite import place, schema
 from drumbeat.store.sqlite.adding import Adding
 from drumbeat.store.sqlite.audit import SqliteAudit
 from drumbeat.store.sqlite.ending import Ending
+from drumbeat.store.sqlite.facts import SqliteFacts
 from drumbeat.store.sqlite.inside import SqliteInside
 from drumbeat.store.sqlite.inspect import SqliteInspect
 from drumbeat.store.sqlite.instances import SqliteInstances
@@ -26,7 +27,19 @@ from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rooms import SqliteRooms
 from drumbeat.store.sqlite.schedules import SqliteSchedules
 from drumbeat.store.sqlite.search import SqliteSearch
-from drumbeat.store.sqlite.statements import AUDIT, INSPECT, INSTANCES, JOBS, LOCKS, ROOMS, SCHEDULES, SEARCH, STATS
+from drumbeat.store.sqlite.statements import (
+    AUDIT,
+    FACTS,
+    INSPECT,
+    INSTANCES,
+    JOBS,
+    LOCKS,
+    ROOMS,
+    SCHEDULES,
+    SCHEMA,
+    SEARCH,
+    STATS,
+)
 from drumbeat.store.sqlite.stats import SqliteStats
 from drumbeat.store.sqlite.wake import Announcer, SqliteWake
 from drumbeat.store.sqlite.writer import Writer
@@ -73,7 +86,12 @@ class SqliteStore:
         self.rooms: Rooms = SqliteRooms(prefixed(ROOMS, namespace), writer=self._writer, looks=self._looks, room=space)
         self.stats: Stats = SqliteStats(prefixed(STATS, namespace), writer=self._writer, lists=self._lists, room=space)
         search = SqliteSearch(prefixed(SEARCH, namespace), inspect_sql, reader=self._lists, clock=clock)
-        self.inspect: Inspect = SqliteInspect(inspect_sql, jobs_sql, search, reader=self._lists, clock=clock)
+        facts = SqliteFacts(
+            prefixed(FACTS, namespace), prefixed(SCHEMA, namespace), path=path, reader=self._lists, room=room
+        )
+        self.inspect: Inspect = SqliteInspect(
+            inspect_sql, jobs_sql, search, facts=facts, reader=self._lists, clock=clock
+        )
         self.audit: Audit = SqliteAudit(prefixed(AUDIT, namespace), writer=self._writer, reader=self._lists)
         self.wake: Wake = SqliteWake(path, self._announcer, self._writer.ring)
         self.inside: Inside = SqliteInside(path, namespace=namespace, clock=clock, room=space)

@@ -6,12 +6,14 @@ Reads only, on a thread of their own, so that a slow list never keeps a worker's
 from drumbeat.clock import Clock
 from drumbeat.ids import JobId
 from drumbeat.model.death import DeadGroup
+from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
 from drumbeat.store.protocol.inspect import NEWEST
 from drumbeat.store.searching import whole
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.facts import SqliteFacts
 from drumbeat.store.sqlite.jobs import nowhere
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import JobRow, as_json
@@ -20,7 +22,10 @@ from drumbeat.store.sqlite.statements import InspectSql, JobSql
 
 
 class SqliteInspect:
-    def __init__(self, sql: InspectSql, jobs: JobSql, search: SqliteSearch, *, reader: Reader, clock: Clock) -> None:
+    def __init__(
+        self, sql: InspectSql, jobs: JobSql, search: SqliteSearch, *, facts: SqliteFacts, reader: Reader, clock: Clock
+    ) -> None:
+        self._facts = facts
         self._sql = sql
         self._search = search
         self._jobs = jobs
@@ -110,6 +115,9 @@ class SqliteInspect:
         if found is None:
             raise nowhere(id, count)
         return count or 0
+
+    async def facts(self) -> list[Finding]:
+        return await self._facts.gather()
 
     # On the reader's thread.
 

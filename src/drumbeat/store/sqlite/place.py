@@ -39,7 +39,7 @@ def check(path: Path, *, mounts: str | None = None) -> None:
     if path.exists():
         _check_file(path)
     kind = file_system(folder, _mounts() if mounts is None else mounts)
-    if kind in _NETWORK:
+    if is_network(kind):
         raise ConfigError(
             f"{path} is on a network file system ({kind}), where SQLite can lose data: use a local disk, or PostgreSQL",
             "url",
@@ -73,6 +73,15 @@ def file_system(folder: Path, mounts: str) -> str:
         if (real == point or point in real.parents) and len(point.parts) >= best:
             best, found = len(point.parts), fields[2]
     return found
+
+
+def file_system_of(folder: Path) -> str:
+    """The same by the mounts of this process."""
+    return file_system(folder, _mounts())
+
+
+def is_network(kind: str) -> bool:
+    return kind in _NETWORK
 
 
 class Room:

@@ -13,6 +13,7 @@ from drumbeat.store.sqlite.statements import SCHEMA
 # INSERT with ON CONFLICT after SELECT, UPDATE with FROM, json_each and friends built in nearly everywhere.
 OLDEST_SQLITE = (3, 35, 0)
 MIGRATIONS = migrate.load("drumbeat.store.sqlite.migrations")
+KNOWN = MIGRATIONS[-1].number
 
 
 def upgrade(db: Connection, namespace: str) -> None:

@@ -194,6 +194,10 @@ class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
     drop: str
 
 
+class FactSql(msgspec.Struct, frozen=True, kw_only=True):
+    journal_mode: str
+
+
 class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
@@ -210,4 +214,5 @@ LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
 AUDIT = sqlfile.load(AuditSql, _PACKAGE, "audit.sql")
 STATS = sqlfile.load(StatsSql, _PACKAGE, "stats.sql")
+FACTS = sqlfile.load(FactSql, _PACKAGE, "facts.sql")
 SCHEMA = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")

@@ -1,0 +1,48 @@
+"""`app.system`: what a person should know of the stores that an app goes by."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+
+import msgspec
+
+from drumbeat.client import Client
+from drumbeat.clock import Clock
+from drumbeat.errors import DrumbeatError
+from drumbeat.model.finding import Finding, Level
+from drumbeat.settings import Settings
+from drumbeat.store.urls import open_store
+
+SECOND = "coordination: "
+"""Before the names of what is said about the second store."""
+
+
+class System:
+    """Look at the stores themselves."""
+
+    def __init__(self, client: Client, settings: Callable[[], Settings], clock: Clock) -> None:
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+
+    async def facts(self) -> builtins.list[Finding]:
+        """What the store is, how large, what its settings mean for jobs, and what is wrong with it; then the same of the second
+        store, if there is one. That the second one is away is a finding, no error."""
+        store = await self._client.store()
+        found = await store.inspect.facts()
+        settings = self._settings()
+        if settings.coordination is not None:
+            found += await self._second(settings.coordination, settings.namespace)
+        return found
+
+    async def _second(self, url: str, namespace: str) -> builtins.list[Finding]:
+        try:
+            async with await open_store(url, namespace=namespace, clock=self._clock) as store:
+                found = await store.inspect.facts()
+        except DrumbeatError as error:
+            advice = (
+                "locks and rooms wait for it, and wake-ups go by the first store meanwhile: see what is wrong with it"
+            )
+            found = [Finding(name="store", level=Level.BAD, value=str(error), advice=advice)]
+        return [msgspec.structs.replace(each, name=SECOND + each.name) for each in found]
