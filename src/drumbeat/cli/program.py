@@ -35,6 +35,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
     "Look and act": (
         Entry("enqueue", "Queue a job of an app's task."),
         Entry("explain", "Say why a job is not running."),
+        Entry("top", "Watch queues, rates, running processes and what dies, live."),
         Entry("doctor", "Say what is wrong with the store or with what runs on it, and what to do."),
         Entry("jobs", "List, show, cancel, retry jobs, or run them now."),
         Entry("dead", "List, show, group, replay or discard dead letters."),

@@ -1,7 +1,7 @@
-"""What is wrong with a store or with the cluster on it, and what to do about it: for `drumbeat doctor` and the System page.
+"""What is wrong with the cluster on a store, and what to do about it: for `drumbeat doctor` and the System page.
 
-`judge` is pure: from what was seen to findings. What a store says of itself (`Inspect.facts`) comes first. Every look is
-bounded; nothing is changed.
+`judge` is pure: from what was seen to findings. What a store says of itself is told elsewhere (`Inspect.facts`);
+`app.system.doctor()` gives both. Every look is bounded; nothing is changed.
 """
 
 from __future__ import annotations
@@ -70,9 +70,8 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def examine(client: Client, clock: Clock) -> list[Finding]:
-    """Look at the store and at everything on it."""
-    store = await client.store()
-    return [*await store.inspect.facts(), *judge(await _seen(store, client, clock))]
+    """Look at everything that is on the store; what the store says of itself is `app.system.facts()`."""
+    return judge(await _seen(await client.store(), client, clock))
 
 
 async def _seen(store: Store, client: Client, clock: Clock) -> Signs:
