@@ -6,7 +6,7 @@ import msgspec
 
 from drumbeat.web.call import Handler, Nothing, Role, Route
 
-from . import exporting, job, jobs, queues
+from . import audit, exporting, instances, job, jobs, locks, queues, schedule_form, schedules, system, tasks, timeline
 from .searching import JobsQuery
 
 
@@ -19,4 +19,17 @@ PAGES: tuple[Route, ...] = (
     _page("/jobs/export", exporting.export, "All jobs that match, as JSON lines", JobsQuery),
     _page("/jobs/{id}", job.show, "Page: one job"),
     _page("/queues", queues.show_all, "Page: all queues"),
+    _page("/tasks", tasks.index, "Page: all tasks", tasks.TasksPage),
+    _page("/tasks/{name}", tasks.show, "Page: one task", tasks.TaskPage),
+    _page("/schedules", schedules.index, "Page: schedules", schedules.SchedulesPage),
+    _page("/schedules/new", schedule_form.new, "Page: make a schedule", schedule_form.NewPage),
+    _page("/schedules/{name}", schedules.show, "Page: one schedule", schedules.FiresPage),
+    _page("/schedules/{name}/edit", schedule_form.edit, "Page: change a schedule"),
+    _page("/timeline", timeline.index, "Page: the timeline", timeline.TimelinePage),
+    _page("/instances", instances.index, "Page: instances"),
+    _page("/instances/{id}", instances.show, "Page: one instance"),
+    _page("/locks", locks.index, "Page: locks", locks.LocksPage),
+    _page("/locks/{name}", locks.show, "Page: one lock"),
+    _page("/audit", audit.index, "Page: the audit", audit.AuditPage),
+    _page("/system", system.index, "Page: store, settings, doctor"),
 )

@@ -1,0 +1,74 @@
+"""The audit: who did what, when, to how many, and why."""
+
+from __future__ import annotations
+
+import msgspec
+
+from drumbeat.model.audit import Act
+from drumbeat.web.api import audit
+from drumbeat.web.api.audit import AuditQuery
+from drumbeat.web.call import Answer, Call
+
+from .rendering import render
+from .showing import part
+
+ROWS = 50
+NOUNS = ("jobs", "dead", "queues", "schedules", "locks")
+_PATHS = {"queues": "/queues", "schedules": "/schedules", "locks": "/locks", "jobs": "/jobs", "dead": "/jobs"}
+
+
+class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the address may say."""
+
+    who: str | None = None
+    verb: str | None = None
+    target: str | None = None
+    before: str | None = None
+
+
+class ActRow(msgspec.Struct, frozen=True, kw_only=True):
+    act: Act
+    word: str
+    """done, refused, failed, or running: under way, or broken off."""
+    said: str
+    """Why it failed, without the word."""
+    href: str
+    """Of what it was done to; empty: it was done to several."""
+
+
+def row_of(act: Act) -> ActRow:
+    outcome = act.outcome or ""
+    word, _, said = outcome.partition(":")
+    if word not in ("done", "refused", "failed"):
+        word, said = ("running", "") if act.done_at is None else ("failed", outcome)
+    return ActRow(act=act, word=word, said=said.strip(), href=_href(act))
+
+
+def _href(act: Act) -> str:
+    """A target that is one name or id; a filter in words has spaces or signs in it."""
+    noun, _, verb = act.verb.partition(".")
+    path = _PATHS.get(noun)
+    is_one = bool(act.target) and all(char.isalnum() or char in "_.:-" for char in act.target)
+    if path is None or not is_one or verb in ("bulk", "enqueue", "replay_all", "discard_all"):
+        return ""
+    return f"{path}/{part(act.target)}"
+
+
+async def index(call: Call) -> Answer:
+    """GET /audit."""
+    query: AuditPage = call.query
+    found = await call.ask(
+        audit.list_,
+        query=AuditQuery(who=query.who, verb=query.verb, target=query.target, before=query.before, limit=ROWS),
+    )
+    return await render(
+        call,
+        "audit.html",
+        page="audit",
+        title="Audit",
+        rows=[row_of(each) for each in found.items],
+        next=found.next,
+        chosen={"who": query.who, "verb": query.verb, "target": query.target},
+        before=query.before,
+        nouns=NOUNS,
+    )

@@ -1,0 +1,98 @@
+"""Instances: the processes of the cluster, who leads them, what they run; and those that are gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from drumbeat.model.instance import InstanceState
+from drumbeat.web.api import instances, jobs
+from drumbeat.web.api.filters import Listed
+from drumbeat.web.api.instances import InstanceRecord, InstancesQuery
+from drumbeat.web.call import Answer, Call
+
+from .rendering import render
+
+if TYPE_CHECKING:
+    from drumbeat.web.api.records import JobRecord
+
+SHOWN_JOBS = 25
+QUIET = 2.0
+"""Seconds without a beat after which an instance is worth a look; after ten it is dead."""
+
+
+class InstanceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance as its row shows it."""
+
+    record: InstanceRecord
+    word: str
+    """alive, silent, left or dead."""
+    filled: float
+    """Share of its slots that are in use, 0 to 1."""
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """All instances, the leader first, then the living by age, then those that are gone, the last one first."""
+
+    living: tuple[InstanceRow, ...]
+    gone: tuple[InstanceRow, ...]
+    slots: int
+    running: int
+
+    @property
+    def leader(self) -> InstanceRow | None:
+        return next((row for row in self.living if row.record.term is not None), None)
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return tuple(sorted({row.record.version for row in self.living}))
+
+
+def row_of(record: InstanceRecord) -> InstanceRow:
+    alive = record.state is InstanceState.ALIVE
+    word = "silent" if alive and record.silent > QUIET else str(record.state)
+    filled = min(1.0, record.running / record.concurrency) if record.concurrency else 0.0
+    return InstanceRow(record=record, word=word, filled=filled)
+
+
+def fleet_of(records: list[InstanceRecord]) -> Fleet:
+    rows = [row_of(record) for record in records]
+    living = [row for row in rows if row.record.state is InstanceState.ALIVE]
+    gone = [row for row in rows if row.record.state is not InstanceState.ALIVE]
+    workers = [row.record for row in living if "worker" in row.record.roles]
+    return Fleet(
+        living=tuple(sorted(living, key=lambda row: (row.record.term is None, row.record.started_at))),
+        gone=tuple(sorted(gone, key=lambda row: row.record.ended_at or row.record.beat_at, reverse=True)),
+        slots=sum(record.concurrency for record in workers),
+        running=sum(row.record.running for row in living),
+    )
+
+
+async def index(call: Call) -> Answer:
+    """GET /instances."""
+    found = await call.ask(instances.list_, query=InstancesQuery(all=True))
+    return await render(call, "instances.html", page="instances", title="Instances", fleet=fleet_of(found.items))
+
+
+async def show(call: Call) -> Answer:
+    """GET /instances/{id}."""
+    id = call.path["id"]
+    row = row_of(await call.ask(instances.show, path={"id": id}))
+    running = await call.ask(jobs.list_, query=Listed(instance=id, state="running", limit=SHOWN_JOBS))
+    ended = await call.ask(jobs.list_, query=Listed(instance=id, limit=SHOWN_JOBS * 2))
+    others: list[JobRecord] = [job for job in ended.items if job.state != "running"][:SHOWN_JOBS]
+    return await render(
+        call,
+        "instance.html",
+        page="instances",
+        title=f"Instance {id[:8]}",
+        row=row,
+        running=running.items,
+        more=running.next is not None,
+        ended=others,
+    )

@@ -1,0 +1,174 @@
+"""The timeline: a lane for each schedule or task, what ran when and how it ended, what was missed, what will come.
+
+The range is in the address. Lanes come by name, some on each page: ten thousand schedules have a timeline too.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from drumbeat.durations import from_us, to_us
+from drumbeat.model.schedule import ScheduleState
+from drumbeat.nouns import ScheduleInfo
+from drumbeat.web.api import jobs, schedules, tasks
+from drumbeat.web.api.filters import Listed
+from drumbeat.web.api.records import JobRecord, Page, store_now
+from drumbeat.web.api.schedules import FiresQuery, PreviewQuery, SchedulesQuery
+from drumbeat.web.call import Answer, Call
+
+from .lanes import RANGES, Lane, Piece, Span, bars, shifted, span_of, ticks
+from .pieces import of_job, of_moment, of_skip, skipped, unseen
+from .rendering import render
+from .showing import iso, part
+
+LANES = 20
+MOST_RUNS = 300
+MOST_COMING = 60
+MOST_SEARCHED = 500
+
+
+class TimelinePage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the address may say."""
+
+    by: str = "schedule"
+    """schedule or task."""
+    range: str = "1h"
+    until: datetime | None = None
+    """The end of the picture; None: a little after now, and it goes with time."""
+    q: str = ""
+    """Only lanes whose name has this in it."""
+    after: str | None = None
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """The picture around the lanes."""
+
+    by: str
+    range: str
+    q: str
+    until: datetime | None
+    earlier: str
+    """`until` of the picture before; and so on. Empty: the one that goes with time."""
+    later: str
+
+
+def view_of(query: TimelinePage, now: int) -> tuple[View, Span]:
+    by = query.by if query.by in ("schedule", "task") else "schedule"
+    range = query.range if query.range in RANGES else "1h"
+    until = (
+        query.until if query.until is None or query.until.utcoffset() is not None else query.until.replace(tzinfo=UTC)
+    )
+    span = span_of(range, now, None if until is None else min(to_us(until), now + RANGES[range]))
+    earlier, later = shifted(span, range, -1), shifted(span, range, 1)
+    view = View(
+        by=by,
+        range=range,
+        q=query.q[:100],
+        until=until,
+        earlier="" if earlier is None else iso(from_us(earlier)),
+        later="" if later is None else iso(from_us(later)),
+    )
+    return view, span
+
+
+async def index(call: Call) -> Answer:
+    """GET /timeline."""
+    query: TimelinePage = call.query
+    now = await store_now(call.host)
+    view, span = view_of(query, to_us(now))
+    if view.by == "task":
+        lanes, next = await _task_lanes(call, view, span, now, query.after)
+    else:
+        lanes, next = await _schedule_lanes(call, view, span, now, query.after)
+    return await render(
+        call,
+        "timeline.html",
+        page="timeline",
+        title="Timeline",
+        view=view,
+        lanes=lanes,
+        next=next,
+        after=query.after,
+        ticks=ticks(span, UTC),
+        now_x=span.x(span.now) if span.first <= span.now <= span.last else None,
+        first=from_us(span.first),
+        last=from_us(span.last),
+        choices=tuple(RANGES),
+        q="",
+    )
+
+
+async def _schedule_lanes(
+    call: Call, view: View, span: Span, now: datetime, after: str | None
+) -> tuple[list[Lane], str | None]:
+    # A search reads a long page of names and keeps those that fit; without one a page of names is a page of lanes.
+    limit = MOST_SEARCHED if view.q else LANES
+    found: Page[ScheduleInfo] = await call.ask(schedules.list_, query=SchedulesQuery(after=after, limit=limit))
+    wanted = [info for info in found.items if view.q.lower() in info.name.lower()]
+    lanes = [await _schedule_lane(call, info, span, now) for info in wanted[:LANES]]
+    return lanes, wanted[LANES - 1].name if len(wanted) > LANES else found.next
+
+
+async def _schedule_lane(call: Call, info: ScheduleInfo, span: Span, now: datetime) -> Lane:
+    href = call.url(f"/schedules/{part(info.name)}")
+    pieces = await _runs(call, span, now, Listed(schedule=info.name, limit=MOST_RUNS))
+    fires = await call.ask(
+        schedules.fires,
+        path={"name": info.name},
+        query=FiresQuery(before=from_us(span.last + 1), limit=MOST_RUNS, jobs=False),
+    )
+    pieces += [of_skip(fire, href) for fire in skipped(fires.items)]
+    if info.state is ScheduleState.ACTIVE and span.last > span.now and info.next_at is not None:
+        pieces += await _coming(call, info, href)
+    drawn, hidden = bars(pieces, span)
+    note = info.words if info.state is ScheduleState.ACTIVE else f"{info.state}: {info.words}"
+    return Lane(name=info.name, href=href, note=note, bars=drawn, hidden=hidden)
+
+
+async def _coming(call: Call, info: ScheduleInfo, href: str) -> list[Piece]:
+    if info.cron is None and not info.grid and info.next_at is not None:
+        return [of_moment(info.next_at, "", href)]  # those after it depend on how long runs take
+    found = await call.ask(schedules.preview, query=PreviewQuery(name=info.name, count=MOST_COMING))
+    return [of_moment(each.at, each.note, href) for each in found.items]
+
+
+async def _task_lanes(
+    call: Call, view: View, span: Span, now: datetime, after: str | None
+) -> tuple[list[Lane], str | None]:
+    names = [info.name for info in (await call.ask(tasks.list_)).items]
+    wanted = [name for name in names if view.q.lower() in name.lower() and (after is None or name > after)]
+    lanes = [await _task_lane(call, name, span, now) for name in wanted[:LANES]]
+    return lanes, wanted[LANES - 1] if len(wanted) > LANES else None
+
+
+async def _task_lane(call: Call, name: str, span: Span, now: datetime) -> Lane:
+    pieces = await _runs(call, span, now, Listed(task=name, limit=MOST_RUNS))
+    drawn, hidden = bars(pieces, span)
+    number = sum(bar.count for bar in drawn if bar.kind != "unseen")
+    note = "nothing in this range" if not number else "1 job" if number == 1 else f"{number:,} jobs"
+    return Lane(name=name, href=call.url(f"/tasks/{part(name)}"), note=note, bars=drawn, hidden=hidden)
+
+
+async def _runs(call: Call, span: Span, now: datetime, wanted: Listed) -> list[Piece]:
+    """The jobs of a lane that may have run within the picture: a job is made before it runs, usually not long before."""
+    reach = timedelta(microseconds=span.length)
+    query = msgspec.structs.replace(wanted, since=from_us(span.first) - reach, until=from_us(span.last))
+    found: Page[JobRecord] = await call.ask(jobs.list_, query=query)
+    pieces = [of_job(job, now, call.url(f"/jobs/{job.id}")) for job in found.items]
+    if found.next is not None and pieces:
+        oldest = min(piece.first for piece in pieces)
+        if oldest > span.first:
+            pieces.append(unseen(span.first, oldest, _list_of(call, wanted, span, oldest)))
+    return pieces
+
+
+def _list_of(call: Call, wanted: Listed, span: Span, until: int) -> str:
+    return call.url(
+        "/jobs",
+        task=wanted.task,
+        schedule=wanted.schedule,
+        since=iso(from_us(span.first)),
+        until=iso(from_us(until)),
+    )
