@@ -6,6 +6,9 @@ from typing import Any, Protocol, Unpack
 
 from drumbeat.clock import Clock
 from drumbeat.nouns import Dead, Instances, Jobs, Locks, Queues, Run, Schedules, Tasks, WantedRuns
+from drumbeat.nouns.audit import Audit
+from drumbeat.nouns.stats import Stats
+from drumbeat.nouns.system import System
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Registry, Task
@@ -23,6 +26,9 @@ class Host(Protocol):
     schedules: Schedules
     instances: Instances
     locks: Locks
+    stats: Stats
+    audit: Audit
+    system: System
 
     @property
     def settings(self) -> Settings: ...

@@ -5,7 +5,7 @@ Router, OpenAPI document, role matrix and docs come from it.
 
 from __future__ import annotations
 
-from drumbeat.web import events, files, login, openapi
+from drumbeat.web import events, files, login, openapi, scraping
 from drumbeat.web.api.table import NOUNS
 from drumbeat.web.call import API, Role, Route
 
@@ -27,6 +27,13 @@ _EVENTS = (
 )
 
 _OUTSIDE = (
+    Route(
+        method="GET",
+        path="/metrics",
+        handler=scraping.scrape,
+        role=Role.VIEWER,
+        summary="The metrics of the whole cluster, for Prometheus",
+    ),
     Route(
         method="GET",
         path="/login",
