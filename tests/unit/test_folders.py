@@ -11,7 +11,7 @@ LEAVE_A_SERVER = """
 import subprocess, sys
 from tests.servers import folders
 folder = folders.make("redis")
-server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], cwd=folder)
+server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], cwd=folder, stdout=subprocess.DEVNULL)
 print(folder, server.pid)
 """
 
