@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from drumbeat import Drumbeat, JobState
 from drumbeat.clock import FakeClock
 from drumbeat.errors import InvalidArguments, JobNotFound, UniqueConflict, UnknownTask
-from drumbeat.model.job import CancelAnswer, OutcomeKind
+from drumbeat.model.job import CancelAnswer, JobCounts, JobPage, OutcomeKind, View
 from drumbeat.tasks import AsyncTask
 from tests.app.conftest import Hand
 from tests.contract import making
@@ -72,7 +73,12 @@ async def test_jobs_are_chosen_by_what_they_have_in_common(
     ("wanted", "told"),
     [
         ({"state": "gone"}, "pending, running, succeeded, dead, cancelled"),
-        ({"state": "ready"}, "how a pending job is shown"),
+        ({"state": "odd"}, "there is no state 'odd': use pending, .*, ready, retrying, waiting"),
+        ({"since": "yesterday"}, "since must be a moment such as"),
+        ({"until": "2026-11-15T09:30"}, "until must have a timezone"),
+        ({"instance": "me"}, "instance must be the id of an instance"),
+        ({"id": "01a"}, "id must be the id of a job or its beginning"),
+        ({"id": "nonsense"}, "id must be the id of a job or its beginning"),
         ({"queue": "crtical"}, "known are critical"),
         ({"queue": "a b"}, "valid name"),
         ({"task": "chrage"}, "did you mean 'charge'"),
@@ -88,6 +94,30 @@ async def test_a_filter_that_means_nothing_is_refused_with_what_would(
 ) -> None:
     with pytest.raises((InvalidArguments, UnknownTask), match=told):
         await app.jobs.list(**wanted)
+
+
+async def test_jobs_are_found_by_the_word_people_see_by_time_and_by_the_beginning_of_an_id(
+    app: Drumbeat, charge: Charge
+) -> None:
+    ready = await charge.enqueue(1)
+    later = await charge.using(delay=3600).enqueue(2)
+    made = (await app.jobs.show(ready.id)).created_at
+
+    async def found(**wanted: Any) -> list[str]:
+        page = await app.jobs.page(**wanted)
+        assert page.next is None
+        assert [job.id for job in page.items] == [job.id for job in await app.jobs.list(**wanted)]
+        return [job.id for job in page.items]
+
+    assert await found(state="ready") == [ready.id]
+    assert await found(state=View.SCHEDULED) == [later.id]
+    assert await found(state="retrying") == []
+    assert await found(since=made - timedelta(minutes=1), id=later.id[:4]) == [later.id, ready.id]
+    assert await found(since=(made + timedelta(minutes=1)).isoformat()) == []
+    assert await found(until=made + timedelta(minutes=1), id=ready.id.upper()) == [ready.id]
+    assert await app.jobs.counts() == JobCounts(ready=1, scheduled=1)
+    assert await app.jobs.counts(state="ready") == JobCounts(ready=1)
+    assert await app.dead.page(since=made) == JobPage(items=[], next=None)
 
 
 async def test_a_known_queue_or_task_without_jobs_is_an_empty_list(app: Drumbeat, charge: Charge) -> None:

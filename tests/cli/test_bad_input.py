@@ -101,7 +101,7 @@ def test_a_newer_schema_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
             ["jobs", "list", "--state", "odd"],
             "there is no state 'odd': use pending, running, succeeded, dead, cancelled",
         ),
-        (["jobs", "list", "--state", "ready"], "'ready' is how a pending job is shown"),
+        (["jobs", "list", "--since", "yesterday"], "'yesterday' is no moment"),
         (["jobs", "list", "--queue", "nope"], "there is no queue 'nope'"),
         (["jobs", "list", "--queue", "no/pe"], "use 1 to 100 letters, digits"),
         (["jobs", "list", "--task", "nope"], "no task 'nope' is registered"),

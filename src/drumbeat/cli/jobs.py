@@ -18,6 +18,7 @@ from drumbeat.cli.options import (
     dry_option,
     filter_options,
     pass_target,
+    search_options,
     target_options,
     watch_option,
     why_option,
@@ -41,7 +42,13 @@ SAID = {
 
 
 @command.command("list")
-@click.option("--state", metavar="STATE", help="pending, running, succeeded, dead or cancelled.")
+@click.option(
+    "--state",
+    metavar="STATE",
+    help="pending, running, succeeded, dead or cancelled; of pending ones ready, scheduled, retrying or waiting.",
+)
+@click.option("--id", metavar="ID", help="Whose id begins so: at least 4 characters.")
+@search_options
 @filter_options
 @watch_option
 @target_options

@@ -7,12 +7,13 @@ counts. Nothing is opened here; `connection.py` does that with what was collecte
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from drumbeat.durations import seconds, to_us
+from drumbeat.clock import SYSTEM
+from drumbeat.durations import from_us, seconds, to_us
 from drumbeat.errors import ConfigError, DrumbeatError
 from drumbeat.names import check_key, check_name
 
@@ -113,8 +114,18 @@ def _duration(text: str) -> float:
         raise ValueError(f"{text!r} is no length of time: write 90 (seconds), 250ms, 5m, 2h or 1h30m") from None
 
 
+def _past(text: str) -> datetime:
+    """A moment, or how long ago it was."""
+    try:
+        ago = seconds(text, name="it")
+    except ConfigError:
+        return _moment(text)
+    return from_us(SYSTEM.now_us()) - timedelta(seconds=ago)
+
+
 DURATION = Checked("duration", _duration)
 MOMENT = Checked("moment", _moment)
+PAST = Checked("past", _past)
 NAME = Checked("name", lambda text: check_name("the name", text))
 KEY = Checked("key", check_key)
 
@@ -128,6 +139,18 @@ def common_options(command: F) -> F:
         click.option("--key", type=KEY, help="With this key."),
         click.option("--queue", type=NAME, help="Of this queue."),
         click.option("--task", type=NAME, help="Of this task."),
+    ):
+        command = option(command)
+    return command
+
+
+def search_options(command: F) -> F:
+    """`--schedule --instance --since --until`: what else jobs are found by."""
+    for option in (
+        click.option("--until", type=PAST, metavar="WHEN", help="Made before this moment, or so long ago: 2h."),
+        click.option("--since", type=PAST, metavar="WHEN", help="Made at this moment or later, or so long ago: 2h."),
+        click.option("--instance", metavar="ID", help="That run, or ran last, on this instance."),
+        click.option("--schedule", type=NAME, help="Fires of this schedule."),
     ):
         command = option(command)
     return command

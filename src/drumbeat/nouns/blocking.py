@@ -29,6 +29,8 @@ class SyncJobs:
         self._client = client
         self._jobs = jobs
         self.list = blocking("app.sync.jobs.list", jobs.list)
+        self.page = blocking("app.sync.jobs.page", jobs.page)
+        self.counts = blocking("app.sync.jobs.counts", jobs.counts)
         self.show = blocking("app.sync.jobs.show", jobs.show)
         self.attempts = blocking("app.sync.jobs.attempts", jobs.attempts)
         self.explain = blocking("app.sync.jobs.explain", jobs.explain)
@@ -55,6 +57,7 @@ class SyncDead:
 
     def __init__(self, dead: Dead) -> None:
         self.list = blocking("app.sync.dead.list", dead.list)
+        self.page = blocking("app.sync.dead.page", dead.page)
         self.show = blocking("app.sync.dead.show", dead.show)
         self.groups = blocking("app.sync.dead.groups", dead.groups)
         self.replay = blocking("app.sync.dead.replay", dead.replay)

@@ -13,16 +13,17 @@ from drumbeat.clock import Clock
 from drumbeat.errors import InvalidArguments, UniqueConflict
 from drumbeat.ids import JobId
 from drumbeat.model.death import DeadGroup
-from drumbeat.model.job import Job, JobFilter, JobState, Replayed
+from drumbeat.model.job import Job, JobFilter, JobPage, JobState, Replayed
 
 from .bulk import read_rate
 from .jobs import Jobs
-from .wanted import PAGE, Common, all_ids, check_either, listed, read_filter, read_ids
+from .wanted import PAGE, Common, all_ids, check_either, listed, paged, read_filter, read_ids
 
 
 class WantedDead(Common, total=False):
     """Which dead letters to list."""
 
+    id: str | None
     before: str | None
     limit: int
 
@@ -38,6 +39,10 @@ class Dead:
     async def list(self, **wanted: Unpack[WantedDead]) -> builtins.list[Job]:
         """Dead letters, newest first; `before=` the last one's id gives the next page."""
         return await listed(self._client, _of_the_dead(read_filter(wanted)))
+
+    async def page(self, **wanted: Unpack[WantedDead]) -> JobPage:
+        """The same by a bounded look: perhaps fewer than `limit`, or none, and `next`, which given as `before=` goes on."""
+        return await paged(self._client, _of_the_dead(read_filter(wanted)))
 
     async def show(self, id: str) -> Job:
         """One dead letter, with its error and its arguments."""

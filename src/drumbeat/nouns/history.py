@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import msgspec
 
@@ -43,8 +43,7 @@ async def history(client: Client, task: str | Task[..., Any] | None, wanted: Wan
 
 async def history_page(client: Client, task: str | Task[..., Any] | None, wanted: WantedRuns) -> RunPage:
     """The same, with what the next page begins with."""
-    chosen: Wanted = {**wanted, "task": task.name if isinstance(task, Task) else task}
-    filter = read_filter(chosen)
+    filter = read_filter(cast(Wanted, {**wanted, "task": task.name if isinstance(task, Task) else task}))
     jobs = await listed(client, filter)
     store = await client.store()
     found = [run for job in jobs for run in runs(job, await store.inspect.attempts(job.id))]

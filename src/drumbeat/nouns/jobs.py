@@ -14,13 +14,13 @@ from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, JobNotFound, UniqueConflict
 from drumbeat.handle import JobHandle
 from drumbeat.ids import JobId, is_job_id
-from drumbeat.model.job import Attempt, CancelAnswer, Job, JobState
+from drumbeat.model.job import Attempt, CancelAnswer, Job, JobCounts, JobPage, JobState
 
 from .bulk import BulkAnswer, choose, counted, done, read_rate
 from .calling import CallOptions, called
 from .circumstances import gather
 from .explaining import Explanation, explain
-from .wanted import Common, Wanted, all_ids, check_either, listed, read_filter, read_ids
+from .wanted import Common, Wanted, all_ids, check_either, listed, paged, read_filter, read_ids
 
 
 class Jobs:
@@ -33,6 +33,16 @@ class Jobs:
     async def list(self, **wanted: Unpack[Wanted]) -> builtins.list[Job]:
         """Jobs, newest first; `before=` the last one's id gives the next page."""
         return await listed(self._client, read_filter(wanted))
+
+    async def page(self, **wanted: Unpack[Wanted]) -> JobPage:
+        """The same by a bounded look, for a person who waits: perhaps fewer than `limit`, or none, and `next`, which given as
+        `before=` goes on; None at the end."""
+        return await paged(self._client, read_filter(wanted))
+
+    async def counts(self, **wanted: Unpack[Wanted]) -> JobCounts:
+        """How many jobs there are, by the word people see; with a filter at most 10,000 of a kind, and `capped` says so."""
+        store = await self._client.store()
+        return await store.inspect.counts(read_filter(wanted))
 
     async def show(self, id: str) -> Job:
         """One job, wherever it is.

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from typing import TypedDict
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import datetime
+from typing import Any, TypedDict
 
 import msgspec
 
 from drumbeat.client import Client
+from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments, UnknownTask
 from drumbeat.ids import JobId, is_job_id
-from drumbeat.model.job import Job, JobFilter, JobState, View
+from drumbeat.model.job import Job, JobFilter, JobPage, JobState, View
 from drumbeat.names import check_key, check_name, shown
 from drumbeat.store.protocol import Store
 
 MOST_LISTED = 100_000
 PAGE = 500
+_INSTANCE = re.compile(r"[0-9a-f]{16}")
+_BEGINNING = re.compile(r"[0-9a-fA-F-]+")
 
 
 class Common(TypedDict, total=False):
@@ -26,12 +31,23 @@ class Common(TypedDict, total=False):
     key: str | None
     error: str | None
     """A part of the error's type or message."""
+    schedule: str | None
+    """Fires of this schedule."""
+    instance: str | None
+    """Where it runs, or ran last before it ended."""
+    since: datetime | str | None
+    """Made at this moment or later: by the clock of whoever made it, to the millisecond. A text is in ISO 8601, with a zone."""
+    until: datetime | str | None
+    """Made before this moment."""
 
 
 class Wanted(Common, total=False):
     """Which jobs to list."""
 
-    state: JobState | str | None
+    state: JobState | View | str | None
+    """A state, or the word by which people see a pending job: ready, scheduled, retrying, waiting."""
+    id: str | None
+    """An id, or the beginning of one: at least 4 characters."""
     before: str | None
     """Only jobs older than the one of this id: the next page."""
     limit: int
@@ -44,47 +60,79 @@ def read_filter(wanted: Wanted | Common) -> JobFilter:
     Raises:
         InvalidArguments: an unknown word or an impossible value; it says what is allowed.
     """
-    unknown = set(wanted) - set(Wanted.__annotations__)
+    unknown = set(wanted) - _READERS.keys()
     if unknown:
-        allowed = ", ".join(Wanted.__annotations__)
+        allowed = ", ".join(_READERS)
         raise InvalidArguments(f"jobs cannot be chosen by {min(unknown)!r}; use {allowed}", min(unknown))
     given = {name: value for name, value in wanted.items() if value is not None}
-    readers = {
-        "state": _state,
-        "task": lambda text: check_name("task", text),
-        "queue": lambda text: check_name("queue", text),
-        "key": check_key,
-        "error": _part,
-        "before": _before,
-        "limit": _limit,
-    }
-    return msgspec.structs.replace(JobFilter(), **{name: readers[name](value) for name, value in given.items()})
+    return msgspec.structs.replace(JobFilter(), **dict(_READERS[name](name, value) for name, value in given.items()))
 
 
-def _state(value: object) -> JobState:
-    try:
-        return JobState(value)  # type: ignore[arg-type]
-    except ValueError:
-        hint = f"; {value!r} is how a pending job is shown" if value in list(View) else ""
-        raise InvalidArguments(f"there is no state {shown(value)}: use {', '.join(JobState)}{hint}", "state") from None
+def _state(name: str, value: object) -> tuple[str, JobState | View]:
+    if value in list(View):
+        return "view", View(str(value))
+    if value in list(JobState):
+        return name, JobState(str(value))
+    raise InvalidArguments(f"there is no state {shown(value)}: use {', '.join([*JobState, *View])}", name)
 
 
-def _part(value: object) -> str:
+def _part(name: str, value: object) -> tuple[str, str]:
     if not isinstance(value, str) or not value or "\0" in value:
-        raise InvalidArguments(f"error must be a part of the error's text, not {shown(value)}", "error")
-    return value
+        raise InvalidArguments(f"error must be a part of the error's text, not {shown(value)}", name)
+    return name, value
 
 
-def _before(value: object) -> JobId:
+def _instance(name: str, value: object) -> tuple[str, str]:
+    if not isinstance(value, str) or not _INSTANCE.fullmatch(value):
+        raise InvalidArguments(f"instance must be the id of an instance, 16 characters, not {shown(value)}", name)
+    return name, value
+
+
+def _moment(name: str, value: object) -> tuple[str, int]:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InvalidArguments(
+                f"{name} must be a moment such as 2026-11-15T09:30Z, not {shown(value)}", name
+            ) from None
+    return name, to_us(value, name=name)  # type: ignore[arg-type]
+
+
+def _beginning(name: str, value: object) -> tuple[str, str]:
+    if not isinstance(value, str) or not 4 <= len(value) <= 36 or not _BEGINNING.fullmatch(value):
+        raise InvalidArguments(
+            f"id must be the id of a job or its beginning, at least 4 characters, not {shown(value)}", name
+        )
+    return name, value.lower()
+
+
+def _before(name: str, value: object) -> tuple[str, JobId]:
     if not isinstance(value, str) or not is_job_id(value):
-        raise InvalidArguments(f"before must be the id of a job, not {shown(value)}", "before")
-    return JobId(value)
+        raise InvalidArguments(f"before must be the id of a job, not {shown(value)}", name)
+    return name, JobId(value)
 
 
-def _limit(value: object) -> int:
+def _limit(name: str, value: object) -> tuple[str, int]:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_LISTED:
-        raise InvalidArguments(f"limit must be a whole number from 1 to {MOST_LISTED}, not {shown(value)}", "limit")
-    return value
+        raise InvalidArguments(f"limit must be a whole number from 1 to {MOST_LISTED}, not {shown(value)}", name)
+    return name, value
+
+
+_READERS: dict[str, Callable[[str, object], tuple[str, Any]]] = {
+    "state": _state,
+    "task": lambda name, text: (name, check_name(name, text)),
+    "queue": lambda name, text: (name, check_name(name, text)),
+    "key": lambda name, text: (name, check_key(text)),
+    "error": _part,
+    "schedule": lambda name, text: (name, check_name(name, text)),
+    "instance": _instance,
+    "since": _moment,
+    "until": _moment,
+    "id": _beginning,
+    "before": _before,
+    "limit": _limit,
+}
 
 
 def read_ids(which: str | Iterable[str]) -> list[JobId]:
@@ -95,7 +143,7 @@ def read_ids(which: str | Iterable[str]) -> list[JobId]:
 def check_either(which: object, common: Common) -> None:
     """Ids or a filter, one of them: nobody should replay or cancel everything by leaving something out."""
     if (which is None) == (not any(value is not None for value in common.values())):
-        raise InvalidArguments("say which jobs: their ids, or one or more of task=, queue=, key=, error=")
+        raise InvalidArguments("say which jobs: their ids, or one or more of task=, queue=, key=, error=, since= ...")
 
 
 async def listed(client: Client, filter: JobFilter) -> list[Job]:
@@ -105,6 +153,15 @@ async def listed(client: Client, filter: JobFilter) -> list[Job]:
     if not found:
         await _check_heard_of(client, store, filter)
     return found
+
+
+async def paged(client: Client, filter: JobFilter) -> JobPage:
+    """One page, found by a bounded look; slips are refused as by `listed`."""
+    store = await client.store()
+    page = await store.inspect.page(filter)
+    if not page.items and page.next is None:
+        await _check_heard_of(client, store, filter)
+    return page
 
 
 async def _check_heard_of(client: Client, store: Store, filter: JobFilter) -> None:

@@ -13,7 +13,7 @@ import pytest
 from drumbeat.store.sqlfile import repeated
 from drumbeat.store.sqlite import schema
 from drumbeat.store.sqlite.connection import Connection
-from drumbeat.store.sqlite.statements import INSPECT, INSTANCES, JOBS
+from drumbeat.store.sqlite.statements import INSPECT, INSTANCES, JOBS, SEARCH
 
 MANY = 100_000
 NOW = 1_800_000_000_000_000
@@ -83,7 +83,7 @@ PARAMETERS = (
         "keys",
         "state",
     ),
-    *("task", "key", "error", "before", "id", "prefix", "all", "seqs"),
+    *("task", "key", "error", "before", "id", "prefix", "all", "seqs", "low", "high", "view", "schedule"),
 )
 
 
@@ -165,11 +165,20 @@ def test_waiting_jobs_are_reached_by_what_they_wait_for(raw: sqlite3.Connection)
         (JOBS.waited_too_long, "drumbeat_job_waiting_since (waits_for=? AND waits_since<?)"),
         (JOBS.add, "drumbeat_history_one_per_id (id=?)"),
         (INSTANCES.pulse, "drumbeat_job_of_instance (instance=?)"),
-        (INSPECT.history_list_of_task, "drumbeat_history_by_task (task=? AND id<?)"),
-        (INSPECT.history_list_of_key, "drumbeat_history_by_key (key=? AND id<?)"),
-        (INSPECT.history_list, "drumbeat_history_one_per_id (id<?)"),
-        (INSPECT.live_list_of_key, "drumbeat_job_by_key (task=? AND key=?)"),
-        (INSPECT.live_list_running, "drumbeat_job_of_instance"),
+        (SEARCH.live_walk, "drumbeat_job_one_per_id (id>? AND id<?)"),
+        (SEARCH.live_chosen, "drumbeat_job_one_per_id (id=?)"),
+        (SEARCH.history_walk, "drumbeat_history_one_per_id (id>? AND id<?)"),
+        (SEARCH.history_walk_of_task, "drumbeat_history_by_task (task=? AND id>? AND id<?)"),
+        (SEARCH.history_walk_of_key, "drumbeat_history_by_key (key=? AND id>? AND id<?)"),
+        (SEARCH.history_chosen, "drumbeat_history_one_per_id (id=?)"),
+        (SEARCH.dead_walk, "drumbeat_dead USING PRIMARY KEY (id>? AND id<?)"),
+        (SEARCH.dead_walk_of_task, "drumbeat_dead_by_task (task=? AND id>? AND id<?)"),
+        (SEARCH.few_of_key, "drumbeat_job_by_key (task=? AND key=?)"),
+        (SEARCH.few_of_key, "drumbeat_job_by_key (task>?)"),
+        (SEARCH.few_ready, "drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)"),
+        (SEARCH.few_future, "drumbeat_job_for_claim (queue=? AND priority=? AND run_at>?)"),
+        (SEARCH.few_tried, "drumbeat_job_tried (run_at>?)"),
+        (SEARCH.few_unsucceeded, "drumbeat_history_not_succeeded (state>? AND state<?)"),
         (INSPECT.tasks, "COVERING INDEX drumbeat_history_by_task"),
     ],
 )  # fmt: skip
