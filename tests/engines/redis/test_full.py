@@ -7,6 +7,7 @@ import pytest
 from drumbeat.errors import JobExpired, StoreFull
 from drumbeat.ids import new_instance_id
 from drumbeat.model.job import JobFilter, OutcomeKind, Unique
+from drumbeat.nouns import new_act
 from tests.contract.making import HOUR, add, claim, end, hold, ids, new_instance, new_job, worker
 from tests.engines.redis.conftest import opened
 from tests.servers.redis import RedisServer
@@ -113,3 +114,15 @@ async def test_what_ends_leaves_no_history_and_whoever_asks_is_told_that_it_expi
         assert [(each.pending, each.running, each.succeeded) for each in await store.inspect.tasks()] == [(0, 0, 0)]
         server.ask("CONFIG", "SET", "maxmemory", "0")
         assert (await store.jobs.add([new_job(key="k", unique=Unique.LIVE)]))[0].created
+
+
+async def test_what_somebody_does_to_make_room_is_put_on_record(server: RedisServer) -> None:
+    pad(server)
+    async with await opened(server) as store:
+        fill(server)
+        act = new_act(who="ada", verb="dead.discard", target="all")
+        assert await store.audit.begin(act) is None
+        await store.audit.end(act.id, touched=3, outcome="done", answer="{}")
+        [found] = await store.audit.page()
+        assert (found.id, found.touched) == (act.id, 3)
+        assert await store.audit.prune(await store.inspect.now() + HOUR, 10) == 1

@@ -1,0 +1,45 @@
+"""What a person is told of a server: what it may throw away, what a crash takes, how full it is."""
+
+import pytest
+
+from drumbeat.model.finding import Finding, Level
+from drumbeat.store.redis import RedisStore
+from tests.engines.redis.conftest import at
+from tests.servers.redis import RedisServer
+
+
+async def facts_of(server: RedisServer, options: str = "") -> dict[str, Finding]:
+    async with await RedisStore.open(at(server.url + options)) as store:
+        return {each.name: each for each in await store.inspect.facts()}
+
+
+async def test_a_server_that_throws_keys_away_is_bad(kind: str) -> None:
+    with RedisServer(kind, {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as server:
+        found = await facts_of(server, "?eviction=accepted")
+    assert (found["eviction"].level, found["eviction"].value) == (Level.BAD, "allkeys-lru")
+    assert found["size"].value.endswith("of 100 MiB")
+
+
+async def test_what_a_crash_would_take_is_told(own_server: RedisServer) -> None:
+    found = await facts_of(own_server)
+    assert (found["durability"].level, found["last save"].level) == (Level.OK, Level.OK)
+    assert "survive a crash" in found["durability"].value
+    own_server.ask("CONFIG", "SET", "appendonly", "no")
+    found = await facts_of(own_server)
+    assert found["durability"].level is Level.WARN
+    assert "AOF" in found["durability"].advice
+
+
+async def test_a_server_that_is_nearly_full_is_a_warning(kind: str) -> None:
+    with RedisServer(kind) as server:
+        server.ask("SET", "padding", b"x" * 20_000_000)
+        used = server.ask("INFO", "memory")["used_memory"]
+        server.ask("CONFIG", "SET", "maxmemory", used + used // 20)
+        found = (await facts_of(server))["size"]
+    assert found.level is Level.WARN
+    assert "refuses new jobs" in found.advice
+
+
+async def test_the_engine_is_called_by_its_own_name(kind: str, server: RedisServer) -> None:
+    told = (await facts_of(server))["engine"].value
+    assert told.startswith("Valkey 9" if kind == "valkey" else "Redis 6") or pytest.fail(told)
