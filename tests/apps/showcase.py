@@ -44,7 +44,7 @@ async def send_email(to: str, subject: str, token: str = "t0p-secret") -> None:
 @app.task(queue="low", timeout=timedelta(minutes=10))
 async def build_report(month: str, rows: int = 9_007_199_254_740_993) -> dict[str, int]:
     for done in range(60):
-        await current_job().progress({"done": done, "of": 60})
+        current_job().progress({"done": done, "of": 60})
         await asyncio.sleep(0.5)
     return {"rows": rows, "pages": 12}
 

@@ -6,7 +6,22 @@ import msgspec
 
 from drumbeat.web.call import Handler, Nothing, Role, Route
 
-from . import audit, exporting, instances, job, jobs, locks, queues, schedule_form, schedules, system, tasks, timeline
+from . import (
+    audit,
+    dead,
+    exporting,
+    instances,
+    job,
+    jobs,
+    locks,
+    overview,
+    queues,
+    schedule_form,
+    schedules,
+    system,
+    tasks,
+    timeline,
+)
 from .searching import JobsQuery
 
 
@@ -15,10 +30,13 @@ def _page(path: str, handler: Handler, summary: str, query: type[msgspec.Struct]
 
 
 PAGES: tuple[Route, ...] = (
+    _page("/", overview.show, "Page: the overview", overview.OverviewQuery),
     _page("/jobs", jobs.show_list, "Page: search of jobs", JobsQuery),
     _page("/jobs/export", exporting.export, "All jobs that match, as JSON lines", JobsQuery),
     _page("/jobs/{id}", job.show, "Page: one job"),
+    _page("/dead", dead.show, "Page: dead letters", dead.DeadQuery),
     _page("/queues", queues.show_all, "Page: all queues"),
+    _page("/queues/{name}", queues.show_one, "Page: one queue", queues.QueueQuery),
     _page("/tasks", tasks.index, "Page: all tasks", tasks.TasksPage),
     _page("/tasks/{name}", tasks.show, "Page: one task", tasks.TaskPage),
     _page("/schedules", schedules.index, "Page: schedules", schedules.SchedulesPage),

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.web.api import queues
+from drumbeat.web.api import instances, jobs, queues
+from drumbeat.web.api.filters import Listed
+from drumbeat.web.api.records import JobRecord, Page, store_now
 from drumbeat.web.call import Answer, Call, Role
+from drumbeat.web.problem import Problem
 
 from .acting import Act, act
+from .charting import RANGES, charts_of
+from .jobs import row_of as job_row
 from .rendering import render
 from .showing import part
 
 OLD_S = 60.0
 """From here on a lag is marked: a ready job that nobody took for a minute."""
+
+
+NEWEST = 15
+
+
+class QueueQuery(msgspec.Struct, frozen=True, kw_only=True):
+    range: str = "15m"
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +37,28 @@ async def show_all(call: Call) -> Answer:
     found: queues.QueueList = await call.ask(queues.list_queues)
     rows = [row_of(call, queue) for queue in found.items]
     return await render(call, "queues.html", page="queues", title="Queues", rows=rows)
+
+
+async def show_one(call: Call) -> Answer:
+    query: QueueQuery = call.query
+    if query.range not in RANGES:
+        raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
+    queue: queues.QueueShown = await call.ask(queues.show, path=call.path)
+    taken: Page[instances.InstanceRecord] = await call.ask(instances.list_, query=instances.InstancesQuery())
+    newest: Page[JobRecord] = await call.ask(jobs.list_, query=Listed(queue=queue.name, limit=NEWEST))
+    now = await store_now(call.host)
+    return await render(
+        call,
+        "queue.html",
+        page="queues",
+        title=f"Queue {queue.name}",
+        row=row_of(call, queue),
+        takers=[one for one in taken.items if queue.name in one.queues],
+        rows=[job_row(job) for job in newest.items],
+        charts=await charts_of(call, query.range, now, queue=queue.name),
+        ranges=RANGES,
+        range=query.range,
+    )
 
 
 def row_of(call: Call, queue: queues.QueueShown) -> QueueRow:

@@ -28,3 +28,17 @@ document.addEventListener("focusin", (event) => {
 });
 document.addEventListener("focusout", () => { tip.hidden = true; });
 addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+
+// A chart is one stop of the tab key; the arrows go from slot to slot.
+document.addEventListener("keydown", (event) => {
+  const slot = event.target.closest?.(".chart a.slot");
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!slot || !by) return;
+  const slots = [...slot.closest("svg").querySelectorAll("a.slot")];
+  const next = slots[slots.indexOf(slot) + by];
+  if (!next) return;
+  event.preventDefault();
+  slot.setAttribute("tabindex", "-1");
+  next.setAttribute("tabindex", "0");
+  next.focus();
+});

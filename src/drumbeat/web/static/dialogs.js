@@ -25,8 +25,11 @@ export async function send(method, url, body, key = freshKey()) {
   return record;
 }
 
-export function touchedBy(record) {
-  return record.touched ?? record.matched ?? record.count ?? null;
+function said(text, record) {
+  if (record.goes_on) return `${count(record.matched)} are being dealt with in the background; the audit tells how it ended`;
+  const n = record.touched ?? null;
+  const left = record.refused?.length ? `, ${count(record.refused.length)} not: ${record.refused[0].why}` : "";
+  return text.replace("{n}", n === null ? "" : count(n)).replace("{s}", n === 1 ? "" : "s") + left;
 }
 
 function ask(button) {
@@ -65,7 +68,7 @@ async function rehearse(asked) {
   try {
     const record = await send(asked.data.method, asked.data.url, { ...asked.body, dry_run: true });
     if (asked !== current) return;
-    touches(touchedBy(record), record.more || record.capped);
+    touches(record.matched, record.capped);
   } catch (error) {
     if (asked === current) { part("count").hidden = true; say(error.message); }
   }
@@ -95,16 +98,15 @@ async function perform() {
   if ("rate" in asked.data && rate) body.rate = Number(rate);
   try {
     const record = await send(asked.data.method, asked.data.url, asked.data.method === "DELETE" && !Object.keys(body).length ? undefined : body, asked.key);
-    const n = touchedBy(record);
-    const said = (asked.data.done || "Done").replace("{n}", n === null ? "" : count(n)).replace("{s}", n === 1 ? "" : "s");
+    const text = said(asked.data.done || "Done", record);
     dialog.close();
     clearSelection();
     if (asked.data.then) {
-      sessionStorage.setItem("drumbeat-said", said);
+      sessionStorage.setItem("drumbeat-said", text);
       location.assign(asked.data.then);
       return;
     }
-    toast(said);
+    toast(text);
     refresh();
   } catch (error) {
     say(error.message);

@@ -19,7 +19,11 @@ export function selectionOf(button) {
   const section = button.closest("[data-pick]");
   // A button on its own (a group of dead letters) has its filter in its body.
   if (!section || button.closest("[data-pick-bar]") === null) return null;
-  if (everything.has(section)) return { body: { filter: JSON.parse(section.dataset.filter || "{}") }, n: null };
+  if (everything.has(section)) {
+    const filter = JSON.parse(section.dataset.filter || "{}");
+    // Nobody acts on everything by leaving something out: that is said in so many words.
+    return { body: Object.keys(filter).length ? { filter } : { all: true }, n: null };
+  }
   const ids = chosenOf(section).map((row) => row.dataset.key);
   return { body: { ids }, n: ids.length };
 }

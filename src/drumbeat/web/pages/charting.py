@@ -1,0 +1,48 @@
+"""The charts of a page: what the API counted, drawn by `charts.py`, with each slot leading to its jobs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from drumbeat.durations import from_us, to_us
+from drumbeat.web.api import stats
+from drumbeat.web.call import Call
+
+from . import charts
+from .charts import RANGES, Chart, Link
+from .showing import iso
+
+__all__ = ["RANGES", "Charts", "charts_of"]
+
+
+class Charts(msgspec.Struct, frozen=True, kw_only=True):
+    throughput: Chart
+    wait: Chart
+    run: Chart
+
+
+async def charts_of(
+    call: Call, range: str, now: datetime, *, queue: str | None = None, task: str | None = None
+) -> Charts:
+    """The three charts of everything, or of one queue or task."""
+    over = RANGES[range]
+    since = from_us(over.first(to_us(now)))
+    wanted = stats.StatsQuery(grain=over.grain, since=since, until=now, queue=queue, task=task)
+    rollups = (await call.ask(stats.read, query=wanted)).items
+    link = link_of(call, queue=queue, task=task)
+    return Charts(
+        throughput=charts.throughput(rollups, over, now, link),
+        wait=charts.latency("wait", rollups, over, now, link),
+        run=charts.latency("run", rollups, over, now, link),
+    )
+
+
+def link_of(call: Call, *, queue: str | None, task: str | None) -> Link:
+    def link(at: int, until: int, state: str | None) -> str:
+        return call.url(
+            "/jobs", state=state, queue=queue, task=task, ended_since=iso(from_us(at)), ended_until=iso(from_us(until))
+        )
+
+    return link
