@@ -3,7 +3,7 @@
 from typing import Any
 
 from drumbeat.ids import InstanceId
-from drumbeat.model.stats import BUCKETS, Grain, Rollup
+from drumbeat.model.stats import BUCKETS, OVERALL, Grain, Rollup
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import HOUR, worker
@@ -120,6 +120,26 @@ async def test_stretches_are_read_by_span_queue_and_task_in_order(store: Store) 
     assert await places(queue="b", task="y") == [(2, "b", "y"), (1, "b", "y")]
     assert await places(queue="c") == []
     assert [each.started for each in await store.stats.read(Grain.MINUTE, at - MINUTE, at + 1)] == [9]
+
+
+async def test_what_is_counted_of_all_together_is_read_apart(store: Store) -> None:
+    at = await stretch(store)
+    for number in (1, 2):
+        rows = [rollup(Grain.TEN_SECONDS, at, task=task, started=number) for task in ("x", "y")]
+        whole = [rollup(Grain.TEN_SECONDS, at - ago * SECOND, OVERALL, OVERALL, started=2 * number) for ago in (0, 10)]
+        await store.stats.put(await worker(store), [*rows, *whole])
+    assert [each.started for each in await store.stats.read(Grain.TEN_SECONDS, 0, at + 1)] == [3, 3]
+    both = await store.stats.overall(Grain.TEN_SECONDS, 0, at + 1)
+    assert [(each.at, each.queue, each.task, each.started) for each in both] == [
+        (at - 10 * SECOND, OVERALL, OVERALL, 6),
+        (at, OVERALL, OVERALL, 6),
+    ]
+    assert await store.stats.overall(Grain.TEN_SECONDS, at, at + 1) == both[1:]
+    assert await store.stats.overall(Grain.MINUTE, 0, at + 1) == []
+    assert await prune(store, tens=at) == 2
+    assert await store.stats.overall(Grain.TEN_SECONDS, 0, at + 1) == both[1:]
+    assert await prune(store, tens=at + 1) == 6
+    assert await store.stats.overall(Grain.TEN_SECONDS, 0, at + 1) == []
 
 
 async def test_more_stretches_are_read_than_fit_into_one_page(store: Store) -> None:

@@ -27,6 +27,9 @@ BUCKETS = len(BOUNDS_US) + 1
 TENS_KEPT_US = 2 * 3_600_000_000
 """How long stretches of 10 s are kept. Those of a minute are kept as long as history is."""
 
+OVERALL = ""
+"""Stands for the queue and the task where all of them are counted together."""
+
 _EMPTY = (0,) * BUCKETS
 _COUNTED = ("started", "succeeded", "failed", "dead", "cancelled", "crashed", "wait_us", "run_us")
 WAIT_AT = len(_COUNTED)
@@ -77,14 +80,22 @@ def counts_of(rollup: Rollup) -> list[int]:
 
 def rollup_of(grain: Grain, at: int, queue: str, task: str, counts: Sequence[int]) -> Rollup:
     """The other way round."""
+    # Written out: charts read thousands of them.
     return Rollup(
         grain=grain,
         at=at,
         queue=queue,
         task=task,
+        started=counts[0],
+        succeeded=counts[1],
+        failed=counts[2],
+        dead=counts[3],
+        cancelled=counts[4],
+        crashed=counts[5],
         wait=tuple(counts[WAIT_AT:RUN_AT]),
+        wait_us=counts[6],
         run=tuple(counts[RUN_AT:WIDTH]),
-        **dict(zip(_COUNTED, counts, strict=False)),
+        run_us=counts[7],
     )
 
 

@@ -17,7 +17,7 @@ from drumbeat.clock import Clock
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claimed, Outcome, OutcomeKind
-from drumbeat.model.stats import BUCKETS, TENS_KEPT_US, WIDTH, Grain, Rollup, added, counts_of, rollup_of
+from drumbeat.model.stats import BUCKETS, OVERALL, TENS_KEPT_US, WIDTH, Grain, Rollup, added, counts_of, rollup_of
 from drumbeat.store.protocol import Stats
 
 log = logging.getLogger(__name__)
@@ -114,9 +114,14 @@ class Recorder:
         for queue, tasks in cells.items():
             for task, cell in tasks.items():
                 counts = _counts(cell)
-                for grain, at in ((Grain.TEN_SECONDS, self._at), (Grain.MINUTE, minute), (Grain.TOTAL, 0)):
-                    book = self._books.setdefault((grain, at, queue, task), Book())
-                    book.counts = added(book.counts, counts)
+                self._enter((Grain.TOTAL, 0, queue, task), counts)
+                for grain, at in ((Grain.TEN_SECONDS, self._at), (Grain.MINUTE, minute)):
+                    self._enter((grain, at, queue, task), counts)
+                    self._enter((grain, at, OVERALL, OVERALL), counts)
+
+    def _enter(self, place: Place, counts: list[int]) -> None:
+        book = self._books.setdefault(place, Book())
+        book.counts = added(book.counts, counts)
 
     def unwritten(self) -> list[Rollup]:
         """What the store does not have, as it is now."""

@@ -161,6 +161,7 @@ class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
 class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
     put: str
     read: str
+    overall: str
     prune: str
     take_gone: str
     lock_folded: str

@@ -39,6 +39,11 @@ class PostgresStats:
         found = await self._link.call(lambda session: session.fetch(self._sql.read, *wanted), patience=LONG)
         return merged(grain, _rows(found))
 
+    async def overall(self, grain: Grain, since: int, until: int) -> list[Rollup]:
+        wanted = (int(grain), since, until)
+        found = await self._link.call(lambda session: session.fetch(self._sql.overall, *wanted), patience=LONG)
+        return merged(grain, _rows(found))
+
     async def totals(self) -> list[Rollup]:
         return await self.read(Grain.TOTAL, 0, 1)
 

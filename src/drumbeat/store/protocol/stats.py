@@ -15,7 +15,8 @@ class Stats(Protocol):
 
     async def put(self, instance: InstanceId, rollups: Sequence[Rollup]) -> bool:
         """Write what this instance has counted. Each is the whole of its (grain, at, queue, task) and replaces what was there,
-        so that repeating is harmless. All or none: False, and nothing is written, unless the instance is alive.
+        so that repeating is harmless. Beside those for each queue and task, a stretch has one of all together (OVERALL), so
+        that nobody need add up thousands. All or none: False, and nothing is written, unless the instance is alive.
 
         Raises:
             StoreFull: nothing was stored, there is no room.
@@ -26,6 +27,10 @@ class Stats(Protocol):
         self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
         """The stretches that begin in [since, until), merged over all instances, by (at, queue, task)."""
+        ...
+
+    async def overall(self, grain: Grain, since: int, until: int) -> list[Rollup]:
+        """The same for all queues and tasks together: one for each stretch, whose queue and task are OVERALL."""
         ...
 
     async def totals(self) -> list[Rollup]:

@@ -37,13 +37,20 @@ class RedisStats:
     ) -> list[Rollup]:
         if grain is Grain.TOTAL:
             return [each for each in await self.totals() if _is_wanted(each.queue, each.task, queue, task)]
+        found = await self._stretches("stretch", grain, since, until)
+        return merged(grain, [row for row in found if _is_wanted(row[1], row[2], queue, task)])
+
+    async def overall(self, grain: Grain, since: int, until: int) -> list[Rollup]:
+        return merged(grain, await self._stretches("overall", grain, since, until))
+
+    async def _stretches(self, kind: str, grain: Grain, since: int, until: int) -> list[Row]:
         found: list[Row] = []
         while True:
-            page = await self._link.run("stats_read", int(grain), since, until, _PAGE)
+            page = await self._link.run("stats_read", int(grain), since, until, _PAGE, kind)
             for at, stretch in zip(page[::2], page[1::2], strict=True):
-                found += [row for row in _rows(int(at), stretch) if _is_wanted(row[1], row[2], queue, task)]
+                found += _rows(int(at), stretch)
             if len(page) < 2 * _PAGE:
-                return merged(grain, found)
+                return found
             since = int(page[-2]) + 1
 
     async def totals(self) -> list[Rollup]:

@@ -188,6 +188,7 @@ class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
     is_alive: str
     put: str
     read: str
+    overall: str
     prune: str
     foldable: str
     folded: str

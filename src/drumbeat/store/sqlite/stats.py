@@ -38,6 +38,10 @@ class SqliteStats:
         wanted = {"grain": int(grain), "since": since, "until": until, "queue": queue, "task": task}
         return merged(grain, _rows(await self._lists.text(self._sql.read, wanted)))
 
+    async def overall(self, grain: Grain, since: int, until: int) -> list[Rollup]:
+        wanted = {"grain": int(grain), "since": since, "until": until}
+        return merged(grain, _rows(await self._lists.text(self._sql.overall, wanted)))
+
     async def totals(self) -> list[Rollup]:
         return await self.read(Grain.TOTAL, 0, 1)
 

@@ -11,3 +11,7 @@ CREATE TABLE drumbeat.rollup (
     counts     text NOT NULL,
     PRIMARY KEY (grain, at, queue, task, instance)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+
+-- Rows of all queues and tasks together, for charts of everything.
+CREATE INDEX rollup_overall
+    ON drumbeat.rollup (grain, at) WHERE queue = '';

@@ -23,8 +23,18 @@ SELECT at, queue, task, counts
  WHERE grain = $1
    AND at >= $2
    AND at < $3
+   AND queue <> ''
    AND ($4::text IS NULL OR queue = $4)
    AND ($5::text IS NULL OR task = $5);
+
+-- name: overall
+-- $1 grain, $2 since, $3 until.
+SELECT at, queue, task, counts
+  FROM drumbeat.rollup
+ WHERE grain = $1
+   AND at >= $2
+   AND at < $3
+   AND queue = '';
 
 -- name: prune
 -- $1 grain, $2 before, $3 limit.

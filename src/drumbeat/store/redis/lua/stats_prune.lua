@@ -3,7 +3,7 @@
 -- ARGV: 1 grain and 2 before (µs) of one kind of stretch, 3 and 4 of the other, 5 gone (µs), 6 how many rows at most
 -- returns: how many rows
 -- flags: allow-oom
--- touches: stretch:<grain>:<at>, stretches:<grain>, totals, totals:<instance>, folded
+-- touches: stretch:<grain>:<at>, overall:<grain>:<at>, stretches:<grain>, totals, totals:<instance>, folded
 local p, left = KEYS[1], tonumber(ARGV[6])
 local CHUNK = 1000
 
@@ -22,7 +22,9 @@ local function clear_old(grain, before)
   local index = p .. 'stretches:' .. grain
   while left > 0 do
     local at = redis.call('ZRANGEBYSCORE', index, '-inf', '(' .. before, 'LIMIT', 0, 1)[1]
-    if not at or not clear(p .. 'stretch:' .. grain .. ':' .. at) then return end
+    if not at then return end
+    local place = grain .. ':' .. at
+    if not (clear(p .. 'stretch:' .. place) and clear(p .. 'overall:' .. place)) then return end
     redis.call('ZREM', index, at)
   end
 end

@@ -3,7 +3,7 @@
 -- ARGV: 1 instance, 2 seconds that stretches of 10 s are kept, 3 seconds of a minute, then of each roll-up grain, at, queue NUL
 --   task, counts (see stats.py)
 -- returns: 1; 0: the instance is not alive
--- touches: stretch:<grain>:<at>, stretches:<grain>, totals, totals:<instance>
+-- touches: stretch:<grain>:<at>, overall:<grain>:<at>, stretches:<grain>, totals, totals:<instance>
 local p, instance = KEYS[1], ARGV[1]
 if not redis.call('ZSCORE', p .. 'alive', instance) then return 0 end
 local time = redis.call('TIME')
@@ -14,7 +14,7 @@ for i = 4, #ARGV, 4 do
     redis.call('HSET', p .. 'totals:' .. instance, place, counts)
     redis.call('ZADD', p .. 'totals', now, instance)
   else
-    local stretch = p .. 'stretch:' .. grain .. ':' .. at
+    local stretch = p .. (place == '\0' and 'overall:' or 'stretch:') .. grain .. ':' .. at
     redis.call('HSET', stretch, place .. '\0' .. instance, counts)
     redis.call('EXPIRE', stretch, grain == '10000000' and ARGV[2] or ARGV[3])
     redis.call('ZADD', p .. 'stretches:' .. grain, at, at)

@@ -11,3 +11,7 @@ CREATE TABLE drumbeat_rollup (
     counts     TEXT NOT NULL,
     PRIMARY KEY (grain, at, queue, task, instance)
 ) WITHOUT ROWID;
+
+-- Rows of all queues and tasks together, for charts of everything.
+CREATE INDEX drumbeat_rollup_overall
+    ON drumbeat_rollup (grain, at) WHERE queue = '';

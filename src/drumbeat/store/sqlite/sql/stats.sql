@@ -17,8 +17,17 @@ SELECT json_group_array(json_array(at, queue, task, json(counts)))
  WHERE grain = :grain
    AND at >= :since
    AND at < :until
+   AND queue <> ''
    AND (:queue IS NULL OR queue = :queue)
    AND (:task IS NULL OR task = :task);
+
+-- name: overall
+SELECT json_group_array(json_array(at, queue, task, json(counts)))
+  FROM drumbeat_rollup
+ WHERE grain = :grain
+   AND at >= :since
+   AND at < :until
+   AND queue = '';
 
 -- name: prune
 DELETE FROM drumbeat_rollup
