@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from drumbeat.errors import DrumbeatError, StoreError
-from drumbeat.ids import new_job_id
 from drumbeat.model.audit import Act, NewAct
+from drumbeat.nouns.audit import new_act
 from drumbeat.store.protocol import Store
 from drumbeat.web.call import Answer, Call, Given, Route
 from drumbeat.web.problem import MEDIA, Problem, problem_of
@@ -27,7 +27,7 @@ from drumbeat.web.problem import MEDIA, Problem, problem_of
 log = logging.getLogger(__name__)
 
 KEY_HEADER = "idempotency-key"
-LONGEST_KEY, LONGEST_WHY, LONGEST_TARGET = 200, 500, 200
+LONGEST_KEY, LONGEST_WHY = 200, 500
 LOOKS, PAUSE = 200, 0.05
 """How often, and how far apart, it is looked whether the first of two equal requests has been answered: 10 seconds."""
 
@@ -50,14 +50,11 @@ async def perform(call: Call, route: Route) -> Given:
         return await _again(call, store, act, earlier)
     try:
         given = await route.handler(call)
-    except (Problem, DrumbeatError) as error:
-        problem = problem_of(error)
-        failed = isinstance(error, StoreError)
-        await _end(store, act, 0, f"failed: {problem}" if failed else "refused", problem.answer())
-        raise
     except Exception as error:
-        await _end(store, act, 0, f"failed: {type(error).__name__}", problem_of(error).answer())
-        raise
+        problem = problem_of(error)
+        outcome = "refused" if problem.status < 500 else f"failed: {problem}"
+        await _end(store, act, 0, outcome, problem.answer())
+        raise problem from error
     answer = given if isinstance(given, Answer) else Answer(status=route.status, body=given)
     if answer.after is not None:
         return msgspec.structs.replace(answer, after=partial(_go_on, call, store, act, answer, answer.after))
@@ -81,17 +78,16 @@ def _act(call: Call, route: Route) -> NewAct:
     if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
         raise Problem(422, f"it must have 1 to {LONGEST_KEY} printable ASCII characters", argument="Idempotency-Key")
     asked = b"\n".join((route.method.encode(), call.here.encode(errors="replace"), call.raw))
-    return NewAct(
-        id=new_job_id(),
+    act = new_act(
         who=call.caller.name,
         role=call.caller.role.value,
         via="api",
         verb=route.verb,
-        target=_target(call)[:LONGEST_TARGET],
+        target=_target(call),
         why=_text(getattr(call.body, "why", "") or getattr(call.query, "why", ""), "why", LONGEST_WHY),
-        request_key=key,
-        request_hash=None if key is None else hashlib.sha256(asked).hexdigest(),
     )
+    request_hash = None if key is None else hashlib.sha256(asked).hexdigest()
+    return msgspec.structs.replace(act, request_key=key, request_hash=request_hash)
 
 
 def _target(call: Call) -> str:
