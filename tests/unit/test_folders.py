@@ -11,7 +11,8 @@ LEAVE_A_SERVER = """
 import subprocess, sys
 from tests.servers import folders
 folder = folders.make("redis")
-server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], cwd=folder, stdout=subprocess.DEVNULL)
+nowhere = subprocess.DEVNULL
+server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], cwd=folder, stdout=nowhere, stderr=nowhere)
 print(folder, server.pid)
 """
 
