@@ -1,0 +1,59 @@
+"""`app.dead.groups`, `app.instances.leader`, `app.system.facts`: what people see at a glance."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from drumbeat import Drumbeat
+from drumbeat.errors import InvalidArguments
+from drumbeat.model.finding import Level
+from drumbeat.model.job import OutcomeKind
+from tests.app.conftest import Hand
+from tests.conftest import fresh_url
+from tests.contract.making import HOUR, worker
+from tests.servers.postgres import free_port
+
+
+async def test_dead_letters_are_shown_in_groups(app: Drumbeat, hand: Hand) -> None:
+    @app.task
+    async def charge(customer: int) -> None: ...
+
+    for customer in range(3):
+        await charge.enqueue(customer)
+    await hand.end(OutcomeKind.DEAD)
+    [group] = await app.dead.groups()
+    assert (group.task, group.error, group.count, group.message) == ("charge", "ValueError", 3, "boom")
+    assert await asyncio.to_thread(app.sync.dead.groups, limit=1) == [group]
+    with pytest.raises(InvalidArguments, match="from 1 to"):
+        await app.dead.groups(limit=0)
+
+
+async def test_the_leader_is_shown(app: Drumbeat) -> None:
+    assert await app.instances.leader() is None
+    store = await app.store()
+    me = await worker(store)
+    await store.instances.beat(me, 0, lead=HOUR)
+    leader = await app.instances.leader()
+    assert leader is not None and (leader.instance, leader.term) == (me, 1)
+    assert await asyncio.to_thread(app.sync.instances.leader) == leader
+
+
+async def test_the_facts_of_the_store_are_shown(app: Drumbeat) -> None:
+    found = await app.system.facts()
+    assert found == await (await app.store()).inspect.facts()
+    assert [each.name for each in await asyncio.to_thread(app.sync.system.facts)] == [each.name for each in found]
+
+
+async def test_the_second_store_has_facts_of_its_own(app_url: str, tmp_path: Path) -> None:
+    async with Drumbeat(app_url, coordination=fresh_url("valkey", tmp_path)) as app:
+        found = {each.name: each for each in await app.system.facts()}
+    assert found["coordination: engine"].value.startswith("Valkey")
+    assert "engine" in found
+
+
+async def test_a_second_store_that_is_away_is_a_finding(app_url: str) -> None:
+    async with Drumbeat(app_url, coordination=f"redis://:hush@127.0.0.1:{free_port()}") as app:
+        [found] = [each for each in await app.system.facts() if each.name.startswith("coordination: ")]
+    assert (found.name, found.level) == ("coordination: store", Level.BAD)
+    assert "hush" not in found.value
