@@ -137,6 +137,7 @@ class SyncSystem:
 
     def __init__(self, system: System) -> None:
         self.facts = blocking("app.sync.system.facts", system.facts)
+        self.doctor = blocking("app.sync.system.doctor", system.doctor)
 
 
 class SyncNouns:

@@ -14,6 +14,8 @@ from drumbeat.model.finding import Finding, Level
 from drumbeat.settings import Settings
 from drumbeat.store.urls import open_store
 
+from .doctor import examine
+
 SECOND = "coordination: "
 """Before the names of what is said about the second store."""
 
@@ -35,6 +37,10 @@ class System:
         if settings.coordination is not None:
             found += await self._second(settings.coordination, settings.namespace)
         return found
+
+    async def doctor(self) -> builtins.list[Finding]:
+        """The facts, and what is wrong with everything on the store: workers, queues, tasks, schedules, locks, jobs."""
+        return [*await self.facts(), *await examine(self._client, self._clock)]
 
     async def _second(self, url: str, namespace: str) -> builtins.list[Finding]:
         try:
