@@ -15,8 +15,9 @@ from drumbeat.web.call import Answer, Call, Role
 
 from .acting import Act, act
 from .rendering import render
-from .searching import STATES, JobsQuery, chosen_of, listed_of, understood
-from .showing import between, first_line, span
+from .searching import ENDED, STATES, JobsQuery, chosen_of, listed_of, stretch_of, understood
+from .showing import between, first_line
+from .stretch import ended_in
 
 PENDING = tuple(View)
 TIMES = (("15m", "last 15 min"), ("1h", "last hour"), ("24h", "last 24 h"), ("7d", "last 7 days"))
@@ -33,6 +34,19 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search came to."""
+
+    page: Page[JobRecord] = Page(items=[])
+    counts: JobCounts | None = None
+    """None: nobody counted."""
+    filter: str = "{}"
+    matching: int = 0
+    capped: bool = False
+    error: InvalidArguments | None = None
+    """Why it could not be searched for."""
+
+
 class Tab(msgspec.Struct, frozen=True, kw_only=True):
     word: str
     url: str
@@ -46,32 +60,54 @@ async def show_list(call: Call) -> Answer:
         return await _sent_on(call, query)
     now = await store_now(call.host)
     try:
-        listed, chosen = listed_of(query, now), chosen_of(query, now)
-        page: Page[JobRecord] = await call.ask(jobs.list_, query=listed)
-        without_state = msgspec.structs.replace(chosen, state=None)
-        counts: JobCounts = await call.ask(jobs.counts, query=without_state)
+        found = await _found(call, query, now)
     except InvalidArguments as error:
-        return await _refused(call, query, error)
+        return await _shown(call, query, Found(error=error), status=422)
+    return await _shown(call, query, found)
+
+
+async def _found(call: Call, query: JobsQuery, now: datetime) -> Found:
+    listed, chosen = listed_of(query, now), chosen_of(query, now)
+    if (stretch := stretch_of(query, now)) is not None:
+        # Acts on all that match go by the API's filter, which cannot say this: here only what is picked is acted on.
+        page = await ended_in(call, stretch, listed)
+        return Found(page=page, matching=len(page.items))
+    page = await call.ask(jobs.list_, query=listed)
+    counts: JobCounts = await call.ask(jobs.counts, query=msgspec.structs.replace(chosen, state=None))
+    return Found(
+        page=page,
+        counts=counts,
+        filter=msgspec.json.encode(_told(chosen)).decode(),
+        matching=matching(counts, query.state),
+        capped=counts.capped,
+    )
+
+
+async def _shown(call: Call, query: JobsQuery, found: Found, status: int = 200) -> Answer:
     fields = query.fields()
+    is_past = query.ended_since is not None or query.ended_until is not None
+    page = found.page
     return await render(
         call,
         "jobs.html",
         page="jobs",
         title=f"{query.state or 'all'} jobs".capitalize(),
+        status=status,
         fields=query,
+        hidden=("instance", "until", "id", *ENDED),
         is_narrowed=bool(set(fields) - {"state"}),
-        tabs=tabs(call, query, counts),
-        states=STATES,
+        is_past=is_past,
+        tabs=[] if found.error else tabs(call, query, found.counts),
         times=TIMES,
         rows=[row_of(job) for job in page.items],
-        acts=bulk_acts(call, query.state),
-        filter=msgspec.json.encode(_told(chosen)).decode(),
-        matching=matching(counts, query.state),
-        capped=counts.capped,
+        acts=[] if found.error else bulk_acts(call, query.state),
+        filter=found.filter,
+        matching=found.matching,
+        capped=found.capped,
         older=call.url("/jobs", **fields, before=page.next, limit=_limit(query)) if page.next else None,
         newest=call.url("/jobs", **fields) if query.before else None,
-        export=call.url("/jobs/export", **fields),
-        error=None,
+        export=None if is_past or found.error else call.url("/jobs/export", **fields),
+        error=found.error,
     )
 
 
@@ -80,31 +116,6 @@ async def _sent_on(call: Call, query: JobsQuery) -> Answer:
     id = fields.get("id", "")
     to = call.url(f"/jobs/{id}") if is_job_id(id) else call.url("/jobs", **fields)
     return Answer(status=303, body=b"", media="text/plain", headers={"Location": to})
-
-
-async def _refused(call: Call, query: JobsQuery, error: InvalidArguments) -> Answer:
-    """The form as it was filled, with what is wrong about it."""
-    return await render(
-        call,
-        "jobs.html",
-        page="jobs",
-        title="Jobs",
-        status=422,
-        fields=query,
-        is_narrowed=True,
-        tabs=[],
-        states=STATES,
-        times=TIMES,
-        rows=[],
-        acts=[],
-        filter="{}",
-        matching=0,
-        capped=False,
-        older=None,
-        newest=None,
-        export=None,
-        error=error,
-    )
 
 
 def row_of(job: JobRecord) -> JobRow:
@@ -130,14 +141,14 @@ def detail_of(job: JobRecord) -> str:
     return ""
 
 
-def tabs(call: Call, query: JobsQuery, counts: JobCounts) -> list[Tab]:
+def tabs(call: Call, query: JobsQuery, counts: JobCounts | None) -> list[Tab]:
     fields = {name: value for name, value in query.fields().items() if name != "state"}
     words = ("all", *map(str, STATES))
     return [
         Tab(
             word=word,
             url=call.url("/jobs", **fields, state=None if word == "all" else word),
-            count=matching(counts, None if word == "all" else word),
+            count=None if counts is None else matching(counts, None if word == "all" else word),
             is_current=word == (query.state or "all"),
         )
         for word in words
@@ -208,8 +219,3 @@ def _told(record: msgspec.Struct) -> dict[str, object]:
 
 def _limit(query: JobsQuery) -> int | None:
     return None if query.limit == JobsQuery().limit else query.limit
-
-
-def waited(job: JobRecord) -> str:
-    """How long it stood in line before it began; never less than nothing, clocks being what they are."""
-    return "" if job.started_at is None else span(max(0.0, (job.started_at - job.run_at).total_seconds()))

@@ -18,8 +18,11 @@ from drumbeat.web.api import jobs, queues, tasks
 from drumbeat.web.api.filters import Chosen, Listed
 from drumbeat.web.call import Call
 
+from .stretch import Stretch
+
 STATES = (*View, JobState.RUNNING, JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
 WORDS = ("state", "task", "queue", "key", "error", "schedule", "instance", "since", "until", "id")
+ENDED = ("ended_since", "ended_until")
 _PAIR = re.compile(r'(\w+):(?:"([^"]*)"|(\S+))')
 _ID_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")
 
@@ -38,12 +41,15 @@ class JobsQuery(msgspec.Struct, frozen=True, kw_only=True):
     since: str | None = None
     until: str | None = None
     id: str | None = None
+    ended_since: str | None = None
+    ended_until: str | None = None
+    """What a bar of a chart means; the filter of the API has no such words."""
     before: str | None = None
     limit: int = 50
 
     def fields(self) -> dict[str, str]:
         """Those that narrow, as the address has them."""
-        return {name: value for name in WORDS if (value := getattr(self, name)) is not None}
+        return {name: value for name in (*WORDS, *ENDED) if (value := getattr(self, name)) is not None}
 
 
 def chosen_of(query: JobsQuery, now: datetime) -> Chosen:
@@ -52,7 +58,7 @@ def chosen_of(query: JobsQuery, now: datetime) -> Chosen:
     Raises:
         InvalidArguments: a moment that cannot be read.
     """
-    given: dict[str, object] = dict(query.fields())
+    given: dict[str, object] = {name: value for name, value in query.fields().items() if name in WORDS}
     for name in ("since", "until"):
         if (text := given.get(name)) is not None:
             given[name] = moment_of(str(text), now, name)
@@ -62,6 +68,15 @@ def chosen_of(query: JobsQuery, now: datetime) -> Chosen:
 def listed_of(query: JobsQuery, now: datetime) -> Listed:
     chosen = msgspec.structs.asdict(chosen_of(query, now))
     return Listed(**chosen, before=query.before, limit=query.limit)
+
+
+def stretch_of(query: JobsQuery, now: datetime) -> Stretch | None:
+    """When they are to have ended; None: whenever, or not at all."""
+    since, until = (
+        None if text is None else moment_of(text, now, name)
+        for name, text in (("ended_since", query.ended_since), ("ended_until", query.ended_until))
+    )
+    return None if since is None and until is None else Stretch(since=since, until=until)
 
 
 def moment_of(text: str, now: datetime, name: str) -> datetime:
