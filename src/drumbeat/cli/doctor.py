@@ -54,4 +54,4 @@ def _show(target: Target, findings: list[Finding]) -> None:
     out.print(grid)
     bad, warn = (sum(each.level == level for each in findings) for level in ("bad", "warn"))
     output.say("")
-    output.say(f"{target.place}: {bad} bad, {words.count(warn, 'warning')}, {words.count(len(findings), 'look')}.")
+    output.say(f"{target.place}: {bad} bad, {words.count(warn, 'warning')}, {words.count(len(findings), 'finding')}.")

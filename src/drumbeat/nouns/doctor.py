@@ -190,13 +190,15 @@ def _queues(signs: Signs) -> Iterator[Finding]:
 def _tasks(signs: Signs) -> Iterator[Finding]:
     workers = signs.workers()
     known = {task for worker in workers for task in worker.tasks}
+    if not workers and any(task.pending for task in signs.tasks):
+        yield Finding(name="tasks", level=Level.NOTE, value="whether they are known is not known: no worker is alive")
     for task in signs.tasks:
         if workers and task.pending and task.name not in known:
             near = get_close_matches(task.name, sorted(known), n=1)
             yield Finding(
                 name=f"task {task.name}",
                 level=Level.BAD,
-                value=f"{_count(task.pending, 'job')} wait for it, and no living worker knows it",
+                value=f"{_waiting(task.pending)} for it, and no living worker knows it",
                 advice="import the module that registers it (`imports`), or restart workers of an older deploy"
                 + (f"; the nearest name is {near[0]!r}" if near else ""),
             )
@@ -205,7 +207,7 @@ def _tasks(signs: Signs) -> Iterator[Finding]:
         yield Finding(
             name=f"task {name}",
             level=Level.WARN,
-            value=f"{_count(count, 'job')} wait for a worker of another version of it",
+            value=f"{_waiting(count)} for a worker of another version of it",
             advice="they become dead letters after wait_for_version: start such a worker, or register an upgrade",
         )
 
@@ -271,3 +273,7 @@ def _dead(signs: Signs) -> Finding:
 
 def _count(number: int, one: str) -> str:
     return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
+def _waiting(number: int) -> str:
+    return "1 job waits" if number == 1 else f"{number:,} jobs wait"
