@@ -14,13 +14,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 
 from drumbeat import appref, logs
 from drumbeat import outbox as outboxes
 from drumbeat.client import Client
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.events import Event, Events, Subscriber
 from drumbeat.handle import JobHandle, SyncJobHandle
@@ -43,7 +42,7 @@ from drumbeat.nouns import (
     WantedRuns,
     history,
 )
-from drumbeat.settings import MOST_PAYLOAD, Settings, check_known, load
+from drumbeat.settings import MOST_PAYLOAD, MoreSettings, Settings, check_known, load
 from drumbeat.store.protocol import Inside, Store
 from drumbeat.store.urls import inside_of, open_store
 from drumbeat.sync import THREAD, blocking
@@ -67,39 +66,6 @@ E = TypeVar("E", bound=Event)
 S = TypeVar("S", bound=Callable[..., object])
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 L = TypeVar("L", bound=Callable[[], AsyncIterator[Any]] | Lifespan)
-
-
-class MoreSettings(TypedDict, total=False):
-    """Settings that are rarely written in code; `settings.Settings` says what each of them is."""
-
-    queues: str | Mapping[str, int] | Iterable[str]
-    strict: bool
-    role: Literal["both", "worker", "controller"]
-    concurrency: int
-    batch: int
-    processes: int
-    drain: Duration | Literal["forever"]
-    heartbeat: Duration
-    dead_after: Duration
-    lock_lease: Duration
-    lock_renew: Duration
-    poll: Duration
-    leader_lease: Duration
-    max_failed_beats: int
-    retention: Duration
-    audit_retention: Duration
-    crash_limit: int
-    payload_limit: int
-    wait_for_version: Duration
-    log_level: str
-    log_format: Literal["text", "json"]
-    outbox: str
-    dashboard: str
-    dashboard_tokens: str | Iterable[str]
-    dashboard_proxy: str
-    dashboard_proxy_role: str
-    dashboard_proxy_from: str | Iterable[str]
-    dashboard_hosts: str | Iterable[str]
 
 
 class Drumbeat(Declaring, Hosting):

@@ -7,31 +7,23 @@ use of the settings and never at import. Lengths of time are seconds.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import quote
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from . import dotenv
-from .durations import seconds
+from . import dotenv, readers
+from .durations import Duration
 from .errors import ConfigError
-from .names import check_name, check_namespace, shown
+from .names import shown
 
 PREFIX = "DRUMBEAT_"
 DEFAULT_URL = "sqlite:///drumbeat.db"
-DEFAULT_WEIGHT = 3
-DEFAULT_WEIGHTS = {"critical": 6, "default": 3, "low": 1}
-ROLES = ("both", "worker", "controller")
-WEB_ROLES = ("viewer", "operator", "admin")
-FOREVER = "forever"
-MOST_PAYLOAD = 64 * 1024 * 1024
-"""The highest payload_limit. Whoever reads goes by this one: a job may come from a program with a higher limit."""
+FOREVER = readers.FOREVER
+MOST_PAYLOAD = readers.MOST_PAYLOAD
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,12 +247,41 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def weights(self, named: Iterable[str] = ()) -> dict[str, int]:
         """The weight of every queue to take: those of `queues`, and those that tasks name."""
-        weights = {queue: default_weight(queue) for queue in sorted(named)}
+        weights = {queue: readers.default_weight(queue) for queue in sorted(named)}
         return weights | self.queues
 
 
-def default_weight(queue: str) -> int:
-    return DEFAULT_WEIGHTS.get(queue, DEFAULT_WEIGHT)
+class MoreSettings(TypedDict, total=False):
+    """Settings that are rarely written in code; `Settings` says what each of them is."""
+
+    queues: str | Mapping[str, int] | Iterable[str]
+    strict: bool
+    role: Literal["both", "worker", "controller"]
+    concurrency: int
+    batch: int
+    processes: int
+    drain: Duration | Literal["forever"]
+    heartbeat: Duration
+    dead_after: Duration
+    lock_lease: Duration
+    lock_renew: Duration
+    poll: Duration
+    leader_lease: Duration
+    max_failed_beats: int
+    retention: Duration
+    audit_retention: Duration
+    crash_limit: int
+    payload_limit: int
+    wait_for_version: Duration
+    log_level: str
+    log_format: Literal["text", "json"]
+    outbox: str
+    dashboard: str
+    dashboard_tokens: str | Iterable[str]
+    dashboard_proxy: str
+    dashboard_proxy_role: str
+    dashboard_proxy_from: str | Iterable[str]
+    dashboard_hosts: str | Iterable[str]
 
 
 NAMES = tuple(field.name for field in msgspec.structs.fields(Settings) if field.name != "origin")
@@ -300,7 +321,7 @@ def resolve(
             break
         else:
             origin[name] = "default"
-    values.setdefault("url", _url(DEFAULT_URL))
+    values.setdefault("url", readers.url(DEFAULT_URL))
     settings = Settings(**values, origin=origin)
     _check_together(settings)
     return settings
@@ -317,7 +338,7 @@ def check_known(given: Mapping[str, object]) -> None:
 
 def _read(name: str, value: object, origin: str) -> object:
     try:
-        return _READERS[name](value)
+        return readers.READERS[name](value)
     except ConfigError as error:
         raise ConfigError(f"setting {name} ({origin}): {error}", name) from error
     except ValueError as error:
@@ -337,197 +358,3 @@ def _check_together(settings: Settings) -> None:
             f"but {settings.lock_lease:g} s is less than 3 * {settings.lock_renew:g} s",
             "lock_lease",
         )
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.isprintable() or len(value) > 200:
-        raise ValueError("text of at most 200 printable characters")
-    return value
-
-
-def _url(value: object) -> str:
-    text = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(text, str):
-        raise ValueError("a URL such as sqlite:///jobs.db")
-    scheme, mark, rest = text.partition("://")
-    if not mark:
-        # Without its scheme a URL may still hold a password: it is not repeated.
-        raise ConfigError("this is no URL; write sqlite:///jobs.db for a file")
-    if scheme != "sqlite" or not rest.startswith("/") or rest.startswith("//"):
-        return text
-    path, question, query = rest[1:].partition("?")
-    if not path or path.startswith((":", "~")):
-        return text
-    # The path stands percent-encoded in a URL; the current folder does not.
-    return f"sqlite:///{quote(str(Path.cwd()))}/{path}{question}{query}"
-
-
-def _outbox(value: object) -> str | None:
-    return _url(value) if value else None  # the outbox's own app has none, whatever the environment says
-
-
-def _names(value: object) -> tuple[str, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, Iterable):
-        raise ValueError("names of modules")
-    names = tuple(part.strip() for part in parts if isinstance(part, str) and part.strip())
-    if not all(piece.isidentifier() for name in names for piece in name.split(".")):
-        raise ValueError("names of modules, such as shop.tasks,shop.mail")
-    return names
-
-
-def _queues(value: object) -> dict[str, int]:
-    if isinstance(value, str):
-        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-        items: Iterable[tuple[Any, Any]] = [
-            (name.strip(), weight.strip() if mark else None) for name, mark, weight in pairs
-        ]
-    elif isinstance(value, Mapping):
-        items = value.items()
-    elif isinstance(value, Iterable):
-        items = [(name, None) for name in value]
-    else:
-        raise ValueError("queues with weights, such as critical=6,default=3")
-    queues: dict[str, int] = {}
-    for name, weight in items:
-        check_name("queue", name, ConfigError)
-        queues[name] = default_weight(name) if weight is None else _whole(1, 1000)(weight)
-    return queues
-
-
-def _flag(value: object) -> bool:
-    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    answer = value if isinstance(value, bool) else words.get(str(value).strip().lower())
-    if answer is None:
-        raise ValueError("true or false")
-    return answer
-
-
-def _whole(least: int, most: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        text = str(value).strip()
-        if isinstance(value, bool) or not text.isdecimal() or not least <= int(text) <= most:
-            raise ValueError(f"a whole number from {least} to {most}")
-        return int(text)
-
-    return read
-
-
-def _length(least: float) -> Callable[[object], float]:
-    def read(value: object) -> float:
-        length = seconds(value, name="it")  # type: ignore[arg-type]
-        if length < least:
-            raise ValueError(f"at least {least:g} s")
-        return length
-
-    return read
-
-
-def _drain(value: object) -> float | None:
-    return None if value == FOREVER else _length(0)(value)
-
-
-def _address(value: object) -> str:
-    host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
-    if not colon or not host or not port.isdecimal() or int(port) > 65_535 or "/" in host or not host.isprintable():
-        raise ValueError("HOST:PORT, such as 127.0.0.1:7777 or [::1]:7777")
-    return f"{host}:{int(port)}"
-
-
-def _tokens(value: object) -> tuple[str, ...]:
-    """`name:role:sha256:hash` of each. What is refused is not repeated: it may be a secret."""
-    return tuple(dict.fromkeys(_token(part) for part in _parts(value)))
-
-
-def _token(part: str) -> str:
-    name, _, rest = part.partition(":")
-    role, _, token = rest.partition(":")
-    if not name.isprintable() or not name or role not in WEB_ROLES or not token:
-        raise ConfigError("each token is written name:role:token, and a role is viewer, operator or admin")
-    kind, colon, digest = token.partition(":")
-    if colon and kind == "sha256":
-        if len(digest) != 64 or not set(digest.lower()) <= set("0123456789abcdef"):
-            raise ConfigError(f"the hash of {name}'s token is not 64 hexadecimal digits")
-        return f"{name}:{role}:sha256:{digest.lower()}"
-    if len(token) < 16:
-        raise ConfigError(f"the token of {name} is shorter than 16 characters: make one with `openssl rand -hex 16`")
-    return f"{name}:{role}:sha256:{hashlib.sha256(token.encode()).hexdigest()}"
-
-
-def _networks(value: object) -> tuple[str, ...]:
-    from ipaddress import ip_network
-
-    try:
-        return tuple(
-            str(ip_network(part, strict=False)).removesuffix("/32").removesuffix("/128") for part in _parts(value)
-        )
-    except ValueError:
-        raise ValueError("addresses or networks, such as 10.0.0.0/8") from None
-
-
-def _hosts(value: object) -> tuple[str, ...]:
-    hosts = tuple(part.lower() for part in _parts(value))
-    if not all(re.fullmatch(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*", host) for host in hosts):
-        raise ValueError("names of hosts without port, such as jobs.example.com,.internal")
-    return hosts
-
-
-def _header(value: object) -> str | None:
-    if value and not re.fullmatch(r"[A-Za-z0-9-]{1,100}", str(value)):
-        raise ValueError("the name of a header, such as X-Forwarded-User")
-    return str(value) if value else None
-
-
-def _parts(value: object) -> list[str]:
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, Iterable):
-        raise ConfigError("it must be text with commas between the parts, or a list of texts")
-    return [part.strip() for part in parts if isinstance(part, str) and part.strip()]
-
-
-def _one_of(*words: str) -> Callable[[object], str]:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or value.lower() not in words:
-            raise ValueError(" or ".join(words))
-        return value.lower()
-
-    return read
-
-
-_READERS: dict[str, Callable[[object], object]] = {
-    "url": _url,
-    "coordination": _url,
-    "outbox": _outbox,
-    "namespace": lambda value: check_namespace(value),
-    "app": _text,
-    "name": _text,
-    "version": _text,
-    "imports": _names,
-    "queues": _queues,
-    "strict": _flag,
-    "role": _one_of(*ROLES),
-    "concurrency": _whole(1, 10_000),
-    "batch": _whole(1, 10_000),
-    "processes": _whole(1, 1_000),
-    "drain": _drain,
-    "heartbeat": _length(0.05),
-    "dead_after": _length(0.5),
-    "poll": _length(0.01),
-    "leader_lease": _length(0.5),
-    "max_failed_beats": _whole(1, 1_000_000),
-    "lock_lease": _length(0.3),
-    "lock_renew": _length(0.1),
-    "retention": _length(0),
-    "audit_retention": _length(0),
-    "crash_limit": _whole(1, 1_000),
-    "payload_limit": _whole(1_024, MOST_PAYLOAD),
-    "wait_for_version": _length(0),
-    "dashboard": _address,
-    "dashboard_tokens": _tokens,
-    "dashboard_proxy": _header,
-    "dashboard_proxy_role": lambda value: _header(value) or "viewer",
-    "dashboard_proxy_from": _networks,
-    "dashboard_hosts": _hosts,
-    "log_level": _one_of("debug", "info", "warning", "error"),
-    "log_format": _one_of("text", "json"),
-}
