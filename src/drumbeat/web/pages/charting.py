@@ -14,7 +14,10 @@ from . import charts
 from .charts import RANGES, Chart, Link
 from .showing import iso
 
-__all__ = ["RANGES", "Charts", "charts_of"]
+__all__ = ["DRAWN", "RANGES", "Charts", "charts_of"]
+
+DRAWN = ("throughput", "wait", "run")
+"""The regions that charts are in."""
 
 
 class Charts(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,10 +14,10 @@ from drumbeat.web.api.records import Page, store_now
 from drumbeat.web.call import Answer, Call
 from drumbeat.web.problem import Problem
 
-from .charting import RANGES, charts_of
+from .charting import DRAWN, RANGES, charts_of
 from .health import Health, health_of
 from .queues import OLD_S
-from .rendering import render
+from .rendering import render, wants
 from .showing import count, part, span
 
 LATE_S = 5.0
@@ -58,7 +58,7 @@ async def show(call: Call) -> Answer:
         health=health,
         counters=[(word, getattr(health.counts, word)) for word in COUNTERS],
         needs=needs_of(health, lines.items, groups.items, plans.items, now),
-        charts=await charts_of(call, query.range, now),
+        charts=await charts_of(call, query.range, now) if wants(call, *DRAWN) else None,
         ranges=RANGES,
         range=query.range,
         groups=groups.items[:GROUPS],

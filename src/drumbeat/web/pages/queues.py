@@ -11,9 +11,9 @@ from drumbeat.web.call import Answer, Call, Role
 from drumbeat.web.problem import Problem
 
 from .acting import Act, act
-from .charting import RANGES, charts_of
+from .charting import DRAWN, RANGES, charts_of
 from .jobs import row_of as job_row
-from .rendering import render
+from .rendering import render, wants
 from .showing import part
 
 OLD_S = 60.0
@@ -55,7 +55,7 @@ async def show_one(call: Call) -> Answer:
         row=row_of(call, queue),
         takers=[one for one in taken.items if queue.name in one.queues],
         rows=[job_row(job) for job in newest.items],
-        charts=await charts_of(call, query.range, now, queue=queue.name),
+        charts=await charts_of(call, query.range, now, queue=queue.name) if wants(call, *DRAWN) else None,
         ranges=RANGES,
         range=query.range,
     )

@@ -25,6 +25,12 @@ async def render(call: Call, template: str, *, page: str, title: str, status: in
     return render_bare(call, template, status=status, **(shared | facts))
 
 
+def wants(call: Call, *regions: str) -> bool:
+    """Whether any of these regions is asked for: live.js names those that it will use, a whole page wants all."""
+    asked = call.headers.get("x-refresh")
+    return asked is None or not set(regions).isdisjoint(asked.split(","))
+
+
 def render_bare(call: Call, template: str, *, status: int = 200, **facts: object) -> Answer:
     """A page without the layout, for somebody who is not let in yet."""
     rendering.environment().filters.update(FILTERS)

@@ -1,7 +1,8 @@
 // The page goes on living: one event stream, at most one batch a second into the page.
 //
 //   figures   [data-live="counts.ready"]   get their text from the last tick, by [data-format]
-//   regions   [data-region="jobs"][data-refresh="change" | seconds]   are fetched again as this page's own HTML and merged
+//   regions   [data-region="jobs"][data-refresh]   are fetched again as this page's own HTML and merged
+//             "change": when counts have changed, at most every 2 s; "change 10": likewise, every 10 s; "5": every 5 s in any case
 //   moments   <time data-ago>              are told anew each second
 //
 // Merging keeps what a person is at: rows do not move, come or go under the pointer (they are told of instead), what is checked,
@@ -11,7 +12,7 @@ import { ago, base, formats } from "./telling.js";
 const BATCH = 1000;
 let tick = null, stream = null, held = false, dirty = false, busy = false, skew = 0;
 const due = new Map();      // region -> when it was last fetched
-let seen = "";              // what the last tick counted: "change" regions are fetched when it differs
+let seen = { print: "", at: 0 };   // what the ticks count, and since when
 
 export function isHeld() { return held; }
 export function lastTick() { return tick; }
@@ -70,17 +71,22 @@ function moments() {
   for (const element of document.querySelectorAll("time[data-ago]")) setText(element, ago(Date.parse(element.dateTime), now));
 }
 
+// While nothing changes: a moment or an error may differ where no count does.
+const IDLE = 60000;
+
+function isDue(region, now, changedAt) {
+  const { region: name, refresh: how } = region.dataset;
+  if (!due.has(name)) due.set(name, now);
+  const passed = now - due.get(name);
+  const [word, seconds] = (how || "").split(" ");
+  if (word !== "change") return word && passed >= Number(word) * 1000;
+  return (changedAt > due.get(name) && passed >= Number(seconds || 2) * 1000) || passed >= IDLE;
+}
+
 function dueRegions(now) {
   const print = tick ? JSON.stringify([tick.counts, tick.queues.map((q) => [q.name, q.ready, q.running, q.paused]), tick.instances.alive, tick.leader?.instance]) : "";
-  const changed = print !== seen;
-  const found = [...document.querySelectorAll("[data-region]")].filter((region) => {
-    const last = due.get(region.dataset.region) ?? now - 1000;
-    const every = region.dataset.refresh;
-    // Also without a change now and then: a label or an error may differ where no count does.
-    return every === "change" ? (changed && now - last >= 2000) || now - last >= 15000 : every && now - last >= Number(every) * 1000;
-  });
-  if (found.some((region) => region.dataset.refresh === "change")) seen = print;
-  return found.map((region) => region.dataset.region);
+  if (print !== seen.print) seen = { print, at: now };
+  return [...document.querySelectorAll("[data-region][data-refresh]")].filter((region) => isDue(region, now, seen.at)).map((region) => region.dataset.region);
 }
 
 export async function refresh(names = null) {
@@ -88,7 +94,7 @@ export async function refresh(names = null) {
   busy = true;
   const wanted = names ?? [...document.querySelectorAll("[data-region]")].map((region) => region.dataset.region);
   try {
-    const answer = await fetch(location.href, { headers: { "X-Refresh": "1" }, cache: "no-store" });
+    const answer = await fetch(location.href, { headers: { "X-Refresh": wanted.join(",") }, cache: "no-store" });
     const now = Date.now();
     for (const name of wanted) due.set(name, now);
     if (answer.status === 401) { location.reload(); return; }
