@@ -50,7 +50,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def versions(self) -> tuple[str, ...]:
-        return tuple(sorted({row.record.version for row in self.living}))
+        return tuple(sorted({row.record.version or "without a version" for row in self.living}))
 
 
 def row_of(record: InstanceRecord) -> InstanceRow:

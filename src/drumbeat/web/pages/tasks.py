@@ -20,6 +20,7 @@ from drumbeat.web.api.stats import StatsQuery
 from drumbeat.web.api.tasks import HistoryQuery
 from drumbeat.web.call import Answer, Call, Role
 
+from .charting import charts_of
 from .enqueueing import fields_of
 from .lanes import RANGES
 from .percentiles import Percentiles, percentiles
@@ -132,6 +133,7 @@ async def show(call: Call) -> Answer:
         title=name,
         info=info,
         figures=figures_of(counted.items),
+        charts=await charts_of(call, range, now, task=name),
         runs=runs.items,
         next=runs.next,
         before=query.before,

@@ -73,6 +73,13 @@ def view_of(query: TimelinePage, now: int) -> tuple[View, Span]:
     return view, span
 
 
+def stretch_of(span: Span) -> str:
+    """What the picture shows, in words: 2026-11-15, 13:44 to 14:55 UTC."""
+    first, last = from_us(span.first), from_us(span.last)
+    day = "" if first.date() == last.date() else f"{last:%Y-%m-%d}, "
+    return f"{first:%Y-%m-%d}, {first:%H:%M} to {day}{last:%H:%M} UTC"
+
+
 async def index(call: Call) -> Answer:
     """GET /timeline."""
     query: TimelinePage = call.query
@@ -93,8 +100,7 @@ async def index(call: Call) -> Answer:
         after=query.after,
         ticks=ticks(span, UTC),
         now_x=span.x(span.now) if span.first <= span.now <= span.last else None,
-        first=from_us(span.first),
-        last=from_us(span.last),
+        stretch=stretch_of(span),
         choices=tuple(RANGES),
         q="",
     )
