@@ -4,9 +4,10 @@ People search while the store works, so no search is without end. A job can be i
 
     live       pending and running        history    ended        dead      the dead letters
 
-Of each place that may hold such jobs either a small set is looked at as a whole (`few`: all that run, all of a key, all that
-wait ...), or ids are walked downwards, so many jobs and no more (`walk`). Where a walk ended early, nothing below is told, and
-the page says where to go on. Everything that bounds ids (before, since, until, the beginning of an id) is one span of them.
+Of each place that may hold such jobs ids are walked downwards, so many jobs and no more (`walk`); or a set that holds all that
+are wanted (all that run, all of a key, all that are ready ...) is looked at as a whole, if it is small (`few`). Where a walk
+ended early, nothing below is told, and the page says where to go on. Everything that bounds ids (before, since, until, the
+beginning of an id) is one span of them.
 
 `Search` asks questions and is given answers; it does no I/O, so that an engine may drive it from a thread or from a loop.
 """
@@ -18,7 +19,7 @@ import msgspec
 
 from drumbeat.clock import Clock
 from drumbeat.ids import JobId, is_job_id
-from drumbeat.model.job import LIVE, Job, JobCounts, JobFilter, JobPage, JobState, View
+from drumbeat.model.job import LIVE, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats, View
 
 FEW = 2_000
 """A set of so many is looked at as a whole; in a larger one, a walk soon finds enough."""
@@ -28,6 +29,7 @@ LOOKED_AT = 5_000
 COUNTED = 10_000
 """Jobs of one place that a count with a filter looks at, at most."""
 
+_OFTEN_LARGE = frozenset({"few_ready", "few_future", "few_unsucceeded"})
 _IDS = 1 << 128
 _HEX = frozenset("0123456789abcdef")
 _NO_FILTER = {"before": None, "limit": 50}
@@ -77,6 +79,11 @@ def _id(number: int) -> JobId:
 def is_open(filter: JobFilter) -> bool:
     """Whether it means all jobs, whatever page is asked for."""
     return msgspec.structs.replace(filter, **_NO_FILTER) == JobFilter()
+
+
+def is_bare(filter: JobFilter) -> bool:
+    """Whether every job of its span and places is wanted, so that no look is in vain."""
+    return is_open(msgspec.structs.replace(filter, since=None, until=None, id=None, letters=False))
 
 
 class Way(msgspec.Struct, frozen=True):
@@ -175,7 +182,8 @@ Search = Generator[Question, Any, list[Look]]
 
 def page_search(filter: JobFilter) -> Search:
     """The looks for one page."""
-    return _search(filter, filter.limit, (max(filter.limit, FIRST_LOOK), LOOKED_AT))
+    first = filter.limit + 1 if is_bare(filter) else max(filter.limit, FIRST_LOOK)
+    return _search(filter, filter.limit, (first, LOOKED_AT))
 
 
 def count_search(filter: JobFilter) -> Search:
@@ -193,14 +201,15 @@ def _search(filter: JobFilter, enough: int, steps: tuple[int, ...]) -> Search:
 
 
 def _look(way: Way, within: Span, enough: int, steps: tuple[int, ...]) -> Generator[Question, Any, Look]:
-    if way.few is not None:
-        ids: list[JobId] = yield Few(way.few, FEW + 1)
-        if len(ids) <= FEW:
-            chosen: Found = yield Chosen(way.chosen, ids, within)
-            return Look(chosen, None)
     found: Found = []
     end: JobId | None = None
-    for step in steps:
+    for number, step in enumerate(steps):
+        # Of what there is much, a short walk finds enough; of what there is little, the set is small.
+        if way.few is not None and number == (way.few in _OFTEN_LARGE and len(steps) > 1):
+            ids: list[JobId] = yield Few(way.few, FEW + 1)
+            if len(ids) <= FEW:
+                chosen: Found = yield Chosen(way.chosen, ids, within)
+                return Look(found + chosen, None)
         looked, smallest, some = yield Walked(way.walk, within, step)
         found += some
         if looked < step:
@@ -253,24 +262,67 @@ T = TypeVar("T")
 class Recent(Generic[T]):
     """The answer to a question that is asked again and again, such as how much there is of everything.
 
-    While the answer comes quickly, it is asked for each time. One that took long is told again for a while: forty times
-    as long, at most 10 s, so that those who look never take more than a fortieth of the store's time.
+    As long as there is little to count it is asked for each time. One that counted much and took long is told again for a
+    while: forty times as long, at most 10 s, so that those who look never take more than a fortieth of the store's time.
     """
 
+    MUCH = 50_000
     _QUICK_S = 0.02
     _TIMES = 40
     _LONGEST_S = 10.0
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, size: Callable[[T], int]) -> None:
+        """size: how much was counted."""
         self._clock = clock
+        self._size = size
         self._known: tuple[T, float] | None = None
 
-    async def get(self, ask: Callable[[], Awaitable[T]]) -> T:
-        began = self._clock.monotonic()
-        if self._known is not None and began < self._known[1]:
-            return self._known[0]
-        value = await ask()
-        now = self._clock.monotonic()
-        took = now - began
-        self._known = (value, now + min(took * self._TIMES, self._LONGEST_S)) if took > self._QUICK_S else None
+    @property
+    def value(self) -> T | None:
+        """The last answer, if it may be told again."""
+        return self._known[0] if self._known is not None and self._clock.monotonic() < self._known[1] else None
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """The answer, asked for if need be. On one thread at a time."""
+        if (value := self.value) is None:
+            began = self._clock.monotonic()
+            value = question()
+            self._keep(value, began)
         return value
+
+    async def get(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The same on a loop."""
+        if (value := self.value) is None:
+            began = self._clock.monotonic()
+            value = await question()
+            self._keep(value, began)
+        return value
+
+    def _keep(self, value: T, began: float) -> None:
+        now = self._clock.monotonic()
+        is_dear = now - began > self._QUICK_S and self._size(value) >= self.MUCH
+        self._known = (value, now + min((now - began) * self._TIMES, self._LONGEST_S)) if is_dear else None
+
+
+def total(counts: JobCounts) -> int:
+    """All that were counted."""
+    return sum(number for name, number in msgspec.structs.asdict(counts).items() if name != "capped")
+
+
+def total_of_tasks(tasks: list[TaskStats]) -> int:
+    return sum(each.pending + each.running + each.succeeded + each.dead + each.cancelled for each in tasks)
+
+
+Due = dict[str, tuple[int, int]]
+"""How many are ready and scheduled, by queue."""
+
+
+def total_due(due: Due) -> int:
+    return sum(ready + scheduled for ready, scheduled in due.values())
+
+
+def with_due(queue: QueueStats, due: Due) -> QueueStats:
+    """The same with these numbers, which may be a little older than the rest, and must not contradict it."""
+    ready, scheduled = due.get(queue.name, (0, 0))
+    ready = 0 if queue.oldest_due is None else max(1, ready)
+    return msgspec.structs.replace(queue, ready=ready, scheduled=scheduled)

@@ -73,6 +73,7 @@ class PostgresStore:
             PostgresSearch(sql, link=self._side, clock=clock),
             facts=PostgresFacts(sql, link=self._side, clock=clock),
             link=self._side,
+            clock=clock,
         )
         self.audit: Audit = PostgresAudit(sql, link=self._side)
         self.wake: Wake = PostgresWake(self._side, self._announcer, clock, namespace=namespace)

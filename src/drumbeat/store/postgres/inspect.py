@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from drumbeat.clock import Clock
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.finding import Finding
@@ -15,14 +16,18 @@ from drumbeat.store.postgres.jobs import nowhere
 from drumbeat.store.postgres.search import PostgresSearch
 from drumbeat.store.postgres.statements import Statements
 from drumbeat.store.protocol.inspect import NEWEST
-from drumbeat.store.searching import whole
+from drumbeat.store.searching import Due, Recent, total_due, total_of_tasks, whole, with_due
 
 
 class PostgresInspect:
-    def __init__(self, sql: Statements, search: PostgresSearch, *, facts: PostgresFacts, link: Link) -> None:
+    def __init__(
+        self, sql: Statements, search: PostgresSearch, *, facts: PostgresFacts, link: Link, clock: Clock
+    ) -> None:
         self._facts = facts
         self._sql = sql
         self._search = search
+        self._due = Recent(clock, total_due)
+        self._tasks = Recent(clock, total_of_tasks)
         self._link = link
 
     async def now(self) -> int:
@@ -50,10 +55,21 @@ class PostgresInspect:
         return await self._link.transact(partial(self._attempts, id), patience=LONG)
 
     async def queues(self) -> list[QueueStats]:
-        found = await self._link.call(lambda session: session.fetch(self._sql.inspect.queues), patience=LONG)
-        return [rows.queue(row) for row in found]
+        return await self._link.transact(self._queues, patience=LONG)
 
     async def tasks(self) -> list[TaskStats]:
+        return await self._tasks.get(self._count_tasks)
+
+    async def _queues(self, session: Session) -> list[QueueStats]:
+        await session.execute(self._sql.schema.one_snapshot)
+        due = await self._due.get(partial(self._count_due, session))
+        return [with_due(rows.queue(row), due) for row in await session.fetch(self._sql.inspect.queues)]
+
+    async def _count_due(self, session: Session) -> Due:
+        found = await session.fetch(self._sql.inspect.due)
+        return {row["queue"]: (row["ready"], row["scheduled"]) for row in found}
+
+    async def _count_tasks(self) -> list[TaskStats]:
         found = await self._link.call(lambda session: session.fetch(self._sql.inspect.tasks), patience=LONG)
         return [rows.task(row) for row in found]
 

@@ -147,10 +147,11 @@ def ended(row: Any) -> Ended | None:
 
 
 def queue(row: Any) -> QueueStats:
+    """But for how many of its jobs are due."""
     return QueueStats(
         name=row["name"],
-        ready=row["ready"],
-        scheduled=row["scheduled"],
+        ready=0,
+        scheduled=0,
         running=row["running"],
         waiting=row["waiting"],
         oldest_due=moment_or_none(row["oldest_due"]),

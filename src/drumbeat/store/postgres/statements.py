@@ -74,6 +74,7 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     dead_record: str
     attempts: str
     queues: str
+    due: str
     tasks: str
     instances: str
     groups: str

@@ -12,7 +12,7 @@ from contextlib import aclosing
 import msgspec
 
 from drumbeat.ids import JobId, packed, unpacked
-from drumbeat.model.job import LIVE, Job, JobCounts, JobFilter, JobPage, JobState
+from drumbeat.model.job import LIVE, Job, JobCounts, JobFilter, JobPage, JobState, View
 from drumbeat.store import searching
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.connections import Link
@@ -77,11 +77,10 @@ class RedisSearch:
         within = searching.span(filter)
         if within is None or filter.limit <= 0 or not searching.ways(filter):
             return []
-        few = await self._few(filter)
-        if few is not None:
-            return [Look(await self._chosen_of(few, filter, within), None)]
         keys, state = self._link.keys, filter.state
         lines = {JobState.CANCELLED: [keys.unsucceeded], JobState.DEAD: [keys.unsucceeded, keys.dead]}
+        if filter.view is not None or state in LIVE:
+            return [await self._look_at_live(filter, within, enough, most, words)]
         if filter.letters:
             return [await self._look(self._in_lines([keys.dead], within), filter, enough, most, words)]
         if state in lines:
@@ -94,19 +93,35 @@ class RedisSearch:
                 return [ended, Look(await self._chosen_of(live, filter, within), None)]
         return [await self._look(self._walk(within), filter, enough, most, words)]
 
+    async def _look_at_live(self, filter: JobFilter, within: Span, enough: int, most: int, words: bool) -> Look:
+        """Of what there is much, a short walk finds enough; of what there is little, the set is small."""
+        short, found = min(most, searching.FIRST_LOOK), list[tuple[JobId, str]]()
+        if not (words or self._is_small(filter)):
+            look = await self._look(self._walk(within), filter, enough, short, words)
+            if look.end is None or len(look.found) >= enough or short == most:
+                return look
+            found, within = look.found, Span(within.low, searching.below(look.end))
+        few = await self._few(filter)
+        if few is not None:
+            return Look(found + await self._chosen_of(few, filter, within), None)
+        look = await self._look(self._walk(within), filter, enough - len(found), most, words)
+        return Look(found + look.found, look.end)
+
+    def _is_small(self, filter: JobFilter) -> bool:
+        """Whether the set that `_few` gives is nearly always small."""
+        is_few = filter.state is JobState.RUNNING or filter.view in (View.RETRYING, View.WAITING)
+        return is_few or filter.instance is not None or filter.key is not None
+
     async def _few(self, filter: JobFilter) -> list[bytes] | None:
         """All that may be wanted, if that is a small set."""
-        if filter.letters or (filter.view is None and filter.state not in LIVE):
-            return None
-        few, queue = searching.FEW, filter.queue or ""
-        found: list[bytes] | None = None
+        found: list[bytes] | None
         if filter.state is JobState.RUNNING or filter.instance is not None:
             found = await self._link.run("inspect_running")
         elif filter.key is not None:
-            found = await self._link.run("inspect_key", filter.task or "", filter.key, few)
+            found = await self._link.run("inspect_key", filter.task or "", filter.key, searching.FEW)
         else:
             which = "pending" if filter.view is None else filter.view.value
-            found = await self._link.run("inspect_pending", which, few, queue)
+            found = await self._link.run("inspect_pending", which, searching.FEW, filter.queue or "")
         return found
 
     async def _look(self, ids: Ids, filter: JobFilter, enough: int, most: int, words: bool) -> Look:

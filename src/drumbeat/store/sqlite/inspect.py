@@ -10,7 +10,7 @@ from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
 from drumbeat.store.protocol.inspect import NEWEST
-from drumbeat.store.searching import whole
+from drumbeat.store.searching import Due, Recent, total_due, total_of_tasks, whole, with_due
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.facts import SqliteFacts
@@ -28,6 +28,8 @@ class SqliteInspect:
         self._facts = facts
         self._sql = sql
         self._search = search
+        self._due = Recent(clock, total_due)
+        self._tasks = Recent(clock, total_of_tasks)
         self._jobs = jobs
         self._reader = reader
         self._clock = clock
@@ -63,33 +65,36 @@ class SqliteInspect:
         return found if last is None else [*found, last]
 
     async def queues(self) -> list[QueueStats]:
-        now = self._clock.now_us()
+        now = {"now": self._clock.now_us()}
 
-        def look(db: Connection) -> tuple[str, str]:
-            return db.value(self._sql.queues, {"now": now}), db.value(self._sql.pauses)
+        def look(db: Connection) -> tuple[str, str, Due]:
+            due = self._due.ask(lambda: rows.due(db.value(self._sql.due, now)))
+            return db.value(self._sql.queues, now), db.value(self._sql.pauses), due
 
-        text, pauses = await self._reader.read(look)
+        text, pauses, due = await self._reader.read(look)
         paused = {pause.name: pause for pause in rows.pauses(pauses)}
         found: list[QueueStats] = []
         for row in rows.queues(text):
             pause = paused.get(row.name)
-            found.append(
-                QueueStats(
-                    name=row.name,
-                    ready=row.ready,
-                    scheduled=row.scheduled,
-                    running=row.running,
-                    waiting=row.waiting,
-                    oldest_due=rows.moment_or_none(row.oldest_due),
-                    paused=pause is not None,
-                    paused_by=None if pause is None else pause.paused_by,
-                    paused_why=None if pause is None else pause.paused_why,
-                    paused_at=None if pause is None else rows.moment(pause.paused_at),
-                )
+            known = QueueStats(
+                name=row.name,
+                ready=0,
+                scheduled=0,
+                running=row.running,
+                waiting=row.waiting,
+                oldest_due=rows.moment_or_none(row.oldest_due),
+                paused=pause is not None,
+                paused_by=None if pause is None else pause.paused_by,
+                paused_why=None if pause is None else pause.paused_why,
+                paused_at=None if pause is None else rows.moment(pause.paused_at),
             )
+            found.append(with_due(known, due))
         return found
 
     async def tasks(self) -> list[TaskStats]:
+        return await self._tasks.get(self._count_tasks)
+
+    async def _count_tasks(self) -> list[TaskStats]:
         return [row.record() for row in rows.tasks(await self._reader.text(self._sql.tasks, {}))]
 
     async def instances(self, *, all: bool = False) -> list[Instance]:

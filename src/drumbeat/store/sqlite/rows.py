@@ -204,8 +204,6 @@ class AttemptRow(msgspec.Struct, frozen=True, array_like=True):
 
 class QueueRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
-    ready: int
-    scheduled: int
     running: int
     waiting: int
     oldest_due: int | None
@@ -292,6 +290,7 @@ ended = msgspec.json.Decoder(list[EndedRow | None]).decode
 jobs = msgspec.json.Decoder(list[JobRow]).decode
 attempts = msgspec.json.Decoder(list[AttemptRow]).decode
 queues = msgspec.json.Decoder(list[QueueRow]).decode
+due = msgspec.json.Decoder(dict[str, tuple[int, int]]).decode
 pauses = msgspec.json.Decoder(list[PauseRow]).decode
 tasks = msgspec.json.Decoder(list[TaskRow]).decode
 instances = msgspec.json.Decoder(list[InstanceRow]).decode

@@ -26,7 +26,7 @@ class SqliteSearch:
         self._records = records
         self._reader = reader
         self._clock = clock
-        self._all = Recent[JobCounts](clock)
+        self._all = Recent(clock, searching.total)
 
     async def page(self, filter: JobFilter) -> JobPage:
         def look(db: Connection) -> tuple[list[JobRow], JobId | None]:

@@ -72,6 +72,7 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     dead_record: str
     attempts: str
     queues: str
+    due: str
     pauses: str
     tasks: str
     instances: str
