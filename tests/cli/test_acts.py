@@ -230,3 +230,31 @@ def test_a_job_is_explained(place: str) -> None:
         ["not_due", "no_worker"],
     )
     assert "no job" in refusal(invoke("explain", "nobody"))
+
+
+def test_a_dry_replay_of_a_discarded_letter_is_refused_as_the_real_one_is(place: str) -> None:
+    id = on(place, letters)[0]
+    assert document("dead", "replay", id, "--dry-run")["ids"] == [id]
+    shown("dead", "discard", id)
+    told = "is no dead letter any more: somebody has discarded it"
+    assert told in refusal(invoke("dead", "replay", id, "--dry-run"))
+    assert told in refusal(invoke("dead", "replay", id))
+
+
+def test_dead_letters_may_be_chosen_by_when_they_were_made(place: str) -> None:
+    on(place, letters)
+    assert document("dead", "replay", "--until", "1h", "--dry-run")["matched"] == 0
+    assert document("dead", "replay", "--since", "1h", "--dry-run")["matched"] == 4
+
+
+def test_who_leads_is_shown_among_the_instances(place: str) -> None:
+    async def led(store: Store) -> str:
+        await making.worker(store)
+        leader = await making.worker(store)
+        await store.instances.beat(leader, 0, lead=HOUR)
+        return leader
+
+    leader = on(place, led)
+    lines = shown("instances").splitlines()
+    assert [line.split()[0] for line in lines if "leads" in line] == [leader]
+    assert "leads" in shown("instances", "show", leader)

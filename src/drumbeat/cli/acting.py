@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -50,7 +50,7 @@ def these(ids: tuple[str, ...] | list[str]) -> str:
     return ", ".join(ids[:MOST_IDS]) + more
 
 
-def common(given: dict[str, str | None]) -> str:
+def common(given: Mapping[str, object]) -> str:
     """A filter as the target of an act."""
     return " ".join(f"{name}={value}" for name, value in given.items() if value is not None) or "all"
 

@@ -21,6 +21,7 @@ from drumbeat.cli.options import (
     dry_option,
     filter_options,
     pass_target,
+    search_options,
     target_options,
     watch_option,
     why_option,
@@ -43,6 +44,7 @@ GROUP_COLUMNS = output.Columns(
 
 
 @command.command("list")
+@search_options
 @filter_options
 @watch_option
 @target_options
@@ -127,6 +129,7 @@ def _many(command: F) -> F:
         dry_option,
         click.option("--yes", "-y", is_flag=True, help="Do not ask."),
         click.option("--all", "everything", is_flag=True, help="All dead letters."),
+        search_options,
         common_options,
         click.argument("ids", nargs=-1, metavar="[ID]..."),
     ):
@@ -141,7 +144,7 @@ class Wish(NamedTuple):
     everything: bool
     yes: bool
     dry_run: bool
-    common: dict[str, str | None]
+    common: dict[str, Any]
 
     @property
     def words(self) -> str:
@@ -162,7 +165,7 @@ def replay(
     yes: bool,
     dry_run: bool,
     rate: float | None,
-    **given: str | None,
+    **given: Any,
 ) -> None:
     """Give dead letters a new life: those of the ids, or of the filters, or --all.
 
@@ -204,9 +207,7 @@ def _tell_replayed(target: Target, answers: list[Replayed]) -> None:
 @_many
 @target_options
 @pass_target
-def discard(
-    target: Target, /, ids: tuple[str, ...], everything: bool, yes: bool, dry_run: bool, **given: str | None
-) -> None:
+def discard(target: Target, /, ids: tuple[str, ...], everything: bool, yes: bool, dry_run: bool, **given: Any) -> None:
     """Let dead letters go: they stay in history until it is pruned."""
     wish = Wish(ids, everything, yes, dry_run, given)
 
@@ -256,7 +257,10 @@ async def _meant(app: Drumbeat, wish: Wish) -> list[Meant]:
 
 
 async def _looked_up(app: Drumbeat, id: str) -> Meant:
-    return Meant(id, (await app.dead.show(id)).task)
+    job = await app.dead.show(id)
+    if not await app.dead.list(id=job.id):
+        raise Refused(f"job {id} is no dead letter any more: somebody has discarded it")
+    return Meant(id, job.task)
 
 
 def _is_told(target: Target, verb: str, meant: list[Meant], wish: Wish) -> bool:

@@ -14,7 +14,10 @@ from drumbeat.cli.options import Target, pass_target, target_options, watch_opti
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from drumbeat.model.instance import Instance
+    from drumbeat.app import Drumbeat
+    from drumbeat.model.instance import Instance, LeaderInfo
+
+    Both = tuple[list[Instance], LeaderInfo | None]
 
 command = noun("instances", "Instances: the processes that run jobs.")
 
@@ -33,15 +36,19 @@ COLUMNS = output.Columns(
 @pass_target
 def list_(target: Target, everyone: bool) -> None:
     """List the living instances."""
-    look(target, lambda app: app.instances.list(all=everyone), lambda instances: _show_list(target, instances))
+
+    async def question(app: Drumbeat) -> Both:
+        return await app.instances.list(all=everyone), await app.instances.leader()
+
+    look(target, question, lambda found: _show_list(target, *found))
 
 
-def _show_list(target: Target, instances: list[Instance]) -> None:
+def _show_list(target: Target, instances: list[Instance], leader: LeaderInfo | None) -> None:
     if target.json:
         output.json_lines(instances)
         return
     moment = now()
-    rows = [_row(instance, moment) for instance in instances]
+    rows = [_row(instance, leader, moment) for instance in instances]
     output.show_table(
         COLUMNS,
         rows,
@@ -49,7 +56,7 @@ def _show_list(target: Target, instances: list[Instance]) -> None:
     )
 
 
-def _row(instance: Instance, moment: datetime) -> list[str]:
+def _row(instance: Instance, leader: LeaderInfo | None, moment: datetime) -> list[str]:
     name = f"{instance.app} {instance.version}".strip()
     return [
         instance.id,
@@ -57,7 +64,7 @@ def _row(instance: Instance, moment: datetime) -> list[str]:
         words.word(name, 30),
         words.word(instance.host, 30),
         str(instance.pid),
-        output.seen(instance.roles),
+        _roles(instance, leader),
         words.cut(output.seen(instance.queues), 40),
         f"{instance.running}/{instance.concurrency}",
         str(instance.refused),
@@ -66,13 +73,22 @@ def _row(instance: Instance, moment: datetime) -> list[str]:
     ]
 
 
+def _roles(instance: Instance, leader: LeaderInfo | None) -> str:
+    leads = leader is not None and leader.instance == instance.id
+    return output.seen([*instance.roles, *(["leads"] if leads else [])])
+
+
 @command.command("show")
 @click.argument("id")
 @target_options
 @pass_target
 def show(target: Target, id: str) -> None:
     """Show one instance, also one that left or died."""
-    instance = ask(target, lambda app: app.instances.show(id))
+
+    async def question(app: Drumbeat) -> tuple[Instance, LeaderInfo | None]:
+        return await app.instances.show(id), await app.instances.leader()
+
+    instance, leader = ask(target, question)
     if target.json:
         output.json_document(instance)
         return
@@ -86,7 +102,7 @@ def show(target: Target, id: str) -> None:
         "app": words.word(f"{instance.app} {instance.version}".strip(), 100),
         "host": words.word(instance.host, 100),
         "pid": str(instance.pid),
-        "roles": output.seen(instance.roles),
+        "roles": _roles(instance, leader),
         "queues": output.seen(instance.queues),
         "running": f"{instance.running} of {instance.concurrency} at its last beat",
         "refused": f"{instance.refused} stale results",

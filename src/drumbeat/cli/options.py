@@ -70,7 +70,9 @@ def target_options(command: F) -> F:
     return command
 
 
-url_option = _kept("--url", metavar="URL", help="The store, such as sqlite:///jobs.db. [DRUMBEAT_URL]")
+url_option = _kept(
+    "--url", metavar="URL", help="The store: sqlite:///jobs.db, postgresql://host/db, redis://host. [DRUMBEAT_URL]"
+)
 app_option = _kept("--app", metavar="MODULE:ATTR", help="The program's Drumbeat object. [DRUMBEAT_APP]")
 
 

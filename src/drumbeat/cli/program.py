@@ -123,7 +123,7 @@ def show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> N
 )
 @click.pass_context
 def program(ctx: click.Context) -> None:
-    """Background jobs on a SQLite file: nothing accepted is lost.
+    """Background jobs, schedules and locks on SQLite, PostgreSQL or Redis: nothing accepted is lost.
 
     \b
       drumbeat demo            see it work, on a temporary file
