@@ -63,9 +63,9 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     act:<id>             hash     act (NewAct as JSON), at (µs), done_at (µs), touched, outcome, answer
     inbox:<instance>     list     messages of rooms, the oldest first (see rooms.py)
     inboxes              set      instances that have messages
-    stretch:<grain>:<at> hash     queue, task, instance -> what was counted in a stretch of time (see stats.py); it has a time
+    stretch:<grain>:<at>  hash    queue, task, instance -> what was counted in a stretch of time (see stats.py); it has a time
                                   to live, from when it was last written
-    overall:<grain>:<at> hash     NUL, NUL, instance -> the same for all queues and tasks together
+    overall:<grain>:<at>  hash    NUL, NUL, instance -> the same for all queues and tasks together
     stretches:<grain>    zset     at -> at: the stretches of a length
     totals:<instance>    hash     queue, task -> what an instance has counted since it began
     totals               zset     instance -> when it last wrote its totals (µs)
