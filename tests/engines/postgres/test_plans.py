@@ -124,6 +124,18 @@ async def test_a_claim_walks_its_index_level_by_level(filled: tuple[PostgresStor
     assert pages(plan) < 60 * HELD, "it must not step over what is not due"
 
 
+async def test_those_ahead_are_counted_without_a_step_over_what_is_not_due(
+    filled: tuple[PostgresStore, InstanceId],
+) -> None:
+    store, _ = filled
+    ahead = statements("drumbeat").inspect.ahead
+    now, limit = await store.inspect.now(), 1_000
+    plan = await explained(store._side, ahead, "default", 9, now, "00000000-0000-7000-8000-000000000000", limit)
+    assert {kind for kind, _ in scans_of(plan, "job")} <= {"Index Scan", "Index Only Scan"}
+    assert {index for _, index in scans_of(plan, "job")} == {"job_for_claim"}
+    assert pages(plan) < 5 * limit
+
+
 @pytest.mark.parametrize("link", ["_work", "_side"])
 async def test_a_finish_goes_by_the_primary_key(filled: tuple[PostgresStore, InstanceId], raw: Any, link: str) -> None:
     store, instance = filled

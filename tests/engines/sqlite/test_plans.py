@@ -83,7 +83,22 @@ PARAMETERS = (
         "keys",
         "state",
     ),
-    *("task", "key", "error", "before", "id", "prefix", "all", "seqs", "low", "high", "view", "schedule"),
+    *(
+        "task",
+        "key",
+        "error",
+        "before",
+        "id",
+        "prefix",
+        "all",
+        "seqs",
+        "low",
+        "high",
+        "view",
+        "schedule",
+        "priority",
+        "run_at",
+    ),
 )
 
 
@@ -129,6 +144,13 @@ def test_next_due_is_a_seek_for_each_queue_and_level(raw: sqlite3.Connection) ->
     steps = plan(raw, JOBS.next_due)
     assert_no_sort_and_no_scan(steps)
     assert any("INDEX drumbeat_job_for_claim (queue=? AND priority=? AND run_at>?)" in step for step in steps), steps
+
+
+def test_those_ahead_are_counted_in_the_claim_index_level_by_level(raw: sqlite3.Connection) -> None:
+    steps = plan(raw, INSPECT.ahead)
+    assert_no_sort_and_no_scan(steps)
+    walks = [step for step in steps if "drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)" in step]
+    assert len(walks) == 2, steps
 
 
 def test_waiting_jobs_are_reached_by_what_they_wait_for(raw: sqlite3.Connection) -> None:
