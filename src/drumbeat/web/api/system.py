@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.model.finding import Finding, Level
+from drumbeat.nouns.doctor import worst
 from drumbeat.settings import NAMES, Settings
 from drumbeat.store.urls import masked
 from drumbeat.web.call import Call
@@ -34,15 +36,22 @@ class SystemRecord(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     store: str
     """Its URL, without a password."""
+    level: Level
+    """Of the worst finding."""
+    findings: list[Finding]
+    """What the store says of itself, then what was seen on it: what `drumbeat doctor` tells."""
     settings: list[SettingRecord]
 
 
 async def show(call: Call) -> SystemRecord:
     store = await call.host.store()
+    findings = await call.host.system.doctor()
     return SystemRecord(
         drumbeat=_version(),
         python=platform.python_version(),
         store=masked(store.url),
+        level=worst(findings),
+        findings=findings,
         settings=[_setting(call.host.settings, name) for name in NAMES],
     )
 
