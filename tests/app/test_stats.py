@@ -8,7 +8,7 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.durations import from_us
 from drumbeat.errors import InvalidArguments
-from drumbeat.model.stats import BUCKETS, Grain, Rollup, percentile
+from drumbeat.model.stats import BUCKETS, OVERALL, Grain, Rollup, percentile
 from drumbeat.sync import THREAD
 from tests.contract import making
 
@@ -36,6 +36,16 @@ async def test_the_last_hour_is_read_in_stretches_of_10_s_and_the_last_day_in_mi
     assert [each.succeeded for each in await app.stats.read()] == [1, 2]
     assert [each.succeeded for each in await app.stats.read(grain="1m")] == [1, 1, 2]
     assert [each.succeeded for each in await app.stats.totals()] == [5]
+
+
+async def test_all_queues_and_tasks_together_are_one_line_for_each_stretch(app: Drumbeat) -> None:
+    now = await (await app.store()).inspect.now()
+    for ago in (30, 30, 4_000):
+        await counted(app, ago=ago, now=now, queue=OVERALL, task=OVERALL)
+    await counted(app, now=now)
+    assert [(each.queue, each.task, each.succeeded) for each in await app.stats.overall()] == [("", "", 2)]
+    assert [each.succeeded for each in await app.stats.overall(grain="1m")] == [1, 2]
+    assert [each.succeeded for each in await app.stats.overall(grain="1m", until=from_us(now - 3_600 * SECOND))] == [1]
 
 
 async def test_a_span_a_queue_and_a_task_can_be_chosen(app: Drumbeat) -> None:

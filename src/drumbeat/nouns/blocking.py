@@ -129,6 +129,7 @@ class SyncStats:
 
     def __init__(self, stats: Stats) -> None:
         self.read = blocking("app.sync.stats.read", stats.read)
+        self.overall = blocking("app.sync.stats.overall", stats.overall)
         self.totals = blocking("app.sync.stats.totals", stats.totals)
 
 

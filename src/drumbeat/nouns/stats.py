@@ -11,6 +11,7 @@ from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.model.stats import Grain, Rollup
 from drumbeat.names import check_name, shown
+from drumbeat.store.protocol import Store
 
 GRAINS = {"10s": Grain.TEN_SECONDS, "1m": Grain.MINUTE}
 _USUAL_US = {Grain.TEN_SECONDS: 3_600_000_000, Grain.MINUTE: 86_400_000_000}
@@ -37,12 +38,7 @@ class Stats:
         grain: stretches of "10s", kept for 2 hours, or of "1m", kept as long as history (`retention`).
         since, until: stretches that begin in this span; the last hour, with "1m" the last day, if it is not said.
         """
-        if grain not in GRAINS:
-            raise InvalidArguments(f"grain must be one of {', '.join(GRAINS)}, not {shown(grain)}", "grain")
-        length = GRAINS[grain]
-        store = await self._client.store()
-        end = await store.inspect.now() + 1 if until is None else to_us(until, name="until")
-        begin = end - _USUAL_US[length] if since is None else to_us(since, name="since")
+        store, length, begin, end = await self._span(grain, since, until)
         return await store.stats.read(
             length,
             begin,
@@ -51,7 +47,24 @@ class Stats:
             task=None if task is None else check_name("task", task),
         )
 
+    async def overall(
+        self, *, grain: Literal["10s", "1m"] = "10s", since: datetime | None = None, until: datetime | None = None
+    ) -> builtins.list[Rollup]:
+        """The same for all queues and tasks together: one for each stretch, whose `queue` and `task` are empty. Quick, however
+        many tasks there are."""
+        store, length, begin, end = await self._span(grain, since, until)
+        return await store.stats.overall(length, begin, end)
+
     async def totals(self) -> builtins.list[Rollup]:
         """Everything that was ever counted, for each queue and task, also by instances that have gone. It only grows."""
         store = await self._client.store()
         return await store.stats.totals()
+
+    async def _span(self, grain: str, since: datetime | None, until: datetime | None) -> tuple[Store, Grain, int, int]:
+        if grain not in GRAINS:
+            raise InvalidArguments(f"grain must be one of {', '.join(GRAINS)}, not {shown(grain)}", "grain")
+        length = GRAINS[grain]
+        store = await self._client.store()
+        end = await store.inspect.now() + 1 if until is None else to_us(until, name="until")
+        begin = end - _USUAL_US[length] if since is None else to_us(since, name="since")
+        return store, length, begin, end
