@@ -24,8 +24,8 @@ from tests.worker.harness import working
 
 
 @pytest.fixture
-async def app(store_url: str) -> AsyncIterator[Drumbeat]:
-    async with Drumbeat(store_url) as app:
+async def app(store_url: str, coordination: str | None) -> AsyncIterator[Drumbeat]:
+    async with Drumbeat(store_url, coordination=coordination) as app:
         yield app
 
 
@@ -307,6 +307,14 @@ async def test_a_lock_that_a_handler_waits_for_is_found(app: Drumbeat) -> None:
         # The worker drains when this block is left: its job must not wait for the lock of the test until then.
         await job.cancel()
         await app.jobs.wait(job.id, timeout=10)
+
+
+@pytest.mark.parametrize("engine", ["pair"])
+async def test_a_lock_in_a_second_store_is_found_as_well(app: Drumbeat, store: Store) -> None:
+    _, id = await claimed_by(store)
+    await enter(store, "sweep", "")
+    await enter(store, "sweep", for_job(id))
+    assert await kinds(app, id) == ["lock", "running"]
 
 
 async def test_a_running_job_tells_since_when_and_where(app: Drumbeat, store: Store) -> None:
