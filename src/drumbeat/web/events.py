@@ -31,9 +31,9 @@ async def _told(call: Call) -> AsyncIterator[bytes]:
     number = ticker.begin()
     yield COME_AGAIN
     while not call.parts.is_closing and not _server_leaves() and clock.monotonic() < end:
-        told = await ticker.after(number)
-        number = told.number
-        yield told.text
+        if (told := await ticker.after(number)) is not None:
+            number = told.number
+            yield told.text
 
 
 def _server_leaves() -> bool:

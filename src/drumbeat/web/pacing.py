@@ -17,7 +17,9 @@ from drumbeat.model.stats import Grain, Rollup
 OFTEN = 0.5
 SHARE = 50
 """At most one part of so many is spent in the store."""
-LONGEST_PAUSE = 30.0
+LONGEST_PAUSE = 10.0
+REMEMBERED = 5
+"""So many looks are remembered for their length."""
 WINDOW = 5.0
 """Speeds are over so many seconds."""
 STRETCH_US = int(Grain.TEN_SECONDS)
@@ -48,15 +50,19 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True):
 
 class Pace:
     def __init__(self) -> None:
+        self._took: deque[float] = deque(maxlen=REMEMBERED)
         self._samples: deque[Sample] = deque()
         self._stretch_at: int | None = None
         self._counted = Rates()
         self._left: dict[str, float] = {}
 
-    @staticmethod
-    def pause(took: float) -> float:
+    def pause(self, took: float) -> float:
         """How long to wait after a look that took so long."""
-        return min(LONGEST_PAUSE, max(OFTEN - took, took * (SHARE - 1)))
+        # The shortest of the last few is what a look costs the store. A longer one was held up by something else, for
+        # instance by a busy machine, and is no reason to leave people without news.
+        self._took.append(took)
+        cost = min(self._took) if len(self._took) == REMEMBERED else 0.0  # the first ones open connections
+        return min(LONGEST_PAUSE, max(OFTEN - took, cost * (SHARE - 1), 0.0))
 
     @staticmethod
     def complete_before(now_us: int) -> int:

@@ -1,8 +1,8 @@
 """What viewers are told twice a second: one look at the store, for all of them.
 
-There is no task of its own. Of the viewers that wait for the next tick, one looks for all; when it goes away, another takes
-over; when nobody is there, nobody looks. A look that took long is followed by a pause of 49 times as long, so that the
-dashboard never spends more than a fiftieth of its time in the store.
+There is no task of its own. All viewers wait for the next moment, and the first of them looks for all; when it goes away
+meanwhile, another does; when nobody is there, nobody looks. A look that takes long is followed by a pause of 49 times as
+long, so that the dashboard never spends more than a fiftieth of its time in the store.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 FRESH = 1.0
 """A tick no older than this is told to somebody who comes; otherwise a new look is made first."""
 AWAY_PAUSE = 1.0
+NAP = 0.5
+SLOWLY = 1.5
+"""Leader, instances and dead letters are looked at once in so many seconds."""
 
 
 class QueueTick(QueueStats, frozen=True, kw_only=True):
@@ -76,13 +79,26 @@ class Told(msgspec.Struct, frozen=True):
     at: float
 
 
+class Slow(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked at less often, because it changes seldom or nobody watches it so closely."""
+
+    asked: float
+    now: int
+    instances: InstancesTick
+    leader: LeaderInfo | None
+    dead: int
+    store_ms: float
+
+
 class Ticker:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._turn = asyncio.Lock()
         self._last = Told(0, b"", float("-inf"))
         self._due = float("-inf")
+        self._waiting = 0
         self._pace = Pace()
+        self._slow: Slow | None = None
         self._is_away = False
 
     @property
@@ -90,20 +106,31 @@ class Ticker:
         """How often it has looked at the store."""
         return self._last.number
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody waits for the next tick."""
+        return self._waiting > 0
+
     def begin(self) -> int:
         """The number after which somebody new should listen: it hears the last tick at once if that is fresh."""
         is_fresh = self._host.clock.monotonic() - self._last.at < FRESH
         return self._last.number - 1 if is_fresh else self._last.number
 
-    async def after(self, number: int) -> Told:
-        """What is told after that number, as soon as it is known."""
-        while self._last.number <= number:
-            async with self._turn:
-                # Whoever held the turn before us may have looked already.
-                if self._last.number <= number:
-                    await self._host.clock.sleep(max(0.0, self._due - self._host.clock.monotonic()))
-                    await self._look()
-        return self._last
+    async def after(self, number: int) -> Told | None:
+        """What is told after that number, as soon as it is known; None: nothing for half a second, look after yourself."""
+        clock = self._host.clock
+        self._waiting += 1
+        try:
+            if self._last.number <= number and (wait := self._due - clock.monotonic()) > 0:
+                await clock.sleep(min(wait, NAP))
+            if self._last.number <= number and clock.monotonic() >= self._due:
+                async with self._turn:
+                    # Whoever had the turn before us has looked already.
+                    if self._last.number <= number:
+                        await self._look()
+        finally:
+            self._waiting -= 1
+        return self._last if self._last.number > number else None
 
     async def _look(self) -> None:
         clock = self._host.clock
@@ -124,30 +151,43 @@ class Ticker:
         )
 
     async def gather(self) -> Tick:
-        """One look at everything."""
-        clock = self._host.clock
+        """One look at what moves, and once in a while at what stays longer."""
         store = await self._host.store()
-        now = await store.inspect.now()
-        asked = clock.monotonic()
-        leader = await store.inspect.leader()
-        store_ms = (clock.monotonic() - asked) * 1_000
+        asked = self._host.clock.monotonic()
         counts = await store.inspect.counts(JobFilter())
         queues = await self._host.queues.list()
-        instances = await store.inspect.instances()
+        if self._slow is None or asked - self._slow.asked >= SLOWLY:
+            self._slow = await self._look_slowly(store, counts)
+        slow = self._slow
+        # The store's clock, as it was asked for a moment ago.
+        now = slow.now + int((self._host.clock.monotonic() - slow.asked) * 1_000_000)
         sample = Sample(at=asked, succeeded=counts.succeeded, live={each.name: _live(each) for each in queues})
-        if self._pace.wants_stretch(now):
-            end = self._pace.complete_before(now)
-            self._pace.take_stretch(now, await store.stats.read(Grain.TEN_SECONDS, end - STRETCH_US, end))
         moves = self._pace.moves(sample)
         return Tick(
             at=from_us(now),
             counts=counts,
             queues=[_queue_tick(queue, from_us(now), *moves.queues.get(queue.name, (0.0, 0.0))) for queue in queues],
-            instances=_sum(instances),
-            leader=leader,
-            dead=await letters(store, counts),
+            instances=slow.instances,
+            leader=slow.leader,
+            dead=slow.dead,
             rates=moves.rates,
-            store_ms=round(store_ms, 3),
+            store_ms=slow.store_ms,
+        )
+
+    async def _look_slowly(self, store: Store, counts: JobCounts) -> Slow:
+        clock = self._host.clock
+        asked = clock.monotonic()
+        leader = await store.inspect.leader()
+        store_ms = (clock.monotonic() - asked) * 1_000
+        instances = await store.inspect.instances()
+        dead = await letters(store, counts)
+        asked = clock.monotonic()
+        now = await store.inspect.now()
+        if self._pace.wants_stretch(now):
+            end = self._pace.complete_before(now)
+            self._pace.take_stretch(now, await store.stats.read(Grain.TEN_SECONDS, end - STRETCH_US, end))
+        return Slow(
+            asked=asked, now=now, instances=_sum(instances), leader=leader, dead=dead, store_ms=round(store_ms, 3)
         )
 
     def _told_away(self, error: DrumbeatError) -> None:

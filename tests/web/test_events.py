@@ -1,0 +1,147 @@
+"""The event stream: counters move by themselves, one look at the store serves all, and nobody looks when nobody is there."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from drumbeat import Drumbeat
+from drumbeat.clock import SYSTEM
+from drumbeat.errors import StoreUnavailable
+from drumbeat.web import Dashboard
+from drumbeat.web.pacing import LONGEST_PAUSE, OFTEN, REMEMBERED, SHARE, Pace, Sample
+from tests.waiting import until
+from tests.web.serving import Told, following, served
+
+
+async def enqueue(app: Drumbeat) -> None:
+    task = app.registry.find("send_mail")
+    assert task is not None
+    await task.enqueue("ada")
+
+
+async def first(told: AsyncIterator[Told], kind: str = "tick", ready: int | None = None) -> Told:
+    """The first of this kind, with so many ready jobs."""
+    async for each in told:
+        if each.kind == kind and (ready is None or each.data["counts"]["ready"] == ready):
+            return each
+    raise AssertionError("the stream has ended")
+
+
+async def test_the_first_tick_comes_at_once_and_says_everything(app: Drumbeat, board: Dashboard) -> None:
+    await enqueue(app)
+    async with served(board) as (address, _), following(address) as told:
+        tick = (await first(told)).data
+    assert set(tick) == {"at", "counts", "queues", "instances", "leader", "dead", "rates", "store_ms"}
+    assert (tick["counts"]["ready"], tick["dead"], tick["leader"]) == (1, 0, None)
+    assert tick["instances"] == {"alive": 0, "slots": 0, "running": 0}
+    (queue,) = tick["queues"]
+    assert (queue["name"], queue["ready"]) == ("mail", 1)
+    assert {"lag", "in", "out", "oldest_due", "paused"} <= set(queue)
+    assert set(tick["rates"]) == {"started", "succeeded", "failed"}
+
+
+async def test_an_enqueue_is_seen_within_a_second(app: Drumbeat, board: Dashboard) -> None:
+    async with served(board) as (address, _), following(address) as told:
+        await first(told, ready=0)
+        await enqueue(app)
+        asked = SYSTEM.monotonic()
+        await first(told, ready=1)
+        assert SYSTEM.monotonic() - asked < 1.0
+
+
+async def test_five_viewers_cost_one_look_at_a_time(app: Drumbeat, board: Dashboard) -> None:
+    async with served(board) as (address, _), AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(following(address)) for _ in range(5)]
+        for stream in streams:
+            await first(stream)
+        before, began = board.parts.ticker.looks, SYSTEM.monotonic()
+        ticks = [[(await first(stream)).data["at"] for stream in streams] for _ in range(4)]
+        looks, took = board.parts.ticker.looks - before, SYSTEM.monotonic() - began
+    assert looks <= took / OFTEN + 1
+    assert len({at for row in ticks for at in row}) <= looks + 1, "all hear of the same looks"
+
+
+async def test_when_the_viewer_who_looks_goes_away_another_looks(app: Drumbeat, board: Dashboard) -> None:
+    async with served(board) as (address, _), following(address) as stays:
+        async with following(address) as goes:
+            await first(goes)
+            await first(stays)
+        for ready in (1, 2):
+            await enqueue(app)
+            await first(stays, ready=ready)
+
+
+async def test_nobody_looks_at_the_store_when_nobody_looks_at_the_page(app: Drumbeat, board: Dashboard) -> None:
+    async with served(board) as (address, _):
+        async with following(address) as told:
+            await first(told)
+            assert await until(lambda: board.parts.ticker.is_watched)
+        await until(lambda: not board.parts.ticker.is_watched, what="the end of the last look")
+        looks = board.parts.ticker.looks
+        async with following(address) as told:
+            await first(told)
+            assert board.parts.ticker.looks <= looks + 1, "at most the one that somebody new has made"
+
+
+async def test_a_store_that_goes_away_is_told_and_so_is_its_return(
+    app: Drumbeat, board: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = app.store
+
+    async def away() -> None:
+        raise StoreUnavailable("somebody pulled the plug")
+
+    async with served(board) as (address, _), following(address) as told:
+        await first(told)
+        monkeypatch.setattr(app, "store", away)
+        assert (await first(told, "gone")).data == {"reason": "somebody pulled the plug"}
+        monkeypatch.setattr(app, "store", really)
+        await first(told)
+
+
+async def test_a_server_that_is_told_to_stop_does_not_wait_for_its_streams(board: Dashboard) -> None:
+    async with served(board) as (address, server):
+        async with following(address) as told:
+            await first(told)
+            asked = SYSTEM.monotonic()
+            server.stop()
+            assert [each async for each in told][1:] == [], "at most the tick that was under way"
+            assert SYSTEM.monotonic() - asked < 3.0
+
+
+# --- how often, and what two looks say ---
+
+
+def test_the_ticker_never_spends_more_than_its_share_in_the_store() -> None:
+    for took in (0.0001, 0.005, 0.01, 0.0101, 0.1, 0.2):
+        pace = Pace()
+        pause = [pace.pause(took) for _ in range(REMEMBERED)][-1]
+        assert took + pause >= OFTEN - 1e-9
+        assert took / (took + pause) <= 1 / SHARE + 1e-9
+
+
+def test_a_look_that_was_held_up_leaves_nobody_without_news_and_a_slow_store_is_left_alone() -> None:
+    pace = Pace()
+    assert pace.pause(0.4) == pytest.approx(OFTEN - 0.4), "the first one opens connections"
+    for _ in range(REMEMBERED):
+        pace.pause(0.002)
+    assert pace.pause(0.4) == pytest.approx(OFTEN - 0.4)
+    assert [pace.pause(0.4) for _ in range(REMEMBERED)][-1] == LONGEST_PAUSE
+
+
+def test_speeds_are_differences_over_seconds_and_never_negative() -> None:
+    pace = Pace()
+    pace.moves(Sample(at=100.0, succeeded=50, live={"mail": 10}))
+    moves = pace.moves(Sample(at=102.0, succeeded=70, live={"mail": 30, "new": 4}))
+    assert moves.rates.succeeded == 10.0
+    assert moves.queues == {"mail": (10.0, 0.0), "new": (2.0, 0.0)}
+    pruned = pace.moves(Sample(at=103.0, succeeded=5, live={"mail": 0}))
+    assert (pruned.rates.succeeded, pruned.queues["mail"]) == (0.0, (0.0, 0.0))
+
+
+def test_looks_from_before_a_long_pause_say_nothing_about_now() -> None:
+    pace = Pace()
+    pace.moves(Sample(at=100.0, succeeded=0, live={"mail": 0}))
+    moves = pace.moves(Sample(at=900.0, succeeded=800, live={"mail": 800}))
+    assert moves.rates.succeeded == 0.0
