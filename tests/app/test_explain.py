@@ -224,7 +224,11 @@ async def test_full_slots_tell_how_many_there_are_and_how_many_jobs_are_before(a
     assert reason.kind is ReasonKind.SLOTS_FULL
     assert reason.facts == {"queue": "default", "before": 3, "slots": 2, "taken": 2, "workers": 1}
     assert reason.text == "all 2 slots of 1 worker are taken, and 3 jobs are before it in queue 'default'"
-    assert (await only(app, ids[3])).facts["before"] == 0
+    first = await only(app, ids[3])
+    assert (first.facts["before"], first.text) == (
+        0,
+        "all 2 slots of 1 worker are taken, and it is the next in queue 'default'",
+    )
 
 
 async def test_with_free_slots_the_jobs_before_it_are_counted(app: Drumbeat, store: Store) -> None:

@@ -9,6 +9,11 @@ from typing import Any
 
 import pytest
 
+from drumbeat import Drumbeat
+from drumbeat.cli import output
+from drumbeat.cli.options import Target
+from drumbeat.cli.watching import watch
+from drumbeat.errors import StoreUnavailable
 from drumbeat.model.job import OutcomeKind
 from drumbeat.model.stats import Grain, Rollup
 from drumbeat.store.protocol import Store
@@ -157,3 +162,23 @@ def test_top_in_a_pipe_writes_one_picture_after_the_other(file: str, tmp_path: P
         assert first["at"] < second["at"]
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(PATIENCE) == 130
+
+
+def test_a_store_that_goes_away_is_told_and_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = iter(["first", StoreUnavailable("the server is away"), "second"])
+
+    async def question(app: Drumbeat) -> str:
+        answer = next(answers, None)
+        if answer is None:
+            raise LookupError("that was all")
+        if isinstance(answer, StoreUnavailable):
+            raise answer
+        return answer
+
+    target = Target()
+    target.every = 0
+    with pytest.raises(LookupError):
+        asyncio.run(watch(Drumbeat(), target, question, output.say))
+    told = capsys.readouterr()
+    assert told.out == "first\n\nsecond\n"
+    assert told.err == "drumbeat: the server is away\n"

@@ -22,6 +22,7 @@ from drumbeat.model.lock import LockInfo, TicketInfo, for_job, job_of
 
 from .circumstances import MOST_AHEAD, Circumstances
 
+SECOND_US = 1_000_000
 AT_ONCE_US = 5_000_000
 """What nothing stands in the way of starts sooner than this."""
 
@@ -179,9 +180,7 @@ def _no_worker(around: Circumstances) -> Reason:
         text = "only controllers are alive, and no worker: `drumbeat run module:attr --role worker` starts one"
     if silent:
         longest = min(around.silence(each) for each in silent)
-        text += (
-            f"; {_count(len(silent), 'process', 'processes')} fell silent, the last one {durations.text(longest)} ago"
-        )
+        text += f"; {_count(len(silent), 'process', 'processes')} fell silent, the last one {_coarse(longest)} ago"
     facts: dict[str, Fact] = {"instances": len(around.living()), "silent": len(silent)}
     return Reason(kind=ReasonKind.NO_WORKER, text=text, facts=facts)
 
@@ -224,7 +223,8 @@ def _in_line(around: Circumstances) -> Reason:
     some = f"{'at least ' if ahead >= MOST_AHEAD else ''}{_count(ahead, 'job')} {_verb(ahead, 'is', 'are')}"
     room = f"{_count(slots, 'slot')} of {_count(len(able), 'worker')}"
     if taken >= slots:
-        text = f"all {room} are taken, and {some} before it in queue {job.queue!r}"
+        place = f"{some} before it" if ahead else "it is the next"
+        text = f"all {room} are taken, and {place} in queue {job.queue!r}"
         return Reason(kind=ReasonKind.SLOTS_FULL, text=text, facts=facts)
     if ahead:
         text = f"{some} before it in queue {job.queue!r}; {taken:,} of {room} are taken"
@@ -232,7 +232,7 @@ def _in_line(around: Circumstances) -> Reason:
     ready = around.now - to_us(job.run_at)
     text = "nothing is in its way: it is the next to be started"
     if ready > AT_ONCE_US:
-        text += f", though it has been ready for {durations.text(ready)}: see the log of its workers"
+        text += f", though it has been ready for {_coarse(ready)}: see the log of its workers"
     return Reason(kind=ReasonKind.NEXT, text=text, facts=facts | {"ready_for": ready / 1_000_000})
 
 
@@ -252,7 +252,7 @@ def _running(around: Circumstances) -> Iterator[Reason]:
         "attempt": job.attempt,
     }
     if silent is None:
-        text = f"it runs{since} on instance {job.instance}, attempt {job.attempt}"
+        text = f"it has been running{since} on instance {job.instance}, attempt {job.attempt}"
         yield Reason(kind=ReasonKind.RUNNING, text=text, facts=facts)
 
 
@@ -262,7 +262,7 @@ def _silent(around: Circumstances) -> Reason | None:
     owner = next((each for each in around.instances if each.id == job.instance), None)
     if owner is not None and around.silence(owner) <= around.dead_after:
         return None
-    how = "is gone" if owner is None else f"has been silent for {durations.text(around.silence(owner))}"
+    how = "is gone" if owner is None else f"has been silent for {_coarse(around.silence(owner))}"
     others = [each for each in around.living() if each.id != job.instance]
     then = "another will free it in some seconds" if others else "nobody is alive to free it: start a worker"
     return Reason(
@@ -339,7 +339,12 @@ def _since(us: int, now: int) -> str:
 
 
 def _ago(us: int, now: int) -> str:
-    return f"{durations.text(max(0, now - us))} ago"
+    return f"{_coarse(max(0, now - us))} ago"
+
+
+def _coarse(us: int) -> str:
+    """Whole seconds are enough for how long ago something was."""
+    return durations.text(us if us < SECOND_US else us // SECOND_US * SECOND_US)
 
 
 def _error(error: Failure) -> str:
