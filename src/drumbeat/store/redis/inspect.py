@@ -15,8 +15,8 @@ from drumbeat.store.redis.jobs import nowhere
 from drumbeat.store.redis.search import RedisSearch
 from drumbeat.store.searching import whole
 
-_LETTERS = 500
-"""Dead letters that one call looks at to group them."""
+_LETTERS = 250
+"""Dead letters that one call looks at to group them: about 4 ms."""
 _PAGE = 500
 _pause = msgspec.json.Decoder(tuple[int, str, str]).decode
 
