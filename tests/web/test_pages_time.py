@@ -116,6 +116,13 @@ async def test_a_hostile_expression_is_refused_with_its_field(api: httpx.AsyncCl
     assert (answer.status_code, answer.json()["argument"]) == (422, "rule")
 
 
+async def test_a_form_that_still_types_is_told_gently(api: httpx.AsyncClient) -> None:
+    for rule, kind in (("61 * * * *", "cron"), ("0 3 * * *", "every"), ("5m", "cron")):
+        answer = await api.get("/api/v1/schedules/preview", params={"rule": rule, "kind": kind, "lenient": "true"})
+        assert (answer.status_code, answer.json()["argument"], answer.json()["items"]) == (200, "rule", [])
+        assert answer.json()["error"]
+
+
 async def test_a_preview_tells_the_rule_in_words(api: httpx.AsyncClient) -> None:
     answer = await api.get("/api/v1/schedules/preview", params={"rule": "90m", "grid": "true", "count": 3})
     assert answer.json()["words"] == "every 1 hour 30 minutes" and len(answer.json()["items"]) == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -42,6 +42,8 @@ class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     rule: str | None = None
     """A cron expression, or an interval such as 5m. Left out: that of the schedule of this name."""
+    kind: Literal["cron", "every"] | None = None
+    """What the rule is meant as; null: what it looks like."""
     tz: str = "UTC"
     grid: bool = False
     """With an interval: at fixed moments, not counted from the end of a run."""
@@ -49,6 +51,8 @@ class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The name that H in an expression is chosen by."""
     count: int = 5
     """At most so many moments; 1 to 500."""
+    lenient: bool = False
+    """For a form in which somebody still types: a rule that cannot be is told in `error`, with status 200."""
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +61,10 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     items: list[Previewed]
     words: str
     """The rule as people say it: `every day at 03:00 Europe/Berlin`."""
+    error: str | None = None
+    """Why the rule cannot be, if that was to be told here."""
+    argument: str | None = None
+    """Which part of the query that is about."""
 
 
 class FiresQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,13 +146,15 @@ async def preview(call: Call) -> Preview:
         found = [] if schedule.state == "retired" else await schedules.preview(query.name, count=count)
         return Preview(items=found, words=schedule.words)
     rule: Any = {"cron": query.rule, "tz": query.tz}
-    if _is_length(query.rule):
+    if query.kind == "every" or (query.kind is None and _is_length(query.rule)):
         rule = {"every": query.rule, "grid": query.grid}
     try:
         found = await schedules.preview(query.name, count=count, **rule)
         return Preview(items=found, words=await schedules.in_words(query.name, **rule))
     except ConfigError as error:
         field = "rule" if error.setting in ("cron", "every", None) else error.setting
+        if query.lenient:
+            return Preview(items=[], words="", error=str(error), argument=field)
         raise Problem(422, str(error), argument=field) from error
 
 

@@ -97,7 +97,9 @@ async function perform() {
   const rate = dialog.querySelector("#act-rate").value;
   if ("rate" in asked.data && rate) body.rate = Number(rate);
   try {
-    const record = await send(asked.data.method, asked.data.url, asked.data.method === "DELETE" && !Object.keys(body).length ? undefined : body, asked.key);
+    // A DELETE has no body: what it is given goes with its address.
+    const query = asked.data.method === "DELETE" && body.why ? `?${new URLSearchParams({ why: body.why })}` : "";
+    const record = await send(asked.data.method, asked.data.url + query, asked.data.method === "DELETE" ? undefined : body, asked.key);
     const text = said(asked.data.done || "Done", record);
     dialog.close();
     clearSelection();

@@ -19,10 +19,10 @@ function showFields() {
 
 function query() {
   const kind = value("kind");
-  const given = kind === "cron" ? { rule: value("cron"), tz: value("tz") || "UTC" } : { rule: value("every"), grid: String(kind === "grid") };
+  const given = kind === "cron" ? { kind: "cron", rule: value("cron"), tz: value("tz") || "UTC" } : { kind: "every", rule: value("every"), grid: String(kind === "grid") };
   const name = form.elements.namedItem("name").value.trim() || form.elements.namedItem("task")?.value || "";
   if (/^[A-Za-z0-9_.:-]{1,100}$/.test(name)) given.name = name;
-  return new URLSearchParams({ ...given, count: "8" });
+  return new URLSearchParams({ ...given, count: "8", lenient: "true" });
 }
 
 async function preview() {
@@ -39,8 +39,7 @@ async function preview() {
     return mine === asked && tell("The server does not answer.", true);
   }
   if (mine !== asked) return;
-  if (!answer.ok) return refuse(kind, record);
-  // An interval is read as one, a cron expression as one: the form asks for a kind, and must not be given the other.
+  if (!answer.ok || record.error) return refuse(kind, record);
   tell(record.words, false);
   note.hidden = kind !== "after";
   list.replaceChildren(...record.items.map(row));
@@ -48,7 +47,7 @@ async function preview() {
 
 function refuse(kind, record) {
   const field = record.argument === "rule" ? (kind === "cron" ? "cron" : "every") : record.argument;
-  showError(form, record.detail ?? "this rule cannot be read", field, false);
+  showError(form, record.error ?? record.detail ?? "this rule cannot be read", field, false);
   tell("There are no moments to show.", true);
 }
 
@@ -130,7 +129,9 @@ async function submit() {
     sessionStorage.setItem("drumbeat-said", `${made.name}: ${made.words}`);
     location.assign(form.dataset.then + encodeURIComponent(made.name));
   } catch (error) {
-    showError(form, error.message, error.record?.argument ?? null);
+    // What is no field of the form is an argument of the task.
+    const about = error.record?.argument ?? null;
+    showError(form, error.message, about === null || form.elements.namedItem(about) ? about : "args");
     button.disabled = false;
   }
 }
