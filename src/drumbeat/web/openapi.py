@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from drumbeat.web.call import Answer, Call, Nothing, Route
+from drumbeat.web.described import describe
 from drumbeat.web.problem import MEDIA, ProblemRecord
 
 REF = "#/components/schemas/{name}"
@@ -41,6 +42,7 @@ def document() -> dict[str, Any]:
     types = [ProblemRecord, *(each for route in routes for each in (route.query, route.body, route.answer) if each)]
     known = list({id(each): each for each in types}.values())
     schemas, components = msgspec.json.schema_components(known, ref_template=REF)
+    describe(components, known)
     of = {id(each): schema for each, schema in zip(known, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

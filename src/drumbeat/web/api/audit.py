@@ -15,9 +15,11 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Which acts, newest first."""
 
     who: str | None = None
+    """The whole name of who did it."""
     verb: str | None = None
     """How it begins: `queues.` for all that was done to queues."""
     target: str | None = None
+    """The whole of what it was done to."""
     before: str | None = None
     """Only acts before the one of this id: `next` of the page before."""
     limit: int = 50

@@ -17,8 +17,11 @@ class DeadListed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Which dead letters to list, newest first."""
 
     task: str | None = None
+    """The name of a task."""
     queue: str | None = None
+    """The name of a queue."""
     key: str | None = None
+    """The whole key."""
     error: str | None = None
     """A part of the error's type or message."""
     before: str | None = None
@@ -38,12 +41,15 @@ class ReplayBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ids: list[str] | None = None
     """At most 10,000."""
     filter: Chosen | None = None
+    """What they have in common; not an empty one."""
     all: bool = False
+    """Every dead letter."""
     rate: float | None = None
     """At most so many in a second. It then goes on in the background, and the answer is 202."""
     dry_run: bool = False
     """Only count them; changes nothing, and is not in the audit."""
     why: str = ""
+    """For the audit."""
 
     def target(self) -> str:
         return target_of(self.ids, self.filter, self.all)
@@ -55,10 +61,13 @@ class DiscardBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ids: list[str] | None = None
     """At most 10,000."""
     filter: Chosen | None = None
+    """What they have in common; not an empty one."""
     all: bool = False
+    """Every dead letter."""
     dry_run: bool = False
     """Only count them; changes nothing, and is not in the audit."""
     why: str = ""
+    """For the audit."""
 
     def target(self) -> str:
         return target_of(self.ids, self.filter, self.all)

@@ -18,8 +18,11 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     state: str | None = None
     """pending, running, succeeded, dead, cancelled; or what a pending job is shown as: ready, scheduled, retrying, waiting."""
     task: str | None = None
+    """The name of a task."""
     queue: str | None = None
+    """The name of a queue."""
     key: str | None = None
+    """The whole key."""
     error: str | None = None
     """A part of the error's type or message."""
     schedule: str | None = None

@@ -32,10 +32,12 @@ class NewCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A call of a task to be queued. What is left out is as the task says."""
 
     task: str
+    """The name of a task that the program, or a living worker, has."""
     args: Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})] | UnsetType = UNSET
     """A JSON object of arguments by name, or the text of one. In an object every number arrives as it is written; a browser
     rounds large ones while it writes, so there the text is better."""
     queue: str | None = None
+    """Another queue than the task's own."""
     priority: int | None = None
     """0 first, 9 last."""
     delay: float | str | None = None
@@ -43,12 +45,15 @@ class NewCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     at: datetime | None = None
     """With its offset. Excludes delay."""
     key: str | None = None
+    """What to find, cancel or deduplicate it by."""
     unique: bool | Literal["pending"] | None = None
     """With a key: true: not if a live job of the task has it; "pending": a job that already runs does not count."""
     retries: int | None = None
+    """How often it is tried again after a failure."""
     timeout: float | str | None = None
     """Seconds, or text such as 5m."""
     why: str = ""
+    """For the audit."""
 
     def target(self) -> str:
         return self.task
@@ -74,15 +79,19 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """An act on many jobs: by their ids, by what they have in common, or on all that it can be done to."""
 
     action: Action
+    """cancel and run_now are for live jobs, replay and discard for dead letters."""
     ids: list[str] | None = None
     """At most 10,000."""
     filter: Chosen | None = None
+    """What they have in common; not an empty one."""
     all: bool = False
+    """Every job that it can be done to."""
     rate: float | None = None
     """At most so many in a second. It then goes on in the background, and the answer is 202."""
     dry_run: bool = False
     """Only count them; changes nothing, and is not in the audit."""
     why: str = ""
+    """For the audit."""
 
     def target(self) -> str:
         return f"{self.action} {target_of(self.ids, self.filter, self.all)}"

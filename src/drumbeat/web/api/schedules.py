@@ -45,6 +45,7 @@ class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     kind: Literal["cron", "every"] | None = None
     """What the rule is meant as; null: what it looks like."""
     tz: str = "UTC"
+    """A time zone such as Europe/Berlin."""
     grid: bool = False
     """With an interval: at fixed moments, not counted from the end of a run."""
     name: str | None = None
@@ -88,29 +89,40 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     grid: bool | UnsetType = UNSET
     """With every: at fixed moments instead, so far apart."""
     tz: str | UnsetType = UNSET
+    """A time zone such as Europe/Berlin; UTC if none is said."""
     args: Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})] | UnsetType = UNSET
     """A JSON object of arguments by name, or the text of one."""
     queue: str | UnsetType = UNSET
+    """Another queue than the task's own."""
     priority: int | UnsetType = UNSET
+    """0 first, 9 last."""
     retries: int | UnsetType = UNSET
+    """How often a job is tried again after a failure."""
     timeout: Seconds | UnsetType | None = UNSET
+    """Of each run: seconds, or text such as 5m; null: no limit."""
     catch_up: CatchUp | UnsetType = UNSET
     """Moments that nobody was there for: run the last one, none, or all of them."""
     catch_up_limit: int | UnsetType = UNSET
+    """With catch_up all: at most so many, the last ones."""
     max_late: Seconds | UnsetType | None = UNSET
     """A moment that is older is skipped."""
     overlap: Overlap | UnsetType = UNSET
     """A moment that comes while the job of the one before is not done."""
     jitter: Seconds | UnsetType = UNSET
+    """Each job is due up to so much later: seconds, or text such as 10s."""
     start: datetime | UnsetType | None = UNSET
+    """No moment lies before this one; null: no such bound."""
     end: datetime | UnsetType | None = UNSET
+    """No moment lies at or after this one; null: no such bound."""
     why: str = ""
+    """For the audit."""
 
 
 class NewScheduleBody(Words, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A schedule to be made, for a task of the program that the dashboard belongs to."""
 
     task: str
+    """The name of the task."""
     name: str | None = None
     """The task's own name if it is left out."""
 

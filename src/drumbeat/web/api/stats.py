@@ -27,7 +27,9 @@ class StatsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     until: datetime | None = None
     """If it is left out, now by the store's clock."""
     queue: str | None = None
+    """Only of this queue."""
     task: str | None = None
+    """Only of this task."""
 
 
 class StatsRecord(msgspec.Struct, frozen=True, kw_only=True):

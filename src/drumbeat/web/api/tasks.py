@@ -14,7 +14,9 @@ class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Whose runs, newest job first."""
 
     queue: str | None = None
+    """Only of jobs in this queue."""
     key: str | None = None
+    """Only of jobs with this key."""
     error: str | None = None
     """A part of the error's type or message."""
     state: str | None = None
