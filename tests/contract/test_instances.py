@@ -103,7 +103,7 @@ async def test_a_burial_makes_all_jobs_suspect_when_nobody_knows_what_had_starte
     assert sorted(ids(await claim(store, other))) == sorted([first.id, second.id])
     assert (await store.inspect.job(foreign.id)).instance == other
     record = next(each for each in await store.inspect.instances(all=True) if each.id == dead)
-    assert (record.state, record.ended_why) == (InstanceState.DEAD, "killed")
+    assert (record.state, record.ended_why) == (InstanceState.DEAD, "killed; its jobs: 2 to run again alone")
     assert record.ended_at is not None
 
 
@@ -118,6 +118,8 @@ async def test_what_had_not_started_is_released_unharmed(store: Store) -> None:
     assert (found.state, found.crashes, found.failures) == (JobState.PENDING, 0, 0)
     assert await store.inspect.attempts(buffered.id) == []
     assert (await store.inspect.job(started.id)).crashes == 1
+    record = next(each for each in await store.inspect.instances(all=True) if each.id == dead)
+    assert record.ended_why == "killed; its jobs: 1 to run again alone, 1 given back"
 
 
 async def test_crashes_of_many_at_once_are_nobodys_own(store: Store) -> None:
@@ -186,7 +188,7 @@ async def test_a_second_burial_changes_nothing(store: Store) -> None:
     assert (await store.instances.bury(new_instance_id(), beat=None, started=None, why="nobody")).buried is False
     assert await store.jobs.running(other) == [hold(job)]
     record = next(each for each in await store.inspect.instances(all=True) if each.id == instance)
-    assert record.ended_why == "first"
+    assert record.ended_why == "first; its jobs: 1 to run again alone"
 
 
 async def test_who_leaves_gives_back_its_jobs_unharmed(store: Store) -> None:

@@ -166,7 +166,9 @@ async def test_the_jobs_of_a_killed_worker_run_again_within_two_seconds_and_it_i
     await until(lambda: len(cluster.told("slow", "begin")) == 2, deadline=2, what="the second run")
     await until(lambda: len(cluster.workers()) >= 2 and victim not in cluster.workers(), what="another worker")
     dead = [each for each in await app.instances.list(all=True) if each.state is InstanceState.DEAD]
-    assert [(each.pid, each.ended_why) for each in dead] == [(victim, "process died: SIGKILL")]
+    assert [(each.pid, each.ended_why) for each in dead] == [
+        (victim, "process died: SIGKILL; its jobs: 1 to run again alone")
+    ]
     assert (await job.job()).failures == 0
 
 

@@ -99,6 +99,13 @@ class Buried(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: int = 0
     """Somebody had asked for their cancellation."""
 
+    def told(self, why: str) -> str:
+        """Why an instance is gone and what was recovered from it, for people. `lua/instances_bury.lua` says the same."""
+        numbers = {"to run again alone": self.suspect, "given back": self.released}
+        numbers |= {"dead": self.dead, "cancelled": self.cancelled}
+        parts = [f"{number} {what}" for what, number in numbers.items() if number]
+        return f"{why}; its jobs: {', '.join(parts)}" if parts else why
+
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """The record of an instance, as people look at it."""

@@ -118,7 +118,9 @@ class PostgresInstances:
             return Buried(buried=False), None
         await session.execute(self._sql.instances.end, id, InstanceState.DEAD.value, why)
         await session.execute(self._sql.instances.give_up_lead, id)
-        return await self._free(id, held, marked, why, session)
+        buried, soonest = await self._free(id, held, marked, why, session)
+        await session.execute(self._sql.instances.tell_end, id, buried.told(why))
+        return buried, soonest
 
     async def _free(
         self, id: InstanceId, held: Sequence[Held], marked: set[tuple[JobId, int]] | None, why: str, session: Session

@@ -64,6 +64,7 @@ class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     give_up_lead: str
     lock: str
     end: str
+    tell_end: str
     leave_rooms: str
     forget: str
 

@@ -32,8 +32,8 @@ class Instances(Protocol):
         Of its running jobs those in `started` (None: all) get crashes = max(crashes, 1), an Attempt of outcome CRASHED with
         `why` as error, and are pending again at once, or dead at their crash_limit with their follow-up; the others are
         released unharmed. If only one had started and it was suspect already (crashes >= 1), the crash is its own: crashes
-        grows by 1. Those with a requested cancellation are cancelled. If it led, the lead is free. Wakes workers. A second
-        call changes nothing.
+        grows by 1. Those with a requested cancellation are cancelled. If it led, the lead is free. Its record says why, and
+        what became of its jobs (`Buried.told`). Wakes workers. A second call changes nothing.
         """
         ...
 

@@ -55,7 +55,9 @@ class SqliteInstances:
             if not write.db.run(self._sql.end, parameters):
                 return Buried(buried=False)
             write.db.run(self._sql.give_up_lead, {"id": id})
-            return self._free(write, id, marked, why)
+            buried = self._free(write, id, marked, why)
+            write.db.run(self._sql.tell_end, {"id": id, "why": buried.told(why)})
+            return buried
 
         return await self._writer.write(work, why)
 

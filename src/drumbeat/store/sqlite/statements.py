@@ -61,6 +61,7 @@ class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     lead: str
     give_up_lead: str
     end: str
+    tell_end: str
     leave_rooms: str
     forget: str
     addresses: str

@@ -106,6 +106,12 @@ UPDATE drumbeat.instance
        running = 0
  WHERE id = $1;
 
+-- name: tell_end
+-- What became of its jobs is known only after it has ended.
+UPDATE drumbeat.instance
+   SET ended_why = $2
+ WHERE id = $1;
+
 -- name: leave_rooms
 UPDATE drumbeat.instance
    SET rooms = '{}'

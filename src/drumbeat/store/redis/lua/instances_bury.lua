@@ -63,4 +63,13 @@ for _, job in ipairs(jobs) do
 end
 call('DEL', P .. 'held:' .. instance, P .. 'cancels:' .. instance)
 settle_up()
+local parts = {}
+for _, part in ipairs({{suspect, 'to run again alone'}, {released, 'given back'}, {dead, 'dead'}, {cancelled, 'cancelled'}}) do
+  if part[1] > 0 then
+    parts[#parts + 1] = part[1] .. ' ' .. part[2]
+  end
+end
+if #parts > 0 then
+  call('HSET', P .. 'inst:' .. instance, 'why', why .. '; its jobs: ' .. table.concat(parts, ', '))
+end
 return {1, suspect, released, dead, cancelled}

@@ -68,6 +68,12 @@ UPDATE drumbeat_instance
    AND state = 'alive'
    AND (:beat IS NULL OR beat = :beat);
 
+-- name: tell_end
+-- What became of its jobs is known only after it has ended.
+UPDATE drumbeat_instance
+   SET ended_why = :why
+ WHERE id = :id;
+
 -- name: leave_rooms
 UPDATE drumbeat_instance
    SET rooms = '{}'
