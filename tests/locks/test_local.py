@@ -11,19 +11,19 @@ import pytest
 
 from drumbeat import local_lock
 from drumbeat.errors import InvalidArguments, LockError, LockReentered, LockTimeout, WrongContext
-from drumbeat.locks import local
+from drumbeat.locks.line import LINES
 from tests.waiting import until, until_sync
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     yield
-    assert [line.name for line in local._lines.values() if not line.is_idle() and not line.starts] == []
-    local._lines.clear()
+    assert [line.name for line in LINES.by_name.values() if not line.is_idle() and not line.starts] == []
+    LINES.by_name.clear()
 
 
 def waiting(name: str) -> int:
-    line = local._lines.get(name)
+    line = LINES.by_name.get(name)
     return 0 if line is None else len(line.waiters)
 
 
@@ -166,7 +166,7 @@ async def test_the_same_lock_can_be_kept_and_entered_by_many() -> None:
     async def enter() -> None:
         nonlocal most
         async with shared:
-            most = max(most, len(local._lines["x"].holders))
+            most = max(most, len(LINES.by_name["x"].holders))
             await asyncio.get_running_loop().run_in_executor(None, int)
 
     async with asyncio.TaskGroup() as group:
@@ -301,12 +301,12 @@ def test_a_window_holds_over_threads_and_loops() -> None:
     def in_threads() -> None:
         for _ in range(10):
             with line:
-                starts.append(local._lines["x"].starts[-1].at)
+                starts.append(LINES.by_name["x"].starts[-1].at)
 
     async def tasks() -> None:
         for _ in range(10):
             async with line:
-                starts.append(local._lines["x"].starts[-1].at)
+                starts.append(LINES.by_name["x"].starts[-1].at)
 
     threads = [in_thread(in_threads) for _ in range(3)] + [in_thread(lambda: asyncio.run(tasks())) for _ in range(3)]
     for thread in threads:
@@ -335,7 +335,7 @@ async def test_a_start_that_never_came_leaves_room_in_the_window() -> None:
     async with asyncio.TaskGroup() as group:
         gone = group.create_task(holding("x", log, "cancelled", leave, limit=1, per=60))
         await until(lambda: waiting("x") == 1)
-        local._lines["x"].limit = 2
+        LINES.by_name["x"].limit = 2
         await holder.__aexit__(None, None, None)
         gone.cancel()
     async with asyncio.timeout(5), lock:
@@ -349,12 +349,12 @@ def test_lines_of_many_names_do_not_pile_up() -> None:
             pass
         with local_lock(f"window-{number}", per=0.001):
             pass
-    assert len(local._lines) < 1_000
+    assert len(LINES.by_name) < 1_000
 
 
 def _child(answers: Any) -> None:
     with local_lock("other", timeout=1):
-        answers.put(sorted(name for name, line in local._lines.items() if line.holders))
+        answers.put(sorted(name for name, line in LINES.by_name.items() if line.holders))
 
 
 def test_a_forked_child_keeps_only_what_it_holds_itself() -> None:
@@ -365,7 +365,7 @@ def test_a_forked_child_keeps_only_what_it_holds_itself() -> None:
             release.wait(30)
 
     thread = in_thread(hold)
-    until_sync(lambda: "other" in local._lines)
+    until_sync(lambda: "other" in LINES.by_name)
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
     try:

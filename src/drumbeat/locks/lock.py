@@ -21,8 +21,8 @@ from drumbeat.context import CURRENT
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, LockError, LockLost, LockTimeout, StoreUnavailable
 from drumbeat.locks.keeper import Keeper
-from drumbeat.locks.local import check_limit, check_per
 from drumbeat.locks.place import Lost, Place, Stage
+from drumbeat.locks.wishes import check_limit, check_per
 from drumbeat.model.lock import NewTicket, Seen, for_job
 from drumbeat.names import check_name, shown
 from drumbeat.settings import Settings
