@@ -25,7 +25,7 @@ FEW = 2_000
 """A set of so many is looked at as a whole; in a larger one, a walk soon finds enough."""
 FIRST_LOOK = 500
 LOOKED_AT = 5_000
-"""Jobs of one place that a page looks at, at most: about 20 ms."""
+"""Jobs of one place that a page looks at, at most: about 20 ms. (What ended early in one place is not looked at in another.)"""
 COUNTED = 10_000
 """Jobs of one place that a count with a filter looks at, at most."""
 
@@ -183,21 +183,34 @@ Search = Generator[Question, Any, list[Look]]
 def page_search(filter: JobFilter) -> Search:
     """The looks for one page."""
     first = filter.limit + 1 if is_bare(filter) else max(filter.limit, FIRST_LOOK)
-    return _search(filter, filter.limit, (first, LOOKED_AT))
+    return _search(filter, filter.limit, (first, LOOKED_AT), together=True)
 
 
 def count_search(filter: JobFilter) -> Search:
     """The looks for a count."""
-    return _search(msgspec.structs.replace(filter, before=None), 3 * COUNTED, (COUNTED,))
+    return _search(msgspec.structs.replace(filter, before=None), 3 * COUNTED, (COUNTED,), together=False)
 
 
-def _search(filter: JobFilter, enough: int, steps: tuple[int, ...]) -> Search:
+def _search(filter: JobFilter, enough: int, steps: tuple[int, ...], *, together: bool) -> Search:
     within, looks = span(filter), list[Look]()
     if within is None or filter.limit <= 0:
         return looks
     for way in ways(filter):
-        looks.append((yield from _look(way, within, enough, steps)))
+        # What lies below the end of an earlier look, or below a page that is full, is for the next page, wherever it is.
+        least = max(within.low, _least(looks, enough)) if together else within.low
+        if least > within.high:
+            looks.append(Look([], least))
+            continue
+        look = yield from _look(way, Span(least, within.high), enough, steps)
+        looks.append(Look(look.found, look.end or (least if least > within.low else None)))
     return looks
+
+
+def _least(looks: list[Look], enough: int) -> JobId:
+    """The smallest id that can still be on this page."""
+    ids = sorted((id for look in looks for id, _ in look.found), reverse=True)
+    full = ids[enough - 1] if len(ids) >= enough else JobId("")
+    return max([full, *(look.end for look in looks if look.end is not None)])
 
 
 def _look(way: Way, within: Span, enough: int, steps: tuple[int, ...]) -> Generator[Question, Any, Look]:

@@ -30,18 +30,18 @@ class Inspect(Protocol):
     async def page(self, filter: JobFilter) -> JobPage:
         """The newest of such jobs, at most filter.limit, and where to go on.
 
-        Bounded, whatever the filter: it looks at no more than 5,000 jobs of each place (live, history, dead letters), or at
-        filter.limit where that is more, and then says `next`, even when it has found few or none. With `before=next` the
-        next page begins; a job that keeps matching is met exactly once, whatever else ends, comes or is pruned between the
-        pages. `next` is None when there is nothing older. From one snapshot; on Redis, a job that changes while a page is made
-        may be shown as it was or as it is.
+        Bounded, whatever the filter: it looks at no more than 5,000 jobs of each place (live, history, dead letters; on Redis
+        2,000 in all), or at filter.limit where that is more, and then says `next`, even when it has found few or none. With
+        `before=next` the next page begins; a job that keeps matching is met exactly once, whatever else ends, comes or is
+        pruned between the pages. `next` is None when there is nothing older. From one snapshot; on Redis, a job that changes
+        while a page is made may be shown as it was or as it is.
         """
         ...
 
     async def counts(self, filter: JobFilter) -> JobCounts:
         """How many such jobs there are, by the word people see; `before` and `limit` of the filter do not count.
 
-        Without a filter exact (on Redis `retrying` is looked for among the 5,000 first that were claimed before, and then
+        Without a filter exact (on Redis `retrying` is looked for among 2,000 that were claimed before, and then
         `capped` is said), but in a store where that takes long the answer may be up to 10 s old. With one, it looks at no
         more than 10,000 jobs of each place and counts no more than 10,000 of a kind; `capped` says that there may be more.
         """

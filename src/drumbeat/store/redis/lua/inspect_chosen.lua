@@ -15,8 +15,7 @@ local bodies, dones, mores = fetch('job:', ids), fetch('done:', ids), bulk_get('
 local key_written = key ~= '' and cjson.encode(key)
 
 -- Texts are looked through before they are decoded.
-local function is_of(body)
-  local its_task, its_queue = match(body, PLACE)
+local function is_of(body, its_task, its_queue)
   if (task ~= '' and its_task ~= task) or (queue ~= '' and its_queue ~= queue) then
     return false
   end
@@ -44,24 +43,22 @@ local function word_of_ended(done)
   return its_state
 end
 
-local function word_of_live(id, body, text)
-  if state ~= '' and state ~= 'pending' and state ~= 'running' then
-    return nil
-  end
-  local more = more_of(text, body)
-  if part ~= '' and not (find(more.error, written, 1, true) and has_part(cjson.decode(more.error))) then
+local only_ended = state ~= '' and state ~= 'pending' and state ~= 'running'
+local function word_of_live(id, text, its_queue, priority)
+  -- Most have never been claimed: nothing more is known of them.
+  local more = text and more_of(text)
+  if only_ended or (part ~= '' and not (more and find(more.error, written, 1, true) and has_part(cjson.decode(more.error)))) then
     return nil
   end
   local word = 'waiting'
-  if more.waits_for == '' then
-    local _, its_queue, priority = match(body, PLACE)
+  if not more or more.waits_for == '' then
     local moment = call('ZSCORE', due_key(its_queue, priority), id)
     if not moment then
       word = 'running'
     elseif tonumber(moment) <= now then
       word = 'ready'
     else
-      word = more.failures + more.crashes > 0 and 'retrying' or 'scheduled'
+      word = more and more.failures + more.crashes > 0 and 'retrying' or 'scheduled'
     end
   end
   if (view ~= '' and word ~= view) or (state ~= '' and (word == 'running') ~= (state == 'running')) then
@@ -76,16 +73,19 @@ end
 local found = {}
 for i, id in ipairs(ids) do
   local body = bodies[i]
-  if body and is_of(body) then
-    local word
-    if dones[i] then
-      word = word_of_ended(dones[i])
-    else
-      word = word_of_live(id, body, mores[i])
-    end
-    if word then
-      found[#found + 1] = id
-      found[#found + 1] = word
+  if body then
+    local its_task, its_queue, priority = match(body, PLACE)
+    if is_of(body, its_task, its_queue) then
+      local word = nil
+      if dones[i] then
+        word = word_of_ended(dones[i])
+      else
+        word = word_of_live(id, mores[i], its_queue, priority)
+      end
+      if word then
+        found[#found + 1] = id
+        found[#found + 1] = word
+      end
     end
   end
 end
