@@ -10,7 +10,7 @@
 import { ago, base, formats } from "./telling.js";
 
 const BATCH = 1000;
-let tick = null, stream = null, held = false, dirty = false, busy = false, skew = 0;
+let tick = null, stream = null, held = false, dirty = false, busy = false, again = false, skew = 0;
 const due = new Map();      // region -> when it was last fetched
 let seen = { print: "", at: 0 };   // what the ticks count, and since when
 
@@ -26,9 +26,14 @@ function open() {
     tick = JSON.parse(event.data);
     skew = Date.parse(tick.at) - Date.now();
     dirty = true;
-    gone(false);
+    away("");
   });
-  stream.addEventListener("gone", () => gone(true));
+  stream.addEventListener("gone", () => away("The store does not answer."));
+  stream.addEventListener("error", () => {
+    away("The server of this page does not answer.");
+    // The browser asks again by itself unless it was refused; then we do, later.
+    if (stream?.readyState === EventSource.CLOSED) { close(); setTimeout(open, 5000); }
+  });
 }
 
 function close() {
@@ -36,8 +41,10 @@ function close() {
   stream = null;
 }
 
-function gone(yes) {
-  document.documentElement.classList.toggle("store-gone", yes);
+function away(why) {
+  document.documentElement.classList.toggle("store-gone", why !== "");
+  const note = document.querySelector(".away");
+  if (note && why) setText(note, `${why} What you see is what was last known; it goes on by itself.`);
 }
 
 // ---- one batch ----
@@ -90,7 +97,7 @@ function dueRegions(now) {
 }
 
 export async function refresh(names = null) {
-  if (busy) return;
+  if (busy) { if (!names) again = true; return; }
   busy = true;
   const wanted = names ?? [...document.querySelectorAll("[data-region]")].map((region) => region.dataset.region);
   try {
@@ -112,6 +119,7 @@ export async function refresh(names = null) {
     // No server: the stream says so, and the next round tries again.
   } finally {
     busy = false;
+    if (again) { again = false; refresh(); }
   }
 }
 
