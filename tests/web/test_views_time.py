@@ -1,0 +1,267 @@
+"""What the pages of time and cluster show, made from records: pure, so without a store."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from drumbeat.durations import microseconds, to_us
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.model.audit import Act
+from drumbeat.model.death import DeadGroup
+from drumbeat.model.finding import Finding, Level
+from drumbeat.model.instance import InstanceState, Role
+from drumbeat.model.job import Failure, JobState, Unique
+from drumbeat.model.lock import LockInfo, TicketInfo
+from drumbeat.model.schedule import CatchUp, FireOutcome, NewSchedule, RuleKind, Schedule, ScheduleState
+from drumbeat.model.stats import BUCKETS, Grain, Rollup, bucket
+from drumbeat.nouns import FireInfo, TaskInfo
+from drumbeat.nouns.moments import info
+from drumbeat.nouns.tasks import ParameterInfo
+from drumbeat.web.api.instances import InstanceRecord
+from drumbeat.web.api.records import JobRecord
+from drumbeat.web.pages import audit, enqueueing, instances, locks, pieces, schedule_form, schedules, system, tasks
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def job(**more: Any) -> JobRecord:
+    facts: dict[str, Any] = dict.fromkeys(JobRecord.__struct_fields__)
+    facts |= {"id": JobId("j"), "task": "t", "queue": "q", "state": JobState.SUCCEEDED, "view": "succeeded"}
+    facts |= {"args": "{}", "failures": 0, "crashes": 0, "attempt": 1, "unique": Unique.NO}
+    facts |= {"due_at": NOW, "run_at": NOW, "started_at": NOW + SECOND, "finished_at": NOW + 3 * SECOND}
+    return JobRecord(**facts | more)
+
+
+def instance(name: str, **more: Any) -> InstanceRecord:
+    facts: dict[str, Any] = {"id": InstanceId(name), "state": InstanceState.ALIVE, "app": "a", "version": "1"}
+    facts |= {"host": "h", "pid": 1, "roles": (Role.WORKER,), "queues": (), "tasks": {}, "concurrency": 4, "running": 1}
+    facts |= {"refused": 0, "beat": 1, "started_at": NOW, "beat_at": NOW, "healthy": True, "silent": 0.1, "term": None}
+    return InstanceRecord(**facts | more)
+
+
+def schedule(**more: Any) -> Schedule:
+    made = NewSchedule(
+        name="s", task="t", kind=RuleKind.CRON, rule="0 3 * * *", queue="q", args="{}", signature="", tz="Europe/Berlin"
+    )
+    made = msgspec.structs.replace(made, **{name: more.pop(name) for name in list(more) if hasattr(made, name)})
+    facts: dict[str, Any] = {"state": ScheduleState.ACTIVE, "revision": 1, "cursor": None, "next_at": None}
+    facts |= {"current": None, "created_at": 0, "changed_at": 0, "declared_at": None}
+    return Schedule(definition=made, **facts | more)
+
+
+# ---- pieces ----
+
+
+def test_a_run_is_told_with_its_moment_its_length_and_how_late_it_was() -> None:
+    piece = pieces.of_job(job(), NOW, "/jobs/j")
+    assert (piece.last - piece.first, piece.kind) == (2_000_000, "succeeded")
+    assert piece.title.splitlines() == ["2026-11-15 12:00:01.000 UTC", "succeeded in 2.0 s", "1.0 s after its moment"]
+
+
+def test_a_run_that_is_under_way_reaches_to_now() -> None:
+    running = job(state=JobState.RUNNING, view="running", finished_at=None, started_at=NOW - 9 * SECOND)
+    assert pieces.of_job(running, NOW, "").last == to_us(NOW)
+
+
+def test_a_job_that_waits_for_its_retry_counts_as_failed_and_not_as_late() -> None:
+    again = job(state=JobState.PENDING, view="retrying", failures=1, error=Failure("ValueError", "no\nmore"))
+    assert pieces.kind_of(again) == "failed" and pieces.late_by(again) is None
+    assert pieces.of_job(again, NOW, "").title.endswith("ValueError: no")
+
+
+def test_lateness_is_the_usual_and_the_worst_of_first_runs() -> None:
+    jobs = [job(started_at=NOW + n * SECOND) for n in (1, 2, 9)] + [job(started_at=None), job(failures=1)]
+    assert pieces.lateness(jobs) == pieces.Lateness(count=3, usual=2.0, worst=9.0)
+    assert pieces.lateness([]).usual is None
+
+
+def test_a_missed_stretch_is_one_piece_that_says_how_many() -> None:
+    facts: dict[str, Any] = {"schedule": "s", "at": NOW, "last": NOW + SECOND, "count": 1_200, "reason": "late"}
+    fire = FireInfo(**facts, outcome=FireOutcome.SKIPPED, job=None, recorded_at=NOW, late=0)
+    piece = pieces.of_skip(fire, "")
+    assert (piece.kind, piece.count) == ("missed", 1_200) and "1,200 moments missed: late" in piece.title
+    assert pieces.tally([piece, pieces.of_job(job(), NOW, "")]) == "1,200 missed, 1 succeeded"
+
+
+# ---- tasks ----
+
+
+def rollup(task: str, **more: Any) -> Rollup:
+    return Rollup(grain=Grain.MINUTE, at=0, queue="q", task=task, **more)
+
+
+def histogram(us: int, number: int) -> tuple[int, ...]:
+    return tuple(number if place == bucket(us) else 0 for place in range(BUCKETS))
+
+
+def test_the_figures_of_a_task_are_those_of_all_its_stretches() -> None:
+    counted = [rollup("t", started=8, failed=1, run=histogram(3_000, 8)), rollup("t", started=2, crashed=1)]
+    figures = tasks.figures_of(counted)
+    assert (figures.runs, figures.failed, figures.share, figures.run.count) == (10, 2, 0.2, 8)
+    assert figures.run.p50 is not None and 0.002 <= figures.run.p50 <= 0.004
+    assert tasks.figures_of([]).share is None
+
+
+def test_each_task_has_its_newest_error_and_its_own_figures() -> None:
+    def group(task: str, error: str, ago: int) -> DeadGroup:
+        at = NOW - ago * SECOND
+        return DeadGroup(task=task, error=error, count=1, first_at=at, last_at=at, sample=JobId("j"), message="")
+
+    found = [TaskInfo(name="a"), TaskInfo(name="b")]
+    groups = [group("a", "Old", 9), group("a", "New", 1), group("a", "Older", 99)]
+    one, other = tasks.rows_of(found, [rollup("b", started=3)], groups)
+    assert one.error is not None and one.error.error == "New" and one.figures.runs == 0
+    assert other.error is None and other.figures.runs == 3
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"type": "integer"}, "whole"),
+        ({"type": "number"}, "number"),
+        ({"type": "string"}, "text"),
+        ({"type": "boolean"}, "choice"),
+        ({"enum": ["a", "b"]}, "choice"),
+        ({"type": "array"}, "json"),
+        ({"$ref": "#/$defs/Colour", "$defs": {"Colour": {"enum": ["red"]}}}, "choice"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "json"),
+        ({"type": ["integer", "null"]}, "json"),
+        ({"enum": list(range(1_000))}, "json"),
+        ({}, "json"),
+    ],
+)
+def test_a_parameter_has_the_field_of_its_type(schema: dict[str, Any], kind: str) -> None:
+    field = enqueueing.field_of(ParameterInfo(name="n", type="T", required=True, schema=schema))
+    assert field.kind == kind
+
+
+def test_a_default_is_told_and_not_filled_in() -> None:
+    field = enqueueing.field_of(ParameterInfo(name="n", type="int", required=False, schema={}, default="[1]"))
+    assert "left empty: [1]" in field.hint
+
+
+# ---- schedules ----
+
+
+def test_the_policies_of_a_schedule_are_told_in_words() -> None:
+    told = dict(schedules.policies(info(schedule(catch_up=CatchUp.ALL, max_late=60_000_000, jitter=5_000_000))))
+    assert "at most 100 of them" in told["Catching up"]
+    assert told["Too late"] == "a moment older than 1 min is skipped" and "up to 5.0 s later" in told["Jitter"]
+    after = dict(schedules.policies(info(schedule(kind=RuleKind.AFTER, rule="3000000"))))
+    assert "Catching up" not in after
+
+
+def test_a_schedule_is_late_some_seconds_after_its_moment_and_only_while_it_is_active() -> None:
+    def next_at(ago: float) -> int:
+        return int((NOW - ago * SECOND).timestamp() * 1_000_000)
+
+    assert schedules.overdue(info(schedule(next_at=next_at(60))), NOW) == 60
+    assert schedules.overdue(info(schedule(next_at=next_at(1))), NOW) is None
+    assert schedules.overdue(info(schedule(next_at=next_at(60), state=ScheduleState.PAUSED)), NOW) is None
+    assert schedules.overdue(info(schedule()), NOW) is None
+
+
+@pytest.mark.parametrize(
+    "us", [100_000, 1_000_000, 90_000_000, 5_400_000_000, 86_400_000_000, 1_234_567, 172_800_000_000]
+)
+def test_an_interval_in_the_form_is_read_back_as_the_very_same(us: int) -> None:
+    form = schedule_form.form_of(info(schedule(kind=RuleKind.GRID, rule=str(us))))
+    assert form.kind == "grid" and microseconds(form.every, name="every") == us
+
+
+# ---- cluster ----
+
+
+def test_the_leader_stands_first_and_the_last_to_go_first_among_the_gone() -> None:
+    records = [
+        instance("young", started_at=NOW),
+        instance("old", started_at=NOW - SECOND),
+        instance("leads", term=7, started_at=NOW + SECOND),
+        instance("long-gone", state=InstanceState.DEAD, ended_at=NOW - 9 * SECOND),
+        instance("gone", state=InstanceState.LEFT, ended_at=NOW),
+    ]
+    fleet = instances.fleet_of(records)
+    assert [row.id for row in fleet.living] == ["leads", "old", "young"]
+    assert [row.id for row in fleet.gone] == ["gone", "long-gone"]
+    assert (fleet.slots, fleet.running, fleet.leader is not None and fleet.leader.id) == (12, 3, "leads")
+
+
+def test_an_instance_whose_heart_has_not_been_heard_is_silent_before_it_is_dead() -> None:
+    assert [instances.row_of(instance("i", silent=silent)).word for silent in (0.9, 5.0)] == ["alive", "silent"]
+    assert instances.row_of(instance("i", silent=99.0, state=InstanceState.LEFT)).word == "left"
+    assert instances.row_of(instance("i", concurrency=0)).filled == 0
+
+
+def lock(**more: Any) -> LockInfo:
+    facts: dict[str, Any] = {"name": "l", "limit": 1, "per": None, "holding": 0, "waiting": 0}
+    return LockInfo(**facts | {"holders": [], "waiters": []} | more)
+
+
+def test_the_line_of_a_lock_is_numbered_in_the_order_of_turns_and_knows_its_jobs() -> None:
+    id = "0192d3a4-0000-7000-8000-000000000000"
+    facts: dict[str, Any] = {"token": 1, "lane": None, "owner": "o", "granted_at": None, "lease_left": 9.0}
+    tickets = [
+        TicketInfo(id="a", what=f"job {id}", entered_at=NOW - 5 * SECOND, **facts),
+        TicketInfo(id="b", what="books", entered_at=NOW, **facts),
+    ]
+    first, second = locks.places(tickets, NOW)
+    assert (first.number, first.job, first.held) == (1, id, 5.0)
+    assert (second.number, second.job, second.held) == (2, None, 0.0)
+
+
+def test_a_rate_window_is_open_until_it_is_full() -> None:
+    assert locks.window_of(lock(), NOW) is None
+    opened = locks.window_of(lock(per=1.0), NOW)
+    closed = locks.window_of(lock(per=1.0, opens_at=NOW + 3 * SECOND), NOW)
+    assert opened is not None and opened.open
+    assert closed is not None and (closed.open, closed.opens_in) == (False, 3.0)
+
+
+# ---- record ----
+
+
+def act(verb: str, target: str, outcome: str | None = "done") -> Act:
+    done = NOW if outcome else None
+    return Act(
+        id="a",
+        who="w",
+        role="admin",
+        via="api",
+        verb=verb,
+        target=target,
+        why="",
+        at=NOW,
+        done_at=done,
+        outcome=outcome,
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "target", "href"),
+    [
+        ("queues.pause", "mail", "/queues/mail"),
+        ("locks.release", "a:b", "/locks/a%3Ab"),
+        ("jobs.bulk", "mail", ""),
+        ("schedules.delete", "state=dead, task=x", ""),
+        ("queues.pause", "../../login", ""),
+        ("other.thing", "mail", ""),
+    ],
+)
+def test_an_act_leads_to_the_one_thing_that_it_touched_if_it_is_one(verb: str, target: str, href: str) -> None:
+    assert audit.row_of(act(verb, target)).href == href
+
+
+def test_the_outcome_of_an_act_is_a_word_and_what_was_said() -> None:
+    rows = [audit.row_of(act("queues.pause", "q", outcome)) for outcome in ("done", "failed: store is away", None)]
+    assert [(row.word, row.said) for row in rows] == [("done", ""), ("failed", "store is away"), ("running", "")]
+
+
+def test_the_worst_finding_comes_first_and_names_the_whole() -> None:
+    levels = (Level.OK, Level.WARN, Level.BAD, Level.NOTE)
+    findings = [Finding(name=str(level), level=level, value="") for level in levels]
+    assert [each.name for each in system.worst_first(findings)] == ["bad", "warn", "note", "ok"]
+    assert system.verdict(findings) == system.Verdict(level=Level.BAD, words="1 wrong, 1 worth a look")
+    assert system.verdict(findings[:1]).words == "All 1 checks are fine"
