@@ -152,8 +152,8 @@ async def _chosen(client: Client, choice: Choice) -> AsyncIterator[Sequence[JobI
     if choice.ids is not None:
         yield choice.ids
         return
-    for filter in choice.filters:
-        pages = all_ids(client, filter)
+    for number, filter in enumerate(choice.filters):
+        pages = all_ids(client, filter, heard_of=number == 0)
         if choice.action is Action.REPLAY:
             # The oldest first, as they came; so all of them have to be known before the first is done.
             yield [id async for page in pages for id in page][::-1]

@@ -8,10 +8,11 @@ import msgspec
 
 from drumbeat.client import Client
 from drumbeat.ids import JobId
+from drumbeat.model.job import Job, JobFilter
 from drumbeat.tasks import Task
 
 from .moments import Run, runs
-from .wanted import Wanted, listed, read_filter
+from .wanted import Wanted, listed, paged, read_filter
 
 
 class WantedRuns(TypedDict, total=False):
@@ -38,13 +39,19 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
 
 async def history(client: Client, task: str | Task[..., Any] | None, wanted: WantedRuns) -> list[Run]:
     """The runs of jobs, newest job first, and of each the last run first."""
-    return (await history_page(client, task, wanted)).items
+    return await _runs_of(client, await listed(client, _filter(task, wanted)))
 
 
 async def history_page(client: Client, task: str | Task[..., Any] | None, wanted: WantedRuns) -> RunPage:
-    """The same, with what the next page begins with."""
-    filter = read_filter(cast(Wanted, {**wanted, "task": task.name if isinstance(task, Task) else task}))
-    jobs = await listed(client, filter)
+    """The same by one bounded look, with what the next page begins with."""
+    page = await paged(client, _filter(task, wanted))
+    return RunPage(items=await _runs_of(client, page.items), next=page.next)
+
+
+def _filter(task: str | Task[..., Any] | None, wanted: WantedRuns) -> JobFilter:
+    return read_filter(cast(Wanted, {**wanted, "task": task.name if isinstance(task, Task) else task}))
+
+
+async def _runs_of(client: Client, jobs: list[Job]) -> list[Run]:
     store = await client.store()
-    found = [run for job in jobs for run in runs(job, await store.inspect.attempts(job.id))]
-    return RunPage(items=found, next=jobs[-1].id if len(jobs) == filter.limit else None)
+    return [run for job in jobs for run in runs(job, await store.inspect.attempts(job.id))]

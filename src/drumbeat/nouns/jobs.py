@@ -91,7 +91,7 @@ class Jobs:
         # Running ones last: a pending job that is claimed between the two looks is met as a running one.
         for state in (JobState.PENDING, JobState.RUNNING):
             filter = msgspec.structs.replace(read_filter(common), state=state)
-            async for ids in all_ids(self._client, filter):
+            async for ids in all_ids(self._client, filter, heard_of=state is JobState.PENDING):
                 answers += await store.jobs.cancel(ids)
         return answers
 

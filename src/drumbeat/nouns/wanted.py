@@ -184,10 +184,15 @@ async def check_queue(client: Client, queue: str) -> None:
         raise InvalidArguments(f"there is no queue {queue!r}; known are {names}", "queue")
 
 
-async def all_ids(client: Client, filter: JobFilter) -> AsyncIterator[list[JobId]]:
-    """The ids of all jobs that the filter means, newest first, page by page; those that come meanwhile are not among them."""
-    page = await listed(client, msgspec.structs.replace(filter, limit=PAGE))
+async def all_ids(client: Client, filter: JobFilter, *, heard_of: bool = True) -> AsyncIterator[list[JobId]]:
+    """The ids of all jobs that the filter means, newest first, page by page; those that come meanwhile are not among them.
+
+    heard_of: as `listed`, refuse a queue or task that nobody knows. Not for a second look: the first may have led to the end of
+    all that was known of it.
+    """
     store = await client.store()
+    first = msgspec.structs.replace(filter, limit=PAGE)
+    page = await listed(client, first) if heard_of else await store.inspect.jobs(first)
     while page:
         yield [job.id for job in page]
         if len(page) < PAGE:

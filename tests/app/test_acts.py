@@ -1,0 +1,188 @@
+"""Calls by a task's name, retries, and acts on many jobs, as programs make them."""
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from drumbeat import Drumbeat, JobState
+from drumbeat.clock import FakeClock
+from drumbeat.errors import InvalidArguments, UniqueConflict, UnknownTask
+from drumbeat.ids import new_job_id
+from drumbeat.model.job import OutcomeKind
+from drumbeat.nouns.bulk import choose, done
+from drumbeat.tasks import AsyncTask
+from tests.app.conftest import Hand
+from tests.contract import making
+from tests.waiting import until
+
+Charge = AsyncTask[[int, Decimal], None]
+
+
+@pytest.fixture
+def charge(app: Drumbeat) -> Charge:
+    @app.task(queue="critical")
+    async def charge(customer: int, amount: Decimal = Decimal("1.00")) -> None: ...
+
+    return charge
+
+
+async def test_a_call_by_name_is_the_call_that_a_program_makes(app: Drumbeat, charge: Charge) -> None:
+    by_name = await app.jobs.enqueue("charge", {"customer": 42, "amount": "9.90"}, key="a", priority=1)
+    by_text = await app.jobs.enqueue("charge", ' {"customer": 42, "amount": "9.90"} ')
+    in_code = await charge.using(key="a", priority=1).enqueue(42, amount=Decimal("9.90"))
+    jobs = [await handle.job() for handle in (by_name, by_text, in_code)]
+    assert {(job.task, job.queue, job.args, job.signature) for job in jobs} == {
+        ("charge", "critical", '{"customer":42,"amount":"9.90"}', charge.signature.hash)
+    }
+    assert [(job.key, job.priority) for job in jobs] == [("a", 1), (None, 5), ("a", 1)]
+
+
+async def test_a_number_is_stored_as_it_was_written(app: Drumbeat) -> None:
+    @app.task
+    async def keep(value: Any) -> None: ...
+
+    text = '{"value":[9007199254740993,18446744073709551615,1.10]}'
+    assert (await (await app.jobs.enqueue("keep", text)).job()).args == text
+    with pytest.raises(InvalidArguments, match="beyond 64 bits"):
+        await app.jobs.enqueue("keep", '{"value": 18446744073709551617}')
+
+
+@pytest.mark.parametrize(
+    ("task", "args", "options", "argument"),
+    [
+        ("charge", '{"customer": "ada"}', {}, "customer"),
+        ("charge", "{}", {}, "customer"),
+        ("charge", '{"customer": 1, "colour": 2}', {}, "colour"),
+        ("charge", "[1]", {}, "args"),
+        ("charge", "{", {}, "args"),
+        ("charge", '{"customer": 1, "x": "\\u0000"}', {}, "args"),
+        ("charge", '{"customer": 1}', {"queue": "nowhere"}, "queue"),
+        ("charge", '{"customer": 1}', {"colour": 2}, "colour"),
+        ("charge", {"customer": object()}, {}, "args"),
+        ("a b", "{}", {}, "task"),
+    ],
+)
+async def test_a_call_that_does_not_fit_is_refused_with_the_argument(
+    app: Drumbeat, charge: Charge, task: str, args: Any, options: dict[str, Any], argument: str
+) -> None:
+    with pytest.raises(InvalidArguments) as refused:
+        await app.jobs.enqueue(task, args, **options)
+    assert refused.value.argument == argument
+    assert await app.jobs.list() == []
+
+
+async def test_a_task_that_nobody_has_is_unknown_and_a_near_one_is_named(app: Drumbeat, charge: Charge) -> None:
+    await making.worker(await app.store(), tasks={"refund": "abc"})
+    with pytest.raises(UnknownTask, match="did you mean 'refund'"):
+        await app.jobs.enqueue("refnud")
+
+
+async def test_a_call_of_a_task_elsewhere_goes_where_its_last_job_was(app: Drumbeat) -> None:
+    store = await app.store()
+    await making.worker(store, queues=("one", "two"), tasks={"refund": "old"})
+    await making.worker(store, queues=("one", "two"), tasks={"refund": "new"})
+    with pytest.raises(InvalidArguments, match="say which queue; those of its workers are one, two"):
+        await app.jobs.enqueue("refund")
+    first = await (await app.jobs.enqueue("refund", queue="two")).job()
+    second = await (await app.jobs.enqueue("refund")).job()
+    assert [(job.queue, job.signature) for job in (first, second)] == [("two", "new")] * 2
+
+
+async def test_retry_is_for_dead_letters_and_pending_jobs(app: Drumbeat, charge: Charge, hand: Hand) -> None:
+    later = await charge.using(delay=60).enqueue(1)
+    assert (await app.jobs.retry(later.id)).state is JobState.PENDING
+    await hand.end(OutcomeKind.DEAD)
+    assert (await app.jobs.retry(later.id)).life == 1
+    await hand.end(OutcomeKind.SUCCEEDED)
+    with pytest.raises(InvalidArguments, match="succeeded"):
+        await app.jobs.retry(later.id)
+
+
+async def test_retry_says_which_live_job_has_the_key(app: Drumbeat, charge: Charge, hand: Hand) -> None:
+    dead = await charge.using(key="k", unique=True).enqueue(1)
+    await hand.end(OutcomeKind.DEAD)
+    live = await charge.using(key="k", unique=True).enqueue(1)
+    with pytest.raises(UniqueConflict) as conflict:
+        await app.jobs.retry(dead.id)
+    assert conflict.value.live_id == live.id
+
+
+async def test_an_act_on_many_is_for_those_that_it_can_be_done_to(app: Drumbeat, charge: Charge, hand: Hand) -> None:
+    await app.enqueue_many([charge.bind(number) for number in range(3)])
+    await hand.end(OutcomeKind.SUCCEEDED)
+    await app.enqueue_many([charge.bind(number) for number in range(1_100)])
+    dry = await app.jobs.bulk("cancel", task="charge", dry_run=True)
+    assert (dry.matched, dry.touched) == (1_100, 0)
+    answer = await app.jobs.bulk("cancel", task="charge")
+    assert (answer.matched, answer.touched, answer.refused) == (1_100, 1_100, ())
+    assert (await app.jobs.bulk("run_now", all=True)).matched == 0
+
+
+async def test_the_last_live_job_of_a_queue_that_no_worker_takes_can_be_cancelled(app: Drumbeat) -> None:
+    store = await app.store()
+    for act in (lambda: app.jobs.bulk("cancel", queue="left"), lambda: app.jobs.cancel(queue="left")):
+        await making.add(store, making.new_job(queue="left"))
+        await act()
+        assert await app.jobs.list(state="pending") == []
+
+
+async def test_an_act_on_a_queue_that_nobody_has_is_a_slip(app: Drumbeat, charge: Charge) -> None:
+    with pytest.raises(InvalidArguments, match="known are critical"):
+        await app.jobs.bulk("cancel", queue="crtical")
+
+
+async def test_a_paced_act_begins_at_once_and_keeps_its_rate(app: Drumbeat, charge: Charge, hand: Hand) -> None:
+    await app.enqueue_many([charge.bind(number) for number in range(10)])
+    await hand.end(OutcomeKind.DEAD)
+    clock = FakeClock()
+    choice = choose("replay", None, all=True, wanted={})
+
+    async def replayed() -> int:
+        return len(await app.jobs.list(state="pending"))
+
+    async with asyncio.TaskGroup() as group:
+        act = group.create_task(done(app.client, choice, clock, 20.0))
+        seen = []
+        for _ in range(5):
+            await until(lambda: clock.sleepers or act.done(), what="the act waits for its next step")
+            seen.append(await replayed())
+            await clock.advance(0.1)
+    assert seen == [2, 4, 6, 8, 10]
+    assert act.result().touched == 10
+
+
+@pytest.mark.parametrize(
+    ("action", "which", "words"),
+    [
+        ("explode", None, {"all": True}),
+        ("cancel", None, {}),
+        ("cancel", None, {"task": None}),
+        ("cancel", [str(new_job_id())], {"task": "charge"}),
+        ("cancel", ["nonsense"], {}),
+        ("cancel", [str(new_job_id()) for _ in range(10_001)], {}),
+        ("cancel", None, {"task": "charge", "limit": 5}),
+        ("replay", None, {"all": True, "rate": 0}),
+        ("replay", None, {"all": True, "rate": True}),
+    ],
+)
+async def test_an_act_that_does_not_say_on_what_is_refused(
+    app: Drumbeat, charge: Charge, action: str, which: Any, words: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidArguments):
+        await app.jobs.bulk(action, which, **words)
+
+
+def test_the_same_verbs_wait_in_code_without_a_loop(app_url: str) -> None:
+    app = Drumbeat(app_url)
+
+    @app.task
+    def greet(name: str) -> None: ...
+
+    job = app.sync.jobs.enqueue("greet", {"name": "ada"}, delay=60)
+    assert app.sync.jobs.retry(job.id).args == '{"name":"ada"}'
+    assert app.sync.jobs.bulk("cancel", task="greet").touched == 1
+    assert app.sync.tasks.history("greet").items == []
+    assert app.sync.queues.show("default").ready == 0
+    app.sync.close()
