@@ -195,7 +195,7 @@ function news(rows, n) {
   const note = rows.closest(".card, section")?.querySelector(".news");
   if (!note) return;
   note.classList.toggle("on", n > 0);
-  setText(note, n > 0 ? `${n} new above or between these; they come when you let go of the list.` : "");
+  setText(note, n > 0 ? `${n} new; they come when you let go of the list` : "");
 }
 
 // ---- holding still ----
