@@ -78,6 +78,6 @@ def _api() -> list[Route]:
 
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
-    begin, end = "<!-- addresses -->\n", "\n<!-- /addresses -->"
+    begin, end = "<!-- addresses -->\n", "<!-- /addresses -->"
     head, _, rest = text.partition(begin)
-    PAGE.write_text(head + begin + table() + end + rest.partition(end)[2], encoding="utf-8")
+    PAGE.write_text(head + begin + table() + "\n" + end + rest.partition(end)[2], encoding="utf-8")
