@@ -292,6 +292,21 @@ async def test_the_late_outcome_of_a_completed_job_is_known_already(store: Store
     assert (await store.inspect.job(job.id)).result == "1"
 
 
+async def test_a_trace_goes_through_both_transactions(store: Store, program: Caller) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    traced, plain, instance = new_job(trace=trace), new_job(), await worker(store)
+    await program.begin()
+    await store.inside.add(program.conn, [traced, plain])
+    await program.commit()
+    jobs = {job.id: job for job in await claim(store, instance)}
+    assert (jobs[traced.id].trace, jobs[plain.id].trace) == (trace, None)
+    await program.begin()
+    await complete(store, program, instance, jobs[traced.id])
+    await program.commit()
+    found = await store.inspect.job(traced.id)
+    assert (found.state, found.trace) == (JobState.SUCCEEDED, trace)
+
+
 async def test_the_stores_own_transaction_is_committed(store: Store, program: Caller) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)

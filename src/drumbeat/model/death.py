@@ -38,7 +38,8 @@ class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
 def follow_up(job: Job, error: Failure) -> NewJob | None:
     """The on_dead job for this death; None when nobody asked for one.
 
-    It goes into the dead job's own queue: workers of that queue knew the task, so they know its on_dead as well.
+    It goes into the dead job's own queue: workers of that queue knew the task, so they know its on_dead as well; and into
+    its trace.
     """
     if job.on_dead is None:
         return None
@@ -50,4 +51,5 @@ def follow_up(job: Job, error: Failure) -> NewJob | None:
         signature=SIGNATURE,
         priority=job.priority,
         tenant=job.tenant,
+        trace=job.trace,
     )

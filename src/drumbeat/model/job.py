@@ -66,6 +66,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     on_dead: str | None = None
     """Name of the task that is enqueued in the step that makes this job dead."""
     tenant: str = ""
+    trace: str | None = None
+    """The span that enqueued it, as a W3C traceparent of at most 55 characters; None: nobody traced the call."""
 
 
 class Added(msgspec.Struct, frozen=True):
@@ -108,6 +110,7 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True):
     """0, and one more for each replay."""
     waits_since: int | None
     """When it began to wait for something other than time; None: it never did, or has been run since."""
+    trace: str | None = None
 
     @property
     def attempt(self) -> int:
@@ -247,6 +250,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     schedule: str | None = None
     """The schedule whose fire it is; None: somebody enqueued it."""
+    trace: str | None = None
+    """The span that enqueued it, as a W3C traceparent; None: nobody traced the call."""
 
     @property
     def attempt(self) -> int:

@@ -167,5 +167,6 @@ def _follow_up(
         error=error,
         on_dead=job.on_dead,
         life=job.life,
+        trace=job.trace,
     )
     return follow_up(record, error)

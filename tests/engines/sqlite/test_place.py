@@ -9,6 +9,7 @@ import pytest
 
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull, StoreLost
 from drumbeat.store.sqlite import SqliteStore, place
+from drumbeat.store.sqlite.schema import KNOWN
 from drumbeat.store.urls import masked, open_store, parse
 from tests.contract.making import claim, new_job, worker
 from tests.waiting import until
@@ -121,18 +122,18 @@ async def versions(path: Path, version: int, oldest_code: int) -> None:
 
 
 async def test_a_newer_schema_that_this_code_can_still_use_is_used(path: Path) -> None:
-    await versions(path, 7, 1)
+    await versions(path, KNOWN + 1, 1)
     async with await open_store(f"sqlite:///{path}") as store:
         assert (await store.jobs.add([new_job()]))[0].created
     stored = dict(sqlite3.connect(path).execute("SELECT name, value FROM drumbeat_meta"))
-    assert stored == {"version": 7, "oldest_code": 1}
+    assert stored == {"version": KNOWN + 1, "oldest_code": 1}
 
 
 async def test_a_schema_beyond_this_code_is_refused(path: Path) -> None:
-    await versions(path, 9, 8)
+    await versions(path, KNOWN + 2, KNOWN + 1)
     with pytest.raises(SchemaOutOfDate) as caught:
         await open_store(f"sqlite:///{path}")
-    assert caught.value.found == 9
+    assert caught.value.found == KNOWN + 2
 
 
 async def test_enqueue_is_refused_without_room_while_the_rest_goes_on(path: Path) -> None:

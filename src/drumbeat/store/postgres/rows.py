@@ -107,6 +107,7 @@ def job(row: Any) -> Job:
         life=row["life"],
         tenant=row["tenant"],
         schedule=row["schedule"],
+        trace=row["trace"],
     )
 
 

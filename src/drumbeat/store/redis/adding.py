@@ -37,6 +37,7 @@ _in_common = attrgetter(
     "crash_limit",
     "on_dead",
     "tenant",
+    "trace",
 )
 
 
@@ -44,7 +45,10 @@ def kind(job: NewJob) -> list[Value]:
     """What it has in common with others, as lua/_adding.lua reads it."""
     check_priority(job.priority)
     before = as_json([job.task, job.queue, job.priority])[1:-1]
-    after = as_json([job.signature, job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant])[1:] + b"\n"
+    rest = [job.signature, job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant]
+    if job.trace is not None:
+        rest += ("", job.trace)  # of no schedule
+    after = as_json(rest)[1:] + b"\n"
     when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
     if job.key is None:
         return [job.queue, job.priority, when, "-", job.task, before + b",null," + after, b""]

@@ -47,6 +47,8 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     on_dead: str | None
     tenant: str
     schedule: str | None = None
+    """Of no schedule: not there, or empty where a trace follows."""
+    trace: str | None = None
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True):
@@ -118,7 +120,7 @@ def claimed(
         of = _head(body[1:end])
         raw = ids[number]
         id = unpacked(raw)
-        hints[id] = (raw, of.task if of.key is None and of.schedule is None else "")
+        hints[id] = (raw, of.task if of.key is None and not of.schedule else "")
         token, run_at, failures, crashes, life, waits_since = now, of.due_at, 0, 0, 0, None
         if mores and (text := mores[number]) is not None:
             known = more(text)
@@ -145,6 +147,7 @@ def claimed(
                 of.on_dead,
                 life,
                 waits_since,
+                of.trace,
             )
         )
     return jobs
@@ -204,7 +207,8 @@ def job(id: JobId, answer: Sequence[Any]) -> Job:
         unique=UNIQUE[body[0]],
         on_dead=of.on_dead,
         tenant=of.tenant,
-        schedule=of.schedule,
+        schedule=of.schedule or None,
+        trace=of.trace,
         **facts,
     )
 

@@ -11,7 +11,7 @@ from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.statements import JobSql
 from drumbeat.store.sqlite.writer import Write
 
-WIDTH, WIDTH_ALIKE = 15, 3
+WIDTH, WIDTH_ALIKE = 16, 3
 # Fewer than so many of a kind are not worth a statement of their own.
 ALIKE = 8
 Row = tuple[str | int | None, ...]
@@ -30,6 +30,7 @@ _in_common = attrgetter(
     "crash_limit",
     "on_dead",
     "tenant",
+    "trace",
 )
 
 
@@ -90,6 +91,7 @@ def row(job: NewJob) -> Row:
         job.crash_limit,
         job.on_dead or NULL,
         job.tenant,
+        job.trace or NULL,
     )
 
 

@@ -131,6 +131,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     life: int
     tenant: str
     schedule: str | None
+    trace: str | None
 
     def record(self) -> Job:
         return Job(
@@ -165,6 +166,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
             life=self.life,
             tenant=self.tenant,
             schedule=self.schedule,
+            trace=self.trace,
         )
 
     def last_attempt(self) -> Attempt | None:

@@ -97,6 +97,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     schedule: str | None
     """The schedule whose fire it is; null: somebody enqueued it."""
+    trace: str | None
+    """The span that enqueued it, as a W3C traceparent; null: nobody traced the call."""
 
 
 _AS_STORED = tuple(name for name in JobRecord.__struct_fields__ if name not in ("view", "args", "progress", "result"))

@@ -5,7 +5,7 @@
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
        NULL::bigint AS finished_at, instance, token, NULL AS outcome, failures, crashes, retries, timeout, crash_limit,
        "unique", waits_for, waits_since, cancel_requested, progress, NULL AS result, NULL AS result_error, error, on_dead,
-       life, tenant, schedule
+       life, tenant, schedule, trace
   FROM drumbeat.job
  WHERE job.id = ANY ($1::text[]::uuid[]);
 
@@ -13,7 +13,7 @@ SELECT id::text, task, queue, state, priority, key, args, signature, created_at,
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
        instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
        NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
-       schedule
+       schedule, trace
   FROM drumbeat.history
  WHERE history.id = ANY ($1::text[]::uuid[]);
 
@@ -21,7 +21,7 @@ SELECT id::text, task, queue, state, priority, key, args, signature, created_at,
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
        instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
        NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
-       schedule
+       schedule, trace
   FROM drumbeat.dead
  WHERE dead.id = ANY ($1::text[]::uuid[]);
 

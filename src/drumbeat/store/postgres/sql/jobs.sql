@@ -9,17 +9,17 @@
 -- default, $17 to $20 for a value that all jobs share.
   WITH added AS (
        INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, "unique",
-                                 retries, timeout, crash_limit, on_dead, tenant)
+                                 retries, timeout, crash_limit, on_dead, tenant, trace)
        SELECT new.id, coalesce(new.task, $17), coalesce(new.queue, $18), new.args, coalesce(new.signature, $19),
               coalesce(new.priority, $20), (SELECT drumbeat.now_us()),
               coalesce(new.run_at, (SELECT drumbeat.now_us()) + coalesce(new.delay, 0)),
               coalesce(new.run_at, (SELECT drumbeat.now_us()) + coalesce(new.delay, 0)), new.key, coalesce(new."unique", ''),
-              new.retries, new.timeout, coalesce(new.crash_limit, 3), new.on_dead, coalesce(new.tenant, '')
+              new.retries, new.timeout, coalesce(new.crash_limit, 3), new.on_dead, coalesce(new.tenant, ''), new.trace
          FROM unnest($1::text[]::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::bigint[],
                      $8::bigint[], $9::text[], $10::text[], $11::integer[], $12::bigint[], $13::integer[], $14::text[],
-                     $15::text[])
+                     $15::text[], $21::text[])
               AS new (id, task, queue, args, signature, priority, run_at, delay, key, "unique", retries, timeout,
-                      crash_limit, on_dead, tenant)
+                      crash_limit, on_dead, tenant, trace)
         WHERE new.key IS NULL
            OR coalesce(new."unique", '') = ''
            OR NOT EXISTS (SELECT FROM drumbeat.job AS holder
@@ -30,7 +30,7 @@
                              AND (new."unique" = 'live' OR holder.state = 'pending'))
        RETURNING id)
 SELECT drumbeat.now_us() AS now,
-       drumbeat.refuse_known(cardinality($1::text[]), count(*), $21::text::uuid, $22::text::uuid, $16),
+       drumbeat.refuse_known(cardinality($1::text[]), count(*), $22::text::uuid, $23::text::uuid, $16),
        CASE WHEN 'live' = ANY ($10::text[])
             THEN drumbeat.refuse_held($1::text[]::uuid[], coalesce(nullif($2::text[], '{}'), ARRAY[$17]))
         END
@@ -38,11 +38,11 @@ SELECT drumbeat.now_us() AS now,
 
 -- name: add_one
 -- The same for a single job that is not unique, which is planned in a tenth of the time. NewJob's fields in their order, but
--- for `unique`; $15 since.
+-- for `unique`; $15 since, $16 trace.
 INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, retries, timeout,
-                          crash_limit, on_dead, tenant)
+                          crash_limit, on_dead, tenant, trace)
 VALUES ($1::text::uuid, $2, $3, $4, $5, $6, drumbeat.now_us(), coalesce($7, drumbeat.now_us() + $8),
-        coalesce($7, drumbeat.now_us() + $8), $9, $10, $11, $12, $13, $14)
+        coalesce($7, drumbeat.now_us() + $8), $9, $10, $11, $12, $13, $14, $16)
 RETURNING drumbeat.now_us() AS now, drumbeat.refuse_known(0, 0, id, id, $15);
 
 -- name: refuse_known
@@ -71,15 +71,16 @@ SELECT job.task, job.key, job.id::text, job.state
 -- name: insert
 -- Store those of these new jobs that collide with nothing; whoever calls has looked before, and looks at the answer.
 INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, "unique", retries,
-                          timeout, crash_limit, on_dead, tenant)
+                          timeout, crash_limit, on_dead, tenant, trace)
 SELECT new.id, coalesce(new.task, $17), coalesce(new.queue, $18), new.args, coalesce(new.signature, $19),
        coalesce(new.priority, $20), drumbeat.now_us(), coalesce(new.run_at, drumbeat.now_us() + coalesce(new.delay, 0)),
        coalesce(new.run_at, drumbeat.now_us() + coalesce(new.delay, 0)), new.key, coalesce(new."unique", ''), new.retries,
-       new.timeout, coalesce(new.crash_limit, 3), new.on_dead, coalesce(new.tenant, '')
+       new.timeout, coalesce(new.crash_limit, 3), new.on_dead, coalesce(new.tenant, ''), new.trace
   FROM unnest($1::text[]::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::bigint[],
-              $8::bigint[], $9::text[], $10::text[], $11::integer[], $12::bigint[], $13::integer[], $14::text[], $15::text[])
+              $8::bigint[], $9::text[], $10::text[], $11::integer[], $12::bigint[], $13::integer[], $14::text[], $15::text[],
+              $21::text[])
        AS new (id, task, queue, args, signature, priority, run_at, delay, key, "unique", retries, timeout, crash_limit,
-               on_dead, tenant)
+               on_dead, tenant, trace)
  WHERE NOT EXISTS (SELECT FROM drumbeat.history
                     WHERE history.id = new.id
                       AND history.finished_at >= least($16, drumbeat.now_us()) - 86400000000)
@@ -109,17 +110,17 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
           -- Inside CASE it stays a filter; as a plain condition it could become a join, and the join a walk of the table.
           AND CASE WHEN (id, token) IN (SELECT ended.id, ended.token FROM ended) THEN true ELSE false END
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, failures, crashes,
-                 retries, timeout, crash_limit, "unique", cancel_requested, progress, on_dead, life, tenant, schedule),
+                 retries, timeout, crash_limit, "unique", cancel_requested, progress, on_dead, life, tenant, schedule, trace),
        kept AS (
        INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
                                      created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
                                      crash_limit, "unique", cancel_requested, progress, result, result_error, on_dead,
-                                     life, tenant, schedule)
+                                     life, tenant, schedule, trace)
        SELECT 'succeeded', coalesce(ended.finished_at, drumbeat.now_us()), $1, 'succeeded', gone.id, gone.task, gone.queue,
               gone.priority, gone.key, gone.args, gone.signature, gone.created_at, gone.due_at, gone.run_at,
               ended.started_at, gone.token, gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit,
               gone."unique", gone.cancel_requested, gone.progress, ended.result, ended.result_error, gone.on_dead,
-              gone.life, gone.tenant, gone.schedule
+              gone.life, gone.tenant, gone.schedule, gone.trace
          FROM gone
          JOIN ended ON ended.id = gone.id
        RETURNING id),
@@ -195,7 +196,7 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
         WHERE ctid = ANY (ARRAY(SELECT tid FROM shared UNION ALL SELECT tid FROM rest))
           AND EXISTS (SELECT FROM living)
        RETURNING id, token, task, queue, priority, key, args, signature, created_at, due_at, run_at, failures, crashes,
-                 retries, timeout, crash_limit, on_dead, life, waits_since)
+                 retries, timeout, crash_limit, on_dead, life, waits_since, trace)
 SELECT NULL AS id, drumbeat.now_us() AS token, NULL AS task, NULL AS queue, NULL AS priority, NULL AS key,
        CASE WHEN (SELECT count(*) FROM kept) < (SELECT count(*) FROM ended)
             THEN (SELECT string_agg(kept.id::text, ' ') FROM kept)
@@ -218,10 +219,10 @@ SELECT NULL AS id, drumbeat.now_us() AS token, NULL AS task, NULL AS queue, NULL
                           LIMIT 1) AS soon)
         END AS due_at,
        NULL AS run_at, NULL AS failures, NULL AS crashes, NULL AS retries, NULL AS timeout, NULL AS crash_limit,
-       NULL AS on_dead, NULL AS life, NULL AS waits_since
+       NULL AS on_dead, NULL AS life, NULL AS waits_since, NULL AS trace
  UNION ALL
 SELECT id::text, token, task, queue, priority, key, args, signature, created_at, due_at, run_at, failures, crashes, retries,
-       timeout, crash_limit, on_dead, life, waits_since
+       timeout, crash_limit, on_dead, life, waits_since, trace
   FROM claimed;
 
 -- name: claim_waiting
@@ -263,7 +264,7 @@ UPDATE drumbeat.job
  WHERE ctid = ANY (ARRAY(SELECT tid FROM picked))
    AND EXISTS (SELECT FROM living)
 RETURNING id::text, token, task, queue, priority, key, args, signature, created_at, due_at, run_at, failures, crashes,
-          retries, timeout, crash_limit, on_dead, life, waits_since;
+          retries, timeout, crash_limit, on_dead, life, waits_since, trace;
 
 -- name: held
 -- Those of these jobs that run under this instance, locked in the order of ids. Columns as in rows.Held.
@@ -298,18 +299,18 @@ SELECT id::text, token, task, key, "unique", run_at, claimed_at, failures, crash
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, run_at, instance, token, failures,
                  crashes, retries, timeout, crash_limit, "unique", cancel_requested, progress, error, on_dead, life, tenant,
-                 schedule)
+                 schedule, trace)
 INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
                               created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead, life,
-                              tenant, schedule)
+                              tenant, schedule, trace)
 SELECT ended.state, coalesce(ended.finished_at, drumbeat.now_us()), gone.instance, ended.outcome, gone.id, gone.task,
        gone.queue, gone.priority, gone.key, gone.args, gone.signature, gone.created_at, gone.due_at, gone.run_at,
        ended.started_at, gone.token, gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit,
        gone."unique", gone.cancel_requested OR (ended.state = 'cancelled' AND ended.outcome IS NULL), gone.progress,
        ended.result, ended.result_error,
        CASE WHEN ended.outcome IS NULL THEN gone.error ELSE ended.error END, gone.on_dead, gone.life, gone.tenant,
-       gone.schedule
+       gone.schedule, gone.trace
   FROM gone
   JOIN ended ON ended.id = gone.id;
 
@@ -323,14 +324,14 @@ SELECT ended.state, coalesce(ended.finished_at, drumbeat.now_us()), gone.instanc
        DELETE FROM drumbeat.job
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, run_at, instance, token, retries,
-                 timeout, crash_limit, "unique", cancel_requested, progress, on_dead, life, tenant, schedule)
+                 timeout, crash_limit, "unique", cancel_requested, progress, on_dead, life, tenant, schedule, trace)
 INSERT INTO drumbeat.dead (finished_at, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
                            started_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique",
-                           cancel_requested, progress, error, on_dead, life, tenant, schedule)
+                           cancel_requested, progress, error, on_dead, life, tenant, schedule, trace)
 SELECT coalesce(ended.finished_at, drumbeat.now_us()), gone.id, gone.task, gone.queue, gone.priority, gone.key, gone.args,
        gone.signature, gone.created_at, gone.due_at, gone.run_at, ended.started_at, gone.instance, gone.token,
        ended.outcome, ended.failures, ended.crashes, gone.retries, gone.timeout, gone.crash_limit, gone."unique",
-       gone.cancel_requested, gone.progress, ended.error, gone.on_dead, gone.life, gone.tenant, gone.schedule
+       gone.cancel_requested, gone.progress, ended.error, gone.on_dead, gone.life, gone.tenant, gone.schedule, gone.trace
   FROM gone
   JOIN ended ON ended.id = gone.id;
 
@@ -468,11 +469,11 @@ SELECT id, token, instance, outcome, started_at, finished_at, error
        DELETE FROM drumbeat.dead
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, token, retries, timeout, crash_limit,
-                 "unique", on_dead, life, tenant, schedule)
+                 "unique", on_dead, life, tenant, schedule, trace)
 INSERT INTO drumbeat.job (id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, retries,
-                          timeout, crash_limit, "unique", on_dead, life, tenant, schedule)
+                          timeout, crash_limit, "unique", on_dead, life, tenant, schedule, trace)
 SELECT id, task, queue, priority, key, args, signature, created_at, due_at, drumbeat.now_us(), token, retries, timeout,
-       crash_limit, "unique", on_dead, life + 1, tenant, schedule
+       crash_limit, "unique", on_dead, life + 1, tenant, schedule, trace
   FROM gone
 RETURNING id::text, drumbeat.now_us() AS now;
 
@@ -482,14 +483,14 @@ RETURNING id::text, drumbeat.now_us() AS now;
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
                  instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", cancel_requested,
-                 progress, result, result_error, error, on_dead, life, tenant, schedule)
+                 progress, result, result_error, error, on_dead, life, tenant, schedule, trace)
 INSERT INTO drumbeat.history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at,
                               finished_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit,
                               "unique", cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
-                              schedule)
+                              schedule, trace)
 SELECT id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at, instance,
        token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", cancel_requested, progress, result,
-       result_error, error, on_dead, life, tenant, schedule
+       result_error, error, on_dead, life, tenant, schedule, trace
   FROM gone
 RETURNING id::text;
 
@@ -518,7 +519,7 @@ SELECT value
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
        NULL::bigint AS finished_at, instance, token, NULL AS outcome, failures, crashes, retries, timeout, crash_limit,
        "unique", waits_for, waits_since, cancel_requested, progress, NULL AS result, NULL AS result_error, error, on_dead,
-       life, tenant, schedule, drumbeat.now_us() AS now
+       life, tenant, schedule, trace, drumbeat.now_us() AS now
   FROM drumbeat.job
  WHERE waits_for >= $1
    AND starts_with(waits_for, $1)

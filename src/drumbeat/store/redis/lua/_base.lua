@@ -1,7 +1,8 @@
 -- What every script about jobs begins with: the prefix P, the moment `now` (µs), and commands for many ids at once.
 --
 -- A body (hash job:<bucket>) is: a flag ('-' no key, 'k' key, 'l' unique while live, 'p' unique while pending), a JSON array
--- [created_at, due_at, task, queue, priority, key, signature, retries, timeout, crash_limit, on_dead, tenant], a newline, args.
+-- [created_at, due_at, task, queue, priority, key, signature, retries, timeout, crash_limit, on_dead, tenant],
+-- with the schedule ('' for none) and the trace behind it where there is one; a newline, args.
 -- Names of tasks and queues have no quotes and no backslashes (names.py), so that patterns can find them.
 --
 -- Numbers of µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always us(n). Strings are never

@@ -75,7 +75,8 @@ local function schedule_of(body)
   if schedules == nil then
     schedules = exists('schedules')
   end
-  return schedules and head_of(body)[13] or nil
+  local name = schedules and head_of(body)[13]
+  return name and name ~= '' and name or nil
 end
 
 -- The end of a job of this schedule; see below.

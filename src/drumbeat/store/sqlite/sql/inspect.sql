@@ -6,7 +6,7 @@ SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.p
                                    job.created_at, job.due_at, job.run_at, job.claimed_at, NULL, job.instance, job.token,
                                    NULL, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit, job."unique",
                                    job.waits_for, job.waits_since, job.cancel_requested, job.progress, NULL, NULL, job.error,
-                                   job.on_dead, job.life, job.tenant, job.schedule))
+                                   job.on_dead, job.life, job.tenant, job.schedule, job.trace))
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = wanted.value;
@@ -16,7 +16,8 @@ SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.p
                                    job.created_at, job.due_at, job.run_at, job.started_at, job.finished_at, job.instance,
                                    job.token, job.outcome, job.failures, job.crashes, job.retries, job.timeout,
                                    job.crash_limit, job."unique", NULL, NULL, job.cancel_requested, job.progress, job.result,
-                                   job.result_error, job.error, job.on_dead, job.life, job.tenant, job.schedule))
+                                   job.result_error, job.error, job.on_dead, job.life, job.tenant, job.schedule,
+                                   job.trace))
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_history AS job
  WHERE job.id = wanted.value;
@@ -26,7 +27,8 @@ SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.p
                                    job.created_at, job.due_at, job.run_at, job.started_at, job.finished_at, job.instance,
                                    job.token, job.outcome, job.failures, job.crashes, job.retries, job.timeout,
                                    job.crash_limit, job."unique", NULL, NULL, job.cancel_requested, job.progress, job.result,
-                                   job.result_error, job.error, job.on_dead, job.life, job.tenant, job.schedule))
+                                   job.result_error, job.error, job.on_dead, job.life, job.tenant, job.schedule,
+                                   job.trace))
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_dead AS job
  WHERE job.id = wanted.value;

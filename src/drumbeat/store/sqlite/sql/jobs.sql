@@ -8,12 +8,12 @@
 -- Columns of a row: NewJob's fields in their order. An id that is anywhere already is passed over.
 INSERT INTO drumbeat_job (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
                           instance, token, failures, crashes, retries, timeout, crash_limit, "unique", waits_for, waits_since,
-                          cancel_requested, progress, error, on_dead, life, tenant)
+                          cancel_requested, progress, error, on_dead, life, tenant, seq, schedule, trace)
 SELECT column1, column2, column3, 'pending', column6, nullif(column9, -1), column4, column5, ?1,
        ifnull(nullif(column7, -1), ?1 + column8), ifnull(nullif(column7, -1), ?1 + column8), NULL, NULL, 0, 0, 0,
        nullif(column11, -1), nullif(column12, -1), column13, column10, NULL, NULL, 0, NULL, NULL, nullif(column14, -1), 0,
-       column15
-  FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+       column15, NULL, NULL, nullif(column16, -1)
+  FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
  WHERE column1 <> -1
    AND NOT EXISTS (SELECT 1 FROM drumbeat_history WHERE id = column1)
    AND NOT EXISTS (SELECT 1 FROM drumbeat_dead WHERE id = column1)
@@ -23,12 +23,12 @@ SELECT column1, column2, column3, 'pending', column6, nullif(column9, -1), colum
 -- The same for jobs that differ in nothing but the columns of a row: id, args, key. Binding a parameter costs as much as
 -- storing it: 3.3 us for a job instead of 6.3.
 -- ?1 now, ?2 task, ?3 queue, ?4 signature, ?5 priority, ?6 run_at, ?7 delay, ?8 unique, ?9 retries, ?10 timeout,
--- ?11 crash_limit, ?12 on_dead, ?13 tenant.
+-- ?11 crash_limit, ?12 on_dead, ?13 tenant, ?14 trace.
 INSERT INTO drumbeat_job (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
                           instance, token, failures, crashes, retries, timeout, crash_limit, "unique", waits_for, waits_since,
-                          cancel_requested, progress, error, on_dead, life, tenant)
+                          cancel_requested, progress, error, on_dead, life, tenant, seq, schedule, trace)
 SELECT column1, ?2, ?3, 'pending', ?5, nullif(column3, -1), column2, ?4, ?1, ifnull(?6, ?1 + ?7), ifnull(?6, ?1 + ?7), NULL,
-       NULL, 0, 0, 0, ?9, ?10, ?11, ?8, NULL, NULL, 0, NULL, NULL, ?12, 0, ?13
+       NULL, 0, 0, 0, ?9, ?10, ?11, ?8, NULL, NULL, 0, NULL, NULL, ?12, 0, ?13, NULL, NULL, ?14
   FROM (VALUES (?, ?, ?))
  WHERE column1 <> -1
    AND NOT EXISTS (SELECT 1 FROM drumbeat_history WHERE id = column1)
@@ -64,12 +64,12 @@ SELECT json_group_array(json_array(job.task, job.key, job.id, job.state))
 INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at,
                               started_at, finished_at, instance, token, outcome, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead,
-                              life, tenant, seq, schedule)
+                              life, tenant, seq, schedule, trace)
 SELECT job.id, job.task, job.queue, ?2, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at, job.run_at,
        nullif(ended.column3, -1), ifnull(nullif(ended.column4, -1), ?4), ?1, job.token, ?3, job.failures, job.crashes,
        job.retries, job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress,
        nullif(ended.column5, -1), nullif(ended.column6, -1), nullif(ended.column7, -1), job.on_dead, job.life, job.tenant,
-       NULL, job.schedule
+       NULL, job.schedule, job.trace
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = ended.column1
@@ -84,11 +84,11 @@ SELECT job.id, job.task, job.queue, ?2, job.priority, job.key, job.args, job.sig
 INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at,
                               started_at, finished_at, instance, token, outcome, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead,
-                              life, tenant, seq, schedule)
+                              life, tenant, seq, schedule, trace)
 SELECT job.id, job.task, job.queue, 'succeeded', job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
        job.run_at, ended.column3, ended.column4, ?1, job.token, 'succeeded', job.failures, job.crashes, job.retries,
        job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress, NULL, NULL, NULL, job.on_dead,
-       job.life, job.tenant, NULL, job.schedule
+       job.life, job.tenant, NULL, job.schedule, job.trace
   FROM (VALUES (?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = ended.column1
@@ -119,11 +119,11 @@ DELETE FROM drumbeat_job
 -- Make dead letters of live jobs. ?1 now. Columns of a row: id, outcome, started_at, finished_at, failures, crashes, error.
 INSERT INTO drumbeat_dead (finished_at, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
                            started_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique",
-                           cancel_requested, progress, error, on_dead, life, tenant, schedule)
+                           cancel_requested, progress, error, on_dead, life, tenant, schedule, trace)
 SELECT ifnull(nullif(ended.column4, -1), ?1), job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature,
        job.created_at, job.due_at, job.run_at, nullif(ended.column3, -1), job.instance, job.token,
        nullif(ended.column2, -1), ended.column5, ended.column6, job.retries, job.timeout, job.crash_limit, job."unique",
-       job.cancel_requested, job.progress, nullif(ended.column7, -1), job.on_dead, job.life, job.tenant, job.schedule
+       job.cancel_requested, job.progress, nullif(ended.column7, -1), job.on_dead, job.life, job.tenant, job.schedule, job.trace
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = ended.column1;
@@ -254,7 +254,7 @@ UPDATE drumbeat_job
 -- Columns as in model.job.Claimed.
 SELECT json_group_array(json_array(job.id, job.token, job.task, job.queue, job.priority, job.key, job.args, job.signature,
                                    job.created_at, job.due_at, job.run_at, job.failures, job.crashes, job.retries,
-                                   job.timeout, job.crash_limit, job.on_dead, job.life, job.waits_since))
+                                   job.timeout, job.crash_limit, job.on_dead, job.life, job.waits_since, job.trace))
   FROM json_each(:picked) AS picked
  CROSS JOIN drumbeat_job AS job
  WHERE job.seq = picked.value;
@@ -308,10 +308,10 @@ SELECT json_group_array(id)
 -- name: cancel_pending
 INSERT INTO drumbeat_history (state, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
                               finished_at, token, failures, crashes, retries, timeout, crash_limit, "unique",
-                              cancel_requested, progress, error, on_dead, life, tenant, schedule)
+                              cancel_requested, progress, error, on_dead, life, tenant, schedule, trace)
 SELECT 'cancelled', job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
        job.run_at, :now, job.token, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit, job."unique", 1,
-       job.progress, job.error, job.on_dead, job.life, job.tenant, job.schedule
+       job.progress, job.error, job.on_dead, job.life, job.tenant, job.schedule, job.trace
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = wanted.value
@@ -339,10 +339,10 @@ SELECT json_group_array(json_array(dead.id, dead.task, dead.key, dead."unique"))
 -- name: revive
 -- A new life under the same id. The token goes on growing from where it was.
 INSERT INTO drumbeat_job (id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, retries,
-                          timeout, crash_limit, "unique", on_dead, life, tenant, schedule)
+                          timeout, crash_limit, "unique", on_dead, life, tenant, schedule, trace)
 SELECT dead.id, dead.task, dead.queue, dead.priority, dead.key, dead.args, dead.signature, dead.created_at, dead.due_at, :now,
        dead.token, dead.retries, dead.timeout, dead.crash_limit, dead."unique", dead.on_dead, dead.life + 1, dead.tenant,
-       dead.schedule
+       dead.schedule, dead.trace
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_dead AS dead
  WHERE dead.id = wanted.value;
@@ -361,11 +361,11 @@ SELECT dead.id, dead.token, dead.instance, dead.outcome, dead.started_at, dead.f
 INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at,
                               finished_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit,
                               "unique", cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
-                              schedule)
+                              schedule, trace)
 SELECT dead.id, dead.task, dead.queue, dead.state, dead.priority, dead.key, dead.args, dead.signature, dead.created_at,
        dead.due_at, dead.run_at, dead.started_at, dead.finished_at, dead.instance, dead.token, dead.outcome, dead.failures,
        dead.crashes, dead.retries, dead.timeout, dead.crash_limit, dead."unique", dead.cancel_requested, dead.progress,
-       dead.result, dead.result_error, dead.error, dead.on_dead, dead.life, dead.tenant, dead.schedule
+       dead.result, dead.result_error, dead.error, dead.on_dead, dead.life, dead.tenant, dead.schedule, dead.trace
   FROM drumbeat_dead AS dead
  WHERE dead.id IN (SELECT value FROM json_each(:ids));
 
