@@ -40,7 +40,12 @@ class Terminal:
         os.write(self._fd, keys.encode())
 
     def code(self) -> int:
-        return self.process.wait(PATIENCE)
+        """Its exit code, once it has ended; what it said last is in `seen`."""
+        code = self.process.wait(PATIENCE)
+        with contextlib.suppress(OSError):  # nobody is at the other end any more
+            while select.select([self._fd], [], [], 0)[0] and (rest := os.read(self._fd, 65_536)):
+                self.seen += rest.decode(errors="replace")
+        return code
 
 
 @contextmanager
