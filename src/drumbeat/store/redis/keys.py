@@ -46,8 +46,8 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     fired                zset     the same, NUL, name -> the record's last moment (µs)
     once                 hash     what is done once in the whole cluster -> the instance that is at it, or done
     locks                zset     lock -> 0: all that are known, in the order of their names
-    locks_used           zset     lock -> when somebody last entered it (µs)
-    lock:<name>          hash     limit, per, last (number of a ticket), lanes (how many there ever were), released_at,
+    locks_used           zset     lock -> when somebody last entered it (µs, exact to the hour)
+    lock:<name>          hash     limit, per, last (number of a ticket), used_at, lanes (how many there ever were), released_at,
                                   released_by, released_why
     line:<name>          zset     ticket -> its number: those who wait
     holders:<name>       zset     ticket -> its number: those who hold it

@@ -22,13 +22,14 @@ local function ticket_key(id)
   return P .. 'ticket:' .. id
 end
 
-local function remove(keys, id)
-  local lane = call('HGET', ticket_key(id), 'lane')
+-- Who has a lane holds, who has none waits.
+local function remove(keys, id, lane)
   if lane then
     call('ZADD', keys.lanes, lane, lane)
+    call('ZREM', keys.holders, id)
+  else
+    call('ZREM', keys.line, id)
   end
-  call('ZREM', keys.line, id)
-  call('ZREM', keys.holders, id)
   call('ZREM', keys.leases, id)
   call('DEL', ticket_key(id))
 end
@@ -36,7 +37,7 @@ end
 -- The dead leave the line before anything else is done with it.
 local function bury(keys)
   for _, id in ipairs(call('ZRANGEBYSCORE', keys.leases, '-inf', us(now))) do
-    remove(keys, id)
+    remove(keys, id, call('HGET', ticket_key(id), 'lane'))
   end
 end
 
@@ -51,6 +52,9 @@ end
 
 -- Grants what is free to the first in line, and tells those who have not asked. Gives when a closed window opens.
 local function serve(keys, asked)
+  if call('ZCARD', keys.line) == 0 then
+    return nil
+  end
   local facts = call('HMGET', keys.lock, 'limit', 'per')
   local limit, per = tonumber(facts[1]), tonumber(facts[2])
   local free = limit - call('ZCARD', keys.holders)

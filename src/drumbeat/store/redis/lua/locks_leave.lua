@@ -8,10 +8,11 @@
 local asked, lines = {}, {}
 for _, id in ipairs(ARGV) do
   asked[id] = true
-  local name = call('HGET', ticket_key(id), 'lock')
+  local facts = call('HMGET', ticket_key(id), 'lock', 'lane')
+  local name = facts[1]
   if name then
     lines[name] = lines[name] or keys_of(name)
-    remove(lines[name], id)
+    remove(lines[name], id, facts[2])
   end
 end
 for _, keys in pairs(lines) do

@@ -23,7 +23,7 @@ if #gone == 0 then
 end
 call('HSET', keys.lock, 'released_at', us(now), 'released_by', ARGV[3], 'released_why', ARGV[4])
 for _, id in ipairs(gone) do
-  remove(keys, id)
+  remove(keys, id, call('HGET', ticket_key(id), 'lane'))
   call('HSET', P .. 'released', id, 'released by ' .. ARGV[3] .. ': ' .. ARGV[4])
   call('LPUSH', P .. 'releases', id)
   tell(id, 0)
