@@ -245,6 +245,16 @@ def newest(looks: Iterable[Look], limit: int) -> tuple[list[JobId], JobId | None
     return ids, end
 
 
+def records(filter: JobFilter, looks: list[Look], ids: Iterable[JobId]) -> list[str]:
+    """The statements that give the records of these ids: one for each place where any was found."""
+    wanted = set(ids)
+    return [
+        way.chosen.replace("chosen", "record")
+        for way, look in zip(ways(filter), looks, strict=False)
+        if any(id in wanted for id, _ in look.found)
+    ]
+
+
 def tally(looks: Iterable[Look]) -> JobCounts:
     """How many were found, by their words; none is counted beyond 10,000."""
     counts: dict[str, int] = {}

@@ -36,10 +36,8 @@ class PostgresSearch:
         looks = await self._drive(session, filter, searching.page_search(filter))
         ids, following = searching.newest(looks, filter.limit)
         found: list[Any] = []
-        if ids:
-            sql = self._sql.inspect
-            for statement in (sql.live_record, sql.history_record, sql.dead_record):
-                found += await session.fetch(statement, ids)
+        for name in searching.records(filter, looks, ids):
+            found += await session.fetch(getattr(self._sql.inspect, name), ids)
         found.sort(key=lambda row: str(row["id"]), reverse=True)
         return JobPage(items=[rows.job(row) for row in found], next=following)
 

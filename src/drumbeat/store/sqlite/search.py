@@ -30,8 +30,12 @@ class SqliteSearch:
 
     async def page(self, filter: JobFilter) -> JobPage:
         def look(db: Connection) -> tuple[list[JobRow], JobId | None]:
-            ids, following = searching.newest(self._drive(db, filter, searching.page_search(filter)), filter.limit)
-            return self._found(db, ids), following
+            looks = self._drive(db, filter, searching.page_search(filter))
+            ids, following = searching.newest(looks, filter.limit)
+            found: list[JobRow] = []
+            for name in searching.records(filter, looks, ids):
+                found += rows.jobs(db.value(getattr(self._records, name), {"ids": as_json(ids)}))
+            return found, following
 
         found, following = await self._reader.read(look)
         found.sort(key=lambda row: row.id, reverse=True)
@@ -82,11 +86,3 @@ class SqliteSearch:
         if isinstance(question, Walked):
             return _answer(db.value(statement, wanted | {"limit": question.limit}))
         return _answer(db.value(statement, wanted | {"ids": as_json(question.ids)}))[2]
-
-    def _found(self, db: Connection, ids: list[JobId]) -> list[JobRow]:
-        if not ids:
-            return []
-        wanted, found = {"ids": as_json(ids)}, list[JobRow]()
-        for statement in (self._records.live_record, self._records.history_record, self._records.dead_record):
-            found += rows.jobs(db.value(statement, wanted))
-        return found
