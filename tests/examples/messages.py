@@ -17,7 +17,7 @@ NOT_LOOKED_AT = ("store/postgres", "store/redis", "cli/demo")
 # Their refusals name a value and say what is allowed: that is all there is to know.
 SPEAK_FOR_THEMSELVES = (
     *("names.py", "durations.py", "retry.py", "settings.py", "dotenv.py", "tasks/options.py", "codec/refusal.py"),
-    *("nouns/", "cli/", "schedules/", "tasks/timing.py"),
+    *("readers.py", "web/api/", "web/pages/", "nouns/", "cli/", "schedules/", "tasks/timing.py"),
 )
 GAP = "\ufffc"
 
