@@ -52,6 +52,13 @@ async def test_jobs_are_listed_from_everywhere_newest_first(store: Store) -> Non
         assert job == await store.inspect.job(id)
 
 
+async def test_many_jobs_are_looked_up_at_once_and_those_nobody_knows_are_left_out(store: Store) -> None:
+    places = await one_of_each(store)
+    found = await store.inspect.records([*places.values(), new_job_id(), JobId("nonsense")])
+    assert found == {id: await store.inspect.job(id) for id in places.values()}
+    assert await store.inspect.records([]) == {}
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [

@@ -72,18 +72,40 @@ def test_a_job_that_waits_for_its_retry_counts_as_failed_and_not_as_late() -> No
     assert pieces.of_job(again, NOW, "").title.endswith("ValueError: no")
 
 
+def fire(**more: Any) -> FireInfo:
+    facts: dict[str, Any] = {"schedule": "s", "at": NOW, "last": NOW, "count": 1, "outcome": FireOutcome.FIRED}
+    facts |= {"reason": "", "job": JobId("j"), "recorded_at": NOW, "late": 0, "state": JobState.SUCCEEDED, "attempt": 1}
+    return FireInfo(**facts | {"started_at": NOW + SECOND, "finished_at": NOW + 3 * SECOND} | more)
+
+
 def test_lateness_is_the_usual_and_the_worst_of_first_runs() -> None:
-    jobs = [job(started_at=NOW + n * SECOND) for n in (1, 2, 9)] + [job(started_at=None), job(failures=1)]
-    assert pieces.lateness(jobs) == pieces.Lateness(count=3, usual=2.0, worst=9.0)
+    fires = [fire(started_at=NOW + n * SECOND) for n in (1, 2, 9)] + [fire(started_at=None), fire(attempt=2)]
+    assert pieces.lateness(fires) == pieces.Lateness(count=3, usual=2.0, worst=9.0)
     assert pieces.lateness([]).usual is None
 
 
+@pytest.mark.parametrize(
+    ("facts", "kind", "said"),
+    [
+        ({}, "succeeded", "succeeded in 2.0 s"),
+        ({"state": JobState.DEAD, "attempt": 4}, "dead", "dead in 2.0 s, attempt 4"),
+        ({"state": JobState.RUNNING, "finished_at": None, "started_at": NOW - SECOND}, "running", "running for 1.0 s"),
+        ({"state": JobState.PENDING, "started_at": None, "finished_at": None}, "waiting", "pending"),
+        ({"state": JobState.PENDING, "error": Failure("E", "x"), "attempt": 2}, "failed", "attempt 2 is next"),
+        ({"state": None, "started_at": None, "finished_at": None}, "unknown", "no longer on record"),
+    ],
+)
+def test_a_fire_is_told_by_what_became_of_its_job(facts: dict[str, Any], kind: str, said: str) -> None:
+    piece = pieces.of_fire(fire(**facts), NOW, "/jobs/j", "/schedules/s")
+    assert piece.kind == kind and said in piece.title and piece.href == "/jobs/j"
+
+
 def test_a_missed_stretch_is_one_piece_that_says_how_many() -> None:
-    facts: dict[str, Any] = {"schedule": "s", "at": NOW, "last": NOW + SECOND, "count": 1_200, "reason": "late"}
-    fire = FireInfo(**facts, outcome=FireOutcome.SKIPPED, job=None, recorded_at=NOW, late=0)
-    piece = pieces.of_skip(fire, "")
-    assert (piece.kind, piece.count) == ("missed", 1_200) and "1,200 moments missed: late" in piece.title
-    assert pieces.tally([piece, pieces.of_job(job(), NOW, "")]) == "1,200 missed, 1 succeeded"
+    missed = fire(last=NOW + SECOND, count=1_200, reason="late", outcome=FireOutcome.SKIPPED, job=None)
+    piece = pieces.of_fire(missed, NOW, "", "/schedules/s")
+    assert (piece.kind, piece.count, piece.href) == ("missed", 1_200, "/schedules/s")
+    assert "1,200 moments missed: late" in piece.title
+    assert pieces.tally([piece, pieces.of_fire(fire(), NOW, "", "")]) == "1,200 missed, 1 succeeded"
 
 
 # ---- tasks ----

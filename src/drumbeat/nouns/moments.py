@@ -117,6 +117,8 @@ class FireInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from the moment (of a stretch: its last) to its record."""
     state: JobState | None = None
     """Of its job, if that is still known; and so on."""
+    attempt: int | None = None
+    """The run that is next, under way, or was the last."""
     started_at: datetime | None = None
     finished_at: datetime | None = None
     instance: InstanceId | None = None
@@ -135,6 +137,7 @@ def fire_info(fire: Fire, job: Job | None) -> FireInfo:
         recorded_at=from_us(fire.recorded_at),
         late=max(0, fire.recorded_at - fire.last) / 1_000_000,
         state=None if job is None else job.state,
+        attempt=None if job is None else job.attempt,
         started_at=None if job is None else job.started_at,
         finished_at=None if job is None else job.finished_at,
         instance=None if job is None else job.instance,

@@ -12,7 +12,7 @@ import msgspec
 from drumbeat.client import Client
 from drumbeat.clock import Clock
 from drumbeat.durations import Duration, to_us
-from drumbeat.errors import InvalidArguments, JobExpired, JobNotFound
+from drumbeat.errors import InvalidArguments
 from drumbeat.handle import JobHandle
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.model.job import Job, NewJob
@@ -302,7 +302,11 @@ class Schedules:
         store = await self._client.store()
         until = None if before is None else to_us(before, name="before")
         fires = await store.schedules.fires(name, before=until, limit=limit)
-        return [fire_info(fire, await _job(store, fire.job) if jobs else None) for fire in fires]
+        found: dict[JobId, Job] = {}
+        wanted = [fire.job for fire in fires if fire.job is not None] if jobs else []
+        for start in range(0, len(wanted), PAGE):
+            found |= await store.inspect.records(wanted[start : start + PAGE])
+        return [fire_info(fire, None if fire.job is None else found.get(fire.job)) for fire in fires]
 
     async def _known(self, name: str, *, retired: bool = False) -> Schedule:
         check_name("schedule", name)
@@ -360,15 +364,6 @@ class Schedules:
 
     def _by(self, by: str | None) -> str:
         return note("by", self._client.settings.name if by is None else by)
-
-
-async def _job(store: Store, id: JobId | None) -> Job | None:
-    if id is None:
-        return None
-    try:
-        return await store.inspect.job(id)
-    except (JobNotFound, JobExpired):
-        return None
 
 
 def _trial(name: str | None, words: Rule) -> NewSchedule:

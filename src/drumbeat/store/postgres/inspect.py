@@ -1,5 +1,6 @@
 """What people look at, on PostgreSQL. The contract is in `store.protocol.Inspect`. Reads only, from one snapshot each."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -39,6 +40,10 @@ class PostgresInspect:
         if found is None:
             raise nowhere(id, pruned_before)
         return rows.job(found)
+
+    async def records(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
+        wanted = [id for id in ids if is_job_id(id)]
+        return await self._link.transact(partial(self._records, wanted), patience=LONG)
 
     async def jobs(self, filter: JobFilter) -> list[Job]:
         return await whole(self.page, filter)
@@ -116,6 +121,16 @@ class PostgresInspect:
                 if (found := await session.fetchrow(statement, [id])) is not None:
                     return found, None
         return None, await session.fetchval(self._sql.jobs.pruned_before)
+
+    async def _records(self, ids: list[JobId], session: Session) -> dict[JobId, Job]:
+        await session.execute(self._sql.schema.one_snapshot)
+        sql = self._sql.inspect
+        found: dict[JobId, Job] = {}
+        for statement in (sql.dead_record, sql.history_record, sql.live_record):
+            for row in await session.fetch(statement, ids):
+                job = rows.job(row)
+                found[job.id] = job
+        return found
 
     async def _attempts(self, id: JobId, session: Session) -> list[Attempt]:
         await session.execute(self._sql.schema.one_snapshot)

@@ -1,5 +1,6 @@
 """What people look at."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from drumbeat.ids import JobId
@@ -21,6 +22,10 @@ class Inspect(Protocol):
 
     async def job(self, id: JobId) -> Job:
         """One job, wherever it is. Raises JobNotFound or JobExpired as `Jobs.ended` does."""
+        ...
+
+    async def records(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
+        """Those of these jobs (at most 1,000) that are still known, wherever they are, by one round trip."""
         ...
 
     async def jobs(self, filter: JobFilter) -> list[Job]:

@@ -1,5 +1,7 @@
 """What people look at, on Redis. The contract is in `store.protocol.Inspect`."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from drumbeat.ids import JobId, is_job_id, packed, unpacked
@@ -37,6 +39,12 @@ class RedisInspect:
         if not answers or answers[0] is None:
             raise nowhere(id, pruned_before)
         return rows.job(id, answers[0])
+
+    async def records(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
+        wanted = [id for id in ids if is_job_id(id)]
+        _, *answers = await self._link.run("inspect_records", *map(packed, wanted))
+        found = zip(wanted, answers, strict=True)
+        return {id: rows.job(id, answer) for id, answer in found if answer is not None}
 
     async def jobs(self, filter: JobFilter) -> list[Job]:
         return await whole(self.page, filter)

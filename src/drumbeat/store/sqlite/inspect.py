@@ -3,6 +3,8 @@
 Reads only, on a thread of their own, so that a slow list never keeps a worker's look waiting.
 """
 
+from collections.abc import Sequence
+
 from drumbeat.clock import Clock
 from drumbeat.ids import JobId
 from drumbeat.model.death import DeadGroup
@@ -45,6 +47,15 @@ class SqliteInspect:
         if found is None:
             raise nowhere(id, pruned_before)
         return found.record()
+
+    async def records(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
+        wanted = {"ids": as_json(list(ids))}
+
+        def look(db: Connection) -> list[JobRow]:
+            statements = (self._sql.dead_record, self._sql.history_record, self._sql.live_record)
+            return [row for statement in statements for row in rows.jobs(db.value(statement, wanted))]
+
+        return {(job := row.record()).id: job for row in await self._reader.read(look)}
 
     async def jobs(self, filter: JobFilter) -> list[Job]:
         return await whole(self.page, filter)

@@ -63,7 +63,38 @@ def _story(job: JobRecord, first: datetime, last: datetime) -> str:
     return f"{job.view} in {took}{tried}"
 
 
-def of_skip(fire: FireInfo, href: str) -> Piece:
+def of_fire(fire: FireInfo, now: datetime, job_href: str, href: str) -> Piece:
+    """A moment and what became of its job; `href` is the schedule's, for a moment without one."""
+    if fire.outcome is FireOutcome.SKIPPED:
+        return _missed(fire, href)
+    first = fire.started_at or fire.at
+    last = fire.finished_at or (now if fire.state is JobState.RUNNING else first)
+    took = span((last - first).total_seconds())
+    kind = "unknown" if fire.state is None else KINDS[fire.state]
+    word = {"unknown": "its job is no longer on record", "waiting": "pending"}.get(kind, kind)
+    if fire.state is JobState.PENDING and fire.error is not None:
+        kind, word = "failed", f"failed, attempt {fire.attempt} is next"
+    elif fire.state is JobState.RUNNING:
+        word = f"running for {took}, attempt {fire.attempt}"
+    elif fire.started_at is not None and fire.finished_at is not None:
+        word = f"{kind} in {took}" + (f", attempt {fire.attempt}" if (fire.attempt or 1) > 1 else "")
+    lines = [exact(first), word]
+    if (late := late_of(fire)) is not None and late >= 0.001:
+        lines.append(f"{span(late)} after its moment")
+    if fire.error is not None:
+        lines.append(first_line(f"{fire.error.type}: {fire.error.message}", 80))
+    start = to_us(first)
+    return Piece(first=start, last=max(start, to_us(last)), kind=kind, title="\n".join(lines), href=job_href or href)
+
+
+def late_of(fire: FireInfo) -> float | None:
+    """Seconds from the moment to the start of its first run; None: it has not begun, or was tried before."""
+    if fire.started_at is None or fire.attempt != 1:
+        return None
+    return max(0.0, (fire.started_at - fire.at).total_seconds())
+
+
+def _missed(fire: FireInfo, href: str) -> Piece:
     """A moment, or a stretch of them, that was not fired."""
     if fire.count == 1:
         text = f"{exact(fire.at)}\nmissed: {fire.reason}"
@@ -96,13 +127,9 @@ def late_by(job: JobRecord) -> float | None:
     return max(0.0, (job.started_at - job.due_at).total_seconds())
 
 
-def lateness(jobs: Iterable[JobRecord]) -> Lateness:
-    found = [late for job in jobs if (late := late_by(job)) is not None]
+def lateness(fires: Iterable[FireInfo]) -> Lateness:
+    found = [late for fire in fires if (late := late_of(fire)) is not None]
     return Lateness(count=len(found), usual=median(found) if found else None, worst=max(found, default=None))
-
-
-def skipped(fires: Sequence[FireInfo]) -> list[FireInfo]:
-    return [fire for fire in fires if fire.outcome is FireOutcome.SKIPPED]
 
 
 def tally(pieces: Sequence[Piece]) -> str:

@@ -10,15 +10,14 @@ import msgspec
 from drumbeat.model.schedule import CatchUp, Origin, Overlap, ScheduleState
 from drumbeat.nouns import FireInfo, ScheduleInfo
 from drumbeat.schedules.preview import Previewed
-from drumbeat.web.api import jobs, schedules
-from drumbeat.web.api.filters import Listed
-from drumbeat.web.api.records import JobRecord, store_now
+from drumbeat.web.api import schedules
+from drumbeat.web.api.records import store_now
 from drumbeat.web.api.schedules import FiresQuery, PreviewQuery, SchedulesQuery
 from drumbeat.web.call import Answer, Call, Role
 
 from .acting import Act, act
-from .lanes import Mark, strip
-from .pieces import Lateness, lateness, of_job, of_skip, skipped, tally
+from .lanes import Mark, Piece, strip
+from .pieces import Lateness, lateness, of_fire, tally
 from .rendering import render
 from .showing import part, span
 
@@ -61,12 +60,19 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     acts: tuple[Act | None, ...]
 
 
-def track_of(call: Call, runs: Sequence[JobRecord], fires: Sequence[FireInfo], now: datetime) -> Track:
-    """Runs and missed moments together, in the order of time."""
-    pieces = [of_job(job, now, call.url(f"/jobs/{job.id}")) for job in runs]
-    pieces += [of_skip(fire, call.url(f"/schedules/{part(fire.schedule)}")) for fire in skipped(fires)]
-    last = sorted(pieces, key=lambda piece: piece.first)[-SLOTS:]
-    return Track(marks=strip(last, SLOTS), words=tally(last), late=lateness(runs))
+def pieces_of(call: Call, fires: Sequence[FireInfo], now: datetime) -> list[Piece]:
+    """Runs and missed moments of a schedule."""
+    return [
+        of_fire(
+            fire, now, call.url(f"/jobs/{fire.job}") if fire.job else "", call.url(f"/schedules/{part(fire.schedule)}")
+        )
+        for fire in fires
+    ]
+
+
+def track_of(call: Call, fires: Sequence[FireInfo], now: datetime) -> Track:
+    pieces = pieces_of(call, fires, now)
+    return Track(marks=strip(pieces, SLOTS), words=tally(pieces), late=lateness(fires))
 
 
 def overdue(info: ScheduleInfo, now: datetime) -> float | None:
@@ -150,9 +156,8 @@ async def show(call: Call) -> Answer:
 
 
 async def _track(call: Call, info: ScheduleInfo, now: datetime) -> Track:
-    runs = await call.ask(jobs.list_, query=Listed(schedule=info.name, limit=SLOTS))
-    fires = await call.ask(schedules.fires, path={"name": info.name}, query=FiresQuery(limit=SLOTS, jobs=False))
-    return track_of(call, runs.items, fires.items, now)
+    fires = await call.ask(schedules.fires, path={"name": info.name}, query=FiresQuery(limit=SLOTS))
+    return track_of(call, fires.items, now)
 
 
 def _acts(call: Call, info: ScheduleInfo, *, whole: bool = False) -> tuple[Act | None, ...]:

@@ -19,8 +19,9 @@ from drumbeat.web.api.schedules import FiresQuery, PreviewQuery, SchedulesQuery
 from drumbeat.web.call import Answer, Call
 
 from .lanes import RANGES, Lane, Piece, Span, bars, shifted, span_of, ticks
-from .pieces import of_job, of_moment, of_skip, skipped, unseen
+from .pieces import of_job, of_moment, unseen
 from .rendering import render
+from .schedules import pieces_of
 from .showing import iso, part
 
 LANES = 20
@@ -119,13 +120,14 @@ async def _schedule_lanes(
 
 async def _schedule_lane(call: Call, info: ScheduleInfo, span: Span, now: datetime) -> Lane:
     href = call.url(f"/schedules/{part(info.name)}")
-    pieces = await _runs(call, span, now, Listed(schedule=info.name, limit=MOST_RUNS))
-    fires = await call.ask(
-        schedules.fires,
-        path={"name": info.name},
-        query=FiresQuery(before=from_us(span.last + 1), limit=MOST_RUNS, jobs=False),
+    found = await call.ask(
+        schedules.fires, path={"name": info.name}, query=FiresQuery(before=from_us(span.last + 1), limit=MOST_RUNS)
     )
-    pieces += [of_skip(fire, href) for fire in skipped(fires.items)]
+    # Newest first: what is older than the picture need not be looked at, but a stretch may reach into it.
+    fires = [fire for fire in found.items if to_us(fire.finished_at or now) >= span.first]
+    pieces = pieces_of(call, fires, now)
+    if found.next is not None and (oldest := to_us(found.items[-1].at)) > span.first:
+        pieces.append(unseen(span.first, oldest, href))
     if info.state is ScheduleState.ACTIVE and span.last > span.now and info.next_at is not None:
         pieces += await _coming(call, info, href)
     drawn, hidden = bars(pieces, span)
@@ -166,15 +168,9 @@ async def _runs(call: Call, span: Span, now: datetime, wanted: Listed) -> list[P
     if found.next is not None and pieces:
         oldest = min(piece.first for piece in pieces)
         if oldest > span.first:
-            pieces.append(unseen(span.first, oldest, _list_of(call, wanted, span, oldest)))
+            pieces.append(unseen(span.first, oldest, _list_of(call, wanted.task, span, oldest)))
     return pieces
 
 
-def _list_of(call: Call, wanted: Listed, span: Span, until: int) -> str:
-    return call.url(
-        "/jobs",
-        task=wanted.task,
-        schedule=wanted.schedule,
-        since=iso(from_us(span.first)),
-        until=iso(from_us(until)),
-    )
+def _list_of(call: Call, task: str | None, span: Span, until: int) -> str:
+    return call.url("/jobs", task=task, since=iso(from_us(span.first)), until=iso(from_us(until)))
