@@ -1,5 +1,6 @@
 """/api/v1/status, stats, system, audit, instances and locks on every engine."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,6 +45,26 @@ async def test_the_status_tells_who_is_there_and_what_the_last_day_brought(
     assert [(each["id"], each["queues"]) for each in status["instances"]] == [(hand, ["mail"])]
     assert (status["running"], status["pending"], status["slots"]) == (1, 1, 4)
     assert (status["leader"]["instance"], status["counts"]["scheduled"]) == (hand, 1)
+
+
+async def test_what_a_worker_has_done_is_in_the_status_and_in_the_history_of_its_task(
+    api: httpx.AsyncClient, app: Drumbeat
+) -> None:
+    @app.task(queue="mail", retries=0)
+    async def fail() -> None:
+        raise ValueError("boom")
+
+    async with asyncio.TaskGroup() as group:
+        worker = group.create_task(app.serve(role="worker"))
+        handles = await app.enqueue_many([app.registry["send_mail"].bind("ada") for _ in range(3)])
+        failing = await fail.enqueue()
+        for handle in (*handles, failing):
+            await app.jobs.wait(handle.id, timeout=30)
+        worker.cancel()
+    day = (await api.get(f"{API}/status")).json()["day"]
+    assert (day["started"], day["completed"], day["failed"], day["dead"]) == (4, 3, 1, 1)
+    runs = (await api.get(f"{API}/tasks/send_mail/history")).json()["items"]
+    assert [(run["job"], run["outcome"]) for run in runs] == [(each.id, "succeeded") for each in reversed(handles)]
 
 
 async def test_the_count_of_a_day_is_not_added_up_for_everybody_who_looks(

@@ -143,6 +143,24 @@ def checked(response: Any) -> None:
     assert problem["detail"]
 
 
+def test_a_paced_act_is_answered_before_it_is_done_and_ends_in_the_audit(served: Served) -> None:
+    with httpx.Client(base_url=f"{served.url}/api/v1", headers=HEADERS) as client:
+        call = {"task": "send_mail", "args": {"to": "ada"}, "key": "paced", "delay": "1h"}
+        for _ in range(12):
+            client.post("/jobs", json=call)
+        body = {"action": "run_now", "filter": {"key": "paced", "task": "send_mail"}, "rate": 10}
+        answer = client.post("/jobs/bulk", json=body)
+        assert (answer.status_code, answer.json()["matched"], answer.json()["goes_on"]) == (202, 12, True)
+        assert client.get("/jobs/counts", params={"key": "paced"}).json()["scheduled"] > 0
+
+        def ended() -> Any:
+            [act] = client.get("/audit", params={"verb": "jobs.bulk", "limit": 1}).json()["items"]
+            return act["done_at"] and (act["outcome"], act["touched"])
+
+        assert until_sync(ended, what="the end of the act") == ("done", 12)
+        assert client.get("/jobs/counts", params={"key": "paced"}).json()["ready"] == 12
+
+
 def test_the_body_of_an_answer_does_not_wait_until_its_head_is_acknowledged() -> None:
     with listen(Drumbeat(dashboard="127.0.0.1:0").settings) as listener:
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
