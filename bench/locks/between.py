@@ -1,0 +1,88 @@
+"""Between processes: how long a lock takes from one to the next, and what a crowd in its line costs the store."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from bench.apps import URL_NAME
+from bench.locks.places import Count
+from bench.measures import quantile
+from bench.processes import ROOT
+from drumbeat import Drumbeat
+
+IN_LINE_NS = 10_000_000
+"""Only turns of those who had been waiting for so long are handed over; else it is an entering."""
+RENEWED_EVERY_S = 5.0
+
+
+def handoff(url: str, rounds: int) -> dict[str, float]:
+    """From the moment before the one leaves to the moment after the other has entered, in milliseconds."""
+    players = [start(url, "handoff", "ball", rounds, seed) for seed in range(2)]
+    turns = sorted((*turn, number) for number, player in enumerate(players) for turn in answer(player))
+    taken = [
+        (after[2] - before[3]) / 1e6
+        for before, after in pairwise(turns[20:])
+        if before[4] != after[4] and after[1] + IN_LINE_NS < before[3]
+    ]
+    return {
+        "handoffs": len(taken),
+        "p50 ms": quantile(taken, 0.5),
+        "p90 ms": quantile(taken, 0.9),
+        "p99 ms": quantile(taken, 0.99),
+    }
+
+
+def crowd(url: str, count: Count | None, *, processes: int, waiters: int) -> dict[str, float]:
+    """Operations for each handoff, while a line of `waiters` in so many processes is served to its end."""
+    return asyncio.run(_crowd(url, count, processes, waiters))
+
+
+async def _crowd(url: str, count: Count | None, processes: int, waiters: int) -> dict[str, float]:
+    async with Drumbeat(url) as app:
+        async with app.lock("crowd"):
+            players = [start(url, "crowd", "crowd", waiters // processes) for _ in range(processes)]
+            while (await app.locks.show("crowd")).waiting < waiters:  # noqa: ASYNC110 - others enter, in their processes
+                await asyncio.sleep(0.2)
+            before = None if count is None else await asyncio.to_thread(count)
+            began = time.monotonic()
+        answers = await asyncio.to_thread(lambda: [answer(player) for player in players])
+        seconds = time.monotonic() - began
+        sent = None if count is None or before is None else await asyncio.to_thread(count) - before
+    calls: Counter[str] = sum((Counter(each["calls"]) for each in answers), Counter())
+    renewals = processes * (seconds / RENEWED_EVERY_S + 1)
+    figures = {
+        "handoffs": waiters,
+        "seconds": seconds,
+        "handoffs/s": waiters / seconds,
+        "leaves for each": calls["leave"] / waiters,
+        "looks for each": calls["look"] / waiters,
+        "renewals, all processes": calls["renew"],
+        "renewals, one for each process every 5 s": renewals,
+    }
+    if sent is not None:
+        figures["sent for each, as the server counts"] = sent / waiters
+    return figures
+
+
+def start(url: str, *told: object) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "bench.locks.player", *map(str, told)],
+        cwd=ROOT,
+        env=os.environ | {URL_NAME: url},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def answer(player: "subprocess.Popen[str]") -> Sequence[Any] | Any:
+    said, _ = player.communicate(timeout=300)
+    if player.returncode != 0:
+        raise RuntimeError(f"a player ended with {player.returncode}")
+    return json.loads(said)

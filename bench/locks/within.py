@@ -1,0 +1,137 @@
+"""Within one process: `local_lock`, alone, handed over in a loop and between two; and `app.lock` beside redis-py's own.
+
+Each figure is the median of many rounds; where two are compared, their rounds take turns. CPU is this process's own.
+"""
+
+import asyncio
+import statistics
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from typing import Any
+
+from drumbeat import Drumbeat, local_lock
+
+ROUNDS, TIMES = 30, 300
+
+
+def local() -> dict[str, float]:
+    return asyncio.run(_local())
+
+
+async def _local() -> dict[str, float]:
+    await _alone()
+    return {
+        "uncontended µs": statistics.median([await _alone() for _ in range(ROUNDS)]),
+        "handoff in a loop µs": statistics.median([await _handed_over() for _ in range(ROUNDS)]),
+        "handoff between loops µs": _between_loops(),
+    }
+
+
+async def _alone() -> float:
+    lock, began = local_lock("alone"), time.perf_counter()
+    for _ in range(TIMES):
+        async with lock:
+            pass
+    return (time.perf_counter() - began) / TIMES * 1e6
+
+
+async def _handed_over() -> float:
+    """A line of tasks, each of which leaves at once: one handoff for each."""
+    lock = local_lock("line")
+
+    async def turn() -> None:
+        async with lock:
+            pass
+
+    async with asyncio.TaskGroup() as group:
+        async with lock:
+            for _ in range(TIMES):
+                group.create_task(turn())
+            await asyncio.sleep(0)  # now they are all in line
+            began = time.perf_counter()
+    return (time.perf_counter() - began) / TIMES * 1e6
+
+
+def _between_loops() -> float:
+    """Two threads with a loop each, one lock: from before the one leaves to after the other has entered."""
+    moments: list[tuple[int, float, float]] = []
+
+    async def play(number: int) -> None:
+        lock = local_lock("ball")
+        for _ in range(TIMES):
+            async with lock:
+                got = time.perf_counter()
+                await asyncio.sleep(0.0005)  # the other is in line by then
+                moments.append((number, got, time.perf_counter()))
+
+    threads = [threading.Thread(target=lambda number=number: asyncio.run(play(number))) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    taken = [b[1] - a[2] for a, b in pairwise(moments) if a[0] != b[0]]
+    return statistics.median(taken) * 1e6
+
+
+def beside_redis_py(url: str) -> dict[str, float]:
+    return asyncio.run(_beside(url))
+
+
+async def _beside(url: str) -> dict[str, float]:
+    from redis.asyncio import Redis
+
+    async with Drumbeat(url) as app, Redis.from_url(url) as client:
+        ours = app.lock("ours")
+
+        async def enter_ours() -> None:
+            async with ours:
+                pass
+
+        async def enter_theirs() -> None:
+            async with client.lock("theirs", timeout=15):
+                pass
+
+        figures: dict[str, float] = {}
+        taken = await _taking_turns({"drumbeat": enter_ours, "redis-py": enter_theirs})
+        for name, rounds in taken.items():
+            figures[f"{name} µs"] = statistics.median(wall for wall, _ in rounds)
+            figures[f"{name} CPU µs"] = statistics.median(cpu for _, cpu in rounds)
+        pairs = zip(taken["drumbeat"], taken["redis-py"], strict=True)
+        figures["ratio, median of the rounds"] = statistics.median(ours[0] / theirs[0] for ours, theirs in pairs)
+        figures["CPU ratio"] = figures["drumbeat CPU µs"] / figures["redis-py CPU µs"]
+        return figures
+
+
+async def alone(url: str) -> dict[str, float]:
+    """Entering and leaving with nobody else there, on any engine."""
+    async with Drumbeat(url) as app:
+        lock = app.lock("ours")
+
+        async def enter() -> None:
+            async with lock:
+                pass
+
+        rounds = (await _taking_turns({"drumbeat": enter}))["drumbeat"]
+        return {
+            "enter and leave µs": statistics.median(wall for wall, _ in rounds),
+            "CPU µs": statistics.median(cpu for _, cpu in rounds),
+        }
+
+
+Rounds = dict[str, list[tuple[float, float]]]
+
+
+async def _taking_turns(calls: dict[str, Callable[[], Awaitable[Any]]]) -> Rounds:
+    """Microseconds of wall time and of this process's CPU time for one call, round by round."""
+    taken: Rounds = {name: [] for name in calls}
+    for number in range(ROUNDS + 1):
+        for name, call in calls.items():
+            wall, cpu = time.perf_counter(), time.process_time()
+            for _ in range(TIMES // 3):
+                await call()
+            times = (time.perf_counter() - wall) / (TIMES // 3), (time.process_time() - cpu) / (TIMES // 3)
+            if number:  # the first is a warm-up
+                taken[name].append((times[0] * 1e6, times[1] * 1e6))
+    return taken
