@@ -30,6 +30,8 @@ class QueueQuery(msgspec.Struct, frozen=True, kw_only=True):
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     queue: queues.QueueShown
     is_old: bool
+    weight: int | None
+    """By the settings of the program that this dashboard belongs to; None: they do not name it."""
     toggle: Act | None
 
 
@@ -62,7 +64,13 @@ async def show_one(call: Call) -> Answer:
 
 
 def row_of(call: Call, queue: queues.QueueShown) -> QueueRow:
-    return QueueRow(queue=queue, is_old=queue.lag >= OLD_S and not queue.paused, toggle=toggle(call, queue))
+    weights = call.host.settings.weights(call.host.registry.queues())
+    return QueueRow(
+        queue=queue,
+        is_old=queue.lag >= OLD_S and not queue.paused,
+        weight=weights.get(queue.name),
+        toggle=toggle(call, queue),
+    )
 
 
 def toggle(call: Call, queue: queues.QueueShown) -> Act | None:

@@ -114,6 +114,8 @@ export async function refresh(names = null) {
       const next = fresh.querySelector(`[data-region="${name}"]`);
       if (old && next) merge(old, next);
     }
+    // What the server drew is a moment older than the last tick.
+    if (tick) figures();
     document.dispatchEvent(new CustomEvent("refreshed"));
   } catch {
     // No server: the stream says so, and the next round tries again.
