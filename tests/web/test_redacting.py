@@ -59,6 +59,8 @@ def test_what_is_no_json_breaks_nothing(text: str) -> None:
     assert isinstance(redacted(text), str)
 
 
-@pytest.mark.parametrize("text", ['{"password": "abc', '{"secret": {"a": ["abc", ', '{"token": abc', '{"token": "abc\\'])
+@pytest.mark.parametrize(
+    "text", ['{"password": "abc', '{"secret": {"a": ["abc", ', '{"token": abc', '{"token": "abc\\']
+)
 def test_text_that_breaks_off_shows_no_secret_either(text: str) -> None:
     assert "abc" not in redacted(text)
