@@ -75,6 +75,13 @@ def test_a_failure_among_a_thousand_successes_has_a_bar_of_its_own() -> None:
     assert [bar.kind for bar in found].count("dead") == 1
 
 
+def test_what_matters_most_is_drawn_on_top() -> None:
+    found, _ = bars(
+        [piece(9, kind="dead"), piece(8, kind="succeeded"), piece(7, kind="missed"), piece(6, kind="odd")], SPAN
+    )
+    assert [bar.kind for bar in found] == ["odd", "succeeded", "missed", "dead"]
+
+
 @given(st.lists(st.tuples(st.integers(0, 2 * HOUR), st.integers(0, HOUR), st.sampled_from(["succeeded", "dead"]))))
 def test_no_bar_leaves_the_picture_and_every_piece_within_is_counted(given: list[tuple[int, int, str]]) -> None:
     pieces = [piece(ago, took, kind) for ago, took, kind in given]

@@ -30,6 +30,7 @@ THINNEST = 0.3
 _STEPS = (10_000_000, 30_000_000, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 _LONG_STEPS = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY)
 _MOST_TICKS = 9
+_ON_TOP = ("unseen", "future", "succeeded", "cancelled", "waiting", "running", "failed", "missed", "dead")
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +144,7 @@ def _aligned(first: int, step: int, tz: tzinfo) -> int:
 
 
 def bars(pieces: Iterable[Piece], span: Span) -> tuple[tuple[Bar, ...], int]:
-    """The bars of a lane from left to right, and how many pieces are shown within another.
+    """The bars of a lane, those that matter most last, so that they are on top; and how many pieces are shown within another.
 
     Pieces of one kind that would lie on the same three pixels are one bar with their number: a lane of a schedule that runs
     each second has no 3,600 links.
@@ -164,7 +165,7 @@ def bars(pieces: Iterable[Piece], span: Span) -> tuple[tuple[Bar, ...], int]:
         places[piece.kind] = len(found)
         bar = Bar(x=x, width=round(width, 3), kind=piece.kind, title=piece.title, href=piece.href, count=piece.count)
         found.append(bar)
-    return tuple(found), hidden
+    return tuple(sorted(found, key=lambda bar: _ON_TOP.index(bar.kind) if bar.kind in _ON_TOP else 0)), hidden
 
 
 def _joined(bar: Bar, piece: Piece) -> Bar:

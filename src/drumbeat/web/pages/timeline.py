@@ -156,6 +156,8 @@ async def _task_lane(call: Call, name: str, span: Span, now: datetime) -> Lane:
     drawn, hidden = bars(pieces, span)
     number = sum(bar.count for bar in drawn if bar.kind != "unseen")
     note = "nothing in this range" if not number else "1 job" if number == 1 else f"{number:,} jobs"
+    if any(bar.kind == "unseen" for bar in drawn):
+        note = f"the newest {number:,} jobs"
     return Lane(name=name, href=call.url(f"/tasks/{part(name)}"), note=note, bars=drawn, hidden=hidden)
 
 
