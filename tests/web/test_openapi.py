@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.model.job import QueueStats
 from drumbeat.web.openapi import document
 from drumbeat.web.routes import ROUTES
 from tests.web.conftest import OpenBrowser
@@ -117,3 +118,15 @@ async def test_a_mistake_of_ours_is_logged_and_tells_nobody_else(
     answer = await browser.get("/api/v1/queues")
     assert (answer.status_code, "hunter2" in answer.text) == (500, False)
     assert "hunter2" in caplog.text
+
+
+async def test_an_answer_that_cannot_be_written_has_all_headers_too(
+    guarded: Drumbeat, browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unwritable() -> list[QueueStats]:
+        return [QueueStats(name="\ud800", ready=0, scheduled=0, running=0, waiting=0, oldest_due=None)]
+
+    monkeypatch.setattr(guarded.queues, "list", unwritable)
+    answer = await browser.get("/api/v1/queues")
+    assert answer.status_code == 500
+    assert "content-security-policy" in answer.headers

@@ -106,7 +106,11 @@ class Dashboard:
 
 
 def _as_answer(given: Given, route: Route) -> Answer:
-    return given if isinstance(given, Answer) else Answer(status=route.status, body=given)
+    """The answer with its body written out: what cannot be written is told as a mistake, too, with all headers."""
+    answer = given if isinstance(given, Answer) else Answer(status=route.status, body=given)
+    if isinstance(answer.body, AsyncIterator):
+        return answer
+    return msgspec.structs.replace(answer, body=_encoded(answer.body))
 
 
 async def _send(answer: Answer, scope: Any, receive: Receive, send: Send) -> None:

@@ -9,6 +9,7 @@ while that one is still under way. The same key with another request is refused.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
@@ -66,6 +67,9 @@ async def _go_on(call: Call, store: Store, act: NewAct, answer: Answer, after: C
     """The rest of an act whose answer has been sent; only then it is known to how many it was done."""
     try:
         await after()
+    except asyncio.CancelledError:
+        await _end(store, act, call.touched, "failed: the dashboard was stopped", answer)
+        raise
     except DrumbeatError as error:
         log.warning("act was broken off", extra={"act": act.id, "verb": act.verb, "reason": str(error)})
         await _end(store, act, call.touched, f"failed: {error}", answer)
