@@ -6,6 +6,7 @@ again, and prints how long that took. It compares with nobody: `python -m bench`
 """
 
 import asyncio
+import math
 import random
 import tempfile
 import time
@@ -187,7 +188,7 @@ async def measured(ask: Ask, runs: int) -> tuple[float, float, float]:
         await ask()
         took.append((time.perf_counter() - began) * 1_000)
     took.sort()
-    return took[runs // 2], took[min(runs - 1, int(runs * 0.95))], took[-1]
+    return took[runs // 2], took[math.ceil(runs * 0.95) - 1], took[-1]
 
 
 async def run(url: str, jobs: int, runs: int) -> None:

@@ -36,7 +36,7 @@ class Inspect(Protocol):
         """The newest of such jobs, at most filter.limit, and where to go on.
 
         Bounded, whatever the filter: it looks at no more than 5,000 jobs of each place (live, history, dead letters; on Redis
-        2,000 in all), or at filter.limit where that is more, and then says `next`, even when it has found few or none. With
+        1,000 in all), or at filter.limit where that is more, and then says `next`, even when it has found few or none. With
         `before=next` the next page begins; a job that keeps matching is met exactly once, whatever else ends, comes or is
         pruned between the pages. `next` is None when there is nothing older. From one snapshot; on Redis, a job that changes
         while a page is made may be shown as it was or as it is.

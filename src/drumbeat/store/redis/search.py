@@ -20,10 +20,10 @@ from drumbeat.store.redis.keys import bucket as bucket_of
 from drumbeat.store.redis.line import Value
 from drumbeat.store.searching import Found, Look, Span
 
-AT_ONCE = 1_000
-"""Jobs that one call looks at: about 3 ms."""
-LOOKED_AT = 2_000
-"""Of a page; fewer than on other engines, because the server does nothing else meanwhile: about 20 ms in all."""
+AT_ONCE = 500
+"""Jobs that one call looks at: a few milliseconds."""
+LOOKED_AT = 1_000
+"""Of a page; fewer than on other engines, because one job costs more here, and the server does nothing else meanwhile."""
 _RECORDS = 500
 _TRIED = 2_000
 """Of those that were claimed before, so many are looked at for those that are retrying."""

@@ -25,7 +25,8 @@ if which ~= 'waiting' then
   local most = which == 'ready' and now_text or '+inf'
   for _, queue in ipairs(ARGV[3] ~= '' and {ARGV[3]} or call('SMEMBERS', P .. 'queues')) do
     for priority = 0, 9 do
-      if not add(call('ZRANGEBYSCORE', due_key(queue, priority), least, most, 'LIMIT', 0, few + 1)) then
+      local key = due_key(queue, priority)
+      if #ids + call('ZCOUNT', key, least, most) > few or not add(call('ZRANGEBYSCORE', key, least, most)) then
         return false
       end
     end
