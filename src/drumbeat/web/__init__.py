@@ -8,7 +8,7 @@ imported only here and below, and this package only where somebody wants a dashb
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from drumbeat.web.call import Answer, Call, Caller, Given, Role, Route
 from drumbeat.web.failing import NOBODY, page_of, wants_page
 from drumbeat.web.headers import with_secure
 from drumbeat.web.host import Host
+from drumbeat.web.panels import Panel
 from drumbeat.web.parts import Parts
 from drumbeat.web.problem import problem_of
 from drumbeat.web.reading import Receive, Send, Table
@@ -28,18 +29,18 @@ from drumbeat.web.writing import perform
 __all__ = ["Caller", "Dashboard", "Role", "dashboard"]
 
 
-def dashboard(host: Host, access: Access | None = None) -> Dashboard:
-    """The dashboard of an app as an ASGI application."""
-    return Dashboard(host, access)
+def dashboard(host: Host, access: Access | None = None, *, extra: Sequence[Panel] = ()) -> Dashboard:
+    """The dashboard of an app as an ASGI application; `extra` are panels of the program's own, for the overview."""
+    return Dashboard(host, access, extra=extra)
 
 
 class Dashboard:
     """An ASGI application. It may be mounted anywhere: every address is made from root_path."""
 
-    def __init__(self, host: Host, access: Access | None = None) -> None:
+    def __init__(self, host: Host, access: Access | None = None, *, extra: Sequence[Panel] = ()) -> None:
         self._host = host
-        self._table = Table(all_routes())
-        self.parts = Parts(host, access)
+        self.parts = Parts(host, access, extra)
+        self._table = Table((*all_routes(), *self.parts.extra))
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

@@ -30,15 +30,15 @@ ABOUT = (
 
 async def show(call: Call) -> Answer:
     """GET /api/v1/openapi.json."""
-    return Answer(body=msgspec.json.encode(document() | {"servers": [{"url": call.root or "/"}]}))
+    return Answer(body=msgspec.json.encode(document(call.parts.extra) | {"servers": [{"url": call.root or "/"}]}))
 
 
 @functools.cache
-def document() -> dict[str, Any]:
-    """The document, without the place where it is served."""
+def document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
+    """The document, without the place where it is served; `extra` are routes of the program's own."""
     from drumbeat.web.routes import ROUTES  # here, because this handler stands in that table
 
-    routes = [route for route in ROUTES if route.is_api]
+    routes = [route for route in (*ROUTES, *extra) if route.is_api]
     types = [ProblemRecord, *(each for route in routes for each in (route.query, route.body, route.answer) if each)]
     known = list({id(each): each for each in types}.values())
     schemas, components = msgspec.json.schema_components(known, ref_template=REF)

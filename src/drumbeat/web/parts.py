@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from drumbeat.web.access import Access, Gate
 from drumbeat.web.files import Files
 from drumbeat.web.host import Host
+from drumbeat.web.panels import Panel, routes_of
 from drumbeat.web.ticker import Ticker
 
 
 class Parts:
-    def __init__(self, host: Host, access: Access | None = None) -> None:
+    def __init__(self, host: Host, access: Access | None = None, panels: Sequence[Panel] = ()) -> None:
         self._host = host
         self._access = access
         self._gate: Gate | None = None
         self._tickers: WeakKeyDictionary[asyncio.AbstractEventLoop, Ticker] = WeakKeyDictionary()
         self.files = Files()
+        self.panels = tuple(panels)
+        self.extra = routes_of(panels)
+        """Rows of the table of routes that are in this dashboard only."""
         self.kept: dict[type, tuple[float, Any]] = {}
         """What costs the store more than a moment: when it was asked for (monotonic), and the answer."""
         self.is_closing = False

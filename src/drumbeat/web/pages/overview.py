@@ -16,6 +16,7 @@ from drumbeat.web.problem import Problem
 
 from .charting import DRAWN, RANGES, charts_of
 from .health import Health, health_of
+from .panels import panels_for
 from .queues import OLD_S
 from .rendering import render, wants
 from .showing import count, part, span
@@ -64,6 +65,7 @@ async def show(call: Call) -> Answer:
         groups=groups.items[:GROUPS],
         coming=coming[:FIRES],
         queues=lines.items,
+        panels=panels_for(call),
     )
 
 

@@ -1,0 +1,80 @@
+"""Panels of a program's own: `Dashboard(host, extra=[Panel(...)])` puts a few buttons on the overview.
+
+Each button is an ordinary write of the API, POST /api/v1/<panel>/<button>: its role and origin are checked, it stands in the
+audit as <panel>.<button>, and a request that is sent twice acts once. The rest of the dashboard knows no panel by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+
+from drumbeat.web.api.records import Why
+from drumbeat.web.call import API, Call, Handler, Role, Route
+
+_NAME = re.compile(r"[a-z]+(_[a-z]+)*")
+
+
+class Pressed(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    said: str
+    """A sentence for whoever pressed it."""
+    touched: int = 1
+    """How many jobs, workers or whatever it was about; for the audit."""
+
+
+Press = Callable[[], Awaitable[Pressed]]
+
+
+class Button(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    label: str
+    text: str
+    """What it does, in a few words."""
+    press: Press
+    role: Role = Role.OPERATOR
+    danger: bool = False
+    """Ask before."""
+
+
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    text: str
+    buttons: tuple[Button, ...]
+
+    def path(self, button: Button) -> str:
+        return f"{API}/{self.name}/{button.name}"
+
+
+def routes_of(panels: Iterable[Panel]) -> tuple[Route, ...]:
+    """The rows that these panels add to the table of routes."""
+    return tuple(_route(panel, button) for panel in panels for button in panel.buttons)
+
+
+def _route(panel: Panel, button: Button) -> Route:
+    for name in (panel.name, button.name):
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"a panel or button is called by small letters and _, not {name!r}")
+    return Route(
+        method="POST",
+        path=panel.path(button),
+        handler=_handler(button.press),
+        role=button.role,
+        summary=f"{panel.title}: {button.text}",
+        body=Why,
+        answer=Pressed,
+        verb=f"{panel.name}.{button.name}",
+    )
+
+
+def _handler(press: Press) -> Handler:
+    async def pressed(call: Call) -> Pressed:
+        made = await press()
+        call.touched = made.touched
+        return made
+
+    return pressed

@@ -1,0 +1,19 @@
+// Buttons of a program's own panel that ask nothing: pressed, done, told. Those that ask are acts, see dialogs.js.
+import { send } from "./dialogs.js";
+import { refresh } from "./live.js";
+import { toast } from "./telling.js";
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-press]");
+  if (!button || button.getAttribute("aria-busy") === "true") return;
+  button.setAttribute("aria-busy", "true");
+  try {
+    const record = await send("POST", button.dataset.press, {});
+    toast(record.said);
+    refresh();
+  } catch (error) {
+    toast(error.message, true);
+  } finally {
+    button.removeAttribute("aria-busy");
+  }
+});
