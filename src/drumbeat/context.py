@@ -6,13 +6,14 @@ talk to the store: progress and aborts are kept here and carried by the worker; 
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Protocol
 
+from drumbeat import logs
 from drumbeat.durations import from_us
 from drumbeat.errors import NotInJob
 from drumbeat.ids import JobId
@@ -226,6 +227,8 @@ class RunningJob:
 
 
 CURRENT: ContextVar[RunningJob] = ContextVar("drumbeat_current_job")
+BATCH: ContextVar[Sequence[Claimed]] = ContextVar("drumbeat_current_batch")
+"""The jobs of a batch handler, which has no current job."""
 
 
 def current_job() -> RunningJob:
@@ -238,3 +241,18 @@ def current_job() -> RunningJob:
         return CURRENT.get()
     except LookupError:
         raise NotInJob() from None
+
+
+def log_fields() -> dict[str, Any]:
+    """What log records of this code are about: the running job, or the batch; nothing outside of handlers."""
+    running = CURRENT.get(None)
+    if running is not None:
+        return {"job": running.id, "attempt": running.attempt, "task": running.task, "queue": running.queue}
+    jobs = BATCH.get(None)
+    if jobs is not None:
+        return {"task": jobs[0].task, "queue": jobs[0].queue, "jobs": len(jobs)}
+    return {}
+
+
+# Downwards: logs knows nothing of jobs, and its records are about them in every process that can run one.
+logs.tell_with(log_fields)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TextIO
 
 import msgspec
 
+from . import tracing
 from .durations import from_us
 
 HIDDEN = "***"
@@ -20,6 +22,8 @@ _SECRET_NAME = re.compile(
     r"passw|secret|api_?key|authori[sz]ation|cookie|credential|(private|access)_?(key|token)", re.IGNORECASE
 )
 _URL_PASSWORD = re.compile(r"(?<=://)([^\s/:@\"']*):[^\s/@\"']+@")
+Source = Callable[[], Mapping[str, Any]]
+_sources: list[Source] = []
 _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -27,6 +31,7 @@ def configure(level: str, format: Literal["text", "json"], stream: TextIO | None
     """Send the records of all loggers to stderr. A second call replaces the first."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    handler.addFilter(_with_fields)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
@@ -34,6 +39,20 @@ def configure(level: str, format: Literal["text", "json"], stream: TextIO | None
     logging.getLogger("drumbeat").setLevel(level.upper())
     if level != "debug":
         root.setLevel(level.upper())
+
+
+def tell_with(source: Source) -> None:
+    """From now on each record also has the fields that `source` gives where the record is made."""
+    _sources.append(source)
+
+
+def _with_fields(record: logging.LogRecord) -> bool:
+    """On the thread and in the context of whoever logs. What a record says of itself stays."""
+    known = vars(record)
+    for source in _sources:
+        for name, value in source().items():
+            known.setdefault(name, value)
+    return True
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
@@ -74,7 +93,8 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the record's fields, and the traceback if there is one."""
+    """One JSON object a line: time, level, logger, message, the record's fields, the current span's ids, and the traceback if
+    there is one."""
 
     _encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -86,7 +106,8 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             "process": record.process,
         }
-        line |= {key: value for key, value in fields_of(record).items() if key not in line}
+        # Asked here, in the context of whoever logs: our handler formats at once.
+        line |= {key: value for key, value in (tracing.ids() | fields_of(record)).items() if key not in line}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         try:

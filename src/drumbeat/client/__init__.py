@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, assert_never
 
+from drumbeat import tracing
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.codec import Undecodable, decode_result
 from drumbeat.durations import Duration, seconds
@@ -29,6 +31,12 @@ from .connections import Connections
 __all__ = ["Client"]
 
 T = TypeVar("T")
+
+
+def _sent(jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
+    """Around what stores these jobs: the same, in a span and with its context where the program traces."""
+    spans = tracing.spans() if jobs else None
+    return nullcontext(jobs) if spans is None else spans.sending(jobs)
 
 
 class Client:
@@ -65,24 +73,29 @@ class Client:
         )
 
     async def enqueue(self, job: NewJob) -> JobHandle[Any]:
-        store = await self.store()
-        (added,) = await store.jobs.add([job])
+        with _sent([job]) as traced:
+            store = await self.store()
+            (added,) = await store.jobs.add(traced)
         return JobHandle(self, added.id, added.created)
 
     def enqueue_sync(self, called: str, job: NewJob) -> SyncJobHandle[Any]:
         return SyncJobHandle(self, self.call_sync(called, self.enqueue(job)))
 
     async def enqueue_many(self, jobs: Sequence[NewJob]) -> list[JobHandle[Any]]:
-        store = await self.store()
-        return [JobHandle(self, added.id, added.created) for added in await store.jobs.add(jobs)]
+        with _sent(jobs) as traced:
+            store = await self.store()
+            return [JobHandle(self, added.id, added.created) for added in await store.jobs.add(traced)]
 
     async def enqueue_inside(self, conn: Any, jobs: Sequence[NewJob], notify: bool = True) -> list[JobHandle[Any]]:
         """Store jobs in the transaction of the caller's own connection. No store is opened for it."""
-        return [JobHandle(self, added.id, added.created) for added in await self.inside.add(conn, jobs, notify=notify)]
+        with _sent(jobs) as traced:
+            added = await self.inside.add(conn, traced, notify=notify)
+        return [JobHandle(self, each.id, each.created) for each in added]
 
     def enqueue_inside_sync(self, conn: Any, jobs: Sequence[NewJob], notify: bool = True) -> list[SyncJobHandle[Any]]:
         """The same on the calling thread, to which the connection may belong."""
-        added = self.inside.add_sync(conn, jobs, notify=notify)
+        with _sent(jobs) as traced:
+            added = self.inside.add_sync(conn, traced, notify=notify)
         return [SyncJobHandle(self, JobHandle(self, each.id, each.created)) for each in added]
 
     @property

@@ -27,9 +27,9 @@ from typing import Any
 
 import msgspec
 
-from drumbeat import appref
+from drumbeat import appref, tracing
 from drumbeat.codec import Unstorable, encode_result
-from drumbeat.context import CURRENT, RunningJob
+from drumbeat.context import BATCH, CURRENT, RunningJob
 from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claimed, Outcome
@@ -83,7 +83,7 @@ class Link:
         self._link = link
         self._sending = threading.Lock()
         self._loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
-        self.inbox: asyncio.Queue[tuple[Claimed, RunningJob] | None] = asyncio.Queue()
+        self.inbox: asyncio.Queue[tuple[frames.Run, RunningJob] | None] = asyncio.Queue()
         self.notes = Notes(self)
         self.completing: Completing | None = None
         """Set once the program is loaded, before the worker hears that we are ready."""
@@ -105,12 +105,12 @@ class Link:
         running: RunningJob | None = None
         while (frame := receive(self._link)) is not None:
             match frames.to_child.decode(frame):
-                case frames.Run(job=job, instance=instance, started_us=started_us):
+                case frames.Run() as asked:
                     assert self.completing is not None
-                    self.instance = instance
+                    self.instance = asked.instance
                     # Made here, so that an abort which follows at once cannot miss it.
-                    running = RunningJob(job, self.notes.put, self.completing, started_us)
-                    self._loop.call_soon_threadsafe(self.inbox.put_nowait, (job, running))
+                    running = RunningJob(asked.job, self.notes.put, self.completing, asked.started_us)
+                    self._loop.call_soon_threadsafe(self.inbox.put_nowait, (asked, running))
                 case frames.Abort(reason=reason):
                     if running is not None:
                         running.aborted.set(reason)
@@ -217,7 +217,8 @@ class Server:
         self._link.say(_refusal(error))
         return CANNOT_SERVE
 
-    def _answer(self, job: Claimed, running: RunningJob) -> frames.Done | frames.Refused:
+    def _answer(self, asked: frames.Run, running: RunningJob) -> frames.Done | frames.Refused:
+        job = asked.job
         plan = self._plans.get(job.task)
         if plan is None:
             return frames.Refused(f"the program that it loaded has no task {job.task!r}: was it changed on disk?")
@@ -228,15 +229,17 @@ class Server:
             return frames.Done(arguments)
         self._link.notes.begin(job)
         self._link.say(frames.Began())
-        ending = self._run(job, running, plan, arguments)
+        ending = self._run(asked, running, plan, arguments)
         self._link.notes.end()
         return frames.Done(msgspec.structs.replace(ending, completion=running.completion))
 
-    def _run(self, job: Claimed, running: RunningJob, plan: Plan, arguments: Arguments) -> Ending:
+    def _run(self, asked: frames.Run, running: RunningJob, plan: Plan, arguments: Arguments) -> Ending:
         context = copy_context()
+        context.run(tracing.enter, asked.trace)
         if plan.batch:
             # Its calls say which jobs they are.
-            call = functools.partial(plan.function, calls_of([job], [arguments]))
+            context.run(BATCH.set, [asked.job])
+            call = functools.partial(plan.function, calls_of([asked.job], [arguments]))
         else:
             context.run(CURRENT.set, running)
             call = functools.partial(plan.function, *arguments[0], **arguments[1])

@@ -30,7 +30,7 @@ class Doubt:
         completion: Completion,
         started_at: int,
         finished_at: int,
-        otherwise: Callable[[Ending], None],
+        otherwise: Callable[[Ending], object],
     ) -> None:
         self.job = job
         self.ending = ending

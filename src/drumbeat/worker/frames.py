@@ -23,6 +23,8 @@ class Run(msgspec.Struct, frozen=True, tag=True):
     instance: InstanceId
     """Under which the job is claimed: a completion names it."""
     started_us: int
+    trace: str | None = None
+    """The span of this run, as a W3C traceparent."""
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):

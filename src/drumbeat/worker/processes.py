@@ -69,6 +69,7 @@ class Processes:
         begun: Callable[[], None] = lambda: None,
         instance: InstanceId = NOBODY,
         started_us: int = 0,
+        trace: str | None = None,
     ) -> Ending:
         """Run a job in a child of its own; `begun` is called when its handler starts. If cancelled, the child is killed.
 
@@ -79,7 +80,7 @@ class Processes:
             while True:
                 child, is_fresh = await self._take()
                 try:
-                    answer = await child.run(frames.Run(job, instance, started_us), abort, note, begun)
+                    answer = await child.run(frames.Run(job, instance, started_us, trace), abort, note, begun)
                 except BaseException:
                     await child.end()
                     raise

@@ -7,11 +7,13 @@ the only code we do not trust: whatever it raises ends here.
 import asyncio
 import functools
 from collections.abc import Callable, Mapping
+from contextvars import Token
 from typing import Any
 
+from drumbeat import tracing
 from drumbeat.clock import Clock, Timer
 from drumbeat.codec import Undecodable, Unstorable, encode_result
-from drumbeat.context import CURRENT, Aborted, AbortReason, Completer, Completion, RunningJob
+from drumbeat.context import BATCH, CURRENT, Aborted, AbortReason, Completer, Completion, RunningJob
 from drumbeat.durations import text
 from drumbeat.events import Events, JobStarted, ThreadAbandoned
 from drumbeat.handle import TIMED_OUT
@@ -79,7 +81,7 @@ class Runner:
     async def run_one(self, slot: int, me: "asyncio.Task[Any]", job: Claimed) -> None:
         """The same as `run` for one job; short, because at full speed this is most of what a worker does."""
         plan = self._plans.get(job.task)
-        if plan is None or not plan.is_plain or job.crashes or self._loud:
+        if plan is None or not plan.is_plain or job.crashes or self._loud or tracing.spans() is not None:
             await self.run(slot, me, [job])
             return
         try:
@@ -167,7 +169,8 @@ class Runner:
             for job in jobs:
                 self._events.emit(JobStarted(instance=self._identity(), job=job))
         timer = None if apart else self._timer(plan, run)
-        token = None if plan.batch else CURRENT.set(running)
+        token: Token[Any] = BATCH.set(jobs) if plan.batch else CURRENT.set(running)
+        attempt = run.attempt = tracing.begin(jobs, is_batch=plan.batch is not None)
         ending: Ending | list[Ending] | None = None
         try:
             if apart:
@@ -188,8 +191,9 @@ class Runner:
         except (Exception, SystemExit, Aborted) as error:
             ending = from_exception(error)
         finally:
-            if token is not None:
-                CURRENT.reset(token)
+            token.var.reset(token)
+            if attempt is not None:
+                attempt.leave()
             if timer is not None:
                 timer.cancel()
             self._marks.clear(slot)
@@ -211,12 +215,18 @@ class Runner:
                     job, known, completion, started, finished, lambda end: self._put(job, plan, end, started, finished)
                 )
             )
+            if run.attempt is not None:
+                word = OutcomeKind.SUCCEEDED.value if completion is Completion.SURE else tracing.UNSURE
+                tracing.end(run.attempt, [tracing.Ended(word, ending.error)])
             return
         endings = ending if isinstance(ending, list) else [ending] * len(run.jobs)
-        for job, each in zip(run.jobs, endings, strict=True):
-            self._put(job, plan, each, run.started_us, finished)
+        outcomes = [
+            self._put(job, plan, each, run.started_us, finished) for job, each in zip(run.jobs, endings, strict=True)
+        ]
+        if run.attempt is not None:
+            tracing.end(run.attempt, [tracing.ended(outcome) for outcome in outcomes])
 
-    def _put(self, job: Claimed, plan: Plan, ending: Ending, started: int, finished: int) -> None:
+    def _put(self, job: Claimed, plan: Plan, ending: Ending, started: int, finished: int) -> Outcome | None:
         if ending.how is How.RETURNED:
             outcome: Outcome | None = Outcome(
                 id=job.id,
@@ -233,6 +243,7 @@ class Runner:
             self._reporter.drop(job)
         else:
             self._reporter.put(outcome)
+        return outcome
 
     def _returned(self, value: Any) -> Ending:
         try:
@@ -274,6 +285,7 @@ class Runner:
                 begun=begun,
                 instance=self._identity(),
                 started_us=run.started_us,
+                trace=None if run.attempt is None else run.attempt.trace,
             )
             if ending.how is not How.CRASHED:
                 run.running.completion = ending.completion

@@ -10,12 +10,13 @@ from typing import Any
 
 from drumbeat.context import AbortReason, RunningJob
 from drumbeat.model.job import Claimed
+from drumbeat.tracing import Attempt
 
 
 class Run:
     """One call of a handler: for one job, or for the jobs of a batch."""
 
-    __slots__ = ("cancels", "jobs", "outside", "running", "slot", "started_us", "task")
+    __slots__ = ("attempt", "cancels", "jobs", "outside", "running", "slot", "started_us", "task")
 
     def __init__(
         self,
@@ -33,6 +34,8 @@ class Run:
         self.started_us = started_us
         self.outside = outside
         """Runs in a thread: a cancellation cannot end it, only its own look at the signal."""
+        self.attempt: Attempt | None = None
+        """Its span, where the program traces."""
         self.cancels = 0
         """How often the slot was cancelled on our behalf: it must be uncancelled as often when the run has ended."""
 
