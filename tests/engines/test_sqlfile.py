@@ -57,3 +57,13 @@ def test_a_row_of_placeholders_is_repeated() -> None:
     )
     with pytest.raises(ValueError, match="no row"):
         sqlfile.repeated("SELECT 1", 2)
+
+
+def test_a_part_is_put_where_it_is_included_and_is_no_statement_itself() -> None:
+    text = "-- name: _some\n-- Why.\nid, task\n\n-- name: one\nSELECT\n    -- include: _some\n  FROM job;\n"
+    assert sqlfile.parse(text, "here") == {"one": "SELECT\nid, task\n  FROM job"}
+
+
+def test_a_part_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="here: statement 'one' includes _none, which is not there"):
+        sqlfile.parse("-- name: one\nSELECT\n-- include: _none\n;", "here")

@@ -24,8 +24,8 @@ from drumbeat.model.job import LIVE, Job, JobCounts, JobFilter, JobPage, JobStat
 FEW = 2_000
 """A set of so many is looked at as a whole; in a larger one, a walk soon finds enough."""
 FIRST_LOOK = 500
-LOOKED_AT = 5_000
-"""Jobs of one place that a page looks at, at most: about 20 ms. (What ended early in one place is not looked at in another.)"""
+LOOKED_AT = 2_500
+"""Jobs of one place that a page looks at, at most: about 10 ms. (What ended early in one place is not looked at in another.)"""
 COUNTED = 10_000
 """Jobs of one place that a count with a filter looks at, at most."""
 

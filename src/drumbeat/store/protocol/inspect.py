@@ -35,7 +35,7 @@ class Inspect(Protocol):
     async def page(self, filter: JobFilter) -> JobPage:
         """The newest of such jobs, at most filter.limit, and where to go on.
 
-        Bounded, whatever the filter: it looks at no more than 5,000 jobs of each place (live, history, dead letters; on Redis
+        Bounded, whatever the filter: it looks at no more than 2,500 jobs of each place (live, history, dead letters; on Redis
         1,000 in all), or at filter.limit where that is more, and then says `next`, even when it has found few or none. With
         `before=next` the next page begins; a job that keeps matching is met exactly once, whatever else ends, comes or is
         pruned between the pages. `next` is None when there is nothing older. From one snapshot; on Redis, a job that changes
