@@ -18,13 +18,19 @@ DECLARE
     moment bigint;
     lines  text[];
     line   text;
+    rated  boolean;
 BEGIN
-    lines := ARRAY(SELECT known.name
-                     FROM drumbeat.lock AS known
-                    WHERE known.name IN (SELECT own.lock FROM drumbeat.ticket AS own WHERE own.id = ANY (asked))
-                    ORDER BY known.name
-                      FOR UPDATE);
-    IF NOT EXISTS (SELECT FROM drumbeat.lock AS known WHERE known.name = ANY (lines) AND known.per IS NOT NULL) THEN
+    SELECT array_agg(known.name), bool_or(known.per IS NOT NULL)
+      INTO lines, rated
+      FROM (SELECT name, per
+              FROM drumbeat.lock
+             WHERE name IN (SELECT own.lock FROM drumbeat.ticket AS own WHERE own.id = ANY (asked))
+             ORDER BY name
+               FOR UPDATE) AS known;
+    IF lines IS NULL THEN
+        RETURN;
+    END IF;
+    IF NOT rated THEN
         -- For this transaction alone.
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
