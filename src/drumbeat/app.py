@@ -320,9 +320,10 @@ class Drumbeat(Declaring, Hosting):
         """
         try:
             from drumbeat.web import dashboard  # here, because few programs need it
+
+            return dashboard(self, access)
         except ImportError as missing:
             raise ConfigError(f"the dashboard needs packages: pip install 'drumbeat[web]' ({missing})") from missing
-        return dashboard(self, access)
 
     @property
     def inside(self) -> Inside:

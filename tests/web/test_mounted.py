@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from drumbeat import Drumbeat
+from drumbeat.errors import ConfigError
 from drumbeat.web.server import listen
 from tests.cli.running import clean_environment
 from tests.conftest import fresh_url
@@ -190,9 +191,16 @@ async def test_uvicorn_of_a_program_that_has_mounted_it_ends_though_somebody_loo
             process.kill()
 
 
-def test_an_address_that_is_taken_is_told() -> None:
-    from drumbeat.errors import ConfigError
+@pytest.mark.parametrize("package", ["jinja2", "starlette.responses"])
+def test_packages_that_are_missing_are_told_before_the_first_page(
+    monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=r"drumbeat\[web\]"):
+        Drumbeat("sqlite:///unused.db").dashboard()
 
+
+def test_an_address_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         app = Drumbeat("sqlite:///unused.db", dashboard=f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(ConfigError, match="cannot listen"):

@@ -30,7 +30,14 @@ __all__ = ["Caller", "Dashboard", "Role", "dashboard"]
 
 
 def dashboard(host: Host, access: Access | None = None, *, extra: Sequence[Panel] = ()) -> Dashboard:
-    """The dashboard of an app as an ASGI application; `extra` are panels of the program's own, for the overview."""
+    """The dashboard of an app as an ASGI application; `extra` are panels of the program's own, for the overview.
+
+    ImportError: a package that it needs is missing.
+    """
+    # Both are used later, but somebody who has not installed them should hear of it now.
+    import jinja2  # noqa: F401
+    import starlette.responses  # noqa: F401
+
     return Dashboard(host, access, extra=extra)
 
 
