@@ -93,6 +93,6 @@ async def show(call: Call) -> Answer:
         title=f"Instance {id[:8]}",
         row=row,
         running=running.items,
-        more=running.next is not None,
         ended=others,
+        is_all=ended.next is None,
     )

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from drumbeat.durations import from_us, to_us
+from drumbeat.ids import JobId, created_us
 from drumbeat.model.schedule import ScheduleState
 from drumbeat.nouns import ScheduleInfo
 from drumbeat.web.api import jobs, schedules, tasks
@@ -157,7 +158,7 @@ async def _task_lane(call: Call, name: str, span: Span, now: datetime) -> Lane:
     number = sum(bar.count for bar in drawn if bar.kind != "unseen")
     note = "nothing in this range" if not number else "1 job" if number == 1 else f"{number:,} jobs"
     if any(bar.kind == "unseen" for bar in drawn):
-        note = f"the newest {number:,} jobs"
+        note = f"the newest {number:,} jobs" if number else "none among the newest jobs"
     return Lane(name=name, href=call.url(f"/tasks/{part(name)}"), note=note, bars=drawn, hidden=hidden)
 
 
@@ -167,10 +168,10 @@ async def _runs(call: Call, span: Span, now: datetime, wanted: Listed) -> list[P
     query = msgspec.structs.replace(wanted, since=from_us(span.first) - reach, until=from_us(span.last))
     found: Page[JobRecord] = await call.ask(jobs.list_, query=query)
     pieces = [of_job(job, now, call.url(f"/jobs/{job.id}")) for job in found.items]
-    if found.next is not None and pieces:
-        oldest = min(piece.first for piece in pieces)
-        if oldest > span.first:
-            pieces.append(unseen(span.first, oldest, _list_of(call, wanted.task, span, oldest)))
+    # A page of a search may end before the picture does, also an empty one: up to there nobody has looked.
+    if found.next is not None and (looked_until := created_us(JobId(found.next))) > span.first:
+        until = min(looked_until, span.now)
+        pieces.append(unseen(span.first, until, _list_of(call, wanted.task, span, until)))
     return pieces
 
 
