@@ -62,7 +62,8 @@ def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-@pytest.fixture(params=ENGINES)
+# Versions of servers differ in what the contract of the store says; whatever stands on it is shown on one of each engine.
+@pytest.fixture(params=["sqlite", "postgres", "valkey"])
 def engine(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
