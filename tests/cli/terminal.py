@@ -10,7 +10,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,14 +49,14 @@ class Terminal:
 
 
 @contextmanager
-def terminal(*args: str, folder: Path, url: str) -> Iterator[Terminal]:
+def terminal(*args: str, folder: Path, url: str = "", env: Mapping[str, str] | None = None) -> Iterator[Terminal]:
     """The real thing on a terminal of 120 columns and 40 lines; killed at the end if it is still there."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     process = subprocess.Popen(
         [*PROGRAM, *args],
         cwd=folder,
-        env=clean_environment(DRUMBEAT_URL=url, TERM="xterm"),
+        env=clean_environment(TERM="xterm", **({"DRUMBEAT_URL": url} if url else {}), **(env or {})),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

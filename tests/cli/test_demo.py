@@ -1,17 +1,23 @@
-"""`drumbeat demo`: it ends by itself, as it should, and leaves nothing behind."""
+"""`drumbeat demo`: it ends by itself where nobody sits, stays for a person, ends as it should, and leaves nothing behind."""
 
 import os
 import re
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.cli.running import call, running
+from tests.cli.terminal import terminal
 from tests.waiting import until_sync
+
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/")
 
 
 @pytest.fixture
@@ -25,25 +31,18 @@ def left_behind(folder: Path) -> list[str]:
     """Files of the demo, and processes whose environment says that they are its children."""
     files = [path.name for path in folder.iterdir()]
     mark = f"TMPDIR={folder}".encode()
-    return files + [pid for pid in filter(str.isdigit, os.listdir("/proc")) if mark in _environment(pid)]
+    return files + [pid for pid in filter(str.isdigit, os.listdir("/proc")) if _has(pid, mark)]
 
 
-def _environment(pid: str) -> list[bytes]:
+def _has(pid: str, mark: bytes) -> bool:
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return any(each.startswith(mark) for each in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
     except OSError:  # gone, or somebody else's
-        return []
+        return False
 
 
-def test_the_demo_shows_every_fate_and_exits_0_in_under_40_seconds(tmp_path: Path, short_folder: Path) -> None:
-    began = time.monotonic()
-    done = call(
-        "demo", "--no-dashboard", folder=tmp_path, env={"TMPDIR": str(short_folder), "DRUMBEAT_CONCURRENCY": "nonsense"}
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert time.monotonic() - began < 40
-    assert done.stderr == ""
-    summary = dict(re.findall(r"^(\w[\w ]+?) {2,}(\d.* ok) *$", done.stdout, re.MULTILINE))
+def assert_every_fate(shown: str) -> None:
+    summary = dict(re.findall(r"^(\w[\w ]+?) {2,}(\d.* ok) *$", shown, re.MULTILINE))
     counts = {kind: re.findall(r"[\d,]+", row)[:3] for kind, row in summary.items()}
     assert counts == {
         "success": ["20", "20", "0"],
@@ -54,26 +53,42 @@ def test_the_demo_shows_every_fate_and_exits_0_in_under_40_seconds(tmp_path: Pat
         "gives up at once": ["1", "0", "1"],
         "worker killed": ["1", "1", "0"],
     }
-    assert done.stdout.count("no such address") == 3
-    assert "sk-demo" not in done.stdout
+    assert shown.count("no such address") == 3
+    assert "sk-demo" not in shown
     assert re.search(
-        r"Worker (\w+) \(pid \d+\), killed at page \d+ .* found dead after .*; worker (?!\1)\w+ took", done.stdout
+        r"Worker (\w+) \(pid \d+\), killed at page \d+ .* found dead after .*; worker (?!\1)\w+ took", shown
     )
+
+
+@pytest.mark.parametrize("flags", [[], ["--no-dashboard"]], ids=["with its dashboard", "without"])
+def test_the_demo_in_a_pipe_shows_every_fate_and_exits_0_in_under_40_seconds(
+    tmp_path: Path, short_folder: Path, flags: list[str]
+) -> None:
+    began = time.monotonic()
+    done = call("demo", *flags, folder=tmp_path, env={"TMPDIR": str(short_folder), "DRUMBEAT_CONCURRENCY": "nonsense"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert time.monotonic() - began < 40
+    assert done.stderr == ""
+    assert_every_fate(done.stdout)
+    assert bool(ADDRESS.search(done.stdout)) == (not flags)
     assert left_behind(short_folder) == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_demo_leaves_nothing_behind(
+def test_an_interrupted_demo_leaves_nothing_behind_though_somebody_looks_on(
     tmp_path: Path, short_folder: Path, number: signal.Signals, code: int
 ) -> None:
     with running("demo", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
         assert demo.stdout is not None
-        for line in demo.stdout:
-            if "jobs enqueued" in line:
-                break
-        os.kill(demo.pid, number)
-        _, err = demo.communicate(timeout=30)
+        seen = ""
+        while "jobs enqueued" not in seen:
+            seen += demo.stdout.readline()
+        with httpx.stream("GET", f"{ADDRESS.findall(seen)[0]}api/v1/events", timeout=20) as stream:
+            assert any(line.startswith("event: tick") for line in stream.iter_lines())
+            os.kill(demo.pid, number)
+            out, err = demo.communicate(timeout=30)
     assert (demo.returncode, err) == (code, "")
+    assert "Everything ended" not in out
     assert left_behind(short_folder) == []
 
 
@@ -86,3 +101,71 @@ def test_the_workers_of_a_killed_demo_leave_by_themselves(tmp_path: Path, short_
         os.kill(demo.pid, signal.SIGKILL)
         demo.wait(30)
     until_sync(lambda: not any(map(str.isdigit, left_behind(short_folder))), deadline=20, what="the end of all workers")
+
+
+def test_it_stays_for_a_person_until_control_c_and_then_exits_0(tmp_path: Path, short_folder: Path) -> None:
+    with terminal("demo", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
+        shown = demo.until("Ctrl-C ends it")
+        assert "Everything ended as it should" in shown
+        address = ADDRESS.findall(shown)[0]
+        assert len(httpx.get(f"{address}api/v1/instances").json()["items"]) == 2
+        demo.press("\x03")
+        assert demo.code() == 0, demo.seen[-2000:]
+    assert left_behind(short_folder) == []
+
+
+def test_it_does_not_stay_with_exit(tmp_path: Path, short_folder: Path) -> None:
+    with terminal("demo", "--exit", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
+        demo.until("Everything ended as it should")
+        assert demo.code() == 0
+    assert "Ctrl-C" not in demo.seen
+    assert left_behind(short_folder) == []
+
+
+@contextmanager
+def usual_port_taken() -> Iterator[None]:
+    """By us, if nobody else has it."""
+    with socket.socket() as taken:
+        with suppress(OSError):
+            taken.bind(("127.0.0.1", 7777))
+            taken.listen()
+        yield
+
+
+def test_where_the_usual_port_is_taken_another_one_is_told_and_the_browser_opens_there(
+    tmp_path: Path, short_folder: Path
+) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened.new && mv {tmp_path}/opened.new {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    with (
+        usual_port_taken(),
+        running("demo", "--open", folder=tmp_path, env={"TMPDIR": str(short_folder), "BROWSER": str(browser)}) as demo,
+    ):
+        assert demo.stdout is not None
+        [address] = ADDRESS.findall(demo.stdout.readline())
+        assert address != "http://127.0.0.1:7777/"
+        until_sync(lambda: (tmp_path / "opened").exists(), what="the browser")
+        assert httpx.get(address, timeout=20).status_code == 200
+        os.kill(demo.pid, signal.SIGTERM)
+        demo.communicate(timeout=30)
+    assert (tmp_path / "opened").read_text().strip() == address
+
+
+def test_without_the_packages_of_the_dashboard_it_says_so_in_one_line_and_goes_on(
+    tmp_path: Path, short_folder: Path
+) -> None:
+    hiding = tmp_path / "hiding"
+    hiding.mkdir()
+    for package in ("starlette", "uvicorn", "jinja2"):
+        (hiding / f"{package}.py").write_text(
+            f"raise ModuleNotFoundError('No module named {package}', name='{package}')\n"
+        )
+    with running("demo", folder=tmp_path, env={"TMPDIR": str(short_folder), "PYTHONPATH": str(hiding)}) as demo:
+        assert demo.stdout is not None
+        first = demo.stdout.readline()
+        assert first.startswith("Without the dashboard, which needs packages: pip install 'drumbeat[web]'")
+        assert any("jobs enqueued" in line for line in demo.stdout)
+        os.kill(demo.pid, signal.SIGTERM)
+        assert "http" not in demo.communicate(timeout=30)[0]
+    assert demo.returncode == 143

@@ -67,8 +67,10 @@ def told(start: Callable[[], Any]) -> int:
     except BaseExceptionGroup as group:
         # A service's task group: when all that fell are errors of ours, the first one says it.
         fallen = list(_leaves(group))
-        if not all(isinstance(error, DrumbeatError) for error in fallen):
+        if not all(isinstance(error, DrumbeatError | click.ClickException) for error in fallen):
             raise
+        if isinstance(fallen[0], click.ClickException):
+            return _tell(group, _of_click(fallen[0]), fallen[0].exit_code)
         return _tell(group, str(fallen[0]), code_of(fallen[0]))
 
 

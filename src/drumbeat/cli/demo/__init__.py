@@ -1,82 +1,70 @@
-"""`drumbeat demo`: everything at once, on a temporary SQLite file, in a quarter of a minute."""
+"""`drumbeat demo`: everything at once, on a temporary SQLite file: a play of a quarter of a minute, and its dashboard."""
 
 from __future__ import annotations
 
 import asyncio
-import signal
+import sys
 import tempfile
+import threading
+import webbrowser
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from drumbeat.cli.demo.play import Ending, Screen
+    from rich.console import Console
 
-WORKERS = 2
-TERMINATED = 143
+    from drumbeat.cli.demo.board import Board
+    from drumbeat.cli.demo.play import Ending
 
 
 @click.command("demo")
-@click.option("--no-dashboard", is_flag=True, help="Without the dashboard, which is not in this release anyway.")
+@click.option("--no-dashboard", is_flag=True, help="Only the play, in this terminal.")
+@click.option("--exit", "ends", is_flag=True, help="End after the play, though somebody sits at the terminal.")
+@click.option("--open", "opens", is_flag=True, help="Open the dashboard in a browser.")
 @click.option("--svg", type=click.Path(dir_okay=False, writable=True), hidden=True)
-def command(no_dashboard: bool, svg: str | None) -> int:
+def command(no_dashboard: bool, ends: bool, opens: bool, svg: str | None) -> int:
     """Watch jobs succeed, wait, fail, die with their worker and recover.
 
     Two worker processes on a temporary SQLite file, which is removed at the end; nothing of yours is touched. One of them
-    is killed with SIGKILL in the middle of a job. Exits 0 if everything ended as it should.
+    is killed with SIGKILL in the middle of a job. The dashboard has buttons for more of it, and stays until Ctrl-C when a
+    person sits at the terminal. Exits 0 if everything ended as it should.
     """
     from drumbeat.cli import output
-    from drumbeat.cli.demo.screen import DemoScreen, save_svg, show_ending
+    from drumbeat.cli.demo.screen import DemoScreen, announce, save_svg, show_ending, show_staying
+    from drumbeat.cli.demo.stage import Stage
 
     console = output.console()
-    screen = DemoScreen(console)
-    with tempfile.TemporaryDirectory(prefix="drumbeat-demo-") as folder:
-        with screen:
-            ending = asyncio.run(_perform(Path(folder), screen))
-        if ending is None:
-            return TERMINATED
-        show_ending(console, ending)
-        if svg is not None:
-            save_svg(svg, screen, ending)
-    return 1 if ending.problems else 0
+    with ExitStack() as around:
+        board = None if no_dashboard else _board(console)
+        if board is not None:
+            around.enter_context(board.listener)
+            announce(console, board.address)
+            if opens:
+                # Some browsers return only when they are closed.
+                threading.Thread(target=webbrowser.open, args=[board.address], daemon=True).start()
+        stays = board is not None and not ends and sys.stdin.isatty() and sys.stdout.isatty()
+        screen = DemoScreen(console)
+
+        def told(ending: Ending) -> None:
+            show_ending(console, ending)
+            if svg is not None:
+                save_svg(svg, screen, ending)
+            if stays and board is not None:
+                show_staying(console, board.address)
+
+        # A worker that outlives its supervisor by a moment may still write there.
+        folder = around.enter_context(tempfile.TemporaryDirectory(prefix="drumbeat-demo-", ignore_cleanup_errors=True))
+        return asyncio.run(Stage(Path(folder), screen, board=board, stays=stays).perform(told=told))
 
 
-async def _perform(folder: Path, screen: Screen) -> Ending | None:
-    """None if somebody ended it by SIGTERM."""
-    from drumbeat.cli.demo.app import app
-    from drumbeat.cli.demo.crew import Crew
-    from drumbeat.cli.demo.play import Play
-
-    flags = _flags(folder)
-    app.configure(flags)
-    terminated = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
-    async with app, Crew(flags, folder, size=WORKERS) as crew, asyncio.TaskGroup() as group:
-        play = group.create_task(Play(crew, screen).perform(), name="play")
-        end = group.create_task(terminated.wait(), name="SIGTERM")
-        await asyncio.wait([play, end], return_when=asyncio.FIRST_COMPLETED)
-        end.cancel()
-        if play.done():
-            return play.result()
-        play.cancel()
-    return None
-
-
-def _flags(folder: Path) -> dict[str, Any]:
-    """Every setting, so that neither the environment nor a .env here has a say; hearts beat faster than by default."""
-    from drumbeat.appref import flags_of
-    from drumbeat.settings import Settings
-
-    return flags_of(
-        Settings(
-            url=f"sqlite:///{folder}/demo.db",
-            name="demo",
-            concurrency=8,
-            batch=50,
-            heartbeat=0.2,
-            dead_after=2.0,
-            drain=2.0,
-            log_level="warning",
-        )
-    )
+def _board(console: Console) -> Board | None:
+    """The dashboard, if its packages are there."""
+    try:
+        from drumbeat.cli.demo.board import Board
+    except ImportError as missing:
+        console.print(f"Without the dashboard, which needs packages: pip install 'drumbeat[web]' ({missing})")
+        return None
+    return Board()

@@ -9,7 +9,7 @@ from drumbeat.clock import SYSTEM
 
 app = Drumbeat(name="demo")
 
-QUICK = Backoff(base=0.1, cap=0.6)
+QUICK = Backoff(base=0.3, cap=1.5)
 STEPS = 40
 """Of the long job, a tenth of a second each."""
 
@@ -60,3 +60,10 @@ async def report(pages: int) -> str:
         await SYSTEM.sleep(0.1)
         current_job().progress({"page": pages * step // STEPS, "of": pages})
     return f"{pages} pages"
+
+
+@app.every(5, grid=True)
+async def tidy() -> str:
+    """By a schedule: every five seconds, in the whole cluster once."""
+    await SYSTEM.sleep(0.02)
+    return "tidy"

@@ -1,6 +1,6 @@
 """What happens in the demo, in order, and whether it all ended as it should. Shows nothing: it tells a `Screen`.
 
-start two workers > enqueue every kind of job > kill a worker in the middle of the long job > wait > judge
+two workers start > enqueue every kind of job > kill a worker in the middle of the long job > wait > judge
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from drumbeat.cli.demo.crew import Crew
 from drumbeat.clock import SYSTEM
 from drumbeat.durations import MICROSECOND
 from drumbeat.model.instance import InstanceState
-from drumbeat.model.job import Job, JobState, NewJob
-from drumbeat.nouns import TaskInfo
+from drumbeat.model.job import Job, JobCounts, JobState, NewJob
 
 LOOK = 0.1
 """Seconds between two looks at the store."""
 PAGES = 120
+KEY = "play"
+"""Of all jobs of the play: what people enqueue beside it is not its business."""
 PATIENCE = 35.0
 """Seconds after which the demo gives up."""
 ENDED = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
@@ -147,12 +148,12 @@ class Play:
         return await self._judge()
 
     async def _workers_are_there(self) -> None:
-        self._screen.note(f"{len(self._crew.pids)} worker processes started")
-        while len(await self._app.instances.list()) < len(self._crew.pids):
+        while len(await self._app.instances.list()) < self._crew.size:
             self._crew.check()
             if SYSTEM.monotonic() - self._began_at > PATIENCE:
                 break
             await SYSTEM.sleep(LOOK)
+        self._screen.note(f"{self._crew.size} worker processes started, under a supervisor")
 
     async def _enqueue(self) -> None:
         handles = await self._app.enqueue_many(_jobs())
@@ -161,9 +162,8 @@ class Play:
 
     async def _look(self) -> bool:
         """Show how far it is, do what is to be done, and tell whether all has ended."""
-        stats = {task.name: task for task in await self._app.tasks.list()}
         job = await self._app.jobs.show(self._report_id)
-        counts = [_count(kind, stats[kind.task], job) for kind in KINDS]
+        counts = [_count(kind, await self._app.jobs.counts(task=kind.task, key=KEY), job) for kind in KINDS]
         self._screen.show(counts)
         if not self._recovery.victim:
             small = next(count for count in counts if count.kind.task == "resize")
@@ -178,9 +178,9 @@ class Play:
         if job.state is not JobState.RUNNING or job.instance is None or page < PAGES * (0.4 if small_done else 0.75):
             return
         owner = await self._app.instances.show(job.instance)
-        if owner.pid not in self._crew.pids:
+        if owner.state is not InstanceState.ALIVE:
             return
-        await self._crew.kill(owner.pid)
+        self._crew.kill(owner.pid)
         self._recovery = Recovery(victim=owner.id, pid=owner.pid, page=page, killed_at=SYSTEM.monotonic())
         self._screen.note(f"kill -9 {owner.pid}: worker {owner.id} dies at page {page} of the report")
 
@@ -190,17 +190,19 @@ class Play:
             victim = await self._app.instances.show(seen.victim)
             if victim.state is InstanceState.DEAD:
                 seen.found_dead = since
-                self._screen.note(f"its heart stands still: declared dead after {since:.1f} s, its jobs are free")
+                self._screen.note(
+                    f"its supervisor saw it die: after {since:.1f} s its jobs are free, and another is started"
+                )
         if job.instance not in (None, seen.victim) and (job.state is JobState.RUNNING or job.state in ENDED):
             seen.heir, seen.taken_over = job.instance, since
             self._screen.note(f"worker {job.instance} has the report now, {since:.1f} s after the kill")
 
     async def _judge(self) -> Ending:
-        jobs = {kind: await self._app.jobs.list(task=kind.task, limit=1_000) for kind in KINDS}
+        jobs = {kind: await self._app.jobs.list(task=kind.task, key=KEY, limit=1_000) for kind in KINDS}
         delayed = next(found for kind, found in jobs.items() if kind.task == "remind")
         return Ending(
             rows=[_row(kind, found) for kind, found in jobs.items()],
-            letters=await self._app.dead.list(limit=100),
+            letters=await self._app.dead.list(key=KEY, limit=100),
             recovery=self._recovery,
             earliest=min(map(_late, delayed), default=0.0),
             latest=max(map(_late, delayed), default=0.0),
@@ -209,32 +211,33 @@ class Play:
         )
 
 
-def _count(kind: Kind, seen: TaskInfo, report: Job) -> Count:
+def _count(kind: Kind, seen: JobCounts, report: Job) -> Count:
     is_running = kind.task == report.task and report.state is JobState.RUNNING
     return Count(
         kind=kind,
         succeeded=seen.succeeded,
         dead=seen.dead,
         running=seen.running,
-        pending=seen.pending,
+        pending=seen.ready + seen.scheduled + seen.retrying + seen.waiting,
         detail=f"page {_page(report)} of {PAGES}" if is_running else "",
     )
 
 
 def _jobs() -> Iterator[NewJob]:
     """The report comes first, so that its worker is there to be killed."""
-    yield shop.report.bind(PAGES)
+    yield shop.report.using(key=KEY).bind(PAGES)
     for number in range(_jobs_of("greet")):
-        yield shop.greet.bind(f"customer {number + 1}")
+        yield shop.greet.using(key=KEY).bind(f"customer {number + 1}")
     for number in range(_jobs_of("remind")):
-        yield shop.remind.using(delay=1 + number / 4).bind(number + 1)
+        yield shop.remind.using(key=KEY, delay=1 + number / 4).bind(number + 1)
     for number in range(_jobs_of("charge")):
-        yield shop.charge.bind(order=100 + number, cents=990)
+        yield shop.charge.using(key=KEY).bind(order=100 + number, cents=990)
     for number in range(_jobs_of("deliver")):
-        yield shop.deliver.bind(order=200 + number, address=f"{number + 1} Nowhere Lane", api_key="sk-demo-1234")
-    yield shop.refund.bind(order=300, reason="changed my mind")
+        task = shop.deliver.using(key=KEY)
+        yield task.bind(order=200 + number, address=f"{number + 1} Nowhere Lane", api_key="sk-demo-1234")
+    yield shop.refund.using(key=KEY).bind(order=300, reason="changed my mind")
     for number in range(_jobs_of("resize")):
-        yield shop.resize.bind(number + 1)
+        yield shop.resize.using(key=KEY).bind(number + 1)
 
 
 def _jobs_of(task: str) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -71,6 +72,22 @@ class DemoScreen:
 
     def picture(self) -> RenderableType:
         return Group(_bars(self._counts), Text("\n".join(self._notes)))
+
+
+def announce(console: Console, address: str) -> None:
+    """Where the dashboard is: big on a terminal, a line elsewhere."""
+    if console.is_terminal:
+        where = Text.assemble("Dashboard  ", (address, f"bold cyan link {address}"))
+        console.print(Panel(where, padding=(1, 4), expand=False, border_style="cyan"))
+    else:
+        console.print(Text(f"Dashboard: {address}"), soft_wrap=True)
+
+
+def show_staying(console: Console, address: str) -> None:
+    """How to go on."""
+    console.print()
+    announce(console, address)
+    console.print(Text("It stays open, with buttons for more of all this. Ctrl-C ends it.", style="bold"))
 
 
 def _bars(counts: Iterable[Count]) -> Table:
