@@ -2,7 +2,7 @@
 
 It lives in a thread of its own, with its own event loop and its own connection, so that a handler which blocks the worker's
 loop cannot stop the heart. What it hears is carried to the worker's loop by `call_soon_threadsafe`. Beside it, on the same loop
-and with the same store, lives what must not be stopped either: the `Companion`.
+and with the same store, lives what must not be stopped either: the `Companion`, and what renews locks.
 
     registered --beat, beat, beat--> left
          \\--told that it was buried--> registered anew, under a new id
@@ -94,6 +94,7 @@ class Presence:
         clock: Clock,
         *,
         beside: Companion,
+        locks: Callable[[Store], Coroutine[Any, Any, None]],
         watch: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self._open_store = open_store
@@ -101,6 +102,7 @@ class Presence:
         self._settings = settings
         self._clock = clock
         self._beside = beside
+        self._locks = locks
         self._watch = watch
         self._observer = Observer(settings.dead_after, longest_gap=settings.dead_after / 2)
         self._failures = 0
@@ -135,6 +137,7 @@ class Presence:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._beat(store, tell), name="heartbeat")
                     group.create_task(self._beside.run(store), name="beside the heart")
+                    group.create_task(self._locks(store), name="locks")
                     group.create_task(self._watch(), name="watch")
             finally:
                 await self._leave(store, "left")

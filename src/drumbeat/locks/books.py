@@ -45,6 +45,12 @@ class Books:
         with self.mutex:
             return not self._places
 
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing more to tell the store either."""
+        with self.mutex:
+            return not self._places and not self._leaving
+
     # What tasks and threads write.
 
     def add(self, place: Place) -> None:

@@ -245,6 +245,7 @@ class Worker:
             self._settings,
             self._clock,
             beside=self._controller,
+            locks=self._program.keeper.lodge,
             watch=watch.run,
         )
         async with (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from drumbeat import Drumbeat
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.model.job import JobFilter, NewJob
 from drumbeat.store.postgres import PostgresStore, schema
@@ -14,6 +15,7 @@ from tests.contract.making import add, claim, claimed_one, new_job, worker
 from tests.engines.postgres.conftest import at
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until
+from tests.worker.harness import working
 
 OURS = "SELECT pid, query FROM pg_stat_activity WHERE application_name = 'drumbeat' AND datname = current_database()"
 
@@ -46,6 +48,39 @@ async def test_a_store_that_only_beats_has_one(postgres: PostgresStore, raw: Any
     await postgres.instances.beat(instance, 0)
     await postgres.instances.leave(instance, "bye")
     assert len(await ours(raw)) == 1
+
+
+async def test_a_worker_with_jobs_locks_and_rooms_has_three(url: str, raw: Any) -> None:
+    app = Drumbeat(url)
+    heard, let_go = asyncio.Event(), asyncio.Event()
+    inside = asyncio.Semaphore(0)
+
+    @app.task
+    async def sweep(number: int) -> None:
+        async with app.lock("sweep"):
+            inside.release()
+            await let_go.wait()
+
+    @app.room
+    async def news() -> None:
+        heard.set()
+
+    async with app, working(app):
+        await app.enqueue_many(sweep.bind(number) for number in range(5))
+        async with asyncio.timeout(20):
+            await inside.acquire()
+            await until(lambda: news.broadcast(), what="somebody in the room")
+            await heard.wait()
+
+            async def are_waiting() -> bool:
+                return (await app.locks.show("sweep")).waiting == 4
+
+            await until(are_waiting)
+            assert len(await ours(raw)) == 3
+            let_go.set()
+            for _ in range(4):  # handed over, four times
+                await inside.acquire()
+        assert len(await ours(raw)) == 3
 
 
 async def test_a_poll_and_a_beat_are_one_statement_each() -> None:

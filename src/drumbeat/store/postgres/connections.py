@@ -47,8 +47,8 @@ class Session(Protocol):
 
     async def close(self, *, timeout: float) -> None: ...
 
-    async def copy_records_to_table(
-        self, table: str, *, schema_name: str, columns: Iterable[str], records: Iterable[tuple[Any, ...]]
+    async def copy_to_table(
+        self, table: str, *, schema_name: str, columns: Iterable[str], source: AsyncIterator[bytes], format: str
     ) -> str: ...
 
     async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
@@ -139,6 +139,8 @@ class Link:
         self._was_open = False
         self._closed = False
         self._channels: dict[str, Heard] = {}
+        self._heard: set[str] = set()
+        """What the open connection listens to; that stays, also when nobody wants it any more."""
         self.lost = asyncio.Event()
         """Set when a connection that listens has gone."""
 
@@ -155,15 +157,15 @@ class Link:
         """Do this with the connection; every statement is a transaction of its own."""
         return await self._repeated(self._in_transaction(work) if self.pooled else work, patience, plans)
 
-    async def transact(self, work: Work[T], *, patience: float = PATIENCE) -> T:
+    async def transact(self, work: Work[T], *, patience: float = PATIENCE, plans: Plans = Plans.USUAL) -> T:
         """Do this in one transaction; `work` may be called again after a rollback."""
-        return await self._repeated(self._in_transaction(work), patience, Plans.USUAL)
+        return await self._repeated(self._in_transaction(work), patience, plans)
 
     async def listen(self, channel: str, heard: Heard) -> None:
         """From now on, also after a reconnection, `heard` is called with the text of every NOTIFY."""
         try:
             async with self._lent(PATIENCE) as connection:
-                if channel not in self._channels:
+                if channel not in self._heard:
                     await self._hear(connection, channel)
         finally:
             self._channels[channel] = heard
@@ -257,6 +259,7 @@ class Link:
         except (ValueError, asyncpg.ClientConfigurationError) as error:
             raise ConfigError(f"{self._address.shown}: {error}", "url") from error
         self._settings = self._session
+        self._heard.clear()
         try:
             await self._prepare(connection)
         except BaseException:
@@ -288,6 +291,7 @@ class Link:
                 hear(str(payload))
 
         await connection.add_listener(channel, heard)
+        self._heard.add(channel)
         connection.add_termination_listener(lambda _connection: self.lost.set())
 
     def _drop(self) -> None:
