@@ -24,6 +24,8 @@ class DeadListed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The whole key."""
     error: str | None = None
     """A part of the error's type or message."""
+    id: str | None = None
+    """An id, or its beginning (at least 4 characters)."""
     before: str | None = None
     """Only jobs older than the one of this id: `next` of the page before."""
     limit: int = 50

@@ -9,7 +9,7 @@ import msgspec
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Attempt, JobState, OutcomeKind
 from drumbeat.nouns.explaining import Explanation, Reason
-from drumbeat.web.api import jobs
+from drumbeat.web.api import dead, jobs
 from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.call import Answer, Call, Role
 
@@ -55,23 +55,35 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     links: list[Link]
 
 
+_DISCARDED = Step(
+    state="cancelled", text="discarded", at=None, note="It is no dead letter any more; the audit says who decided."
+)
+
+
 async def show(call: Call) -> Answer:
     path = {"id": call.path["id"]}
     job: JobRecord = await call.ask(jobs.show, path=path)
     runs: Page[Attempt] = await call.ask(jobs.attempts, path=path)
     why: Explanation | None = await call.ask(jobs.explain, path=path) if job.state in LIVE else None
+    is_letter = job.state is JobState.DEAD and await _is_letter(call, job)
     return await render(
         call,
         "job.html",
         page="jobs",
         title=f"{job.task} {job.id}",
         job=job,
-        steps=steps_of(job, runs.items),
+        steps=steps_of(job, runs.items) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
         runs=list(enumerate(runs.items, 1))[::-1],
         why=[] if why is None else [told(reason) for reason in why.reasons],
-        acts=acts_of(call, job),
+        acts=acts_of(call, job, is_letter=is_letter),
         between=between,
     )
+
+
+async def _is_letter(call: Call, job: JobRecord) -> bool:
+    """Whether it still waits for a person; somebody may have discarded it."""
+    found: Page[JobRecord] = await call.ask(dead.list_, query=dead.DeadListed(id=job.id, limit=1))
+    return bool(found.items)
 
 
 def told(reason: Reason) -> Told:
@@ -142,10 +154,10 @@ def run_state(outcome: OutcomeKind) -> str:
     return "failed" if outcome is OutcomeKind.RETRY else str(outcome)
 
 
-def acts_of(call: Call, job: JobRecord) -> list[Act]:
+def acts_of(call: Call, job: JobRecord, *, is_letter: bool) -> list[Act]:
     address = f"/api/v1/jobs/{job.id}"
     made: list[Act | None] = []
-    if job.state is JobState.DEAD:
+    if is_letter:
         made += _for_letter(call, job, address)
     if job.state is JobState.PENDING:
         made.append(

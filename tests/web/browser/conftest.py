@@ -1,0 +1,76 @@
+"""Debian's chromium, one for the whole run, and a fresh profile for each test that tells of everything it should not see.
+
+All of it lives on one event loop, the session's: the browser, the dashboard on its socket, and the tests. Most tests are on
+SQLite; those of the main path name the engines by `@on_three_engines`.
+"""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright
+
+from drumbeat import Drumbeat
+from tests.web.browser.shop import declare
+from tests.web.browser.watching import FLAGS, OpenPage, Opener
+from tests.web.serving import served
+
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where no chromium can be had these tests alone are left out, with one line in the summary."""
+    mine = [item for item in items if HERE in item.path.parents]
+    missing = pytest.mark.skip(reason="no chromium: apt-get install --no-install-recommends chromium")
+    for item in mine:
+        item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+        if not Path(CHROMIUM).exists():
+            item.add_marker(missing)
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(getattr(request, "param", "sqlite"))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        playwright.selectors.set_test_id_attribute("data-test")
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def app(store_url: str) -> AsyncIterator[Drumbeat]:
+    """A shop; nothing runs until a test starts a worker."""
+    async with Drumbeat(store_url, name="shop", heartbeat=0.2, dead_after=2, poll=0.2) as app:
+        declare(app)
+        yield app
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def address(app: Drumbeat) -> AsyncIterator[str]:
+    """Where the dashboard of the app is served."""
+    async with served(app.dashboard()) as (address, _):
+        yield address
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def open_page(browser: Browser) -> AsyncIterator[OpenPage]:
+    """Another person's browser: `page = await open_page(address, dark=True)`. At the end, none has seen anything wrong."""
+    async with AsyncExitStack() as stack:
+        opener = Opener(browser, stack)
+        yield opener.open
+        opener.check()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(open_page: OpenPage, address: str) -> Page:
+    """A browser at a desk; `await page.goto("/jobs")`."""
+    return await open_page(address)

@@ -1,0 +1,78 @@
+"""Pages that write down whatever a page of ours must never do: an error in the console, a question to another place, an alert."""
+
+from contextlib import AsyncExitStack
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, Request, Response
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DESK = {"width": 1280, "height": 800}
+PHONE = {"width": 375, "height": 740}
+PATIENCE_MS = 15_000
+
+on_three_engines = pytest.mark.parametrize("engine", ["sqlite", "postgres", "valkey"], indirect=True)
+
+
+class OpenPage(Protocol):
+    async def __call__(self, address: str, *, dark: bool = False, phone: bool = False) -> Page: ...
+
+
+class Opener:
+    def __init__(self, browser: Browser, stack: AsyncExitStack) -> None:
+        self._browser = browser
+        self._stack = stack
+        self._wrong: list[str] = []
+
+    async def open(self, address: str, *, dark: bool = False, phone: bool = False) -> Page:
+        context = await self._browser.new_context(
+            base_url=address,
+            color_scheme="dark" if dark else "light",
+            viewport=PHONE if phone else DESK,  # type: ignore[arg-type]
+            has_touch=phone,
+            reduced_motion="reduce",
+        )
+        self._stack.push_async_callback(context.close)
+        context.set_default_timeout(PATIENCE_MS)
+        page = await context.new_page()
+        self._watch(page, address)
+        return page
+
+    def _watch(self, page: Page, address: str) -> None:
+        def note(what: str, detail: Any) -> None:
+            self._wrong.append(f"{what} at {page.url}: {detail}")
+
+        def asked(request: Request) -> None:
+            scheme, place = urlsplit(request.url)[:2]
+            if (scheme, place) != tuple(urlsplit(address)[:2]):
+                note("a request elsewhere", request.url)
+
+        def answered(response: Response) -> None:
+            if response.status >= 500 or (response.status == 404 and "/static/" in response.url):
+                note("an answer", f"{response.status} {response.url}")
+
+        def said(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                note(f"a console {message.type}", message.text)
+
+        async def alerted(dialog: Dialog) -> None:
+            note("an alert", dialog.message)
+            await dialog.dismiss()
+
+        page.on("request", asked)
+        page.on("response", answered)
+        page.on("console", said)
+        page.on("dialog", alerted)
+        page.on("pageerror", lambda error: note("an exception", error))
+
+    def check(self) -> None:
+        assert not self._wrong, "\n".join(self._wrong)
