@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Make .venv ready:  tools/venv.sh base|test|bench
 #
-# `base` is the package alone (editable), `test` adds what `make test` and `make check` need, `bench` the peers that we are
-# measured against. Each finished set leaves a stamp in .venv; while pyproject.toml and the Python stay the same, the next
-# run does nothing and needs no network. $PYTHON chooses the interpreter, else the first of 3.11 or newer that works.
+# `base` is the package with its dashboard (editable), which `make demo` shows; `test` adds what `make test` and `make check`
+# need, `bench` the peers that we are measured against. Each finished set leaves a stamp in .venv; while pyproject.toml and the
+# Python stay the same, the next run does nothing and needs no network. $PYTHON chooses the interpreter, else the first of 3.11
+# or newer that works.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -15,22 +16,25 @@ fail() { say "$@"; exit 1; }
 
 case $wanted in base | test | bench) ;; *) fail "tools/venv.sh base|test|bench, not '$wanted'" ;; esac
 
+# The extra that a set is.
+extra_of() { if [ "$1" = base ]; then echo web; else echo "$1"; fi; }
+
 # What a stamp holds. It runs the environment's own Python, so a broken environment has no stamp that matches.
 stamp_for() {
     "$venv/bin/python" -I -c '
 import hashlib, sys
 content = open("pyproject.toml", "rb").read() + "\0".join([sys.version, *sys.argv[1:]]).encode()
 print(hashlib.sha256(content).hexdigest())
-' "$root" "$1" 2>/dev/null
+' "$root" "$(extra_of "$1")" 2>/dev/null
 }
 
 stamped() {
     [ -f "$venv/.stamp-$1" ] && [ "$(cat "$venv/.stamp-$1")" = "$(stamp_for "$1")" ]
 }
 
-# Every set holds the base package.
+# The set for tests holds the base.
 ready() {
-    if [ "$wanted" != base ]; then stamped "$wanted"; else stamped base || stamped test || stamped bench; fi
+    stamped "$wanted" || { [ "$wanted" = base ] && stamped test; }
 }
 
 version_of() { "$1" -I -c 'import sys; print(sys.version)' 2>/dev/null; }
@@ -96,8 +100,8 @@ pip_install() {
 }
 
 install() {
-    local target=.
-    [ "$wanted" = base ] || target=".[$wanted]"
+    local target
+    target=".[$(extra_of "$wanted")]"
     say "installing $target into $venv (only when pyproject.toml or Python change)"
     # Gone before pip begins: an interrupted installation leaves none.
     rm -f "$venv/.stamp-$wanted"
