@@ -179,14 +179,6 @@ def enter(trace: str | None) -> None:
         context.attach(set_span_in_context(NonRecordingSpan(known)))
 
 
-def flush() -> None:
-    """Have what is ended exported, before a process leaves without its exit handlers."""
-    if API in modules and (known := spans()) is not None:
-        force_flush = getattr(known.provider, "force_flush", None)  # of the SDK's provider, not of the interface
-        if force_flush is not None:
-            force_flush(2_000)
-
-
 def ids() -> dict[str, str]:
     """trace_id and span_id of the current span; nothing where there is none."""
     if API not in modules:

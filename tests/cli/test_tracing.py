@@ -83,3 +83,45 @@ def test_one_trace_goes_through_all_processes_and_their_logs(tmp_path: Path) -> 
         context = found[span]["context"]
         assert (f"0x{entry['trace_id']}", f"0x{entry['span_id']}") == (context["trace_id"], context["span_id"])
     assert told["ordered"]["process"] != told["paid"]["process"]
+
+
+UNTRACED = """
+import asyncio
+import sys
+
+from drumbeat import Drumbeat
+
+app = Drumbeat(log_format="json")
+
+
+@app.task
+async def greet(name: str) -> str:
+    return f"Hello {name}"
+
+
+async def main() -> None:
+    async with app, asyncio.TaskGroup() as group:
+        worker = group.create_task(app.serve())
+        job = await greet.enqueue("Ada")
+        print(await job.result(timeout=30))
+        worker.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+    print([name for name in sys.modules if name.startswith("opentelemetry")])
+"""
+
+
+def test_a_program_that_does_not_trace_imports_nothing_of_it(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(UNTRACED)
+    done = subprocess.run(
+        [sys.executable, "plain.py"],
+        cwd=tmp_path,
+        env=clean_environment(),
+        check=True,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines() == ["Hello Ada", "[]"]

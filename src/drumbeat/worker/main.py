@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from drumbeat import tracing
 from drumbeat.clock import Clock
 from drumbeat.settings import Settings
 from drumbeat.worker import Program, Worker
@@ -70,7 +69,6 @@ def _once(stop: Callable[[], None], clock: Clock) -> Callable[[], None]:
 
 
 def _leave_at_once(code: int = 0) -> None:
-    tracing.flush()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -8,6 +8,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping
 from contextvars import Token
+from sys import modules
 from typing import Any
 
 from drumbeat import tracing
@@ -31,6 +32,7 @@ from drumbeat.worker.runs import Run, Runs
 from drumbeat.worker.threads import Threads
 
 CHILD_FAILED_PAUSE_US = 5_000_000
+LOOK_EVERY = 0.1
 _RETURNED_NOTHING = Ending(how=How.RETURNED)
 # The whole worker is being cancelled: what cannot be waited for is handed over.
 _INTERRUPTED = Ending(how=How.ABORTED, reason=AbortReason.DRAINING)
@@ -70,6 +72,7 @@ class Runner:
         self._store_now = store_now
         self._identity = identity
         self._loud = events.wanted(JobStarted)
+        self._traced, self._look_again_at = False, float("-inf")
 
     def group_size(self, job: Claimed) -> int:
         """How many jobs of this task may go in together. A suspect runs alone, and so does what runs in a child process."""
@@ -81,7 +84,7 @@ class Runner:
     async def run_one(self, slot: int, me: "asyncio.Task[Any]", job: Claimed) -> None:
         """The same as `run` for one job; short, because at full speed this is most of what a worker does."""
         plan = self._plans.get(job.task)
-        if plan is None or not plan.is_plain or job.crashes or self._loud or tracing.spans() is not None:
+        if plan is None or not plan.is_plain or job.crashes or self._loud or self._is_traced():
             await self.run(slot, me, [job])
             return
         try:
@@ -146,6 +149,15 @@ class Runner:
                 self._not_run(job, plan, decoded)
         if ready:
             await self._run(slot, me, plan, ready, arguments)
+
+    def _is_traced(self) -> bool:
+        """Looked at ten times a second: where OpenTelemetry is there and unused, a look takes a tenth of a short job."""
+        if tracing.API not in modules:
+            return False
+        now = self._clock.monotonic()
+        if now >= self._look_again_at:
+            self._traced, self._look_again_at = tracing.spans() is not None, now + LOOK_EVERY
+        return self._traced
 
     def _not_run(self, job: Claimed, plan: Plan, decoded: Ending | Outcome) -> None:
         if isinstance(decoded, Outcome):
