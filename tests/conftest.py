@@ -9,11 +9,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 from tests.servers import folders, postgres, redis
+
+# How long a property takes says something about the neighbours of this machine, nothing about the property.
+settings.register_profile("drumbeat", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("drumbeat")
 
 TRANSACTIONAL = ["sqlite", "postgres", "postgres16"]
 ENGINES = [*TRANSACTIONAL, *redis.kinds()]

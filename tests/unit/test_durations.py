@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drumbeat.durations import LONGEST_US, from_us, microseconds, seconds, text, to_us
@@ -103,14 +103,12 @@ def test_a_length_is_told_in_its_two_largest_units(us: int, expected: str) -> No
 
 
 @given(st.integers(0, LONGEST_US))
-@settings(deadline=None)
 def test_what_is_told_can_be_read_and_is_never_more(us: int) -> None:
     read = microseconds(text(us), name="it")
     assert us * 0.95 <= read <= us
 
 
 @given(st.datetimes(timezones=st.timezones()))
-@settings(deadline=None)
 def test_a_moment_survives_the_way_to_microseconds_and_back(moment: datetime) -> None:
     back = from_us(to_us(moment))
     assert back - moment.astimezone(UTC) == timedelta(0)
