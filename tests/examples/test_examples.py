@@ -5,11 +5,15 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.cli.running import call, clean_environment, running
@@ -123,3 +127,68 @@ def test_triggers(folder: Path) -> None:
     counts, verdict = told.splitlines()
     assert re.fullmatch(r"3000 triggers, 300 cancelled, 2700 sent in \d+\.\d s", counts), told
     assert verdict == "0 missing, 0 twice, 0 that were not due"
+
+
+# --- the dashboard inside of other programs ---
+
+
+@contextmanager
+def site(*words: str, folder: Path) -> Iterator[httpx.Client]:
+    """A browser at an example that serves; ended at the end, though an event stream may be open."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # The examples have a port that people can remember.
+    script = folder / words[0]
+    script.write_text(script.read_text(encoding="utf-8").replace("port=8000", f"port={port}"), encoding="utf-8")
+    with (
+        subprocess.Popen([sys.executable, *words], cwd=folder, env=clean_environment()) as process,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as browser,
+    ):
+        try:
+            until_sync(lambda: answers(browser), deadline=40, what=f"an answer of {words}")
+            yield browser
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def answers(browser: httpx.Client) -> bool:
+    try:
+        return browser.get("/").status_code > 0
+    except httpx.TransportError:
+        return False
+
+
+SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
+PAUSE = "api/v1/queues/default/pause"
+
+
+@pytest.mark.parametrize("words", [["mounted.py"], ["mounted.py", "fastapi"]], ids=["starlette", "fastapi"])
+def test_mounted(folder: Path, words: list[str]) -> None:
+    with site(*words, folder=folder) as browser:
+        assert browser.get("/admin/jobs/").status_code == 401
+        queued = browser.get("/", auth=("ada", "ada")).text.split()[1]
+        page = browser.get(queued, auth=("ada", "ada"))
+        assert (page.status_code, "greet" in page.text) == (200, True)
+        links = re.findall(r'(?:href|src)="(/[^"]*)"', page.text)
+        assert links and all(link.startswith("/admin/jobs/") for link in links)
+        for name, status in (("grace", 403), ("ada", 200)):
+            paused = browser.post(f"/admin/jobs/{PAUSE}", json={}, auth=(name, name), headers=SAME_ORIGIN)
+            assert paused.status_code == status, paused.text
+        [act] = browser.get("/admin/jobs/api/v1/audit", auth=("grace", "grace")).json()["items"]
+        assert (act["who"], act["verb"]) == ("ada", "queues.pause")
+
+
+def test_mounted_django(folder: Path) -> None:
+    with site("mounted_django.py", folder=folder) as browser:
+        assert browser.get("/jobs/api/v1/queues").status_code == 401
+        for name, status in (("grace", 403), ("ada", 200)):
+            browser.cookies.clear()
+            form = browser.get("/admin/login/").text
+            token = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', form)[0]
+            entered = {"csrfmiddlewaretoken": token, "username": name, "password": name, "next": "/jobs"}
+            assert browser.post("/admin/login/", data=entered).headers["location"] == "/jobs"
+            page = browser.get("/jobs", headers={"Accept": "text/html"})
+            assert (page.status_code, f"{name} · " in page.text) == (200, True)
+            assert browser.post(f"/jobs/{PAUSE}", json={}, headers=SAME_ORIGIN).status_code == status
+        assert browser.get("/jobs/api/v1/queues/default").json()["paused_by"] == "ada"
