@@ -15,6 +15,7 @@ from drumbeat.sinks.sink import CONTENT_TYPE, Away, DeliveryFailed, Message, Out
 
 _POLL = 0.2
 _FLUSH = 5.0
+_CONTENT_TYPE = ("content-type", CONTENT_TYPE)
 
 
 class KafkaSink:
@@ -55,26 +56,34 @@ class KafkaSink:
 
 
 class _Batch:
-    """Reports of one batch, collected on the producer's thread."""
+    """Reports of one batch. Those of messages that the producer took are counted on its thread; there is one report for all
+    of them, because a function for each would cost more than the message."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.answers: list[Any] = [None] * size
-        self._open = size
-        self._counting = threading.Lock()
+        self._taken: int | None = None
+        self._reported = 0
+        self.failed: list[tuple[Any, bytes]] = []
+        """The error and the body of each that was not delivered."""
         self.done: asyncio.Future[None] = self._loop.create_future()
 
-    def report(self, number: int, error: Any) -> None:
-        """On the producer's thread, or, if it does not even take the message, on the loop's."""
-        self.answers[number] = error
-        with self._counting:
-            self._open -= 1
-            is_last = not self._open
-        if is_last:
+    def report(self, error: Any, record: Any) -> None:
+        """On the producer's thread, for each message."""
+        if error is not None:
+            self.failed.append((error, record.value() or b""))
+        self._reported += 1
+        # Whichever of the two threads writes its number last sees that of the other; that both see it is harmless.
+        if self._reported == self._taken:
             try:
                 self._loop.call_soon_threadsafe(self._finish)
             except RuntimeError:  # the loop is closed: nobody waits
                 pass
+
+    def expect(self, taken: int) -> None:
+        """On the loop: the producer has taken so many, and no more will come."""
+        self._taken = taken
+        if self._reported == taken:
+            self._finish()
 
     def _finish(self) -> None:
         if not self.done.done():
@@ -113,48 +122,65 @@ class _Producing:
 
 class KafkaOutlet:
     def __init__(self, topic: str, config: Mapping[str, Any]) -> None:
+        import confluent_kafka
+
+        self._refusal = confluent_kafka.KafkaException
         self._topic = topic
         self._config = config
         self._producing = _Producing(config)
 
     async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
         producing = self._producing
-        batch = _Batch(len(messages))
+        batch = _Batch()
+        errors: dict[int, Any] = {}
         for number, message in enumerate(messages):
-            self._produce(producing.producer, batch, number, message)
+            error = self._produce(producing.producer, batch, message)
+            if error is not None:
+                errors[number] = error
+        batch.expect(len(messages) - len(errors))
         await batch.done
-        answers = [_judged(error) for error in batch.answers]
-        if producing is self._producing and any(_is_fatal(error) for error in batch.answers):
+        if not errors and not batch.failed:
+            return [None] * len(messages)
+        _find(batch.failed, messages, errors)
+        if producing is self._producing and any(_is_fatal(error) for error in errors.values()):
             # An idempotent producer that has lost count is of no more use.
             producing.stop()
             self._producing = _Producing(self._config)
-        return answers
+        return [_judged(errors.get(number)) for number in range(len(messages))]
 
-    def _produce(self, producer: Any, batch: _Batch, number: int, message: Message) -> None:
-        import confluent_kafka
-
-        def report(error: Any, _: Any) -> None:
-            batch.report(number, error)
-
+    def _produce(self, producer: Any, batch: _Batch, message: Message) -> Any:
+        """None, or why the producer did not even take it."""
         try:
             producer.produce(
                 self._topic,
                 value=message.body,
                 key=message.key or message.id,
-                headers=[("content-type", CONTENT_TYPE), ("ce_id", message.id)],
-                on_delivery=report,
+                headers=[_CONTENT_TYPE, ("ce_id", message.id)],
+                on_delivery=batch.report,
             )
         except BufferError as error:
-            batch.report(number, Away(f"the producer's queue is full: {error}"))
-        except confluent_kafka.KafkaException as error:
-            batch.report(number, error.args[0])
+            return Away(f"the producer's queue is full: {error}")
+        except self._refusal as error:
+            return error.args[0]
+        return None
 
     async def close(self) -> None:
         await self._producing.end()
 
 
+def _find(failed: list[tuple[Any, bytes]], messages: Sequence[Message], errors: dict[int, Any]) -> None:
+    """Enter what was not delivered under the numbers of its messages. A report has the body of its message, and each body
+    has an id of its own; where the same message is there twice, either may be the one."""
+    numbers: dict[bytes, list[int]] = {}
+    for number, message in enumerate(messages):
+        if number not in errors:
+            numbers.setdefault(message.body, []).append(number)
+    for error, body in failed:
+        errors[numbers[body].pop()] = error
+
+
 def _is_fatal(error: Any) -> bool:
-    return error is not None and not isinstance(error, Exception) and bool(error.fatal())
+    return not isinstance(error, Exception) and bool(error.fatal())
 
 
 def _judged(error: Any) -> Exception | None:

@@ -1,22 +1,29 @@
 """Messages become entries of a Redis stream: fields `id` and `event`. A batch is one script, which leaves out known ids."""
 
 import asyncio
+import hashlib
+import re
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from drumbeat.clock import Clock
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
+from drumbeat.names import shown
 from drumbeat.sinks.sink import Away, DeliveryFailed, Message, Outlet, count, filled, missing_driver, positive
 
 _LUA = resources.files(__package__).joinpath("lua/stream_add.lua").read_text("utf-8")
+_SHA = hashlib.sha1(_LUA.encode(), usedforsecurity=False).hexdigest()
+_TAG = re.compile(r"[^{]*\{[^}]+\}")
 # First words of answers that are about the message or the stream; whatever else a server says, it may say otherwise later.
 _LASTING = frozenset({"WRONGTYPE", "ERR"})
 
 
 class RedisStreamSink:
-    """Redis 6.2 or newer, Valkey; one server (or a primary with replicas), not a cluster."""
+    """Redis 6.2 or newer, Valkey; one server (or a primary with replicas), or with `?cluster=true` a cluster: the stream is on
+    the node that has its slot, and is followed when that moves."""
 
     def __init__(
         self,
@@ -30,45 +37,63 @@ class RedisStreamSink:
     ) -> None:
         """`maxlen`: about how many entries the stream keeps. `remember`: how long an id that comes again is left out."""
         self.stream = filled(stream, "stream")
-        self._url = filled(url, "url")
+        self._url, self._is_cluster = _taken_apart(filled(url, "url"))
         self._maxlen = 0 if maxlen is None else count(maxlen, "maxlen", 2**53)
         self._remember = max(1, round(positive(remember, "remember")))
         self._timeout = positive(timeout, "timeout")
         self.batch = batch
 
+        if self._is_cluster and "}" in stream and not _TAG.match(stream):
+            raise ConfigError(f"stream must have {{...}} or no }} at all in a cluster, not {shown(stream)}", "stream")
+
     def connect(self, clock: Clock) -> Outlet:
         try:
             import redis.asyncio as driver
+            from redis import exceptions
             from redis.asyncio.retry import Retry
             from redis.backoff import NoBackoff
         except ImportError as error:
             raise missing_driver("RedisStreamSink", "redis") from error
+        options: dict[str, Any] = {
+            "socket_timeout": self._timeout,
+            "socket_connect_timeout": self._timeout,
+            "retry": Retry(NoBackoff(), 0),
+            "protocol": 2,
+        }
+        client: Any
         try:
-            client = driver.Redis.from_url(
-                self._url,
-                socket_timeout=self._timeout,
-                socket_connect_timeout=self._timeout,
-                retry=Retry(NoBackoff(), 0),
-                protocol=2,
-            )
-        except ValueError as error:
+            if self._is_cluster:
+                # Slots of others may be without a node: the stream has one.
+                client = driver.RedisCluster.from_url(self._url, require_full_coverage=False, **options)
+            else:
+                client = driver.Redis.from_url(self._url, **options)
+        except (ValueError, TypeError, exceptions.RedisClusterException) as error:
             raise ConfigError(f"RedisStreamSink: {error}", "url") from error
         return StreamOutlet(client, [self.stream, self._memory()], [self._remember, self._maxlen], self._timeout)
 
     def _memory(self) -> str:
         """The key of the ids, in the stream's own slot."""
-        return f"{self.stream}:sent" if "{" in self.stream else f"{{{self.stream}}}:sent"
+        return f"{self.stream}:sent" if _TAG.match(self.stream) else f"{{{self.stream}}}:sent"
 
     def __repr__(self) -> str:
         return f"RedisStreamSink(stream={self.stream!r})"
 
 
+def _taken_apart(url: str) -> tuple[str, bool]:
+    """The URL as the driver understands it, and whether it is that of a cluster."""
+    base, _, query = url.partition("?")
+    given = parse_qsl(query, keep_blank_values=True)
+    told = [value for name, value in given if name == "cluster"]
+    if any(value not in ("true", "false") for value in told):
+        raise ConfigError("url: cluster= may be true or false", "url")
+    rest = urlencode([(name, value) for name, value in given if name != "cluster"])
+    return (f"{base}?{rest}" if rest else base), "true" in told
+
+
 class StreamOutlet:
     def __init__(self, client: Any, keys: list[str], options: list[int], timeout: float) -> None:
         self._client = client
-        self._script = client.register_script(_LUA)
-        self._keys = keys
-        self._options = options
+        self._head = [len(keys), *keys, *options]
         self._timeout = timeout
 
     async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
@@ -77,14 +102,26 @@ class StreamOutlet:
         pairs = [part for message in messages for part in (message.id, message.body)]
         try:
             async with asyncio.timeout(2 * self._timeout):
-                await self._script(keys=self._keys, args=[*self._options, *pairs])
+                await self._run(pairs)
+        except exceptions.MovedError as error:
+            # A client of a cluster follows; one of a single server does not know that it has met a cluster.
+            raise Away("the server is a node of a cluster: the URL must end in ?cluster=true") from error
         except exceptions.ResponseError as error:
             if isinstance(error, exceptions.OutOfMemoryError) or str(error).partition(" ")[0] not in _LASTING:
                 raise Away(str(error)) from error
             return [DeliveryFailed(str(error))] * len(messages)
-        except (OSError, exceptions.RedisError) as error:
+        except (OSError, exceptions.RedisError, exceptions.RedisClusterException) as error:
             raise Away(str(error) or type(error).__name__) from error
         return [None] * len(messages)
+
+    async def _run(self, pairs: list[str | bytes]) -> None:
+        from redis import exceptions
+
+        try:
+            await self._client.execute_command("EVALSHA", _SHA, *self._head, *pairs)
+        except exceptions.NoScriptError:
+            # The first time on this server, or somebody has flushed its scripts; it keeps them from now on.
+            await self._client.execute_command("EVAL", _LUA, *self._head, *pairs)
 
     async def close(self) -> None:
         await self._client.aclose()

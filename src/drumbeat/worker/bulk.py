@@ -9,19 +9,23 @@ from drumbeat.tasks import Call
 from drumbeat.worker.ending import Ending, How, from_exception
 from drumbeat.worker.plans import Arguments
 
+_RETURNED_NOTHING = Ending(how=How.RETURNED)
+
 
 class WrongAnswer(Exception):
     """A batch handler must give None, or a list with one answer for each call."""
 
 
 def calls_of(jobs: list[Claimed], arguments: list[Arguments]) -> list[Call[Any]]:
+    # Jobs that come together are often due together: a burst has one moment.
+    moments = {due_at: from_us(due_at) for due_at in {job.due_at for job in jobs}}
     return [
         Call(
             value=args[0],
             id=job.id,
             key=job.key,
-            attempt=job.attempt,
-            scheduled_for=from_us(job.due_at),
+            attempt=job.failures + 1,
+            scheduled_for=moments[job.due_at],
             token=job.token,
         )
         for job, (args, _) in zip(jobs, arguments, strict=True)
@@ -31,7 +35,7 @@ def calls_of(jobs: list[Claimed], arguments: list[Arguments]) -> list[Call[Any]]
 def endings_of(task: str, calls: int, answers: Any, returned: Callable[[Any], Ending]) -> list[Ending]:
     """None: all succeeded. A list: for each call its result, or the exception (also Snooze, RetryLater) that ended it."""
     if answers is None:
-        return [Ending(how=How.RETURNED)] * calls
+        return [_RETURNED_NOTHING] * calls
     if not isinstance(answers, list) or len(answers) != calls:
         shape = f"a list of {len(answers)}" if isinstance(answers, list) else type(answers).__name__
         error = WrongAnswer(
@@ -41,7 +45,7 @@ def endings_of(task: str, calls: int, answers: Any, returned: Callable[[Any], En
     return [
         from_exception(answer)
         if isinstance(answer, Exception)
-        else Ending(how=How.RETURNED)
+        else _RETURNED_NOTHING
         if answer is None
         else returned(answer)
         for answer in answers
