@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from drumbeat import Drumbeat
 from tests.web.browser.shop import declare
-from tests.web.browser.watching import FLAGS, OpenPage, Opener
+from tests.web.browser.watching import FLAGS, Opener, OpenPage
 from tests.web.serving import served
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"

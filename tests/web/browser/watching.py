@@ -1,11 +1,11 @@
-"""Pages that write down whatever a page of ours must never do: an error in the console, a question to another place, an alert."""
+"""Pages that write down what a page of ours must never do: an error in the console, a request to another place, an alert."""
 
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, Request, Response
+from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, ViewportSize
 
 FLAGS = [
     "--no-sandbox",
@@ -16,8 +16,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-DESK = {"width": 1280, "height": 800}
-PHONE = {"width": 375, "height": 740}
+DESK = ViewportSize(width=1280, height=800)
+PHONE = ViewportSize(width=375, height=740)
 PATIENCE_MS = 15_000
 
 on_three_engines = pytest.mark.parametrize("engine", ["sqlite", "postgres", "valkey"], indirect=True)
@@ -37,7 +37,7 @@ class Opener:
         context = await self._browser.new_context(
             base_url=address,
             color_scheme="dark" if dark else "light",
-            viewport=PHONE if phone else DESK,  # type: ignore[arg-type]
+            viewport=PHONE if phone else DESK,
             has_touch=phone,
             reduced_motion="reduce",
         )

@@ -1,0 +1,147 @@
+"""Everybody can use every page: with a screen reader, in the dark, on a phone, by keyboard alone, and without waiting."""
+
+import re
+
+import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page, expect
+
+from drumbeat import Drumbeat
+from tests.web.browser.places import furnish, places
+from tests.web.browser.shop import dead_letters
+from tests.web.browser.watching import DESK, PHONE, OpenPage
+
+AXE = Axe()
+GRAVE = {"serious", "critical"}
+LIMIT_MS = 1_000
+TRIES = 4
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def furnished(app: Drumbeat) -> list[str]:
+    """The addresses of all pages; each has something to show."""
+    await furnish(app)
+    return await places(app)
+
+
+async def violations(page: Page, **options: object) -> list[str]:
+    found = (await AXE.run(page, options={"resultTypes": ["violations"], **options})).response["violations"]
+    return [
+        f"{each['impact']} {each['id']}: {node['target']} {node['html'][:160]}"
+        for each in found
+        if each["impact"] in GRAVE
+        for node in each["nodes"][:3]
+    ]
+
+
+async def test_nothing_serious_is_in_the_way_of_anybody_on_any_page(page: Page, furnished: list[str]) -> None:
+    found = []
+    for place in furnished:
+        await page.goto(place)
+        found += [f"{place}: {wrong}" for wrong in await violations(page)]
+        await page.emulate_media(color_scheme="dark")
+        found += [f"{place} in the dark: {wrong}" for wrong in await violations(page, runOnly=["color-contrast"])]
+        await page.emulate_media(color_scheme="light")
+    assert not found, "\n".join(found)
+
+
+async def test_nothing_serious_is_in_the_way_in_dialogs_and_menus(
+    open_page: OpenPage, address: str, app: Drumbeat
+) -> None:
+    page = await open_page(address, phone=True)
+    await dead_letters(app, 1)
+    await page.goto("/dead")
+    await page.get_by_role("button", name="Menu").tap()
+    assert await violations(page) == []
+    await page.get_by_test_id("group-send_mail").get_by_role("button", name="Discard").click()
+    await expect(page.get_by_test_id("touches")).to_have_text("This touches 1 job.")
+    assert await violations(page) == []
+
+
+async def test_every_page_is_painted_within_a_second_fits_a_phone_and_is_small(
+    page: Page, furnished: list[str]
+) -> None:
+    painted, wide, scripts = {}, {}, {}
+    for place in furnished:
+        await page.set_viewport_size(DESK)
+        taken: list[float] = []
+        # A machine may be busy with something else once, not each time.
+        while len(taken) < TRIES and (not taken or min(taken) > LIMIT_MS):
+            await page.goto(place)
+            taken.append(await page.evaluate(PAINTED))
+        painted[place] = min(taken)
+        scripts |= dict(await page.evaluate(SCRIPTS))
+        await page.set_viewport_size(PHONE)
+        wide[place] = await page.evaluate("() => document.documentElement.scrollWidth")
+    assert {place: ms for place, ms in painted.items() if ms > LIMIT_MS} == {}
+    assert {place: width for place, width in wide.items() if width > PHONE["width"]} == {}
+    assert 0 < sum(scripts.values()) < 150_000
+
+
+PAINTED = """() => new Promise((told) => {
+  const look = () => {
+    const paint = performance.getEntriesByName("first-contentful-paint")[0];
+    paint ? told(paint.startTime) : requestAnimationFrame(look);
+  };
+  look();
+})"""
+SCRIPTS = """() => performance.getEntriesByType("resource")
+  .filter((each) => each.name.includes(".js")).map((each) => [each.name, each.decodedBodySize])"""
+
+
+async def test_a_phone_has_a_menu_that_leads_to_every_page(open_page: OpenPage, address: str) -> None:
+    page = await open_page(address, phone=True)
+    await page.goto("/")
+    link = page.get_by_test_id("nav-instances")
+    await expect(link).to_be_hidden()
+    await page.get_by_role("button", name="Menu").tap()
+    await link.tap()
+    await expect(page.locator("h1")).to_have_text("Instances")
+
+
+async def test_the_dark_is_the_systems_choice_until_somebody_makes_another(open_page: OpenPage, address: str) -> None:
+    page = await open_page(address, dark=True)
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    await page.goto("/")
+    dark = await page.evaluate(ground)
+    await page.keyboard.press("t")
+    light = await page.evaluate(ground)
+    assert sum(map(int, re.findall(r"\d+", dark))) < 150 < 600 < sum(map(int, re.findall(r"\d+", light)))
+    await page.goto("/queues")
+    assert await page.evaluate(ground) == light
+
+
+async def test_a_job_is_found_opened_and_retried_by_keyboard_alone(page: Page, app: Drumbeat) -> None:
+    ids = await dead_letters(app, 3)
+    press = page.keyboard.press
+    await page.goto("/")
+    await press("?")
+    await expect(page.get_by_test_id("help")).to_be_visible()
+    await press("Escape")
+    await expect(page.get_by_test_id("help")).to_be_hidden()
+    await press("g")
+    await press("j")
+    await page.wait_for_url("**/jobs")
+    await press("/")
+    await expect(page.get_by_test_id("find")).to_be_focused()
+    await page.keyboard.type("state:dead task:send_mail")
+    await press("Enter")
+    await page.wait_for_url(re.compile("state=dead"))
+    for _ in range(2):
+        await press("j")
+    await press("Enter")
+    # The second from the newest.
+    await page.wait_for_url(f"**/jobs/{ids[1]}")
+    retry = page.get_by_test_id("act-retry")
+    for _ in range(60):
+        await press("Tab")
+        if await retry.evaluate("(button) => document.activeElement === button"):
+            break
+    await press("Enter")
+    await expect(page.get_by_test_id("reason")).to_be_focused()
+    await page.keyboard.type("the box is empty again")
+    await press("Tab")
+    await press("Tab")
+    await expect(page.get_by_test_id("confirm")).to_be_focused()
+    await press("Enter")
+    await expect(page.locator("h1").get_by_test_id("state")).to_have_text("ready")
