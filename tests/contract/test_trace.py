@@ -2,7 +2,8 @@
 
 import pytest
 
-from drumbeat.model.job import JobState, OutcomeKind, Unique
+from drumbeat.ids import JobId
+from drumbeat.model.job import JobFilter, JobState, OutcomeKind, Unique
 from drumbeat.store.protocol import Store
 from tests.contract.making import (
     HOUR,
@@ -17,12 +18,13 @@ from tests.contract.making import (
     wanting,
     worker,
 )
+from tests.contract.scheduling import after, fired_job, got
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-async def traced(store: Store, id: str) -> str | None:
+async def traced(store: Store, id: JobId) -> str | None:
     return (await store.inspect.job(id)).trace
 
 
@@ -108,3 +110,18 @@ async def test_a_job_that_waited_for_a_worker_has_its_trace(store: Store) -> Non
     await end(store, instance, job, OutcomeKind.PARKED, waits_for="task:greet", started_at=None)
     [again] = await claim(store, instance, wants=["task:greet"])
     assert (again.id, again.trace) == (job.id, TRACE)
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.CANCELLED, OutcomeKind.DEAD, OutcomeKind.RETRY])
+async def test_a_traced_job_is_of_no_schedule_though_there_are_some(store: Store, kind: OutcomeKind) -> None:
+    fired = await fired_job(store, after())
+    instance = await worker(store)
+    [scheduled] = await claim(store, instance)
+    job = await claimed_one(store, instance, trace=TRACE)
+    before = await got(store, "sweep")
+    await end(store, instance, job, kind)
+    found = await store.inspect.job(job.id)
+    assert (found.trace, found.schedule, await got(store, "sweep")) == (TRACE, None, before)
+    assert (scheduled.id, scheduled.trace) == (fired, None)
+    assert (await store.inspect.job(fired)).schedule == "sweep"
+    assert [each.id for each in await store.inspect.jobs(JobFilter(schedule="sweep"))] == [fired]

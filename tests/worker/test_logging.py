@@ -117,7 +117,7 @@ async def test_a_program_may_declare_it_and_log_through_a_queue(app: Drumbeat) -
     )
     shown = logging.StreamHandler(stream)
     shown.setFormatter(logging.Formatter("%(task)s/%(attempt)s %(message)s"))
-    listener = logging.handlers.QueueListener(waiting, shown)  # type: ignore[arg-type]
+    listener = logging.handlers.QueueListener(waiting, shown)
     listener.start()
 
     @app.task

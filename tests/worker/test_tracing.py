@@ -4,7 +4,10 @@ import asyncio
 import io
 import json
 import logging
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,6 +20,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from drumbeat import logs, tracing
 from drumbeat.app import Drumbeat
+from drumbeat.context import current_job
 from drumbeat.errors import DrumbeatError, JobFailed
 from drumbeat.retry import Backoff, SkipRetry, Snooze
 from drumbeat.tasks import Call
@@ -323,6 +327,36 @@ async def test_without_a_provider_there_is_no_trace(app: Drumbeat) -> None:
             job = await greet.enqueue()
         assert tracing.spans() is None
         assert (await app.jobs.show(job.id)).trace is None
+
+
+async def test_a_trace_goes_through_an_outbox(app_url: str, traced: Traced, tmp_path: Path) -> None:
+    file = tmp_path / "orders.db"
+    app = Drumbeat(app_url, outbox=f"sqlite:///{file}")
+
+    @app.task
+    async def ship(order: int) -> int:
+        return order
+
+    async with app, working(app):
+        with closing(sqlite3.connect(file)) as db, db:
+            job = await ship.using(conn=db).enqueue(7)
+        [process] = await traced.process(1)
+    [send] = traced.of("send default")
+    assert (parent_of(process), said(process)["messaging.message.id"]) == (send.context.span_id, job.id)
+
+
+async def test_a_job_that_its_handler_completed_has_succeeded(traced: Traced, tmp_path: Path) -> None:
+    app = Drumbeat(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task
+    async def pay() -> None:
+        async with current_job().transaction():
+            pass
+
+    async with app, working(app):
+        await (await pay.enqueue()).result(timeout=5)
+        [process] = await traced.process(1)
+    assert (said(process)["drumbeat.outcome"], process.status.status_code) == ("succeeded", StatusCode.UNSET)
 
 
 @pytest.mark.usefixtures("traced")
