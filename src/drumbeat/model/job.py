@@ -41,8 +41,11 @@ class Unique(StrEnum):
     PENDING = "pending"  # only pending ones, so that a running job does not swallow news
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job to be stored. The id is the client's, so that a repeated call is the same job."""
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One job to be stored. The id is the client's, so that a repeated call is the same job.
+
+    Nothing in it can lead back to it, so the garbage collector need not look at the many of a bulk enqueue.
+    """
 
     id: JobId
     task: str

@@ -10,6 +10,7 @@ import pytest
 
 from drumbeat.model.job import Added, NewJob, Unique
 from drumbeat.store.postgres import PostgresStore
+from drumbeat.store.postgres.adding import COPIED
 from tests.contract.making import add, claim, claimed_one, new_job, worker
 from tests.engines.postgres.conftest import at
 from tests.waiting import until
@@ -45,6 +46,14 @@ async def in_a_transaction(store: PostgresStore, job: NewJob) -> Added:
         await conn.close()
 
 
+async def among_many(store: PostgresStore, job: NewJob) -> Added:
+    """Copied into the table. The gate is closed for it alone."""
+    return (await store.jobs.add([*(new_job() for _ in range(COPIED)), job]))[-1]
+
+
+WAYS = [alone, beside_a_known_job, in_a_transaction, among_many]
+
+
 @asynccontextmanager
 async def closed_gate(raw: Any) -> AsyncIterator[None]:
     """Nobody gets past the look into the table."""
@@ -60,7 +69,7 @@ async def at_the_gate(raw: Any) -> bool:
     return bool(await raw.fetchval(AT_GATE))
 
 
-@pytest.mark.parametrize("adds", [alone, beside_a_known_job, in_a_transaction])
+@pytest.mark.parametrize("adds", WAYS)
 async def test_a_live_job_collides_with_one_that_came_and_was_claimed_meanwhile(
     postgres: PostgresStore, url: str, raw: Any, adds: Adds
 ) -> None:
@@ -75,7 +84,7 @@ async def test_a_live_job_collides_with_one_that_came_and_was_claimed_meanwhile(
     assert await raw.fetchval("SELECT count(*) FROM drumbeat.job WHERE key = 'k'") == 1
 
 
-@pytest.mark.parametrize("adds", [alone, beside_a_known_job, in_a_transaction])
+@pytest.mark.parametrize("adds", WAYS)
 async def test_a_live_job_whose_key_nobody_took_meanwhile_is_added(
     postgres: PostgresStore, url: str, raw: Any, adds: Adds
 ) -> None:

@@ -8,6 +8,7 @@ the batch is looked at job by job.
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -16,16 +17,12 @@ from drumbeat.ids import JobId, created_us, is_job_id
 from drumbeat.model.job import Added, NewJob, Unique
 from drumbeat.store.postgres import failures
 from drumbeat.store.postgres.connections import PATIENCE, Again, Link, Plans, Session
+from drumbeat.store.postgres.copying import COLUMNS, Batch
 from drumbeat.store.postgres.statements import JobSql, Statements
 from drumbeat.store.postgres.wake import Announcer
 
 COPIED = 500
-"""Batches of so many jobs are copied into the table, which takes two thirds of an INSERT."""
-_COLUMNS: tuple[str, ...] = (
-    *("id", "task", "queue", "args", "signature", "priority", "created_at", "due_at", "run_at", "key", "retries"),
-    *("timeout", "crash_limit", "on_dead", "tenant"),
-)
-_TRACED = (*_COLUMNS, "trace")
+"""Batches of so many jobs are copied into the table, which takes two thirds of an INSERT, with unique keys half."""
 _LARGEST_GROUP = 10_000
 _ROWS_A_SECOND = 5_000
 """A batch may take longer than a call: so many rows even a slow server stores in a second."""
@@ -34,7 +31,6 @@ _ROWS_A_SECOND = 5_000
 class Adding:
     def __init__(self, sql: Statements, namespace: str, link: Link, announcer: Announcer) -> None:
         self._sql = sql.jobs
-        self._now = sql.schema.now
         self._namespace = namespace
         self._link = link
         self._announcer = announcer
@@ -111,33 +107,40 @@ class Adding:
             _fail(group, error)
             return
         for several, answer in group:
-            given = [next(answers) for _ in several]
+            given = list(islice(answers, len(several)))
             if not answer.done():
                 answer.set_result(given)
 
     async def _add(self, jobs: Sequence[NewJob]) -> list[Added]:
         patience = PATIENCE + len(jobs) / _ROWS_A_SECOND
         try:
-            now = await self._add_new(jobs, patience)
+            due = await self._add_new(jobs, patience)
         except failures.KnownJobs:
-            answers, due = await self._link.transact(partial(self._one_by_one, jobs), patience=patience)
-            if due is not None:
-                self._announcer.tell(due)
+            answers, soonest = await self._link.transact(partial(self._one_by_one, jobs), patience=patience)
+            if soonest is not None:
+                self._announcer.tell(soonest)
             return answers
-        self._announcer.tell(min(due_at(job, now) for job in jobs))
+        self._announcer.tell(due)
         return [Added(job.id, True) for job in jobs]
 
     async def _add_new(self, jobs: Sequence[NewJob], patience: float) -> int:
-        """Store jobs none of which is known; gives the store's now.
+        """Store jobs none of which is known; gives the due moment of the earliest.
 
         Raises:
             KnownJobs: one is, nothing was stored.
         """
-        if len(jobs) >= COPIED and not any(job.unique for job in jobs):
-            return await self._link.transact(partial(self._copy, jobs), patience=patience)
         if len(jobs) == 1 and not jobs[0].unique:
-            return await self._link.call(partial(self._insert_one, jobs[0]), patience=patience, plans=Plans.ONCE)
-        return await self._link.call(partial(self._insert, jobs), patience=patience)
+            now = await self._link.call(partial(self._insert_one, jobs[0]), patience=patience, plans=Plans.ONCE)
+            return due_at(jobs[0], now)
+        if len(jobs) >= COPIED:
+            batch = Batch(jobs)
+            if Unique.PENDING not in batch.of("unique"):
+                copied = partial(self._copy, batch)
+                moment = await self._link.transact(copied, patience=patience, plans=Plans.ONCE)
+                if moment is not None:
+                    return batch.earliest(moment)
+        now = await self._link.call(partial(self._insert, jobs), patience=patience)
+        return min(due_at(job, now) for job in jobs)
 
     async def _insert(self, jobs: Sequence[NewJob], session: Session) -> int:
         with failures.known_jobs():
@@ -153,17 +156,26 @@ class Adding:
             )
         return now
 
-    async def _copy(self, jobs: Sequence[NewJob], session: Session) -> int:
-        now: int = await session.fetchval(self._now)
-        first, last = min(_ids(jobs)), max(_ids(jobs))
-        columns, records = _COLUMNS, (_record(job, now) for job in jobs)
-        if any(map(attrgetter("trace"), jobs)):
-            # Only then: a column more is a tenth of a microsecond for each job.
-            columns, records = _TRACED, ((*_record(job, now), job.trace) for job in jobs)
+    async def _copy(self, batch: Batch, session: Session) -> int | None:
+        """The store's now; None if it must be done otherwise, and nothing was stored.
+
+        The unique indexes see every job of Unique.LIVE that holds a key, but of Unique.PENDING only some. Where a task has any
+        of those at all, its jobs are compared one by one; they are looked for again at the end, when ours are there to be
+        seen by others.
+        """
+        tasks = list(dict.fromkeys(batch.of("task"))) if Unique.LIVE in batch.of("unique") else []
+        now, doubtful = await session.fetchrow(self._sql.before_copy, tasks)
+        if doubtful:
+            return None
+        first, last = min(batch.ids), max(batch.ids)
         with failures.known_jobs():
-            await session.copy_records_to_table("job", schema_name=self._namespace, columns=columns, records=records)
-            await session.execute(self._sql.refuse_known, first, last, _since(first))
-        return now
+            await session.copy_to_table(
+                "job", schema_name=self._namespace, columns=COLUMNS, source=batch.rows(now), format="binary"
+            )
+            if (await session.fetchrow(self._sql.after_copy, tasks, first, last, _since(first)))["doubtful"]:
+                raise failures.KnownJobs("one of these keys may have been taken meanwhile")
+        moment: int = now
+        return moment
 
     async def _one_by_one(self, jobs: Sequence[NewJob], session: Session) -> tuple[list[Added], int | None]:
         """Look who is known and who holds which key, decide, and insert the others; and due moment of the earliest."""
@@ -260,15 +272,6 @@ def _ids(jobs: Sequence[NewJob]) -> Iterable[JobId]:
 def _since(first: JobId) -> int:
     """From when on a job with this id, or a later one, can have ended."""
     return created_us(first) if is_job_id(first) else 0
-
-
-def _record(job: NewJob, now: int) -> tuple[Any, ...]:
-    """A row of the table, in the order of _COLUMNS."""
-    due = now + job.delay if job.run_at is None else job.run_at
-    return (
-        *(job.id, job.task, job.queue, job.args, job.signature, job.priority, now, due, due, job.key, job.retries),
-        *(job.timeout, job.crash_limit, job.on_dead, job.tenant),
-    )
 
 
 def _unless_all(jobs: Sequence[NewJob], name: str, value: Any) -> list[Any]:

@@ -21,7 +21,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     add: str
     add_one: str
-    refuse_known: str
+    before_copy: str
+    after_copy: str
     known: str
     holders: str
     insert: str
@@ -105,6 +106,7 @@ class SearchSql(msgspec.Struct, frozen=True, kw_only=True):
 
 class LockSql(msgspec.Struct, frozen=True, kw_only=True):
     enter: str
+    enter_all: str
     look: str
     leave: str
     release: str

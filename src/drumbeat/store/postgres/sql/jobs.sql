@@ -45,9 +45,20 @@ VALUES ($1::text::uuid, $2, $3, $4, $5, $6, drumbeat.now_us(), coalesce($7, drum
         coalesce($7, drumbeat.now_us() + $8), $9, $10, $11, $12, $13, $14, $16)
 RETURNING drumbeat.now_us() AS now, drumbeat.refuse_known(0, 0, id, id, $15);
 
--- name: refuse_known
--- The same for jobs that were copied into the table.
-SELECT drumbeat.refuse_known(0, 0, $1::text::uuid, $2::text::uuid, $3);
+-- name: before_copy
+-- For jobs that are about to be copied into the table. $1 the tasks of those of Unique.LIVE; doubtful: whether such a task has
+-- live jobs of Unique.PENDING, which may hold a key that no index sees.
+SELECT drumbeat.now_us() AS now,
+       EXISTS (SELECT FROM drumbeat.job WHERE task = ANY ($1::text[]) AND "unique" = 'pending' AND state = 'pending')
+       OR EXISTS (SELECT FROM drumbeat.job WHERE task = ANY ($1::text[]) AND "unique" = 'pending' AND state = 'running')
+       AS doubtful;
+
+-- name: after_copy
+-- The same look again, and what `add` does at its end. $2, $3 first and last id; $4 since.
+SELECT EXISTS (SELECT FROM drumbeat.job WHERE task = ANY ($1::text[]) AND "unique" = 'pending' AND state = 'pending')
+       OR EXISTS (SELECT FROM drumbeat.job WHERE task = ANY ($1::text[]) AND "unique" = 'pending' AND state = 'running')
+       AS doubtful,
+       drumbeat.refuse_known(0, 0, $2::text::uuid, $3::text::uuid, $4);
 
 -- name: known
 -- Which of these ids are anywhere.
