@@ -32,14 +32,14 @@ def _sqlite() -> Iterator[tuple[str, Count | None]]:
 def _postgres() -> Iterator[tuple[str, Count | None]]:
     from tests.servers.postgres import PostgresServer
 
-    # fsync is on, as on any server whose data matter. Only what writes down its statements is unusual.
-    with PostgresServer(18, {"log_statement": "none"}) as server:
+    # fsync is on, as on any server whose data matter.
+    with PostgresServer(18) as server:
         asyncio.run(migrate_store(server.url))
 
         def count() -> int:
             asyncio.run(server.execute("ALTER SYSTEM SET log_statement = 'all'"))
             asyncio.run(server.execute("SELECT pg_reload_conf()"))
-            return len(re.findall(r"LOG:  (?:execute|statement)[^\n]*\n?[^\n]*drumbeat\.lock_", server.log))
+            return len(re.findall(r"LOG:  (?:execute|statement)(?:[^\n]*\n){0,1}?[^\n]*\.lock_(?:enter|look|leave)\(", server.log))
 
         yield server.url, count
 

@@ -208,6 +208,8 @@ class Run:
 
     async def _leave_last(self, store: Store) -> None:
         tickets, _ = self._books.to_leave(math.inf)
+        if not tickets:
+            return
         with contextlib.suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(GOODBYE_S / 2):
                 await store.locks.leave(tickets)
