@@ -1,5 +1,6 @@
 """`drumbeat demo`: it ends by itself where nobody sits, stays for a person, ends as it should, and leaves nothing behind."""
 
+import asyncio
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from drumbeat.cli.demo.stage import Curtain
 from tests.cli.running import call, running
 from tests.cli.terminal import terminal
 from tests.waiting import until_sync
@@ -169,3 +171,30 @@ def test_without_the_packages_of_the_dashboard_it_says_so_in_one_line_and_goes_o
         os.kill(demo.pid, signal.SIGTERM)
         assert "http" not in demo.communicate(timeout=30)[0]
     assert demo.returncode == 143
+
+
+@pytest.fixture
+def hangups() -> Iterator[None]:
+    """Whatever this process does at SIGHUP, it does it afterwards, too."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+async def test_a_closed_terminal_ends_what_is_on_and_what_would_follow(hangups: None) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    curtain = Curtain()
+    with curtain.up():
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGHUP)
+        assert await curtain.play(asyncio.Event().wait()) is None
+        assert await curtain.play(asyncio.Event().wait()) is None
+    assert curtain.signal is signal.SIGHUP
+
+
+async def test_under_nohup_it_goes_on_when_the_terminal_is_closed(hangups: None) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    curtain = Curtain()
+    with curtain.up():
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert await curtain.play(asyncio.to_thread(lambda: "played")) == "played"
+    assert curtain.signal is None

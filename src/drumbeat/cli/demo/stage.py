@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WORKERS = 2
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Curtain:
-    """Falls at the first SIGINT or SIGTERM, and ends the scene that is being played."""
+    """Falls at the first SIGINT, SIGTERM, or SIGHUP of a terminal that was closed, and ends the scene that is being played."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -37,12 +38,14 @@ class Curtain:
     @contextmanager
     def up(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        # One that is ignored stays so: nohup.
+        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in heard:
             loop.add_signal_handler(number, self._fall, number)
         try:
             yield
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in heard:
                 loop.remove_signal_handler(number)
 
     async def play(self, scene: Awaitable[T]) -> T | None:
@@ -91,7 +94,7 @@ class Stage:
                 if self._stays:
                     await self._curtain.play(asyncio.Event().wait())
         # Ctrl-C is how a person ends what stays.
-        return self._code if self._curtain.signal is signal.SIGTERM else int(bool(ending.problems))
+        return self._code if self._curtain.signal in (signal.SIGTERM, signal.SIGHUP) else int(bool(ending.problems))
 
     @property
     def _code(self) -> int:
