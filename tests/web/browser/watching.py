@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, ViewportSize
+from playwright.async_api import Browser, ConsoleMessage, Dialog, Page, Request, Response, ViewportSize, expect
 
 FLAGS = [
     "--no-sandbox",
@@ -19,6 +19,7 @@ FLAGS = [
 DESK = ViewportSize(width=1280, height=800)
 PHONE = ViewportSize(width=375, height=740)
 PATIENCE_MS = 15_000
+expect.set_options(timeout=PATIENCE_MS)
 
 on_three_engines = pytest.mark.parametrize("engine", ["sqlite", "postgres", "valkey"], indirect=True)
 
@@ -32,6 +33,8 @@ class Opener:
         self._browser = browser
         self._stack = stack
         self._wrong: list[str] = []
+        self._said: list[tuple[str, str]] = []
+        self._refused: set[str] = set()
 
     async def open(self, address: str, *, dark: bool = False, phone: bool = False) -> Page:
         context = await self._browser.new_context(
@@ -59,10 +62,12 @@ class Opener:
         def answered(response: Response) -> None:
             if response.status >= 500 or (response.status == 404 and "/static/" in response.url):
                 note("an answer", f"{response.status} {response.url}")
+            if 400 <= response.status < 500 and response.request.method != "GET":
+                self._refused.add(response.url)
 
         def said(message: ConsoleMessage) -> None:
             if message.type in ("error", "warning"):
-                note(f"a console {message.type}", message.text)
+                self._said.append((message.location.get("url", ""), f"{message.text} at {page.url}"))
 
         async def alerted(dialog: Dialog) -> None:
             note("an alert", dialog.message)
@@ -75,4 +80,6 @@ class Opener:
         page.on("pageerror", lambda error: note("an exception", error))
 
     def check(self) -> None:
-        assert not self._wrong, "\n".join(self._wrong)
+        # The browser itself writes down every write that was refused, which is what the API does with a wrong field.
+        wrong = self._wrong + [f"in the console: {text}" for url, text in self._said if url not in self._refused]
+        assert not wrong, "\n".join(wrong)

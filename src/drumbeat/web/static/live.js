@@ -11,6 +11,7 @@ import { ago, base, formats } from "./telling.js";
 
 const BATCH = 1000;
 let tick = null, stream = null, held = false, dirty = false, busy = false, again = false, skew = 0;
+const began = Date.now();   // what was drawn may be older than the first tick: that counts as a change
 const due = new Map();      // region -> when it was last fetched
 let seen = { print: "", at: 0 };   // what the ticks count, and since when
 
@@ -83,11 +84,11 @@ const IDLE = 60000;
 
 function isDue(region, now, changedAt) {
   const { region: name, refresh: how } = region.dataset;
-  if (!due.has(name)) due.set(name, now);
-  const passed = now - due.get(name);
+  const fetched = due.get(name) ?? began;
+  const passed = now - fetched;
   const [word, seconds] = (how || "").split(" ");
   if (word !== "change") return word && passed >= Number(word) * 1000;
-  return (changedAt > due.get(name) && passed >= Number(seconds || 2) * 1000) || passed >= IDLE;
+  return (changedAt > fetched && passed >= Number(seconds || 2) * 1000) || passed >= IDLE;
 }
 
 function dueRegions(now) {
@@ -101,9 +102,9 @@ export async function refresh(names = null) {
   busy = true;
   const wanted = names ?? [...document.querySelectorAll("[data-region]")].map((region) => region.dataset.region);
   try {
+    const asked = Date.now();   // not when it came: what changes in between is to be fetched again
     const answer = await fetch(location.href, { headers: { "X-Refresh": wanted.join(",") }, cache: "no-store" });
-    const now = Date.now();
-    for (const name of wanted) due.set(name, now);
+    for (const name of wanted) due.set(name, asked);
     if (answer.status === 401) { location.reload(); return; }
     if (!answer.ok) return;
     // Parsed apart: scripts in it would not run, and there are none.
