@@ -14,12 +14,13 @@ TIMES ?= 10
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## watch jobs succeed, wait, fail, die with their worker and recover (under 40 s)
+demo: ## watch jobs succeed, wait, fail, die with their worker and recover; then try it in the dashboard
 	@tools/venv.sh base
 	@$(BIN)/drumbeat demo $(ARGS)
 
 test: ## run every test, the fast ones first
 	@tools/venv.sh test
+	@tools/browser.sh
 	@$(BIN)/python -m pytest -n $(SIDE) --dist loadfile $(ARGS)
 
 chaos: ## the tests that kill, stop and restart processes, at their full length and on all engines (about 20 minutes)
