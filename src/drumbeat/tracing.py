@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from drumbeat.clock import SYSTEM
 from drumbeat.model.job import Claimed, Failure, NewJob, Outcome, OutcomeKind
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ SCOPE = "drumbeat"
 API = "opentelemetry.trace"
 LOST = "lost"
 """The outcome of an attempt whose job belongs to somebody else by now."""
-UNSURE = "unsure"
-"""The outcome of one that may have been completed in a transaction."""
 _FAILED = frozenset({OutcomeKind.RETRY.value, OutcomeKind.DEAD.value, OutcomeKind.CRASHED.value})
 _MOST_ERRORS = 10
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
@@ -117,12 +116,13 @@ class Spans:
 class Attempt:
     """The span of one run, current where it was made until `leave`."""
 
-    __slots__ = ("_span", "_token")
+    __slots__ = ("_left_ns", "_span", "_token")
 
     def __init__(self, span: Span) -> None:
         from opentelemetry import context, trace
 
         self._span = span
+        self._left_ns: int | None = None
         self._token: Token[Context] = context.attach(trace.set_span_in_context(span))
 
     @property
@@ -135,6 +135,8 @@ class Attempt:
         from opentelemetry import context
 
         context.detach(self._token)
+        # How it ended may be known later: of one that has completed its job, only by a look into the store.
+        self._left_ns = SYSTEM.now_us() * 1_000
 
     def end(self, endings: Sequence[Ended]) -> None:
         """How its jobs ended: in the order of the batch, if it is one."""
@@ -149,7 +151,7 @@ class Attempt:
             if errors:
                 span.set_attribute("error.type", errors[0].type)
             span.set_status(Status(StatusCode.ERROR, errors[0].message if errors else None))
-        span.end()
+        span.end(self._left_ns)
 
 
 def begin(jobs: Sequence[Claimed], *, is_batch: bool) -> Attempt | None:

@@ -15,6 +15,7 @@ from tests.waiting import until_sync
 PROGRAM = """
 import logging
 import os
+import signal
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -42,6 +43,11 @@ async def order() -> None:
 def pay() -> None:
     with tracer.start_as_current_span("inner"):
         log.info("paid")
+
+
+@app.task(pool="process", on_crash="dead", queue="low")
+def fall() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
@@ -83,6 +89,22 @@ def test_one_trace_goes_through_all_processes_and_their_logs(tmp_path: Path) -> 
         context = found[span]["context"]
         assert (f"0x{entry['trace_id']}", f"0x{entry['span_id']}") == (context["trace_id"], context["span_id"])
     assert told["ordered"]["process"] != told["paid"]["process"]
+
+
+def test_a_run_whose_process_was_killed_has_its_span(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    assert call("enqueue", "fall", "--app", "shop:app", folder=tmp_path).returncode == 0
+    with running("run", "shop:app", "--processes", "2", folder=tmp_path) as worker:
+        until_sync(
+            lambda: "fall" in call("dead", "--json", folder=tmp_path).stdout, deadline=60, what="the dead letter"
+        )
+        os.kill(worker.pid, signal.SIGTERM)
+        assert worker.wait(30) == 0
+    found = spans(tmp_path)
+    process = found["process low"]
+    assert process["parent_id"] == found["send low"]["context"]["span_id"]
+    assert (process["attributes"]["drumbeat.outcome"], process["status"]["status_code"]) == ("crashed", "ERROR")
+    assert process["attributes"]["error.type"] == "ProcessDied"
 
 
 UNTRACED = """

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Doubt:
-    __slots__ = ("completion", "ending", "finished_at", "job", "otherwise", "started_at")
+    __slots__ = ("completion", "ending", "finished_at", "job", "otherwise", "settled", "started_at")
 
     def __init__(
         self,
@@ -30,7 +30,8 @@ class Doubt:
         completion: Completion,
         started_at: int,
         finished_at: int,
-        otherwise: Callable[[Ending], object],
+        otherwise: Callable[[Ending], Outcome | None],
+        settled: Callable[[Outcome | None], None],
     ) -> None:
         self.job = job
         self.ending = ending
@@ -39,6 +40,8 @@ class Doubt:
         self.finished_at = finished_at
         self.otherwise = otherwise
         """How the job ends if it was not completed."""
+        self.settled = settled
+        """Hears how it ended."""
 
 
 class Doubts:
@@ -64,9 +67,10 @@ class Doubts:
     async def run(self) -> None:
         while (doubt := await self._inbox.get()) is not None:
             if doubt.completion is Completion.SURE or await self.is_committed(Hold(doubt.job.id, doubt.job.token)):
-                self._succeed(doubt)
+                outcome: Outcome | None = self._succeed(doubt)
             else:
-                doubt.otherwise(NOT_COMMITTED if doubt.ending.how is How.RETURNED else doubt.ending)
+                outcome = doubt.otherwise(NOT_COMMITTED if doubt.ending.how is How.RETURNED else doubt.ending)
+            doubt.settled(outcome)
 
     async def is_committed(self, hold: Hold) -> bool:
         """Whether this claim ended as succeeded; asked until the store answers."""
@@ -81,7 +85,7 @@ class Doubts:
                 self._patience.over()
                 return record.state is JobState.SUCCEEDED and record.token == hold.token
 
-    def _succeed(self, doubt: Doubt) -> None:
+    def _succeed(self, doubt: Doubt) -> Outcome:
         job, ending = doubt.job, doubt.ending
         outcome = Outcome(
             id=job.id,
@@ -97,3 +101,4 @@ class Doubts:
             log.warning("a handler failed after its job was completed", extra=facts | {"error": str(why)})
         elif ending.result is not None:
             log.warning("a handler returned a result after its job was completed: give it to complete()", extra=facts)
+        return outcome

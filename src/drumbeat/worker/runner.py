@@ -224,19 +224,17 @@ class Runner:
             job, started, known = run.jobs[0], run.started_us, ending
             self._doubts.put(
                 Doubt(
-                    job, known, completion, started, finished, lambda end: self._put(job, plan, end, started, finished)
+                    *(job, known, completion, started, finished),
+                    otherwise=lambda end: self._put(job, plan, end, started, finished),
+                    settled=lambda outcome: _trace(run, [outcome]),
                 )
             )
-            if run.attempt is not None:
-                word = OutcomeKind.SUCCEEDED.value if completion is Completion.SURE else tracing.UNSURE
-                tracing.end(run.attempt, [tracing.Ended(word, ending.error)])
             return
         endings = ending if isinstance(ending, list) else [ending] * len(run.jobs)
         outcomes = [
             self._put(job, plan, each, run.started_us, finished) for job, each in zip(run.jobs, endings, strict=True)
         ]
-        if run.attempt is not None:
-            tracing.end(run.attempt, [tracing.ended(outcome) for outcome in outcomes])
+        _trace(run, outcomes)
 
     def _put(self, job: Claimed, plan: Plan, ending: Ending, started: int, finished: int) -> Outcome | None:
         if ending.how is How.RETURNED:
@@ -331,3 +329,8 @@ class Runner:
             reason=AbortReason.TIMED_OUT,
             error=Failure(TIMED_OUT, f"timed out after {text(limit)}"),
         )
+
+
+def _trace(run: Run, outcomes: list[Outcome | None]) -> None:
+    if run.attempt is not None:
+        tracing.end(run.attempt, [tracing.ended(outcome) for outcome in outcomes])
