@@ -6,9 +6,11 @@ from typing import Any
 import asyncpg
 
 from drumbeat import Drumbeat
+from drumbeat.errors import StoreUnavailable
 from drumbeat.model.lock import NewTicket, Seen, TicketState
-from drumbeat.store.postgres import PostgresStore
+from drumbeat.store.postgres import PostgresStore, schema
 from tests.engines.postgres.conftest import at
+from tests.servers.postgres import PostgresServer
 from tests.waiting import until
 
 SECOND = 1_000_000
@@ -126,3 +128,47 @@ async def test_an_enter_that_was_cancelled_under_way_leaves_nobody_in_line(
             return await raw.fetchval("SELECT count(*) FROM drumbeat.ticket") == 0 and not app.keeper.books._leaving
 
         await until(is_empty, deadline=10)
+
+
+async def test_a_crowd_that_enters_at_once_costs_two_commits_and_keeps_its_order(
+    postgres: PostgresStore, raw: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        entering = [group.create_task(enter(postgres, f"t{number}")) for number in range(100)]
+    assert [task.result().place for task in entering] == list(range(100))
+    tokens = [task.result().token for task in entering]
+    assert tokens == sorted(set(tokens))
+    # The first alone, all who came meanwhile together.
+    assert await raw.fetchval("SELECT count(DISTINCT xmin::text) FROM drumbeat.ticket") == 2
+
+
+async def test_one_of_a_crowd_that_is_cancelled_takes_nobody_with_it(
+    postgres: PostgresStore, raw: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await enter(postgres, "first")
+    loop = asyncio.get_running_loop()
+    async with raw.transaction():
+        await raw.execute("SELECT FROM drumbeat.lock WHERE name = 'x' FOR UPDATE")
+        alone = loop.create_task(enter(postgres, "alone"))
+        await until(lambda: postgres._side._turn.locked())
+        crowd = [loop.create_task(enter(postgres, f"t{number}")) for number in range(5)]
+        await until(lambda: len(postgres.locks._entering._waiting) == 5)  # type: ignore[attr-defined]
+        alone.cancel()
+        # Now the first of the others enters for all of them, and is cancelled as well.
+        await until(lambda: len(postgres.locks._entering._waiting) == 0)  # type: ignore[attr-defined]
+        crowd[0].cancel()
+        await asyncio.wait([alone, crowd[0]])
+    async with asyncio.timeout(10):
+        seen = [await task for task in crowd[1:]]
+    assert [each.state for each in seen] == [TicketState.WAITING] * 4
+    assert [each.token for each in seen] == sorted(each.token for each in seen)
+    assert alone.cancelled() and crowd[0].cancelled()
+
+
+async def test_a_crowd_hears_that_the_server_is_away(own_server: PostgresServer) -> None:
+    await schema.migrate(at(own_server.url), "drumbeat")
+    async with await PostgresStore.open(at(own_server.url)) as store:
+        own_server.stop("immediate")
+        entering = [asyncio.get_running_loop().create_task(enter(store, f"t{number}")) for number in range(5)]
+        await asyncio.wait(entering, timeout=30)
+        assert [type(task.exception()) for task in entering] == [StoreUnavailable] * 5

@@ -11,6 +11,7 @@ from typing import Any
 from drumbeat.durations import from_us
 from drumbeat.model.lock import LockInfo, NewTicket, Seen, TicketInfo, TicketState
 from drumbeat.store.postgres.connections import LONG, Link, Session
+from drumbeat.store.postgres.entering import Entering
 from drumbeat.store.postgres.statements import Statements
 
 
@@ -19,10 +20,10 @@ class PostgresLocks:
         self._sql = sql.locks
         self._schema = sql.schema
         self._link = link
+        self._entering = Entering(sql.locks, link)
 
     async def enter(self, ticket: NewTicket) -> Seen:
-        facts = (ticket.id, ticket.lock, ticket.limit, ticket.per, ticket.lease, ticket.owner, ticket.what)
-        return _seen(await self._link.call(lambda session: session.fetchrow(self._sql.enter, *facts)))
+        return _seen(await self._entering.enter(ticket))
 
     async def look(self, tickets: Sequence[str], *, renew: bool) -> list[Seen]:
         if not tickets:

@@ -1,0 +1,82 @@
+"""How tickets get into their lines: alone if nobody else wants that now, and else together.
+
+A crowd of tasks that want locks at once would wait for one commit each, one after the other on one connection, and hold up
+everybody else who enters the same line. So those that come while a call is under way are entered by the next one, in one
+statement and one commit.
+
+    enter --the connection is ours--> takes all who wait --> one call --> tells them
+      \\--somebody enters-----------> waits for its answer, or for its turn to do the same
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from drumbeat.errors import DrumbeatError
+from drumbeat.model.lock import NewTicket
+from drumbeat.store.postgres.connections import PATIENCE, Link
+from drumbeat.store.postgres.statements import LockSql
+
+_TICKETS_A_SECOND = 100
+"""So many even a slow server takes into a long line in a second."""
+_LARGEST_GROUP = 500
+_Entry = tuple[NewTicket, "asyncio.Future[Any]"]
+
+
+class Entering:
+    def __init__(self, sql: LockSql, link: Link) -> None:
+        self._sql = sql
+        self._link = link
+        self._turn = asyncio.Lock()
+        self._waiting: list[_Entry] = []
+
+    async def enter(self, ticket: NewTicket) -> Any:
+        """Gives its row."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((ticket, answer))
+        try:
+            async with self._turn:
+                if not answer.done():
+                    await self._enter_all()
+            return answer.result()
+        finally:
+            answer.cancel()  # if we are: nobody enters for us any more
+
+    async def _enter_all(self) -> None:
+        """Everybody who waits, and among them the one whose turn it is."""
+        waiting = [entry for entry in self._waiting if not entry[1].done()]
+        group, self._waiting = waiting[:_LARGEST_GROUP], waiting[_LARGEST_GROUP:]
+        try:
+            rows = await self._call([ticket for ticket, _ in group])
+        except DrumbeatError as error:
+            for _, answer in group:
+                if not answer.done():
+                    answer.set_exception(error)
+                    answer.exception()  # whoever was cancelled meanwhile does not ask for it
+            return
+        except asyncio.CancelledError:
+            # Only this caller's wish is void. The others are still there, and one of them has the next turn: to enter twice
+            # is to enter once.
+            self._waiting = group + self._waiting
+            raise
+        for ticket, answer in group:
+            if not answer.done():
+                answer.set_result(rows[ticket.id])
+
+    async def _call(self, tickets: Sequence[NewTicket]) -> dict[str, Any]:
+        if len(tickets) == 1:
+            [facts] = _facts(tickets)
+            row = await self._link.call(lambda session: session.fetchrow(self._sql.enter, *facts))
+            return {row["ticket"]: row}
+        # By name, so that two who enter the same locks do not wait for each other; within a line as they came.
+        columns = list(zip(*_facts(sorted(tickets, key=lambda ticket: ticket.lock)), strict=True))
+        patience = PATIENCE + len(tickets) / _TICKETS_A_SECOND
+        rows = await self._link.call(lambda session: session.fetch(self._sql.enter_all, *columns), patience=patience)
+        return {row["ticket"]: row for row in rows}
+
+
+def _facts(tickets: Sequence[NewTicket]) -> list[tuple[Any, ...]]:
+    return [
+        (ticket.id, ticket.lock, ticket.limit, ticket.per, ticket.lease, ticket.owner, ticket.what)
+        for ticket in tickets
+    ]
