@@ -121,9 +121,9 @@ def test_price_pipeline(folder: Path) -> None:
     assert moments == "at the same moment: at most 1 sweep, at most 2 calls"
 
 
-def test_triggers(folder: Path) -> None:
+def test_triggers(folder: Path, store_url: str) -> None:
     with RedisServer() as broker:
-        told = python("triggers.py", "3000", folder=folder, REDIS_URL=broker.url)
+        told = python("triggers.py", "3000", folder=folder, REDIS_URL=broker.url, DRUMBEAT_URL=store_url)
     counts, verdict = told.splitlines()
     assert re.fullmatch(r"3000 triggers, 300 cancelled, 2700 sent in \d+\.\d s", counts), told
     assert verdict == "0 missing, 0 twice, 0 that were not due"
