@@ -111,6 +111,21 @@ async def test_no_broker_is_away(cluster: KafkaCluster) -> None:
     assert [type(answer) for answer in answers] == [Away, Away]
 
 
+async def test_what_is_refused_and_what_is_not_delivered_keep_their_places(cluster: KafkaCluster) -> None:
+    """The one is told when it is handed over, the other by a report much later; one message is there twice."""
+    sink = KafkaSink(
+        topic="away",
+        servers=f"127.0.0.1:{free_port()}",
+        timeout=0.2,
+        config={"message.max.bytes": 2000, "log_level": 0},
+    )
+    outlet = sink.connect(SYSTEM)
+    sizes = {"a": 10, "b": 5000, "c": 20}
+    answers = await outlet.send([Message(id=id, key=None, body=id.encode() * sizes[id]) for id in "abacb"])
+    await outlet.close()
+    assert [type(answer) for answer in answers] == [Away, DeliveryFailed, Away, Away, DeliveryFailed]
+
+
 async def test_an_option_that_librdkafka_does_not_know_is_told(cluster: KafkaCluster) -> None:
     sink = KafkaSink(topic="wrong", servers=cluster.servers, config={"no.such.option": 1})
     with pytest.raises(ConfigError, match=r"no\.such\.option"):
