@@ -34,12 +34,14 @@ _fields: MutableMapping[type, Collection[str] | None] = WeakKeyDictionary()
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
-_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+LONG = 19
+"""An integer beyond 64 bits has so many digits at least."""
+LONG_NUMBER = re.compile(rb"[0-9]{%d}" % LONG)
 
 
 def is_equal(given: Any, got: Any, raw: bytes) -> bool:
     """A quick yes for values of types that `hints.is_told_by_equality`; a no means nothing yet."""
-    return bool(given == got) and _LONG_NUMBER.search(raw) is None
+    return bool(given == got) and LONG_NUMBER.search(raw) is None
 
 
 def difference(given: Any, got: Any) -> Difference | None:

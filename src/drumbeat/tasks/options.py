@@ -51,6 +51,9 @@ class EnqueueOptions(TypedDict, total=False):
     notify: bool
 
 
+_ENQUEUE_OPTIONS = frozenset(EnqueueOptions.__annotations__)
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How a task is run."""
 
@@ -190,10 +193,12 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_wishes(options: EnqueueOptions) -> Wishes:
     """Check what `using` was given."""
-    unknown = set(options) - set(EnqueueOptions.__annotations__)
-    if unknown:
-        raise InvalidArguments(f"using() has no option {min(unknown)!r}", min(unknown))
-    given: EnqueueOptions = {name: value for name, value in options.items() if value is not None}  # type: ignore[assignment]
+    if not _ENQUEUE_OPTIONS.issuperset(options):
+        unknown = min(set(options) - _ENQUEUE_OPTIONS)
+        raise InvalidArguments(f"using() has no option {unknown!r}", unknown)
+    given = options
+    if any(value is None for value in options.values()):
+        given = {name: value for name, value in options.items() if value is not None}  # type: ignore[assignment]
     if "delay" in given and "at" in given:
         raise InvalidArguments("delay and at exclude each other: give the one or the other", "delay")
     unique = _unique(given.get("unique", False))

@@ -12,8 +12,6 @@ import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-import msgspec
-
 from drumbeat.codec import MAX_PAYLOAD, Signature
 from drumbeat.errors import ConfigError, InvalidArguments, JobError, WrongContext
 from drumbeat.handle import JobHandle, SyncJobHandle
@@ -25,6 +23,7 @@ from drumbeat.settings import Settings
 from .obituary import ObituarySignature
 from .options import EnqueueOptions, Options, Pool, Wishes, read_wishes
 
+_NO_WISHES = Wishes()
 P = ParamSpec("P")
 R = TypeVar("R")
 Upgrade = Callable[[dict[str, Any], str], dict[str, Any]]
@@ -178,7 +177,7 @@ class Task(Generic[P, R]):
         self.upgrader = function
         return function
 
-    def _new_job(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewJob:
+    def _new_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], wishes: Wishes = _NO_WISHES) -> NewJob:
         settings, options = self._home.settings, self.options
         signature = self.signature
         if self._hash is None:
@@ -186,25 +185,18 @@ class Task(Generic[P, R]):
         return NewJob(
             id=new_job_id(),
             task=self.name,
-            queue=options.queue,
+            queue=options.queue if wishes.queue is None else self._known_queue(wishes.queue),
             args=signature.encode(args, kwargs, limit=settings.payload_limit),
             signature=self._hash,
-            priority=options.priority,
-            crash_limit=settings.crash_limit if options.on_crash == "retry" else 1,
-            on_dead=self._on_dead,
-        )
-
-    def _wished_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], wishes: Wishes) -> NewJob:
-        return msgspec.structs.replace(
-            self._new_job(args, kwargs),
-            queue=self.queue if wishes.queue is None else self._known_queue(wishes.queue),
-            priority=self.options.priority if wishes.priority is None else wishes.priority,
+            priority=options.priority if wishes.priority is None else wishes.priority,
             run_at=wishes.run_at,
             delay=wishes.delay_us,
             key=wishes.key,
             unique=wishes.unique,
             retries=wishes.retries,
             timeout=wishes.timeout_us,
+            crash_limit=settings.crash_limit if options.on_crash == "retry" else 1,
+            on_dead=self._on_dead,
         )
 
     def _known_queue(self, queue: str) -> str:
@@ -252,7 +244,7 @@ class BoundTask(Generic[P, R]):
         """As `Task.enqueue`."""
         name = self._task.name
         check_loop(f"{name}.using(...).enqueue", f"{name}.using(...).enqueue_sync")
-        job = self._task._wished_job(args, kwargs, self._wishes)
+        job = self._task._new_job(args, kwargs, self._wishes)
         if self._wishes.conn is not None:
             return self._inside(job)
         return self._task._home.enqueue(job)
@@ -261,7 +253,7 @@ class BoundTask(Generic[P, R]):
         """As `Task.enqueue_sync`."""
         called = f"{self._task.name}.using(...).enqueue_sync"
         check_no_loop(called, f"await {self._task.name}.using(...).enqueue")
-        job = self._task._wished_job(args, kwargs, self._wishes)
+        job = self._task._new_job(args, kwargs, self._wishes)
         wishes = self._wishes
         if wishes.conn is not None:
             return self._task._home.enqueue_inside_sync(wishes.conn, [job], wishes.notify)[0]
@@ -275,7 +267,7 @@ class BoundTask(Generic[P, R]):
         """As `Task.bind`."""
         if self._wishes.conn is not None:
             raise InvalidArguments("give conn to enqueue_many: all its jobs are stored in one transaction", "conn")
-        return self._task._wished_job(args, kwargs, self._wishes)
+        return self._task._new_job(args, kwargs, self._wishes)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._task.name}>"
