@@ -63,6 +63,10 @@ class DemoScreen:
         if self._live is None:
             self._console.print(Text(line), soft_wrap=True)
 
+    def say(self, text: str) -> None:
+        """A line after the play."""
+        self._console.print(Text(text), soft_wrap=True)
+
     def show(self, counts: list[Count]) -> None:
         changed, self._counts = counts != self._counts, counts
         if self._live is None and changed and SYSTEM.monotonic() - self._told_at >= TELL_EVERY:

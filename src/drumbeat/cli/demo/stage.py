@@ -93,6 +93,8 @@ class Stage:
                 told(ending)
                 if self._stays:
                     await self._curtain.play(asyncio.Event().wait())
+                    if self._curtain.signal is signal.SIGINT:  # else nobody may be there to read it
+                        self._screen.say("Ending: the workers leave, and their files are removed.")
         # Ctrl-C is how a person ends what stays.
         return self._code if self._curtain.signal in (signal.SIGTERM, signal.SIGHUP) else int(bool(ending.problems))
 
