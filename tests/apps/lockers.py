@@ -3,19 +3,48 @@
 enter NAME NUMBER     take a place in the line of a lock; write down the turn when it comes, and leave
 hold FILE             hold the lock "held" until it is lost, and write to the resource in FILE with its token, then and before
 calls LIMIT PER       call under a rate, again and again, in ten tasks at once, until the input ends
+crowd NAME COUNT      take so many places at once; write down, when all have had their turn, what was asked of the store
 """
 
 import asyncio
 import sqlite3
 import sys
+import time
+from collections import Counter
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from drumbeat import Drumbeat
 from drumbeat.errors import LockLost
 from tests.apps import journal
+from tests.faults import FaultyStore, _closing
 
-app = Drumbeat()
+
+class CountingApp(Drumbeat):
+    """Counts what its tasks and its keeper ask of the store."""
+
+    tasks_store: FaultyStore | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+
+    async def store(self) -> Any:
+        if self.tasks_store is None:
+            self.tasks_store = self._counting(await super().store())
+        return self.tasks_store
+
+    async def open_store(self) -> Any:
+        return _closing(self._counting(await super().open_store()))
+
+    def _counting(self, store: Any) -> FaultyStore:
+        counting = FaultyStore(store)
+        counting.calls = self.calls
+        return counting
+
+
+app = CountingApp()
 
 
 async def enter(name: str, number: str) -> None:
@@ -42,6 +71,19 @@ async def calls(limit: str, per: str) -> None:
             journal.write("call", at=lock.granted_at)
 
 
+async def crowd(name: str, count: str) -> None:
+    began = time.monotonic()
+
+    async def turn() -> None:
+        async with app.lock(name):
+            pass
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(int(count)):
+            group.create_task(turn())
+    journal.write("crowd", calls=dict(app.calls), seconds=time.monotonic() - began)
+
+
 def is_accepted(file: Path, token: int) -> bool:
     """A resource that checks: it takes no write with an older token than it has seen."""
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
@@ -59,7 +101,7 @@ async def main() -> None:
         journal.write("ready")
         while words := (await lines.get()).split():
             command, *given = words
-            work = {"enter": enter, "hold": hold, "calls": calls}[command]
+            work = {"enter": enter, "hold": hold, "calls": calls, "crowd": crowd}[command]
             for _ in range(10 if command == "calls" else 1):
                 tasks.add(loop.create_task(work(*given)))
         for task in tasks:

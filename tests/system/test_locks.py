@@ -1,10 +1,11 @@
-"""Locks between real processes, which are killed and stopped."""
+"""Locks between real processes, which are killed and stopped. With DRUMBEAT_FULL=1 rates and crowds have their full size."""
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from tests.apps import journal
 from tests.system.workers import ROOT
 from tests.waiting import until, until_sync
 
+FULL = bool(os.environ.get("DRUMBEAT_FULL"))
 QUICK = {"DRUMBEAT_LOCK_LEASE": "2", "DRUMBEAT_LOCK_RENEW": "0.5"}
+RENEWED_EVERY_S = 5.0
 
 
 class Lockers:
@@ -26,12 +29,12 @@ class Lockers:
         self.journal = folder / "journal"
         self._started: list[subprocess.Popen[str]] = []
 
-    def start(self) -> "subprocess.Popen[str]":
+    def start(self, settings: Mapping[str, str] = QUICK) -> "subprocess.Popen[str]":
         log = (self.folder / f"locker-{len(self._started)}.log").open("wb")
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.apps.lockers"],
             cwd=ROOT,
-            env=os.environ | QUICK | {"DRUMBEAT_URL": self.url, journal.FILE: str(self.journal)},
+            env=os.environ | settings | {"DRUMBEAT_URL": self.url, journal.FILE: str(self.journal)},
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -118,8 +121,7 @@ async def test_a_holder_that_is_stopped_beyond_its_lease_loses_it_and_its_late_w
 
 
 async def test_four_processes_keep_a_rate_and_use_it(lockers: Lockers) -> None:
-    """The same as 100 in 10 s, in less time."""
-    limit, per, seconds = 40, 2.0, 8.0
+    limit, per, seconds = (100, 10.0, 30.0) if FULL else (40, 2.0, 8.0)
     processes = [lockers.start() for _ in range(4)]
     for process in processes:
         lockers.tell(process, "calls", limit, per)
@@ -131,6 +133,25 @@ async def test_four_processes_keep_a_rate_and_use_it(lockers: Lockers) -> None:
     assert too_close == []
     assert sum(moment <= moments[0] + seconds * 1e6 for moment in moments) >= enough - limit
     assert len({entry.pid for entry in journal.read(lockers.journal, "call")}) == 4
+
+
+async def test_a_crowd_in_line_costs_two_operations_for_each_handoff(lockers: Lockers) -> None:
+    """One to leave and one to look, and one for each process every five seconds, however long the line is."""
+    waiters, processes = (1_000, 4) if FULL else (80, 4)
+    crowd = [lockers.start({}) for _ in range(processes)]
+    async with Drumbeat(lockers.url) as app, app.lock("crowd"):
+        for process in crowd:
+            lockers.tell(process, "crowd", "crowd", waiters // processes)
+
+        async def are_waiting() -> bool:
+            return (await app.locks.show("crowd")).waiting == waiters
+
+        await until(are_waiting, what=f"a line of {waiters}", deadline=60)
+    ended = [entry.facts for entry in lockers.wait_for("crowd", processes)]
+    calls = sum((Counter(facts["calls"]) for facts in ended), Counter[str]())
+    renewals = sum(facts["seconds"] / RENEWED_EVERY_S + 1 for facts in ended)
+    assert calls["locks.enter"] == calls["locks.leave"] == waiters
+    assert calls["locks.look"] <= waiters + renewals
 
 
 def _span(lockers: Lockers) -> float:
