@@ -17,6 +17,9 @@ T = TypeVar("T")
 
 
 class AsyncProducer(Producer):
+    calls_at_once = 1
+    """Of bulk calls: with two, a program prepares one while the other is stored."""
+
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="producer's loop", daemon=True)
@@ -85,8 +88,15 @@ class AsyncProducer(Producer):
     async def _many(self, task: str, first: int, count: int, **how: Any) -> float:
         chunk = self.bulk_chunk or count
         started = time.perf_counter()
-        for at in range(first, first + count, chunk):
-            await self.add_many(task, range(at, min(at + chunk, first + count)), **how)
+        starts = iter(range(first, first + count, chunk))
+
+        async def some() -> None:
+            for at in starts:
+                await self.add_many(task, range(at, min(at + chunk, first + count)), **how)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.calls_at_once):
+                group.create_task(some())
         return time.perf_counter() - started
 
     def _single(self, number: int) -> None:

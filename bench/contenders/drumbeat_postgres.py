@@ -9,8 +9,16 @@ from bench.contenders.drumbeat import DrumbeatOnServer, DrumbeatProducer, Drumbe
 from bench.contenders.postgres import LOAD_MEASURES, PostgresContender
 
 
+class DrumbeatPostgresProducer(DrumbeatProducer):
+    calls_at_once = 2
+
+
 class DrumbeatPostgres(DrumbeatOnServer, PostgresContender):
     measures = LOAD_MEASURES | {BACKLOG, KEYS}
+    tuning = f"{DrumbeatOnServer.tuning}; two bulk calls at a time, over its one connection"
+
+    def open_producer(self) -> Producer:
+        return DrumbeatPostgresProducer(self.client_module)
 
     def load(self) -> None:
         import asyncpg  # noqa: F401

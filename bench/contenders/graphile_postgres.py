@@ -3,9 +3,11 @@
 Node and npm must be there; the package itself is fetched when the bench runs: see bench/fetched.py.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
+from bench.apps import URL_NAME
 from bench.contender import BACKLOG, KEYS, Producer, moment
 from bench.contenders.postgres import LOAD_MEASURES, PostgresContender, SqlProducer
 from bench.fetched import node_modules, provide_by_npm
@@ -23,9 +25,15 @@ ADD_MANY = """
 
 class GraphileProducer(SqlProducer):
     bulk_chunk = 5_000
+    calls_at_once = 2
     unfinished_sql = (
         "SELECT count(*) FROM (SELECT FROM graphile_worker._private_jobs WHERE run_at <= now() LIMIT 1) due"
     )
+
+    async def open(self) -> None:
+        import asyncpg
+
+        self.sql: Any = await asyncpg.create_pool(os.environ[URL_NAME], min_size=2, max_size=2)
 
     async def add(self, task: str, number: int, *, due_ns: int | None = None) -> None:
         await self.sql.fetch(ADD_ONE, task, number, due_ns and moment(due_ns))
@@ -41,8 +49,8 @@ class GraphilePostgres(PostgresContender):
     tuning = (
         "its own documentation's fastest preset (concurrentJobs 24, localQueue of 500, completeJobBatchDelay 0), and "
         "pollInterval 100 ms, because scheduled jobs are only found by polling (its default is 2 s); no line for each "
-        "success; bulk is `graphile_worker.add_jobs` in calls of 5,000; keys are job keys; contention with concurrentJobs "
-        "10 and a localQueue of 11"
+        "success; bulk is `graphile_worker.add_jobs` in calls of 5,000, two at a time over two connections; keys are job keys; "
+        "contention with concurrentJobs 10 and a localQueue of 11"
     )
     drain_jobs = 50_000
     fill_rate = 10_000
