@@ -39,7 +39,11 @@ def _postgres() -> Iterator[tuple[str, Count | None]]:
         def count() -> int:
             asyncio.run(server.execute("ALTER SYSTEM SET log_statement = 'all'"))
             asyncio.run(server.execute("SELECT pg_reload_conf()"))
-            return len(re.findall(r"LOG:  (?:execute|statement)(?:[^\n]*\n){0,1}?[^\n]*\.lock_(?:enter|look|leave)\(", server.log))
+            return len(
+                re.findall(
+                    r"LOG:  (?:execute|statement)(?:[^\n]*\n){0,1}?[^\n]*\.lock_(?:enter|look|leave)\(", server.log
+                )
+            )
 
         yield server.url, count
 

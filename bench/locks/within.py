@@ -22,22 +22,25 @@ def local() -> dict[str, float]:
 
 async def _local() -> dict[str, float]:
     await _alone()
-    return {
-        "uncontended µs": statistics.median([await _alone() for _ in range(ROUNDS)]),
-        "handoff in a loop µs": statistics.median([await _handed_over() for _ in range(ROUNDS)]),
-        "handoff between loops µs": _between_loops(),
-    }
+    figures: dict[str, float] = {}
+    for name, measure in {"uncontended": _alone, "handoff in a loop": _handed_over}.items():
+        rounds = [await measure() for _ in range(ROUNDS)]
+        figures[f"{name} µs"] = statistics.median(wall for wall, _ in rounds)
+        figures[f"{name}, CPU µs"] = statistics.median(cpu for _, cpu in rounds)
+    figures["handoff between loops µs"] = _between_loops()
+    figures["a bare call between loops µs"] = _bare_call()
+    return figures
 
 
-async def _alone() -> float:
-    lock, began = local_lock("alone"), time.perf_counter()
+async def _alone() -> tuple[float, float]:
+    lock, watch = local_lock("alone"), _Watch()
     for _ in range(TIMES):
         async with lock:
             pass
-    return (time.perf_counter() - began) / TIMES * 1e6
+    return watch.taken(TIMES)
 
 
-async def _handed_over() -> float:
+async def _handed_over() -> tuple[float, float]:
     """A line of tasks, each of which leaves at once: one handoff for each."""
     lock = local_lock("line")
 
@@ -50,8 +53,8 @@ async def _handed_over() -> float:
             for _ in range(TIMES):
                 group.create_task(turn())
             await asyncio.sleep(0)  # now they are all in line
-            began = time.perf_counter()
-    return (time.perf_counter() - began) / TIMES * 1e6
+            watch = _Watch()
+    return watch.taken(TIMES)
 
 
 def _between_loops() -> float:
@@ -72,6 +75,27 @@ def _between_loops() -> float:
     for thread in threads:
         thread.join()
     taken = [b[1] - a[2] for a, b in pairwise(moments) if a[0] != b[0]]
+    return statistics.median(taken) * 1e6
+
+
+def _bare_call() -> float:
+    """What a handoff between loops cannot do without: another loop is told, and its task goes on."""
+    there, taken = asyncio.new_event_loop(), list[float]()
+    thread = threading.Thread(target=there.run_forever)
+    thread.start()
+
+    async def hear(told: "asyncio.Future[float]") -> None:
+        taken.append(-await told + time.perf_counter())
+
+    for _ in range(TIMES):
+        told: asyncio.Future[float] = there.create_future()
+        heard = asyncio.run_coroutine_threadsafe(hear(told), there)
+        time.sleep(0.0005)
+        there.call_soon_threadsafe(told.set_result, time.perf_counter())
+        heard.result()
+    there.call_soon_threadsafe(there.stop)
+    thread.join()
+    there.close()
     return statistics.median(taken) * 1e6
 
 
@@ -120,6 +144,16 @@ async def alone(url: str) -> dict[str, float]:
         }
 
 
+class _Watch:
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def taken(self, times: int) -> tuple[float, float]:
+        """Microseconds of wall time and of this process's CPU time, for one of so many."""
+        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        return wall / times * 1e6, cpu / times * 1e6
+
+
 Rounds = dict[str, list[tuple[float, float]]]
 
 
@@ -128,10 +162,9 @@ async def _taking_turns(calls: dict[str, Callable[[], Awaitable[Any]]]) -> Round
     taken: Rounds = {name: [] for name in calls}
     for number in range(ROUNDS + 1):
         for name, call in calls.items():
-            wall, cpu = time.perf_counter(), time.process_time()
+            watch = _Watch()
             for _ in range(TIMES // 3):
                 await call()
-            times = (time.perf_counter() - wall) / (TIMES // 3), (time.process_time() - cpu) / (TIMES // 3)
             if number:  # the first is a warm-up
-                taken[name].append((times[0] * 1e6, times[1] * 1e6))
+                taken[name].append(watch.taken(TIMES // 3))
     return taken
