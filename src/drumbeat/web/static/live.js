@@ -13,6 +13,7 @@ const BATCH = 1000;
 let tick = null, stream = null, held = false, dirty = false, busy = false, again = false, skew = 0;
 const began = Date.now();   // what was drawn may be older than the first tick: that counts as a change
 const due = new Map();      // region -> when it was last fetched
+const owed = new Set();     // regions whose rows were kept back because somebody was at them
 let seen = { print: "", at: 0 };   // what the ticks count, and since when
 
 export function isHeld() { return held; }
@@ -84,6 +85,7 @@ const IDLE = 60000;
 
 function isDue(region, now, changedAt) {
   const { region: name, refresh: how } = region.dataset;
+  if (owed.has(name) && ![...region.querySelectorAll("[data-rows]")].some(isAtWork)) return true;
   const fetched = due.get(name) ?? began;
   const passed = now - fetched;
   const [word, seconds] = (how || "").split(" ");
@@ -104,7 +106,7 @@ export async function refresh(names = null) {
   try {
     const asked = Date.now();   // not when it came: what changes in between is to be fetched again
     const answer = await fetch(location.href, { headers: { "X-Refresh": wanted.join(",") }, cache: "no-store" });
-    for (const name of wanted) due.set(name, asked);
+    for (const name of wanted) { due.set(name, asked); owed.delete(name); }
     if (answer.status === 401) { location.reload(); return; }
     if (!answer.ok) return;
     // Parsed apart: scripts in it would not run, and there are none.
@@ -170,16 +172,23 @@ function mergeChildren(old, next) {
   while (old.childNodes.length > fresh.length) old.lastChild.remove();
 }
 
+function isAtWork(rows) {
+  return rows.matches(":hover, :focus-within") || rows.querySelector("[aria-selected=true], .at") || document.querySelector("dialog[open]");
+}
+
 // Rows go by their key. While somebody points at them, is among them by keyboard or has some selected, they stay where they are.
 function mergeRows(old, next) {
   const mine = new Map([...old.children].map((row) => [row.dataset.key, row]));
   const theirs = [...next.children];
   const keys = new Set(theirs.map((row) => row.dataset.key));
-  const still = old.matches(":hover, :focus-within") || old.querySelector("[aria-selected=true], .at") || document.querySelector("dialog[open]");
   const added = theirs.filter((row) => !mine.has(row.dataset.key));
   for (const row of theirs) if (mine.has(row.dataset.key)) merge(mine.get(row.dataset.key), row);
   for (const [key, row] of mine) row.classList.toggle("gone", !keys.has(key));
-  if (still && mine.size) { news(old, added.length); return; }
+  if (mine.size && isAtWork(old)) {
+    if (added.length || keys.size !== mine.size) owed.add(old.closest("[data-region]").dataset.region);
+    news(old, added.length);
+    return;
+  }
   news(old, 0);
   for (const [key, row] of mine) if (!keys.has(key)) row.remove();
   theirs.forEach((row, place) => {
