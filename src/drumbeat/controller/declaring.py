@@ -17,8 +17,8 @@ import msgspec
 from drumbeat.clock import Clock, jittered
 from drumbeat.controller.elector import Elector
 from drumbeat.errors import StoreUnavailable
-from drumbeat.model.schedule import NewSchedule, Origin, RuleKind, Schedule, ScheduleState
-from drumbeat.schedules.planner import first_moment
+from drumbeat.model.schedule import NewSchedule, Origin, Schedule, ScheduleState
+from drumbeat.schedules.planner import first_moment, renewed
 from drumbeat.service import Patience
 from drumbeat.store.protocol import Store
 
@@ -108,7 +108,7 @@ class Declarer:
             next_at = None
         elif not _same_rule(known.definition, definition):
             now = await self._store.inspect.now()
-            cursor, next_at = now, _renewed(known, definition, now)
+            cursor, next_at = now, renewed(known, definition, now)
         by = _by(definition)
         done = await self._store.schedules.put(
             definition, revision=known.revision, cursor=cursor, next_at=next_at, by=by
@@ -125,16 +125,6 @@ class Declarer:
                 why=known.why,
             )
         return done
-
-
-def _renewed(known: Schedule, definition: NewSchedule, now: int) -> int | None:
-    """The next moment under a changed rule."""
-    if definition.kind is RuleKind.AFTER and known.definition.kind is RuleKind.AFTER:
-        if known.next_at is None:
-            return None  # set by the end of the run under way
-        # Never later than it was: deploys more frequent than the interval must not starve it.
-        return min(known.next_at, now + int(definition.rule))
-    return first_moment(definition, now)
 
 
 def _by(definition: NewSchedule) -> str:
