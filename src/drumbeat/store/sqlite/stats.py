@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from drumbeat.ids import InstanceId
-from drumbeat.model.stats import Grain, Rollup, Row, added, counts_of, merged
+from drumbeat.model.stats import Grain, Rollup, Row, counts_of, merged
 from drumbeat.store.sqlite.place import Room
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import as_json
@@ -18,7 +18,6 @@ from drumbeat.store.sqlite.writer import Write, Writer
 NOBODY = InstanceId("")
 _rows = msgspec.json.Decoder(list[Row]).decode
 _foldable = msgspec.json.Decoder(list[tuple[str, str, InstanceId, list[int]]]).decode
-_counts = msgspec.json.Decoder(list[int]).decode
 
 
 class SqliteStats:
@@ -54,15 +53,12 @@ class SqliteStats:
         instance, rollups = given
         if not write.db.value(self._sql.is_alive, {"instance": instance}):
             return False
-        for each in rollups:
-            self._keep(write, each.grain, each.at, each.queue, each.task, instance, counts_of(each))
+        self._keep(write, instance, rollups)
         return True
 
-    def _keep(
-        self, write: Write, grain: Grain, at: int, queue: str, task: str, instance: InstanceId, counts: Sequence[int]
-    ) -> None:
-        row = {"grain": int(grain), "at": at, "queue": queue, "task": task, "instance": instance}
-        write.db.run(self._sql.put, row | {"now": write.now, "counts": as_json(counts)})
+    def _keep(self, write: Write, instance: InstanceId, rollups: Sequence[Rollup]) -> None:
+        rows = [(each.at, int(each.grain), each.queue, each.task, as_json(counts_of(each))) for each in rollups]
+        write.db.run_rows(self._sql.put, 5, rows, (instance, write.now))
 
     def _prune(self, write: Write, given: tuple[int, int, int, int]) -> int:
         tens, minutes, gone, limit = given
@@ -73,11 +69,10 @@ class SqliteStats:
         return done + self._fold(write, gone, limit - done)
 
     def _fold(self, write: Write, gone: int, limit: int) -> int:
-        found = _foldable(write.db.value(self._sql.foldable, {"gone": gone, "limit": limit}))
-        for queue, task, instance, counts in found:
-            place = {"queue": queue, "task": task}
-            before = write.db.value(self._sql.folded, place)
-            sums = counts if before is None else added(_counts(before), counts)
-            self._keep(write, Grain.TOTAL, 0, queue, task, NOBODY, sums)
-            write.db.run(self._sql.drop, place | {"instance": instance})
-        return len(found)
+        taken = _foldable(write.db.value(self._sql.foldable, {"gone": gone, "limit": limit}))
+        if taken:
+            before = _rows(write.db.value(self._sql.folded))
+            counted = [(0, queue, task, counts) for queue, task, _, counts in taken]
+            self._keep(write, NOBODY, merged(Grain.TOTAL, [*before, *counted]))
+            write.db.run(self._sql.drop, {"rows": as_json([row[:3] for row in taken])})
+        return len(taken)

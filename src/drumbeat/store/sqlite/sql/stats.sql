@@ -4,8 +4,12 @@
 SELECT EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = 'alive');
 
 -- name: put
+-- ?1 instance, ?2 now; a row: at, grain, queue, task, counts. Batches as in jobs.sql: a step for each of hundreds of rows would
+-- keep every writer of every process waiting.
 INSERT INTO drumbeat_rollup (grain, at, queue, task, instance, written_at, counts)
-VALUES (:grain, :at, :queue, :task, :instance, :now, :counts)
+SELECT column2, column1, column3, column4, ?1, ?2, column5
+  FROM (VALUES (?, ?, ?, ?, ?))
+ WHERE column1 <> -1
     ON CONFLICT (grain, at, queue, task, instance) DO UPDATE
    SET written_at = excluded.written_at,
        counts = excluded.counts;
@@ -52,18 +56,16 @@ SELECT json_group_array(json_array(queue, task, instance, json(counts)))
          LIMIT :limit);
 
 -- name: folded
-SELECT counts
+-- Columns as in model.stats.Row.
+SELECT json_group_array(json_array(at, queue, task, json(counts)))
   FROM drumbeat_rollup
  WHERE grain = 0
    AND at = 0
-   AND queue = :queue
-   AND task = :task
    AND instance = '';
 
 -- name: drop
+-- TOTAL rows: [queue, task, instance] of each.
 DELETE FROM drumbeat_rollup
- WHERE grain = 0
-   AND at = 0
-   AND queue = :queue
-   AND task = :task
-   AND instance = :instance;
+ WHERE (grain, at, queue, task, instance) IN (SELECT 0, 0, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+                                                     json_extract(value, '$[2]')
+                                                FROM json_each(:rows));
