@@ -142,6 +142,28 @@ async def test_a_crowd_that_enters_at_once_costs_two_commits_and_keeps_its_order
     assert await raw.fetchval("SELECT count(DISTINCT xmin::text) FROM drumbeat.ticket") == 2
 
 
+async def test_a_crowd_may_want_several_locks_each_with_its_own_limit(postgres: PostgresStore) -> None:
+    limits = {"two": 2, "one": 1, "rate": 3}
+    wanted = [name for _ in range(5) for name in limits]
+    async with asyncio.TaskGroup() as group:
+        await_others = group.create_task(enter(postgres, "somebody", "other"))
+        entering = [
+            group.create_task(
+                enter(postgres, f"t{number}", name, limit=limits[name], per=SECOND if name == "rate" else None)
+            )
+            for number, name in enumerate(wanted)
+        ]
+    assert await_others.result().state is TicketState.GRANTED
+    for name, limit in limits.items():
+        seen = [task.result() for task, lock in zip(entering, wanted, strict=True) if lock == name]
+        assert [each.place for each in seen] == [0] * limit + list(range(1, 6 - limit))
+        assert [each.lane for each in seen[:limit]] == list(range(limit))
+        assert [each.token for each in seen] == sorted({each.token for each in seen})
+    # The first in front of the closed window knows when it opens.
+    first = entering[wanted.index("rate") + 3 * limits["rate"]].result()
+    assert (first.place, first.look_after is not None and 0 < first.look_after <= SECOND) == (1, True)
+
+
 async def test_one_of_a_crowd_that_is_cancelled_takes_nobody_with_it(
     postgres: PostgresStore, raw: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:

@@ -5,12 +5,8 @@ SELECT ticket, token, lane, place, look_after, granted_at
   FROM drumbeat.lock_enter($1, $2, $3, $4, $5, $6, $7);
 
 -- name: enter_all
--- Several, in this order, in one transaction.
-SELECT seen.ticket, seen.token, seen.lane, seen.place, seen.look_after, seen.granted_at
-  FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])
-    AS wanted (id, lock, most, span, lease, owner, what)
- CROSS JOIN LATERAL drumbeat.lock_enter(
-       wanted.id, wanted.lock, wanted.most, wanted.span, wanted.lease, wanted.owner, wanted.what) AS seen;
+SELECT ticket, token, lane, place, look_after, granted_at
+  FROM drumbeat.lock_enter_all($1, $2, $3, $4, $5, $6, $7);
 
 -- name: look
 SELECT ticket, token, lane, place, look_after, granted_at
