@@ -97,33 +97,33 @@ async def test_what_somebody_hostile_wrote_is_text_on_every_page_and_stays_text(
     assert await page.locator("img").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("rule", "told"),
-    [
-        (EVIL, "img"),
-        ("0 0 30 2 *", "never"),
-        ("* * * * * * *", "fields"),
-        ("61 * * * *", "61"),
-        ("*/0 * * * *", "0"),
-        ("0 9 * * 1-" + "9" * 280, ""),
-        ("%00 ' OR 1=1 --", ""),
-    ],
-)
+HOSTILE_RULES = {
+    EVIL: "img",
+    "0 0 30 2 *": "never",
+    "* * * * * * *": "fields",
+    "61 * * * *": "61",
+    "*/0 * * * *": "0",
+    "0 9 * * 1-" + "9" * 280: "",
+    "%00 ' OR 1=1 --": "",
+}
+
+
 async def test_a_rule_that_cannot_be_is_refused_at_its_field_and_a_good_one_is_shown_in_words(
-    page: Page, app: Drumbeat, rule: str, told: str
+    page: Page, app: Drumbeat
 ) -> None:
     await page.goto("/schedules/new")
     await mark(page)
     cron, error, moments = (page.get_by_test_id(name) for name in ("cron", "error-cron", "preview"))
-    await cron.fill(rule)
-    await expect(error).to_be_visible()
-    await expect(error).to_contain_text(told)
-    await expect(cron).to_have_attribute("aria-invalid", "true")
-    await expect(moments.locator("li")).to_have_count(0)
-    await cron.fill("30 9 * * 1-5")
-    await expect(error).to_be_hidden()
-    await expect(moments.locator("li")).to_have_count(8)
-    await expect(moments.locator("li").first).to_contain_text("09:30:00")
+    for rule, told in HOSTILE_RULES.items():
+        await cron.fill(rule)
+        await expect(error).to_contain_text(told)
+        await expect(error).to_be_visible()
+        await expect(cron).to_have_attribute("aria-invalid", "true")
+        await expect(moments.locator("li")).to_have_count(0)
+        await cron.fill("30 9 * * 1-5")
+        await expect(error).to_be_hidden()
+        await expect(moments.locator("li")).to_have_count(8)
+        await expect(moments.locator("li").first).to_contain_text("09:30:00")
     assert await is_same(page)
 
 

@@ -80,6 +80,8 @@ class Opener:
         page.on("pageerror", lambda error: note("an exception", error))
 
     def check(self) -> None:
-        # The browser itself writes down every write that was refused, which is what the API does with a wrong field.
-        wrong = self._wrong + [f"in the console: {text}" for url, text in self._said if url not in self._refused]
+        # The browser itself writes down every write that was refused, which is what the API does with a wrong field, and
+        # that the server has left before the page: a test's own end.
+        said = [text for url, text in self._said if url not in self._refused and "net::ERR_" not in text]
+        wrong = self._wrong + [f"in the console: {text}" for text in said]
         assert not wrong, "\n".join(wrong)
