@@ -22,6 +22,8 @@ LONGEST_US = 36_525 * 86_400 * 1_000_000
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_FIRST_US, _LAST_US = (FIRST - EPOCH) // MICROSECOND, (LAST - EPOCH) // MICROSECOND
 
 _UNITS_US = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
@@ -106,9 +108,16 @@ def to_us(moment: datetime, *, name: str = "at", error: Refusal = InvalidArgumen
             "add one, for example datetime(..., tzinfo=timezone.utc) or moment.astimezone()",
             name,
         )
-    return (moment - EPOCH) // MICROSECOND
+    us = (moment - EPOCH) // MICROSECOND
+    if not _FIRST_US <= us <= _LAST_US:
+        # By its offset it lies before the year 1 or after 9999: nobody could read it back in UTC.
+        raise error(f"{name} must lie in the years 1 to 9999 UTC, but is {moment.isoformat()}", name)
+    return us
 
 
 def from_us(us: int) -> datetime:
-    """The aware UTC datetime of so many microseconds since 1970."""
-    return EPOCH + timedelta(microseconds=us)
+    """The aware UTC datetime of so many microseconds since 1970; the nearest that there is for what lies beyond them all."""
+    try:
+        return EPOCH + timedelta(microseconds=us)
+    except OverflowError:  # such a row was written by somebody else: it must not hide all others
+        return LAST if us > 0 else FIRST

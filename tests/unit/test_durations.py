@@ -133,3 +133,20 @@ def test_a_naive_moment_is_refused_and_told_to_get_a_timezone() -> None:
 def test_what_is_no_datetime_is_refused(value: object) -> None:
     with pytest.raises(InvalidArguments, match="at must be a datetime with a timezone"):
         to_us(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"])
+def test_a_moment_that_utc_cannot_say_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArguments, match="until must lie in the years 1 to 9999 UTC"):
+        to_us(datetime.fromisoformat(text), name="until")
+
+
+@pytest.mark.parametrize("moment", [datetime.min, datetime.max])
+def test_the_first_and_the_last_moment_come_back(moment: datetime) -> None:
+    moment = moment.replace(tzinfo=UTC)
+    assert from_us(to_us(moment)) == moment
+
+
+@pytest.mark.parametrize(("us", "year"), [(2**63 - 1, 9999), (-(2**63), 1)])
+def test_a_number_that_is_no_moment_is_read_as_the_nearest_one(us: int, year: int) -> None:
+    assert from_us(us).year == year

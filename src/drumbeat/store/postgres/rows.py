@@ -4,17 +4,17 @@ The order of fields is the order of columns in the `.sql` files. Times are still
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role
 from drumbeat.model.job import Attempt, Ended, Failure, Job, JobState, OutcomeKind, QueueStats, TaskStats, Unique
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _failure = msgspec.json.Decoder(Failure).decode
 _texts = msgspec.json.Decoder(tuple[str, ...]).decode
 _roles = msgspec.json.Decoder(tuple[Role, ...]).decode
@@ -34,12 +34,11 @@ def failure(text: str | None) -> Failure | None:
     return None if text is None else _failure(text)
 
 
-def moment(us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=us)
+moment = from_us
 
 
 def moment_or_none(us: int | None) -> datetime | None:
-    return None if us is None else _EPOCH + timedelta(microseconds=us)
+    return None if us is None else moment(us)
 
 
 def array(values: Sequence[str | int | None]) -> str:

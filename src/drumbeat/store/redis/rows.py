@@ -4,17 +4,17 @@ Times are still integers here.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId, unpacked
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, NewInstance
 from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Job, JobState, OutcomeKind, Unique
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _failure = msgspec.json.Decoder(Failure).decode
 _text = msgspec.json.Decoder(str).decode
 _instance = msgspec.json.Decoder(NewInstance).decode
@@ -23,12 +23,11 @@ as_json = msgspec.json.Encoder().encode
 UNIQUE = {ord("-"): Unique.NO, ord("k"): Unique.NO, ord("l"): Unique.LIVE, ord("p"): Unique.PENDING}
 
 
-def moment(us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=us)
+moment = from_us
 
 
 def moment_or_none(us: int | None) -> datetime | None:
-    return None if us is None else _EPOCH + timedelta(microseconds=us)
+    return None if us is None else moment(us)
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):

@@ -3,18 +3,18 @@
 The order of fields is the order of columns in the `.sql` files. Times are still integers here.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role
 from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Hold, Job, JobState, OutcomeKind, TaskStats, Unique
 from drumbeat.store.scheduled import FireRow, ScheduleRow, Standing
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _failure = msgspec.json.Decoder(Failure)
 encoded = msgspec.json.Encoder().encode
 
@@ -28,12 +28,11 @@ def failure(text: str | None) -> Failure | None:
     return None if text is None else _failure.decode(text)
 
 
-def moment(us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=us)
+moment = from_us
 
 
 def moment_or_none(us: int | None) -> datetime | None:
-    return None if us is None else _EPOCH + timedelta(microseconds=us)
+    return None if us is None else moment(us)
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):

@@ -6,17 +6,18 @@ made, so ids are walked downwards from the end of the stretch, so many and no mo
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
+from drumbeat.durations import from_us, to_us
 from drumbeat.web.api import jobs
 from drumbeat.web.api.filters import Listed
 from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.call import MOST_ITEMS, Call, clamped
 
 MOST_PAGES = 8
-SKEW = timedelta(seconds=5)
+SKEW_US = 5_000_000
 """Ids go by the clock of whoever made the job, ends by the store's: they may differ by so much."""
 
 
@@ -36,7 +37,7 @@ async def ended_in(call: Call, stretch: Stretch, listed: Listed) -> Page[JobReco
     limit, found = clamped(listed.limit), list[JobRecord]()
     made_until = listed.until
     if stretch.until is not None:
-        latest = stretch.until + SKEW
+        latest = from_us(to_us(stretch.until, name="ended_until") + SKEW_US)
         made_until = latest if made_until is None else min(latest, made_until)
     listed = msgspec.structs.replace(listed, until=made_until, limit=MOST_ITEMS)
     for _ in range(MOST_PAGES):
