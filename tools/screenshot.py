@@ -47,9 +47,9 @@ async def take(browser: Browser, address: str, name: str, *, dark: bool) -> None
     )
     page = await context.new_page()
     await page.goto(address)
-    # Two ticks: rates are told by the second.
+    # Rates are those of the last five seconds that somebody looked.
     await page.wait_for_function("() => /\\d/.test(document.querySelector('[data-test=rate-started]').textContent)")
-    await page.wait_for_timeout(2_500)
+    await page.wait_for_timeout(6_500)
     path = IMAGES / name
     await page.screenshot(path=path)
     await context.close()
