@@ -170,6 +170,11 @@ def header(value: object) -> str | None:
     return str(value) if value else None
 
 
+def role_or_header(value: object) -> str:
+    # Admin is the role, too, and not a header that callers could send.
+    return str(value).lower() if str(value).lower() in WEB_ROLES else header(value) or "viewer"
+
+
 def parts(value: object) -> list[str]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, Iterable):
@@ -217,7 +222,7 @@ READERS: dict[str, Callable[[object], object]] = {
     "dashboard": address,
     "dashboard_tokens": tokens,
     "dashboard_proxy": header,
-    "dashboard_proxy_role": lambda value: header(value) or "viewer",
+    "dashboard_proxy_role": role_or_header,
     "dashboard_proxy_from": networks,
     "dashboard_hosts": hosts,
     "log_level": one_of("debug", "info", "warning", "error"),

@@ -99,7 +99,7 @@ class Dashboard:
 
     async def _caller(self, scope: Any, headers: dict[str, str], route: Route) -> Caller:
         if not route.is_safe:
-            access.check_origin(scope, headers)
+            access.check_origin(headers, proven=route.role is not None and self.parts.gate.reads_tokens)
         if route.role is None:
             return NOBODY
         caller = await self.parts.gate.caller(scope, headers)

@@ -15,7 +15,6 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
 import msgspec
@@ -34,7 +33,16 @@ SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 10_000
 LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain"})
 # Whoever passes a request on says so in one of these: then the peer's address says nothing about the person.
-PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+PASSED_ON = (
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "cf-connecting-ip",
+    "true-client-ip",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+)
+PASSED_ON_LIKE = "x-forwarded-"
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -87,6 +95,11 @@ class Gate:
     def has_login(self) -> bool:
         return self._access is None and bool(self._tokens)
 
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether a bearer token is ours to judge."""
+        return self._access is None
+
     def check_host(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Refuse names that are not ours: a page of somebody else's that points its name at this machine (DNS rebinding)."""
         if self._access is not None:
@@ -105,15 +118,18 @@ class Gate:
         """Who calls; None: somebody unknown. Raises Problem 401 for a token that is none."""
         if self._access is not None:
             found = self._access(scope)
-            return await found if inspect.isawaitable(found) else found
+            caller = await found if inspect.isawaitable(found) else found
+            # The role may have come as a word from the program's own records.
+            return None if caller is None else msgspec.structs.replace(caller, role=Role(caller.role))
         if (given := bearer(headers)) is not None:
             if (caller := self.of_token(given)) is None:
                 raise Problem(
                     401, "this token is not known here", headers={"WWW-Authenticate": 'Bearer realm="drumbeat"'}
                 )
             return caller
-        if (secret := cookie(headers)) and (caller := self.sessions.find(secret)) is not None:
-            return caller
+        for secret in cookies(headers):
+            if (caller := self.sessions.find(secret)) is not None:
+                return caller
         if self._settings.dashboard_proxy is not None:
             return self._of_proxy(scope, headers)
         return self._local(scope, headers)
@@ -125,19 +141,26 @@ class Gate:
         return Caller(name=found[0].name, role=found[0].role, via=via) if found else None
 
     def _of_proxy(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
-        peer = _address(str((scope.get("client") or ("", 0))[0]))
+        peer = str((scope.get("client") or ("", 0))[0])
         # A unix socket has no address: who may open it is decided by the file system.
-        if peer is not None and not any(peer in network for network in self._trusted):
+        if peer and not self._is_trusted(peer):
             return None
-        name = headers.get(str(self._settings.dashboard_proxy).lower(), "").strip()
+        header = str(self._settings.dashboard_proxy).lower()
+        name = headers.get(header, "").strip()
         if not name or not name.isprintable() or len(name) > 200:
             return None
+        if sum(each.decode("latin-1").lower() == header for each, _ in scope["headers"]) != 1:
+            return None  # the proxy has added its own to one that the caller sent
         said = self._settings.dashboard_proxy_role
         word = said if said in list(Role) else headers.get(said.lower(), "").strip().lower()
         return Caller(name=name, role=Role(word) if word in list(Role) else Role.VIEWER, via="proxy")
 
+    def _is_trusted(self, peer: str) -> bool:
+        address = _address(peer)
+        return address is not None and any(address in network for network in self._trusted)
+
     def _local(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
-        if self._tokens or any(name in headers for name in PASSED_ON):
+        if self._tokens or any(name in PASSED_ON or name.startswith(PASSED_ON_LIKE) for name in headers):
             return None
         peer, server = scope.get("client"), scope.get("server")
         if peer is None or server is None or not is_loopback(str(peer[0])) or not is_loopback(str(server[0])):
@@ -166,11 +189,16 @@ def check_role(caller: Caller, needed: Role) -> None:
         raise Problem(403, f"this needs the role {needed}; {caller.name} is {caller.role}", type="role")
 
 
-def check_origin(scope: Scope, headers: Mapping[str, str]) -> None:
-    """Refuse a write that a page of another site has sent with this browser's rights. No page sends a token by itself."""
-    if bearer(headers) is not None:
-        return
+def check_origin(headers: Mapping[str, str], *, proven: bool) -> None:
+    """Refuse a write that a page of another site has sent with this browser's rights.
+
+    No page sends a token by itself. `proven`: it is us who look whether the token is one; a program's own function may go by
+    a cookie instead, and then a page may send any token beside it.
+    """
     site = headers.get("sec-fetch-site")
+    is_program = site is None and "origin" not in headers
+    if bearer(headers) is not None and (proven or is_program):
+        return
     if site is not None:
         if site in ("same-origin", "none"):
             return
@@ -197,12 +225,13 @@ def bearer(headers: Mapping[str, str]) -> str | None:
     return token.strip() if kind.lower() == "bearer" else None
 
 
-def cookie(headers: Mapping[str, str]) -> str | None:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return found.value if found is not None else None
+def cookies(headers: Mapping[str, str]) -> list[str]:
+    """All that are named as ours: another dashboard, of the same host or above our path, has one of that name, too.
+
+    Read by hand: http.cookies gives up at the first cookie of somebody else's that it does not like.
+    """
+    pairs = (each.partition("=") for each in headers.get("cookie", "").split(";"))
+    return [value.strip() for name, _, value in pairs if name.strip() == COOKIE and value.strip()]
 
 
 def host_of(header: str) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from typing import NamedTuple
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 import msgspec
 
-from drumbeat.web.access import COOKIE, SESSION_SECONDS, cookie
+from drumbeat.web.access import COOKIE, SESSION_SECONDS, cookies
 from drumbeat.web.call import Answer, Call
 from drumbeat.web.pages.rendering import render_bare
 from drumbeat.web.problem import Problem
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 FORM = "application/x-www-form-urlencoded"
 SEE_OTHER = 303
+AS_IT_IS = "/:@!$&'()*+,;=~-._%?"
 
 
 class LoginQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +56,7 @@ async def enter(call: Call) -> Answer:
 
 async def leave(call: Call) -> Answer:
     """POST /logout."""
-    if secret := cookie(call.headers):
+    for secret in cookies(call.headers):
         call.parts.gate.sessions.end(secret)
     return _to(call, "/login", cookie=_cookie(call, "", 0))
 
@@ -77,7 +78,8 @@ def _form(call: Call) -> Form:
 
 
 def _to(call: Call, path: str, cookie: str | None = None) -> Answer:
-    headers = {"Location": call.root + path.encode("ascii", "ignore").decode()}
+    # Quoted, never left out: without its é, /é/host would be //host and lead elsewhere.
+    headers = {"Location": call.root + quote(path, safe=AS_IT_IS)}
     return Answer(
         status=SEE_OTHER,
         body=b"",
@@ -87,5 +89,14 @@ def _to(call: Call, path: str, cookie: str | None = None) -> Answer:
 
 
 def _cookie(call: Call, secret: str, seconds: int) -> str:
-    secure = "; Secure" if "https" in (call.scheme, call.headers.get("x-forwarded-proto", "")) else ""
-    return f"{COOKIE}={secret}; Path={call.root or '/'}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    secure = "; Secure" if _is_tls(call) else ""
+    path = call.root.replace(";", "%3B") or "/"
+    return f"{COOKIE}={secret}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+
+
+def _is_tls(call: Call) -> bool:
+    """Whether the browser came by https, as far as anybody says so: the server, a proxy, or the browser itself."""
+    proxies = call.headers.get("x-forwarded-proto", "").lower().split(",")
+    return (
+        call.scheme == "https" or proxies[0].strip() == "https" or call.headers.get("origin", "").startswith("https:")
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import msgspec
 
@@ -56,11 +56,12 @@ class Table:
 
 
 def path_of(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """What stands before our own paths, and the path after it."""
+    """What stands before our own paths, as addresses are written, and the path after it."""
     path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
     if root and (path == root or path.startswith(root + "/")):
         path = path[len(root) :]
-    return root, path or "/"
+    # Quoted: a program may be mounted under a path with a part that the caller chooses, and this goes into headers.
+    return quote(root, safe="/:@!$&'()*+,;=~"), path or "/"
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
