@@ -239,7 +239,8 @@ def newest(looks: Iterable[Look], limit: int) -> tuple[list[JobId], JobId | None
     # Below the end of a look nobody knows what that place holds.
     ends = [look.end for look in looks if look.end is not None]
     end = max(ends, default=None)
-    ids = sorted((id for look in looks for id, _ in look.found if end is None or id >= end), reverse=True)
+    # Where the looks are not of one moment, a job may have been met in two places.
+    ids = sorted({id for look in looks for id, _ in look.found if end is None or id >= end}, reverse=True)
     if len(ids) > limit:
         return ids[:limit], ids[limit - 1]
     return ids, end
@@ -258,12 +259,10 @@ def records(filter: JobFilter, looks: list[Look], ids: Iterable[JobId]) -> list[
 def tally(looks: Iterable[Look]) -> JobCounts:
     """How many were found, by their words; none is counted beyond 10,000."""
     counts: dict[str, int] = {}
-    capped = False
-    for look in looks:
-        capped = capped or look.end is not None
-        for _, word in look.found:
-            counts[word] = counts.get(word, 0) + 1
-    capped = capped or any(number > COUNTED for number in counts.values())
+    looks = list(looks)
+    for word in {id: word for look in looks for id, word in look.found}.values():
+        counts[word] = counts.get(word, 0) + 1
+    capped = any(look.end is not None for look in looks) or any(number > COUNTED for number in counts.values())
     return JobCounts(**{word: min(number, COUNTED) for word, number in counts.items()}, capped=capped)
 
 

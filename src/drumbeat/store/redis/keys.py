@@ -101,6 +101,9 @@ class Keys:
     def act(self, id: str) -> str:
         return f"{self.prefix}act:{id}"
 
+    def jobs(self, bucket: str) -> str:
+        return f"{self.prefix}job:{bucket}"
+
     def runs(self, bucket: str) -> str:
         return f"{self.prefix}runs:{bucket}"
 

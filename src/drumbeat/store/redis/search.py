@@ -68,7 +68,7 @@ class RedisSearch:
                 ended[what] += int(number)
         return JobCounts(
             ready=ready,
-            scheduled=future - retrying,
+            scheduled=max(0, future - retrying),
             retrying=retrying,
             waiting=waiting,
             running=running,
@@ -81,7 +81,8 @@ class RedisSearch:
         if within is None or filter.limit <= 0 or not searching.ways(filter):
             return []
         keys, state = self._link.keys, filter.state
-        lines = {JobState.CANCELLED: [keys.unsucceeded], JobState.DEAD: [keys.unsucceeded, keys.dead]}
+        # In the order in which a letter goes that is discarded, so that it is met in one of them.
+        lines = {JobState.CANCELLED: [keys.unsucceeded], JobState.DEAD: [keys.dead, keys.unsucceeded]}
         if filter.view is not None or state in LIVE:
             return [await self._look_at_live(filter, within, enough, most, words)]
         if filter.letters:
@@ -194,14 +195,21 @@ class RedisSearch:
             ),
             reverse=True,
         )
+        top = high
         for at, (_, ends) in enumerate(runs):
             floor = runs[at + 1][0] if at + 1 < len(runs) else b""
-            text: bytes = await self._link.command("HGET", self._link.keys.runs(bucket), ends) or b""
+            text: bytes | None = await self._link.command("HGET", self._link.keys.runs(bucket), ends)
+            if text is None:
+                # Most of the bucket has gone meanwhile, and what is left was listed anew: it is little.
+                left: list[bytes] = await self._link.command("HKEYS", self._link.keys.jobs(bucket))
+                pool = {id for id in left if low <= id <= top}
+                break
             pool.update(id for first in range(0, len(text), 16) if low <= (id := text[first : first + 16]) <= high)
             ready = sorted((id for id in pool if id > floor), reverse=True)
             if ready:
                 yield ready
                 pool = {id for id in pool if id <= floor}
+            top = floor
         if pool:
             yield sorted(pool, reverse=True)
 

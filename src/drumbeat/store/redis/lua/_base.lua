@@ -113,11 +113,21 @@ local function exists(name)
   return call('EXISTS', P .. name) == 1
 end
 
--- A bucket of which nothing is left.
-local function forget_empty(name)
-  if not exists('job:' .. name) then
+-- After so many ids of a bucket have gone. Where nothing is left, all about it goes. Else what is left is listed anew each time
+-- that half of it has gone: one dead letter must not keep the ids of the 100,000 jobs that came with it.
+local LISTED_ANEW = 4096
+local function tidy(name, gone)
+  local left = call('HLEN', P .. 'job:' .. name)
+  local _, halvings = math.frexp(left)
+  local _, before = math.frexp(left + gone)
+  if left > LISTED_ANEW or (left > 0 and halvings == before) then
+    return
+  end
+  call('DEL', P .. 'ids:' .. name, P .. 'runs:' .. name)
+  if left == 0 then
     call('ZREM', P .. 'buckets', name)
-    call('DEL', P .. 'ids:' .. name, P .. 'runs:' .. name)
+  else
+    bulk('RPUSH', P .. 'ids:' .. name, call('HKEYS', P .. 'job:' .. name))
   end
 end
 

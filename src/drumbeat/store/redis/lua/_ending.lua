@@ -114,7 +114,7 @@ local function forget_job(id, name)
   call('HDEL', P .. 'job:' .. name, id)
   call('HDEL', P .. 'done:' .. name, id)
   call('DEL', P .. 'tries:' .. id)
-  forget_empty(name)
+  tidy(name, 1)
 end
 
 local function keep_pruned_before(moment)

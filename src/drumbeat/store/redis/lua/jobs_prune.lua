@@ -16,7 +16,7 @@ local tries = {}
 by_bucket(ids, function(name, first, last)
   call('HDEL', P .. 'job:' .. name, unpack(ids, first, last))
   call('HDEL', P .. 'done:' .. name, unpack(ids, first, last))
-  forget_empty(name)
+  tidy(name, last - first + 1)
 end)
 for i, id in ipairs(ids) do
   tries[i] = P .. 'tries:' .. id
