@@ -28,7 +28,10 @@ if not facts[1] then
   forget_idle()
   call('ZADD', P .. 'locks', 0, ARGV[2])
 end
-bury(keys)
+local is_empty = call('ZCARD', keys.leases) == 0
+if not is_empty then
+  bury(keys)
+end
 -- Only what is new is written: most enter a lock as it was entered the last time.
 if facts[2] ~= ARGV[3] then
   changes = {'limit', ARGV[3]}
@@ -43,22 +46,22 @@ if used_at <= now - HOUR then
   call('ZADD', P .. 'locks_used', us(now), ARGV[2])
 end
 if call('ZADD', keys.leases, us(now + ARGV[5]), id) == 1 then
-  local number = math.max(last + 1, now)
-  changes[#changes + 1], changes[#changes + 2] = 'last', us(number)
+  local number = us(math.max(last + 1, now))
+  changes[#changes + 1], changes[#changes + 2] = 'last', number
   call('HSET', keys.lock, unpack(changes))
   local ticket = {
-    'lock', ARGV[2], 'number', us(number), 'lease', ARGV[5], 'entered_at', us(now), 'owner', ARGV[6], 'what', ARGV[7],
+    'lock', ARGV[2], 'number', number, 'lease', ARGV[5], 'entered_at', us(now), 'owner', ARGV[6], 'what', ARGV[7],
   }
-  if ARGV[4] == '' and call('ZCARD', keys.line) == 0 and call('ZCARD', keys.holders) < tonumber(ARGV[3]) then
-    -- Nobody is there to wait for: what `serve` would do, with half of the calls.
+  if is_empty and ARGV[4] == '' then
+    -- Nobody is there, and nothing is counted: what `serve` would do, with half of the calls.
     local lane = free_lane(keys)
-    ticket[13], ticket[14], ticket[15], ticket[16] = 'granted_at', us(now), 'lane', lane
+    ticket[13], ticket[14], ticket[15], ticket[16] = 'granted_at', ticket[8], 'lane', lane
     call('HSET', ticket_key(id), unpack(ticket))
-    call('ZADD', keys.holders, us(number), id)
-    return {1, number, tonumber(lane), now, 0, -1}
+    call('ZADD', keys.holders, number, id)
+    return {1, tonumber(number), tonumber(lane), now, 0, -1}
   end
   call('HSET', ticket_key(id), unpack(ticket))
-  call('ZADD', keys.line, us(number), id)
+  call('ZADD', keys.line, number, id)
 elseif #changes > 0 then
   call('HSET', keys.lock, unpack(changes))
 end

@@ -16,6 +16,8 @@ for _, id in ipairs(ARGV) do
   end
 end
 for _, keys in pairs(lines) do
-  bury(keys)
-  serve(keys, asked)
+  if call('ZCARD', keys.leases) > 0 then
+    bury(keys)
+    serve(keys, asked)
+  end
 end
