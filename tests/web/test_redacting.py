@@ -2,10 +2,13 @@
 
 import json
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumbeat import Drumbeat
+from drumbeat.cli.words import arguments
 from drumbeat.web.redacting import redacted
 
 
@@ -64,3 +67,77 @@ def test_what_is_no_json_breaks_nothing(text: str) -> None:
 )
 def test_text_that_breaks_off_shows_no_secret_either(text: str) -> None:
     assert "abc" not in redacted(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "passphrase",
+        "db_pwd",
+        "API-Key",
+        "x-api-key",
+        "private-key",
+        "access_key",
+        "signingKey",
+        "authorisation",
+        "set-cookie",
+    ],
+)
+def test_secrets_go_by_the_same_names_on_every_screen(name: str) -> None:
+    text = json.dumps({name: "hunter2", "n": 1})
+    assert "hunter2" not in redacted(text)
+    assert "hunter2" not in arguments(text)
+    assert "n=1" in arguments(text)
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/schedules", "/api/v1/schedules/nightly", "/schedules/nightly", "/schedules/nightly/edit"]
+)
+async def test_arguments_of_a_schedule_are_shown_without_secrets(
+    app: Drumbeat, api: httpx.AsyncClient, path: str
+) -> None:
+    await login_schedule(app, api)
+    page = await api.get(path)
+    assert page.status_code == 200
+    assert ("hunter2" in page.text, "•••" in page.text, "ada" in page.text) == (False, True, True)
+
+
+async def test_what_was_said_of_a_schedule_is_in_the_audit_without_secrets(
+    app: Drumbeat, api: httpx.AsyncClient
+) -> None:
+    await login_schedule(app, api)
+    await api.put("/api/v1/schedules/nightly", json={"every": 120})
+    acts = await api.get("/api/v1/audit")
+    assert [act["verb"] for act in acts.json()["items"]] == ["schedules.change", "schedules.create"]
+    assert "hunter2" not in acts.text
+
+
+async def test_dots_are_not_taken_for_the_secret_that_they_hide(app: Drumbeat, api: httpx.AsyncClient) -> None:
+    await login_schedule(app, api)
+    shown = (await api.get("/api/v1/schedules/nightly")).json()["args"]
+    answer = await api.put("/api/v1/schedules/nightly", json={"args": shown})
+    assert (answer.status_code, answer.json()["argument"]) == (422, "args")
+    assert "hunter2" in (await app.schedules.show("nightly")).args
+
+
+async def test_a_default_that_is_a_secret_is_not_shown(app: Drumbeat, api: httpx.AsyncClient) -> None:
+    @app.task
+    async def fetch(url: str = "https://shop.example", *, api_key: str = "hunter2", retries: int = 3) -> None:
+        pass
+
+    for path in ("/api/v1/tasks", "/api/v1/tasks/fetch", "/tasks/fetch", "/tasks"):
+        assert "hunter2" not in (await api.get(path)).text
+    info = (await api.get("/api/v1/tasks/fetch")).json()
+    assert info["call"] == "fetch(url: str = 'https://shop.example', *, api_key: str = •••, retries: int = 3) -> None"
+    assert [each["default"] for each in info["parameters"]] == ['"https://shop.example"', None, "3"]
+
+
+async def login_schedule(app: Drumbeat, api: httpx.AsyncClient) -> None:
+    """A schedule whose job takes a secret."""
+
+    @app.task
+    async def login(user: str, password: str) -> None:
+        pass
+
+    body = {"task": "login", "name": "nightly", "every": 60, "args": {"user": "ada", "password": "hunter2"}}
+    assert (await api.post("/api/v1/schedules", json=body)).status_code == 200

@@ -6,7 +6,6 @@ rich, so that commands with --json need not load it.
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,10 +13,10 @@ import msgspec
 
 from drumbeat import durations
 from drumbeat.durations import MICROSECOND
+from drumbeat.names import is_secret
 
 NOTHING = "-"
 REDACTED = "[redacted]"
-SECRET = re.compile(r"passw(or)?d|passphrase|token|secret|authorization|api[-_]?key|credential|private[-_]?key", re.I)
 
 
 def escaped(text: str) -> str:
@@ -67,7 +66,7 @@ def pretty_arguments(args: str) -> str:
 def redacted(value: Any) -> Any:
     """The same value, but whatever stands under a key that looks like a secret's is covered."""
     if isinstance(value, dict):
-        return {key: REDACTED if SECRET.search(str(key)) else redacted(inner) for key, inner in value.items()}
+        return {key: REDACTED if is_secret(str(key)) else redacted(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [redacted(inner) for inner in value]
     return value

@@ -14,7 +14,7 @@ from drumbeat.codec.hints import text_of
 from drumbeat.codec.wire import encoder, is_model
 from drumbeat.errors import UnknownTask
 from drumbeat.model.job import TaskStats
-from drumbeat.names import check_name
+from drumbeat.names import check_name, is_secret
 from drumbeat.tasks import Task
 
 from .history import RunPage, WantedRuns, history_page
@@ -30,7 +30,7 @@ class ParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any]
     """JSON Schema of its value; empty: anything."""
     default: str | None = None
-    """JSON text; None: it is required, or its default cannot be written as JSON."""
+    """JSON text; None: it is required, or its default cannot be written as JSON, or is named like a secret."""
 
 
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ def _info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) -> Ta
     if task is not None:
         facts |= {
             "registered": True,
-            "call": f"{name}{inspect.signature(task.function)}",
+            "call": f"{name}{_call(task)}",
             "place": task.place,
             "queue": task.queue,
             "priority": task.options.priority,
@@ -112,6 +112,25 @@ def _info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) -> Ta
             "on_dead": None if task.on_dead_task is None else task.on_dead_task.name,
         }
     return TaskInfo(**{"name": name, **facts})
+
+
+class _Dots:
+    def __repr__(self) -> str:
+        return "•••"
+
+
+def _call(task: Task[..., Any]) -> inspect.Signature:
+    """The signature, without a default that is named like a secret."""
+    signature = inspect.signature(task.function)
+    parameters = signature.parameters.values()
+    return signature.replace(
+        parameters=[each.replace(default=_Dots()) if _hides(each) else each for each in parameters]
+    )
+
+
+def _hides(parameter: inspect.Parameter) -> bool:
+    has_one = parameter.default is not inspect.Parameter.empty and parameter.default is not None
+    return has_one and is_secret(parameter.name)
 
 
 def _with_parameters(info: TaskInfo, task: Task[..., Any] | None) -> TaskInfo:
@@ -128,7 +147,7 @@ def _with_parameters(info: TaskInfo, task: Task[..., Any] | None) -> TaskInfo:
             type=text_of(signature.hints[each.name]),
             required=each.required,
             schema=_schema(signature.hints[each.name]),
-            default=None if each.required else _as_json(defaults.get(each.name)),
+            default=None if each.required or is_secret(each.name) else _as_json(defaults.get(each.name)),
         )
         for each in signature.parameters
     )

@@ -10,25 +10,19 @@ import re
 
 import msgspec
 
+from drumbeat.names import is_secret
+
 DOTS = '"•••"'
-_SECRET = re.compile(
-    r"passw|secret|token|api_?key|authori[sz]ation|cookie|credential|(private|access)_?key", re.IGNORECASE
-)
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _COLON = re.compile(r"\s*:\s*")
 _PLAIN = re.compile(r"[^\s,\]}]+")
 _NEXT = re.compile(r'["{}\[\]]')
 
 
-def is_secret(key: str) -> bool:
-    """Whether a value of this name is hidden."""
-    return _SECRET.search(key) is not None
-
-
 def redacted(text: str) -> str:
     """The JSON text without what looks like a secret."""
     # An escaped letter may be part of such a name.
-    if not _SECRET.search(text) and "\\u" not in text:
+    if not is_secret(text) and "\\u" not in text:
         return text
     parts: list[str] = []
     kept = place = 0

@@ -18,6 +18,7 @@ from drumbeat.web.api.finding import in_its_state
 from drumbeat.web.api.records import JobRecord, Page, job_page, job_record, store_now
 from drumbeat.web.call import Answer, Call
 from drumbeat.web.problem import Problem
+from drumbeat.web.redacting import DOTS
 
 JsonArguments = Annotated[
     Raw,
@@ -132,7 +133,10 @@ def arguments(given: Raw | UnsetType) -> str:
     if given is UNSET:
         return "{}"
     text = bytes(given).decode()
-    return msgspec.json.decode(text, type=str) if text.startswith('"') else text
+    text = msgspec.json.decode(text, type=str) if text.startswith('"') else text
+    if DOTS in text:
+        raise Problem(422, "args still has a value that is hidden (•••): write it anew", argument="args")
+    return text
 
 
 async def show(call: Call) -> JobRecord:

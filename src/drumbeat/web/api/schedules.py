@@ -21,6 +21,7 @@ from drumbeat.web.api.jobs import Enqueued, arguments
 from drumbeat.web.api.records import Done, Page
 from drumbeat.web.call import Call, clamped
 from drumbeat.web.problem import Problem
+from drumbeat.web.redacting import redacted
 
 Seconds = float | str
 """Seconds, or text such as 5m."""
@@ -141,11 +142,11 @@ async def list_(call: Call) -> Page[ScheduleInfo]:
     after = None if query.after is None else check_name("after", query.after)
     store = await call.host.store()
     found = await store.schedules.page(after=after, limit=limit, all=query.all)
-    return Page(items=list(map(info, found)), next=found[-1].name if len(found) >= limit else None)
+    return Page(items=[_shown(info(each)) for each in found], next=found[-1].name if len(found) >= limit else None)
 
 
 async def show(call: Call) -> ScheduleInfo:
-    return await known(call.host.schedules.show(call.path["name"]))
+    return _shown(await known(call.host.schedules.show(call.path["name"])))
 
 
 async def preview(call: Call) -> Preview:
@@ -189,14 +190,15 @@ async def fires(call: Call) -> Page[FireInfo]:
 async def create(call: Call) -> ScheduleInfo:
     body: NewScheduleBody = call.body
     words = _words(call, body.task, body)
-    return await call.host.schedules.create(body.task, name=body.name, by=call.caller.name, **words)
+    return _shown(await call.host.schedules.create(body.task, name=body.name, by=call.caller.name, **words))
 
 
 async def change(call: Call) -> ScheduleInfo:
     body: Words = call.body
     name = call.path["name"]
     schedule = await known(call.host.schedules.show(name))
-    return await call.host.schedules.change(name, by=call.caller.name, **_words(call, schedule.task, body))
+    words = _words(call, schedule.task, body)
+    return _shown(await call.host.schedules.change(name, by=call.caller.name, **words))
 
 
 async def delete(call: Call) -> Done:
@@ -233,6 +235,10 @@ async def _living(call: Call, name: str) -> None:
     schedule = await known(call.host.schedules.show(name))
     if schedule.state == "retired":
         raise Problem(409, f"schedule {name!r} is retired", argument="name")
+
+
+def _shown(schedule: ScheduleInfo) -> ScheduleInfo:
+    return msgspec.structs.replace(schedule, args=redacted(schedule.args))
 
 
 def _words(call: Call, task: str, body: Words) -> Any:
