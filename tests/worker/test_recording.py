@@ -15,6 +15,7 @@ from drumbeat.model.job import Claimed, Outcome, OutcomeKind
 from drumbeat.model.stats import BOUNDS_US, BUCKETS, Grain, Rollup, bucket
 from drumbeat.retry import Backoff, SkipRetry
 from drumbeat.store.protocol import Store
+from drumbeat.worker import recording
 from drumbeat.worker.recording import SUCCEEDED, Recorder, Recording, counted_as
 from tests.conftest import fresh_store
 from tests.contract.making import worker
@@ -251,6 +252,24 @@ async def test_what_nobody_would_look_for_any_more_is_not_kept_for_ever(bench: B
         await bench.recording.write()
     kept = bench.recorder.unwritten()
     assert [sum(each.grain is grain for each in kept) for grain in Grain] == [1, 2 * 2, 24 * 2]
+
+
+async def test_many_tasks_and_a_store_that_takes_no_counts_for_a_day_do_not_fill_the_memory(
+    bench: Bench, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MOST_BOOKS", 500)
+    bench.faulty.refuse = lambda call, args: call == "stats.put"
+    for _ in range(60):
+        for number in range(20):
+            count(bench.recorder, job=claimed(f"task-{number}"))
+        await bench.recording.write()
+        assert len(bench.recorder.unwritten()) <= 500
+        await clock.advance(10)
+    bench.faulty.refuse = lambda call, args: False
+    await bench.recording.write()
+    assert {each.succeeded for each in await bench.totals()} == {60}
+    newest = clock.now_us() // (10 * SECOND) * 10 * SECOND - 10 * SECOND
+    assert len(await bench.faulty.stats.read(Grain.TEN_SECONDS, newest, newest + 1)) == 20
 
 
 async def test_a_worker_has_told_all_it_counted_when_it_has_left(app: Drumbeat) -> None:

@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from operator import itemgetter
 
 from drumbeat.clock import Clock
 from drumbeat.errors import StoreError, StoreUnavailable
@@ -30,6 +31,8 @@ AT_ONCE = 500
 """Rows in one call."""
 MINUTES_KEPT_US = 86_400_000_000
 """What could not be written for so long is given up."""
+MOST_BOOKS = 20_000
+"""So many, of about a kilobyte each, are kept for a store that takes none: one that is full may be so for days."""
 LATE_US = 60_000_000
 """A clock that steps back so little finds the books of its stretch still open."""
 
@@ -141,6 +144,10 @@ class Recorder:
             kept = TENS_KEPT_US if grain is Grain.TEN_SECONDS else MINUTES_KEPT_US
             age = now - at - grain
             if grain is not Grain.TOTAL and (age > kept or (age > LATE_US and book.counts == book.written)):
+                del self._books[place]
+        if len(self._books) > MOST_BOOKS:
+            stretches = sorted((place for place in self._books if place[0] is not Grain.TOTAL), key=itemgetter(1))
+            for place in stretches[: len(self._books) - MOST_BOOKS]:
                 del self._books[place]
 
     def begin_anew(self) -> None:
