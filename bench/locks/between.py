@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -24,8 +25,8 @@ RENEWED_EVERY_S = 5.0
 
 def handoff(url: str, rounds: int) -> dict[str, float]:
     """From the moment before the one leaves to the moment after the other has entered, in milliseconds."""
-    players = [start(url, "handoff", "ball", rounds, seed) for seed in range(2)]
-    turns = sorted((*turn, number) for number, player in enumerate(players) for turn in answer(player))
+    with playing(url, [("handoff", "ball", rounds, seed) for seed in range(2)]) as players:
+        turns = sorted((*turn, number) for number, player in enumerate(players) for turn in answer(player))
     taken = [
         (after[2] - before[3]) / 1e6
         for before, after in pairwise(turns[20:])
@@ -45,14 +46,17 @@ def crowd(url: str, count: Count | None, *, processes: int, waiters: int) -> dic
 
 
 async def _crowd(url: str, count: Count | None, processes: int, waiters: int) -> dict[str, float]:
-    async with Drumbeat(url) as app:
-        async with app.lock("crowd"):
-            players = [start(url, "crowd", "crowd", waiters // processes) for _ in range(processes)]
-            while (await app.locks.show("crowd")).waiting < waiters:  # noqa: ASYNC110 - others enter, in their processes
+    async with Drumbeat(url) as app, AsyncExitStack() as held:
+        await held.enter_async_context(app.lock("crowd"))
+        with playing(url, [("crowd", "crowd", waiters // processes)] * processes) as players:
+            while (await app.locks.show("crowd")).waiting < waiters:
+                if any(player.poll() is not None for player in players):
+                    raise RuntimeError("a player ended before its turn")
                 await asyncio.sleep(0.2)
             before = None if count is None else await asyncio.to_thread(count)
             began = time.monotonic()
-        answers = await asyncio.to_thread(lambda: [answer(player) for player in players])
+            await held.aclose()
+            answers = await asyncio.to_thread(lambda: [answer(player) for player in players])
         seconds = time.monotonic() - began
         sent = None if count is None or before is None else await asyncio.to_thread(count) - before
     calls: Counter[str] = sum((Counter(each["calls"]) for each in answers), Counter())
@@ -71,14 +75,25 @@ async def _crowd(url: str, count: Count | None, processes: int, waiters: int) ->
     return figures
 
 
-def start(url: str, *told: object) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "bench.locks.player", *map(str, told)],
-        cwd=ROOT,
-        env=os.environ | {URL_NAME: url},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+@contextmanager
+def playing(url: str, told: Sequence[tuple[object, ...]]) -> "Iterator[list[subprocess.Popen[str]]]":
+    """A process for each; none outlives the measure."""
+    players = [
+        subprocess.Popen(
+            [sys.executable, "-m", "bench.locks.player", *map(str, each)],
+            cwd=ROOT,
+            env=os.environ | {URL_NAME: url},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for each in told
+    ]
+    try:
+        yield players
+    finally:
+        for player in players:
+            player.kill()
+            player.wait()
 
 
 def answer(player: "subprocess.Popen[str]") -> Sequence[Any] | Any:
