@@ -1,6 +1,7 @@
 """Every write is on record, with who, what, to how many and why; a request that is sent twice acts once."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -149,3 +150,65 @@ async def test_nothing_is_done_that_cannot_be_put_on_record(
     answer = await open_browser(board).post(PAUSE, json={})
     assert (answer.status_code, answer.json()["type"], answer.headers["retry-after"]) == (503, "store-away", "1")
     assert not any(queue.paused for queue in await app.queues.list())
+
+
+async def test_the_same_key_with_another_query_is_another_request(app: Drumbeat, api: httpx.AsyncClient) -> None:
+    await api.delete("/api/v1/schedules/nightly?why=old", headers=key("k"))
+    answer = await api.delete("/api/v1/schedules/nightly?why=new", headers=key("k"))
+    assert (answer.status_code, answer.json()["type"]) == (422, "key-reused")
+
+
+async def test_the_record_is_read_without_the_answers(app: Drumbeat, api: httpx.AsyncClient) -> None:
+    await api.post(PAUSE, json={}, headers=key("k"))
+    (act,) = (await api.get("/api/v1/audit")).json()["items"]
+    assert (act["request_key"], act["answer"], act["request_hash"]) == ("k", None, None)
+    assert (await app.audit.show(act["id"])).answer is not None
+
+
+PACED = {"action": "cancel", "all": True, "rate": 1_000}
+
+
+async def test_an_act_that_a_mistake_breaks_off_has_its_end_on_record(
+    app: Drumbeat, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = app.jobs.bulk
+
+    async def broken(*args: Any, **options: Any) -> Any:
+        if options.get("dry_run"):
+            return await really(*args, **options)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(app.jobs, "bulk", broken)
+    assert (await api.post(f"{JOBS}/bulk", json=PACED)).status_code == 202
+    (act,) = await app.audit.list()
+    assert act.outcome is not None and act.outcome.startswith("failed: this is a mistake")
+
+
+async def test_an_act_goes_on_when_whoever_asked_has_gone(app: Drumbeat, board: Dashboard) -> None:
+    """ASGI servers may say so by an OSError when they are given the answer."""
+    task = app.registry["send_mail"]
+    await task.enqueue("ada")
+    body = json.dumps(PACED).encode()
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": f"{JOBS}/bulk",
+        "query_string": b"",
+        "headers": [
+            (b"host", b"127.0.0.1"),
+            (b"sec-fetch-site", b"same-origin"),
+            (b"content-type", b"application/json"),
+        ],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 7777),
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        raise BrokenPipeError
+
+    await board(scope, receive, send)
+    (act,) = await app.audit.list(verb="jobs.bulk")
+    assert (act.touched, act.outcome) == (1, "done")

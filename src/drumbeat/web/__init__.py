@@ -133,7 +133,12 @@ async def _send(answer: Answer, scope: Any, receive: Receive, send: Send) -> Non
         response = Response(body, answer.status, headers, answer.media)
     if scope["method"] == "HEAD":
         send = _without_body(send)
-    await response(scope, receive, send)
+    try:
+        await response(scope, receive, send)
+    except OSError:
+        # Whoever asked has gone. What it was promised is done all the same: it is on record as begun.
+        if answer.after is None:
+            raise
     if answer.after is not None:
         await answer.after()
 

@@ -4,7 +4,8 @@
     event: gone     data: {"reason": ...}, while the store is away
 
 A stream ends when its server wants to leave, and after a quarter of an hour, so that somebody whose rights have been taken
-does not look on for ever: browsers come again by themselves.
+does not look on for ever: browsers come again by themselves. There are only so many at once: somebody who opens one after the
+other and reads none would hold connections and memory of the server for nothing.
 """
 
 from __future__ import annotations
@@ -13,27 +14,40 @@ import signal
 from collections.abc import AsyncIterator
 
 from drumbeat.web.call import Answer, Call
+from drumbeat.web.problem import Problem
 
 MEDIA = "text/event-stream; charset=utf-8"
 LONGEST = 900.0
+MOST_VIEWERS = 500
 COME_AGAIN = b"retry: 1000\n\n"
 
 
 async def follow(call: Call) -> Answer:
     """The stream."""
+    if call.parts.viewers >= MOST_VIEWERS:
+        raise Problem(
+            429,
+            f"{MOST_VIEWERS} streams of events are open already: close some, or come again later",
+            type="too-many-viewers",
+            headers={"Retry-After": "5"},
+        )
     # X-Accel-Buffering: nginx would collect what should be seen at once.
     return Answer(body=_told(call), media=MEDIA, headers={"X-Accel-Buffering": "no"})
 
 
 async def _told(call: Call) -> AsyncIterator[bytes]:
-    clock, ticker = call.host.clock, call.parts.ticker
+    clock, ticker, parts = call.host.clock, call.parts.ticker, call.parts
     end = clock.monotonic() + LONGEST
     number = ticker.begin()
-    yield COME_AGAIN
-    while not call.parts.is_closing and not _server_leaves() and clock.monotonic() < end:
-        if (told := await ticker.after(number)) is not None:
-            number = told.number
-            yield told.text
+    parts.viewers += 1
+    try:
+        yield COME_AGAIN
+        while not parts.is_closing and not _server_leaves() and clock.monotonic() < end:
+            if (told := await ticker.after(number)) is not None:
+                number = told.number
+                yield told.text
+    finally:
+        parts.viewers -= 1
 
 
 def _server_leaves() -> bool:

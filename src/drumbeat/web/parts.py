@@ -26,6 +26,8 @@ class Parts:
         """Rows of the table of routes that are in this dashboard only."""
         self.kept: dict[type, tuple[float, Any]] = {}
         """What costs the store more than a moment: when it was asked for (monotonic), and the answer."""
+        self.viewers = 0
+        """Open event streams."""
         self.is_closing = False
         """Set by whoever stops the server: open event streams end."""
 

@@ -35,6 +35,7 @@ TITLES = {
     415: "Not this kind of content",
     421: "Not this host",
     422: "Not acceptable as it is",
+    429: "Too many at once",
     500: "A mistake of the server",
     503: "The store is away",
     507: "The store is full",

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.errors import DrumbeatError, StoreError
+from drumbeat.errors import StoreError
 from drumbeat.model.audit import Act, NewAct
 from drumbeat.nouns.audit import new_act
 from drumbeat.store.protocol import Store
@@ -70,9 +70,10 @@ async def _go_on(call: Call, store: Store, act: NewAct, answer: Answer, after: C
     except asyncio.CancelledError:
         await _end(store, act, call.touched, "failed: the dashboard was stopped", answer)
         raise
-    except DrumbeatError as error:
-        log.warning("act was broken off", extra={"act": act.id, "verb": act.verb, "reason": str(error)})
-        await _end(store, act, call.touched, f"failed: {error}", answer)
+    except Exception as error:
+        problem = problem_of(error)
+        log.warning("act was broken off", extra={"act": act.id, "verb": act.verb, "reason": str(problem)})
+        await _end(store, act, call.touched, f"failed: {problem}", answer)
     else:
         await _end(store, act, call.touched, "done", answer)
 
@@ -81,7 +82,8 @@ def _act(call: Call, route: Route) -> NewAct:
     key = call.headers.get(KEY_HEADER)
     if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
         raise Problem(422, f"it must have 1 to {LONGEST_KEY} printable ASCII characters", argument="Idempotency-Key")
-    asked = b"\n".join((route.method.encode(), call.here.encode(errors="replace"), call.raw))
+    query = msgspec.json.encode(call.query)
+    asked = b"\n".join((route.method.encode(), call.here.encode(errors="replace"), query, call.raw))
     act = new_act(
         who=call.caller.name,
         role=call.caller.role.value,

@@ -35,4 +35,6 @@ async def list_(call: Call) -> Page[Act]:
     found = await store.audit.page(
         before=query.before, limit=limit, who=query.who, verb=query.verb, target=query.target
     )
-    return Page(items=found, next=found[-1].id if len(found) >= limit else None)
+    # Without the answers: 500 of them could be 32 MB, and they are kept for those who ask again with the same key.
+    items = [msgspec.structs.replace(act, answer=None, request_hash=None) for act in found]
+    return Page(items=items, next=found[-1].id if len(found) >= limit else None)
