@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
 from drumbeat.ids import JobId, created_us, is_job_id
@@ -26,6 +26,13 @@ COPIED = 500
 _LARGEST_GROUP = 10_000
 _ROWS_A_SECOND = 5_000
 """A batch may take longer than a call: so many rows even a slow server stores in a second."""
+
+
+class Stored(NamedTuple):
+    due: int
+    """The due moment of the earliest."""
+    told: bool
+    """Whether workers hear of it with the commit."""
 
 
 class Adding:
@@ -114,47 +121,47 @@ class Adding:
     async def _add(self, jobs: Sequence[NewJob]) -> list[Added]:
         patience = PATIENCE + len(jobs) / _ROWS_A_SECOND
         try:
-            due = await self._add_new(jobs, patience)
+            stored = await self._add_new(jobs, patience)
         except failures.KnownJobs:
             answers, soonest = await self._link.transact(partial(self._one_by_one, jobs), patience=patience)
             if soonest is not None:
                 self._announcer.tell(soonest)
             return answers
-        self._announcer.tell(due)
+        self._announcer.tell(stored.due, told=stored.told)
         return [Added(job.id, True) for job in jobs]
 
-    async def _add_new(self, jobs: Sequence[NewJob], patience: float) -> int:
-        """Store jobs none of which is known; gives the due moment of the earliest.
+    async def _add_new(self, jobs: Sequence[NewJob], patience: float) -> Stored:
+        """Store jobs none of which is known.
 
         Raises:
             KnownJobs: one is, nothing was stored.
         """
         if len(jobs) == 1 and not jobs[0].unique:
-            now = await self._link.call(partial(self._insert_one, jobs[0]), patience=patience, plans=Plans.ONCE)
-            return due_at(jobs[0], now)
+            return await self._link.call(partial(self._insert_one, jobs[0]), patience=patience, plans=Plans.ONCE)
         if len(jobs) >= COPIED:
             batch = Batch(jobs)
             if Unique.PENDING not in batch.of("unique"):
                 copied = partial(self._copy, batch)
                 moment = await self._link.transact(copied, patience=patience, plans=Plans.ONCE)
                 if moment is not None:
-                    return batch.earliest(moment)
+                    return Stored(batch.earliest(moment), False)
         now = await self._link.call(partial(self._insert, jobs), patience=patience)
-        return min(due_at(job, now) for job in jobs)
+        return Stored(min(due_at(job, now) for job in jobs), False)
 
     async def _insert(self, jobs: Sequence[NewJob], session: Session) -> int:
         with failures.known_jobs():
             now: int = await session.fetchval(self._sql.add, *arguments(jobs), min(_ids(jobs)), max(_ids(jobs)))
         return now
 
-    async def _insert_one(self, job: NewJob, session: Session) -> int:
+    async def _insert_one(self, job: NewJob, session: Session) -> Stored:
         with failures.known_jobs():
-            now: int = await session.fetchval(
+            row = await session.fetchrow(
                 self._sql.add_one,
                 *(job.id, job.task, job.queue, job.args, job.signature, job.priority, job.run_at, job.delay, job.key),
                 *(job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant, _since(job.id), job.trace),
+                self._announcer.voice,
             )
-        return now
+        return Stored(due_at(job, row["now"]), row["told"])
 
     async def _copy(self, batch: Batch, session: Session) -> int | None:
         """The store's now; None if it must be done otherwise, and nothing was stored.

@@ -38,12 +38,18 @@ SELECT drumbeat.now_us() AS now,
 
 -- name: add_one
 -- The same for a single job that is not unique, which is planned in a tenth of the time. NewJob's fields in their order, but
--- for `unique`; $15 since, $16 trace.
+-- for `unique`; $15 since, $16 trace; $17 who tells the workers, or null: not here. told: whether that was done. What tells holds
+-- a lock of the whole database until the commit is on disk, so one does at a time, and nobody waits for it.
 INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, retries, timeout,
                           crash_limit, on_dead, tenant, trace)
 VALUES ($1::text::uuid, $2, $3, $4, $5, $6, drumbeat.now_us(), coalesce($7, drumbeat.now_us() + $8),
         coalesce($7, drumbeat.now_us() + $8), $9, $10, $11, $12, $13, $14, $16)
-RETURNING drumbeat.now_us() AS now, drumbeat.refuse_known(0, 0, id, id, $15);
+RETURNING drumbeat.now_us() AS now, drumbeat.refuse_known(0, 0, id, id, $15),
+          CASE WHEN $17::text IS NULL THEN false
+               WHEN pg_try_advisory_xact_lock(hashtextextended('drumbeat' || '.wake', 0))
+               THEN pg_notify('drumbeat' || '.wake', run_at::text || ' ' || $17) IS NOT NULL
+               ELSE false
+           END AS told;
 
 -- name: before_copy
 -- For jobs that are about to be copied into the table. $1 the tasks of those of Unique.LIVE; doubtful: whether such a task has
