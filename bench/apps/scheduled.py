@@ -1,0 +1,9 @@
+"""Drumbeat's program for `bench.scheduling`."""
+
+from drumbeat import Drumbeat
+
+app = Drumbeat(name="scheduled")
+
+
+@app.task
+async def tick() -> None: ...
