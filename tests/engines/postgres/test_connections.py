@@ -10,6 +10,8 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.model.job import JobFilter, NewJob
+from drumbeat.model.lock import NewTicket
+from drumbeat.model.stats import Grain
 from drumbeat.store.postgres import PostgresStore, schema
 from tests.contract.making import add, claim, claimed_one, new_job, worker
 from tests.engines.postgres.conftest import at
@@ -38,9 +40,24 @@ async def test_a_working_store_has_two_whatever_it_does(postgres: PostgresStore,
         for _ in range(20):
             group.create_task(postgres.jobs.add([new_job()]))
             group.create_task(claim(postgres, instance))
-            group.create_task(postgres.inspect.jobs(JobFilter()))
+            group.create_task(postgres.inspect.instances())
             group.create_task(postgres.instances.beat(instance, 0))
     assert len(await ours(raw)) == 2
+
+
+async def test_who_waits_for_a_list_holds_up_nobody_else(postgres: PostgresStore, raw: Any) -> None:
+    looks = (postgres.inspect.queues, lambda: postgres.stats.read(Grain.MINUTE, 0, 1), postgres.inspect.tasks)
+    async with raw.transaction():
+        await raw.execute("LOCK TABLE drumbeat.queue, drumbeat.rollup, drumbeat.attempt, drumbeat.history")
+        hanging = [asyncio.Task(look()) for look in looks]
+        await until(lambda: is_waiting(raw), what="a look to wait for the lock")
+        async with asyncio.timeout(4):
+            instance = await worker(postgres)
+            await postgres.instances.beat(instance, 0)
+            assert (await postgres.locks.enter(NewTicket(id="1", lock="a", lease=1_000_000))).state == "granted"
+        assert len(await ours(raw)) == 2
+    for each in hanging:
+        await each
 
 
 async def test_a_store_that_only_beats_has_one(postgres: PostgresStore, raw: Any) -> None:

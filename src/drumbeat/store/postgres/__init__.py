@@ -1,10 +1,11 @@
 """The PostgreSQL engine: a cluster on one server. This module puts its parts together and owns their lifetimes.
 
 loop --claims, outcomes--> work link    one connection, one statement for each exchange
-     --everything else---> side link    enqueue, cancel, lists, beats; LISTEN and NOTIFY
+     --what people see---> lists link   pages, counts, charts: what may take long, and must not hold up the others
+     --everything else---> side link    enqueue, cancel, beats; LISTEN and NOTIFY
 
-Both are opened when they are first needed: a program that only enqueues has one connection, a worker two, and the heart's
-own store one.
+Each is opened when it is first needed: a program that only enqueues has one connection, a worker two, and the heart's own
+store one.
 """
 
 from types import TracebackType
@@ -45,6 +46,7 @@ class PostgresStore:
         self._sql = sql
         self._work = Link(address, sql.schema, clock, PLANNED_ONCE)
         self._side = Link(address, sql.schema, clock)
+        self._lists = Link(address, sql.schema, clock)
         self._announcer = Announcer(self._side, sql.schema, f"{namespace}.wake", clock)
         bounds = Bounds(clock)
         self._announcer.inner.append(bounds.hear)
@@ -67,12 +69,13 @@ class PostgresStore:
         self.locks: Locks = PostgresLocks(sql, link=self._side)
         self.schedules: Schedules = PostgresSchedules(sql, link=self._side, announcer=self._announcer, clock=clock)
         self.rooms: Rooms = PostgresRooms(sql, link=self._side)
-        self.stats: Stats = PostgresStats(sql, link=self._side)
+        self.stats: Stats = PostgresStats(sql, link=self._side, lists=self._lists)
         self.inspect: Inspect = PostgresInspect(
             sql,
-            PostgresSearch(sql, link=self._side, clock=clock),
-            facts=PostgresFacts(sql, link=self._side, clock=clock),
+            PostgresSearch(sql, link=self._lists, clock=clock),
+            facts=PostgresFacts(sql, link=self._lists, clock=clock),
             link=self._side,
+            lists=self._lists,
             clock=clock,
         )
         self.audit: Audit = PostgresAudit(sql, link=self._side)
@@ -101,7 +104,7 @@ class PostgresStore:
         await self._adding.close()
         await self._announcer.close()
         await self._inside.close()
-        for link in (self._work, self._side):
+        for link in (self._work, self._side, self._lists):
             await link.close()
 
     async def __aenter__(self) -> Self:

@@ -22,14 +22,16 @@ from drumbeat.store.searching import Due, Recent, total_due, total_of_tasks, who
 
 class PostgresInspect:
     def __init__(
-        self, sql: Statements, search: PostgresSearch, *, facts: PostgresFacts, link: Link, clock: Clock
+        self, sql: Statements, search: PostgresSearch, *, facts: PostgresFacts, link: Link, lists: Link, clock: Clock
     ) -> None:
+        """lists: for what may take long."""
         self._facts = facts
         self._sql = sql
         self._search = search
         self._due = Recent(clock, total_due)
         self._tasks = Recent(clock, total_of_tasks)
         self._link = link
+        self._lists = lists
 
     async def now(self) -> int:
         now: int = await self._link.call(lambda session: session.fetchval(self._sql.schema.now))
@@ -57,10 +59,10 @@ class PostgresInspect:
     async def attempts(self, id: JobId) -> list[Attempt]:
         if not is_job_id(id):
             return []
-        return await self._link.transact(partial(self._attempts, id), patience=LONG)
+        return await self._lists.transact(partial(self._attempts, id), patience=LONG)
 
     async def queues(self) -> list[QueueStats]:
-        return await self._link.transact(self._queues, patience=LONG)
+        return await self._lists.transact(self._queues, patience=LONG)
 
     async def tasks(self) -> list[TaskStats]:
         return await self._tasks.get(self._count_tasks)
@@ -75,7 +77,7 @@ class PostgresInspect:
         return {row["queue"]: (row["ready"], row["scheduled"]) for row in found}
 
     async def _count_tasks(self) -> list[TaskStats]:
-        found = await self._link.call(lambda session: session.fetch(self._sql.inspect.tasks), patience=LONG)
+        found = await self._lists.call(lambda session: session.fetch(self._sql.inspect.tasks), patience=LONG)
         return [rows.task(row) for row in found]
 
     async def instances(self, *, all: bool = False) -> list[Instance]:
@@ -84,7 +86,7 @@ class PostgresInspect:
 
     async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
         wanted = (max(limit, 0), newest)
-        found = await self._link.call(lambda session: session.fetch(self._sql.inspect.groups, *wanted), patience=LONG)
+        found = await self._lists.call(lambda session: session.fetch(self._sql.inspect.groups, *wanted), patience=LONG)
         return [rows.group(row) for row in found]
 
     async def leader(self) -> LeaderInfo | None:
@@ -92,7 +94,7 @@ class PostgresInspect:
         return None if row is None else rows.leader(row)
 
     async def ahead(self, id: JobId, limit: int = 10_000) -> int:
-        found, count = await self._link.transact(partial(self._ahead, id, limit), patience=LONG)
+        found, count = await self._lists.transact(partial(self._ahead, id, limit), patience=LONG)
         if found is None:
             raise nowhere(id, count)
         return count or 0

@@ -16,9 +16,11 @@ _counts = msgspec.json.Decoder(list[int]).decode
 
 
 class PostgresStats:
-    def __init__(self, sql: Statements, *, link: Link) -> None:
+    def __init__(self, sql: Statements, *, link: Link, lists: Link) -> None:
+        """lists: for what may take long."""
         self._sql = sql.stats
         self._link = link
+        self._lists = lists
 
     async def put(self, instance: InstanceId, rollups: Sequence[Rollup]) -> bool:
         ordered = sorted(rollups, key=lambda each: (each.grain, each.at, each.queue, each.task))
@@ -36,12 +38,12 @@ class PostgresStats:
         self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
         wanted = (int(grain), since, until, queue, task)
-        found = await self._link.call(lambda session: session.fetch(self._sql.read, *wanted), patience=LONG)
+        found = await self._lists.call(lambda session: session.fetch(self._sql.read, *wanted), patience=LONG)
         return merged(grain, _rows(found))
 
     async def overall(self, grain: Grain, since: int, until: int) -> list[Rollup]:
         wanted = (int(grain), since, until)
-        found = await self._link.call(lambda session: session.fetch(self._sql.overall, *wanted), patience=LONG)
+        found = await self._lists.call(lambda session: session.fetch(self._sql.overall, *wanted), patience=LONG)
         return merged(grain, _rows(found))
 
     async def totals(self) -> list[Rollup]:
