@@ -9,7 +9,7 @@ from drumbeat.errors import StoreError
 from drumbeat.model.job import Job, JobFilter, NewJob, OutcomeKind, Unique
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.adding import COPIED
-from tests.contract.making import HOUR, add, claimed_one, end, ids, new_job, worker
+from tests.contract.making import HOUR, add, claim, claimed_one, end, ids, new_job, worker
 
 
 def batch(*first: NewJob, **options: Any) -> list[NewJob]:
@@ -105,6 +105,38 @@ async def test_a_large_batch_of_pending_keys_sees_a_retrying_job_of_the_other_ki
 
     assert answers[-1].id == holder.id
     assert sum(answer.created for answer in answers) == COPIED
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED])
+async def test_of_a_batch_the_job_that_has_ended_is_not_stored_again(
+    postgres: PostgresStore, kind: OutcomeKind
+) -> None:
+    instance = await worker(postgres)
+    jobs = batch()
+    ended = jobs[COPIED // 2]
+    await add(postgres, ended)
+    [claimed] = await claim(postgres, instance)
+    await end(postgres, instance, claimed, kind)
+
+    answers = await postgres.jobs.add(jobs)
+
+    assert [answer.id for answer in answers if not answer.created] == [ended.id]
+    assert len(await claim(postgres, instance, limit=2 * COPIED)) == COPIED - 1
+
+
+async def test_jobs_of_others_that_end_among_the_ids_of_a_batch_are_no_reason_to_store_it_twice(
+    postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = await worker(postgres)
+    before = batch()
+    for kind in (OutcomeKind.SUCCEEDED, OutcomeKind.DEAD):
+        await end(postgres, instance, await claimed_one(postgres, instance), kind)
+
+    async def one_by_one(*_: object) -> None:
+        pytest.fail("the copy was undone")
+
+    monkeypatch.setattr(postgres._adding, "_one_by_one", one_by_one)
+    assert all(answer.created for answer in await postgres.jobs.add([*before, *batch()]))
 
 
 @pytest.mark.parametrize(

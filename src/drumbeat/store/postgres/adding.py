@@ -179,8 +179,11 @@ class Adding:
             await session.copy_to_table(
                 "job", schema_name=self._namespace, columns=COLUMNS, source=batch.rows(now), format="binary"
             )
-            if (await session.fetchrow(self._sql.after_copy, tasks, first, last, _since(first)))["doubtful"]:
+            look = await session.fetchrow(self._sql.after_copy, tasks, first, last, _since(first))
+            if look["doubtful"]:
                 raise failures.KnownJobs("one of these keys may have been taken meanwhile")
+            if look["crowded"] and await session.fetch(self._sql.states, batch.ids):
+                raise failures.KnownJobs("one of these jobs has ended")
         moment: int = now
         return moment
 

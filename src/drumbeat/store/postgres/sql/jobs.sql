@@ -60,11 +60,17 @@ SELECT drumbeat.now_us() AS now,
        AS doubtful;
 
 -- name: after_copy
--- The same look again, and what `add` does at its end. $2, $3 first and last id; $4 since.
+-- The same look again. $2, $3 first and last id; $4 since. crowded: whether any job of these ids or between them has ended, as in
+-- refuse_known. It may be somebody else's, if the ids were not made at once, so it is no reason yet to undo the copy.
 SELECT EXISTS (SELECT FROM drumbeat.job WHERE task = ANY ($1::text[]) AND "unique" = 'pending' AND state = 'pending')
        OR EXISTS (SELECT FROM drumbeat.job WHERE task = ANY ($1::text[]) AND "unique" = 'pending' AND state = 'running')
        AS doubtful,
-       drumbeat.refuse_known(0, 0, $2::text::uuid, $3::text::uuid, $4);
+       EXISTS (SELECT FROM drumbeat.history
+                WHERE history.id BETWEEN $2::text::uuid AND $3::text::uuid
+                  AND history.finished_at >= least($4, drumbeat.now_us()) - 86400000000
+                  AND history.finished_at < drumbeat.now_us() + 86400000000)
+       OR EXISTS (SELECT FROM drumbeat.dead WHERE dead.id BETWEEN $2::text::uuid AND $3::text::uuid)
+       AS crowded;
 
 -- name: known
 -- Which of these ids are anywhere.
