@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
 from drumbeat.app import Drumbeat
@@ -12,6 +13,7 @@ from drumbeat.context import AbortReason, current_job
 from drumbeat.events import LeaseLost, ResultRefused, StoreDown, StoreUp
 from drumbeat.model.instance import InstanceState
 from drumbeat.model.job import JobState, Outcome
+from drumbeat.settings import Settings
 from drumbeat.worker import EXIT_NO_STORE
 from tests.faults import FaultyProgram
 from tests.waiting import until
@@ -114,6 +116,31 @@ async def test_work_goes_on_after_an_outage_that_is_told_once(
         await recorder.next(StoreUp)
     assert len(recorder.of(StoreDown)) == 1
     assert max(runs.values()) == 1
+
+
+async def test_the_password_of_the_store_is_in_no_event_and_in_no_log(
+    app: Drumbeat,
+    program: FaultyProgram,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def configure(flags: Any) -> Settings:
+        return msgspec.structs.replace(app.configure(flags), url="postgresql://shop:hunter2@db/shop")
+
+    monkeypatch.setattr(program, "configure", configure, raising=False)
+    assert program.faults is not None
+    async with app, working(program):
+        await until(lambda: sum(program.faults.calls.values()) > 10)
+        program.faults.is_down = True
+        await recorder.next(StoreDown)
+        program.faults.is_down = False
+        await recorder.next(StoreUp)
+    assert {event.url for event in recorder.events if isinstance(event, StoreDown | StoreUp)} == {
+        "postgresql://shop:***@db/shop"
+    }
+    told = [record for record in caplog.records if hasattr(record, "url")]
+    assert told and "hunter2" not in str([record.__dict__ for record in caplog.records])
 
 
 async def test_a_worker_that_was_buried_aborts_its_handlers_and_goes_on_under_a_new_name(

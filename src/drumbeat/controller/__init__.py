@@ -17,11 +17,11 @@ from drumbeat.controller.firing import Firer
 from drumbeat.controller.pruning import Pruner
 from drumbeat.controller.rescuing import Rescuer
 from drumbeat.controller.starting import InThread, Locked, Starter, StartUp
-from drumbeat.errors import StoreUnavailable
-from drumbeat.events import Events, LeaderChanged, StoreDown, StoreUp
+from drumbeat.events import Events, LeaderChanged
 from drumbeat.ids import InstanceId
 from drumbeat.model.instance import Leader, Pulse
 from drumbeat.model.schedule import NewSchedule
+from drumbeat.outage import Outage
 from drumbeat.service import Patience
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -51,7 +51,7 @@ class Controller:
         self._elector = Elector(clock, lease, self._on_change, is_candidate=self._controls)
         self._firer: Firer | None = None
         self._id = InstanceId("")
-        self._went_out_at = 0.0
+        self._outage = Outage(events, clock, settings.url, lambda: self._id)
 
     def wish(self) -> int | None:
         return self._elector.wish()
@@ -76,8 +76,8 @@ class Controller:
         tells = self._settings.role == "controller"
         patience = Patience(
             self._clock,
-            down=self._on_down if tells else lambda error: None,
-            up=self._on_up if tells else lambda: None,
+            down=self._outage.begins if tells else lambda error: None,
+            up=self._outage.ends if tells else lambda: None,
         )
         firer = self._firer = Firer(
             store.schedules,
@@ -116,11 +116,3 @@ class Controller:
     def _on_change(self, leader: Leader | None) -> None:
         if leader is not None and self._controls:
             self._events.emit(LeaderChanged(instance=self._id, leader=leader.instance, term=leader.term))
-
-    def _on_down(self, error: StoreUnavailable) -> None:
-        self._went_out_at = self._clock.monotonic()
-        self._events.emit(StoreDown(instance=self._id, url=self._settings.url, reason=str(error)))
-
-    def _on_up(self) -> None:
-        after = self._clock.monotonic() - self._went_out_at
-        self._events.emit(StoreUp(instance=self._id, url=self._settings.url, after=after))

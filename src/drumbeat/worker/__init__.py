@@ -10,22 +10,20 @@ for its successor; the program's own resources are closed; the instance says goo
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from drumbeat.clock import Clock
 from drumbeat.context import AbortReason
 from drumbeat.errors import ConfigError, StoreUnavailable
-from drumbeat.events import Events, LoopBlocked, StoreDown, StoreUp
+from drumbeat.events import LoopBlocked
 from drumbeat.ids import InstanceId
-from drumbeat.locks import Keeper
-from drumbeat.presence import Companion, Presence
-from drumbeat.service import Patience, Service, Wakeup, background
+from drumbeat.outage import Outage
+from drumbeat.presence import Presence
+from drumbeat.service import Patience, Wakeup, background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
-from drumbeat.tasks import Room, Task
 from drumbeat.telling import told
 from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.completing import Completing
@@ -37,6 +35,7 @@ from drumbeat.worker.marks import Marks, NoMarks
 from drumbeat.worker.pace import Pace
 from drumbeat.worker.plans import plans, resting
 from drumbeat.worker.processes import Processes
+from drumbeat.worker.program import Program
 from drumbeat.worker.recording import Recorder, Recording
 from drumbeat.worker.reporter import Reporter
 from drumbeat.worker.rooms import Rooms
@@ -58,60 +57,6 @@ INTERRUPTED_WITHIN = 5.0
 SUCCESSOR_WITHIN = 1.5
 """So long a leader that leaves waits until another leads: a heartbeat, and a little more."""
 LOOK_FOR_SUCCESSOR = 0.1
-
-InThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
-
-
-class Controls(Companion, Protocol):
-    """What looks after the cluster beside a worker: most of it on the heart's loop, this here on the worker's."""
-
-    def resign(self) -> None:
-        """Lead no more, from the next beat on."""
-        ...
-
-    def pruner(self, store: Store, patience: Patience) -> Service: ...
-
-    async def start_up(
-        self, store: Store, patience: Patience, *, in_thread: InThread, identity: Callable[[], InstanceId]
-    ) -> None:
-        """Make the calls that come before the first claim."""
-        ...
-
-
-class Program(Protocol):
-    """What a worker must know of the app it works for."""
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def events(self) -> Events: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def registered_tasks(self) -> Sequence[Task[..., Any]]: ...
-    @property
-    def registered_rooms(self) -> Sequence[Room[..., Any]]: ...
-    @property
-    def keeper(self) -> Keeper: ...
-    @property
-    def lifespans(self) -> Sequence[Callable[[], AbstractAsyncContextManager[Any]]]: ...
-
-    @property
-    def companions(self) -> Sequence[Callable[[], AbstractAsyncContextManager[None]]]:
-        """What runs beside the worker of a process, but not in its children."""
-        ...
-
-    def controller(self, settings: Settings) -> Controls:
-        """A new one, for one worker."""
-        ...
-
-    async def store(self) -> Store:
-        """The running loop's store, shared with handlers that enqueue."""
-        ...
-
-    async def open_store(self) -> Store:
-        """Another store of its own, for the heart."""
-        ...
 
 
 class Worker:
@@ -143,7 +88,6 @@ class Worker:
         self._is_urgent = False
         self._presence: Presence | None = None
         self._controller = program.controller(settings)
-        self._went_out_at = 0.0
         self._ref = ref
         self._assemble()
 
@@ -183,7 +127,8 @@ class Worker:
         )
         self._threads = Threads(self._on_abandoned)
         self._rooms = Rooms(self._program.registered_rooms, clock, self._events, self._threads, self._identity)
-        self._patience = Patience(clock, down=self._on_down, up=self._on_up)
+        outage = Outage(self._events, clock, settings.url, self._identity)
+        self._patience = Patience(clock, down=outage.begins, up=outage.ends)
         self._processes = self._pool()
 
     def _pool(self) -> Processes | None:
@@ -398,11 +343,3 @@ class Worker:
 
     def _on_blocked(self, seconds: float, tasks: tuple[str, ...], where: str) -> None:
         self._events.emit(LoopBlocked(instance=self._identity(), seconds=seconds, tasks=tasks, where=where))
-
-    def _on_down(self, error: StoreUnavailable) -> None:
-        self._went_out_at = self._clock.monotonic()
-        self._events.emit(StoreDown(instance=self._identity(), url=self._settings.url, reason=str(error)))
-
-    def _on_up(self) -> None:
-        after = self._clock.monotonic() - self._went_out_at
-        self._events.emit(StoreUp(instance=self._identity(), url=self._settings.url, after=after))

@@ -36,11 +36,12 @@ from drumbeat.model.job import Claimed, Outcome
 from drumbeat.settings import Settings
 from drumbeat.spawn import exit_with_group, receive, send
 from drumbeat.store.urls import inside_of
-from drumbeat.worker import Program, frames
+from drumbeat.worker import frames
 from drumbeat.worker.bulk import calls_of, endings_of
 from drumbeat.worker.completing import Completing
 from drumbeat.worker.ending import Ending, How, from_exception
 from drumbeat.worker.plans import Arguments, Plan, plans
+from drumbeat.worker.program import Program
 from drumbeat.worker.reporter import PROGRESS_LIMIT
 from drumbeat.worker.threads import Threads
 

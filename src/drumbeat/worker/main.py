@@ -15,8 +15,9 @@ from contextlib import contextmanager
 
 from drumbeat.clock import Clock
 from drumbeat.settings import Settings
-from drumbeat.worker import Program, Worker
+from drumbeat.worker import Worker
 from drumbeat.worker.marks import Marks
+from drumbeat.worker.program import Program
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SAME_REQUEST = 0.5

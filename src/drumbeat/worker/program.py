@@ -1,0 +1,69 @@
+"""What a worker must know of the program that it works for, and of the controller that the program brings: protocols only."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from drumbeat.clock import Clock
+from drumbeat.events import Events
+from drumbeat.ids import InstanceId
+from drumbeat.locks import Keeper
+from drumbeat.presence import Companion
+from drumbeat.service import Patience, Service
+from drumbeat.settings import Settings
+from drumbeat.store.protocol import Store
+from drumbeat.tasks import Room, Task
+
+InThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
+
+
+class Controls(Companion, Protocol):
+    """What looks after the cluster beside a worker: most of it on the heart's loop, this here on the worker's."""
+
+    def resign(self) -> None:
+        """Lead no more, from the next beat on."""
+        ...
+
+    def pruner(self, store: Store, patience: Patience) -> Service: ...
+
+    async def start_up(
+        self, store: Store, patience: Patience, *, in_thread: InThread, identity: Callable[[], InstanceId]
+    ) -> None:
+        """Make the calls that come before the first claim."""
+        ...
+
+
+class Program(Protocol):
+    """What a worker must know of the app it works for."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def events(self) -> Events: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def registered_tasks(self) -> Sequence[Task[..., Any]]: ...
+    @property
+    def registered_rooms(self) -> Sequence[Room[..., Any]]: ...
+    @property
+    def keeper(self) -> Keeper: ...
+    @property
+    def lifespans(self) -> Sequence[Callable[[], AbstractAsyncContextManager[Any]]]: ...
+
+    @property
+    def companions(self) -> Sequence[Callable[[], AbstractAsyncContextManager[None]]]:
+        """What runs beside the worker of a process, but not in its children."""
+        ...
+
+    def controller(self, settings: Settings) -> Controls:
+        """A new one, for one worker."""
+        ...
+
+    async def store(self) -> Store:
+        """The running loop's store, shared with handlers that enqueue."""
+        ...
+
+    async def open_store(self) -> Store:
+        """Another store of its own, for the heart."""
+        ...
