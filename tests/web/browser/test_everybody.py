@@ -3,18 +3,16 @@
 import re
 
 import pytest_asyncio
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
 from drumbeat import Drumbeat
+from tests.web.browser.judging import violations
 from tests.web.browser.places import furnish, places
 from tests.web.browser.shop import dead_letters
 from tests.web.browser.watching import DESK, PHONE, OpenPage
 
-AXE = Axe()
 IN_THE_DARK = ("/", "/jobs", "/dead", "/queues", "/tasks", "/schedules/new", "/timeline", "/locks/ledger", "/system")
 """Those that have every colour between them."""
-GRAVE = {"serious", "critical"}
 LIMIT_MS = 1_000
 TRIES = 4
 
@@ -24,20 +22,6 @@ async def furnished(app: Drumbeat) -> list[str]:
     """The addresses of all pages; each has something to show."""
     await furnish(app)
     return await places(app)
-
-
-async def violations(page: Page, **options: object) -> list[str]:
-    if not await page.evaluate("() => 'axe' in window"):
-        await page.evaluate(AXE.axe_script)
-    found = await page.evaluate(
-        "async (options) => (await axe.run(options)).violations", {"resultTypes": ["violations"], **options}
-    )
-    return [
-        f"{each['impact']} {each['id']}: {node['target']} {node['html'][:160]}"
-        for each in found
-        if each["impact"] in GRAVE
-        for node in each["nodes"][:3]
-    ]
 
 
 async def test_nothing_serious_is_in_the_way_of_anybody_on_any_page(page: Page, furnished: list[str]) -> None:

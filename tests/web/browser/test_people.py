@@ -11,6 +11,7 @@ from drumbeat.web.pages import PAGES
 from tests.contract import making
 from tests.contract.test_locks import enter
 from tests.web.browser.acting import is_same, mark
+from tests.web.browser.judging import violations
 from tests.web.browser.places import furnish, places
 from tests.web.browser.shop import declare
 from tests.web.browser.watching import OpenPage
@@ -32,6 +33,7 @@ async def test_a_viewer_logs_in_sees_no_button_that_acts_and_is_refused_by_the_a
             page = await open_page(address)
             # Not an admin by being at this machine: the first page is the login.
             await page.goto("/jobs?state=dead")
+            assert await violations(page) == []
             await page.get_by_test_id("token").fill(TOKENS["viewer"])
             await page.get_by_test_id("log-in").click()
             await page.wait_for_url("**/jobs?state=dead")
