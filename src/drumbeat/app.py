@@ -14,16 +14,17 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
 from drumbeat import appref, logs
 from drumbeat import outbox as outboxes
 from drumbeat.client import Client
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.errors import ConfigError
 from drumbeat.events import Event, Events, Subscriber
-from drumbeat.handle import JobHandle, SyncJobHandle
-from drumbeat.locks import Entrance, GlobalLock, Keeper, LockOptions, SyncLock, read_wish
+from drumbeat.face import SyncFace
+from drumbeat.handle import JobHandle
+from drumbeat.locks import Entrance, GlobalLock, Keeper, LockOptions, read_wish
 from drumbeat.model.job import NewJob
 from drumbeat.names import check_key, check_name, shown
 from drumbeat.nouns import (
@@ -36,7 +37,6 @@ from drumbeat.nouns import (
     Run,
     Schedules,
     Stats,
-    SyncNouns,
     System,
     Tasks,
     WantedRuns,
@@ -45,12 +45,12 @@ from drumbeat.nouns import (
 from drumbeat.settings import MOST_PAYLOAD, MoreSettings, Settings, check_known, load
 from drumbeat.store.protocol import Inside, Store
 from drumbeat.store.urls import inside_of, open_store
-from drumbeat.sync import THREAD, blocking
-from drumbeat.tasks import AsyncTask, BatchDecorator, BatchTask, Decorator, Registry, SyncTask, Task, TaskOptions
+from drumbeat.tasks import Home, Registry, Task
 from drumbeat.tasks.declared import Declarations, Declaring
-from drumbeat.tasks.options import check_notify, read_options
+from drumbeat.tasks.options import check_bound, check_notify
+from drumbeat.tasks.registering import Registering
 from drumbeat.tasks.room import Hosting, RoomHome, RoomRegistry
-from drumbeat.tasks.task import check_loop, check_no_loop
+from drumbeat.tasks.task import check_loop
 
 if TYPE_CHECKING:
     from drumbeat.controller import Controller
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from drumbeat.web import Dashboard
     from drumbeat.web.access import Access
 
-P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 S = TypeVar("S", bound=Callable[..., object])
@@ -68,7 +66,7 @@ Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 L = TypeVar("L", bound=Callable[[], AsyncIterator[Any]] | Lifespan)
 
 
-class Drumbeat(Declaring, Hosting):
+class Drumbeat(Registering, Declaring, Hosting):
     """Background jobs on a store. Make one for each program, and register tasks with it."""
 
     def __init__(
@@ -132,40 +130,6 @@ class Drumbeat(Declaring, Hosting):
         return self.settings
 
     @overload
-    def task(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
-    @overload
-    def task(self, *, batch: int, **options: Unpack[TaskOptions]) -> BatchDecorator: ...
-    @overload
-    def task(self, **options: Unpack[TaskOptions]) -> Decorator: ...
-    def task(self, *function: Callable[..., Any], batch: int | None = None, **options: Any) -> Any:
-        """Register a function whose calls can be queued. With or without options; see `tasks.Options`.
-
-        Raises:
-            ConfigError: an option or a parameter is not acceptable, or the name is taken; it says by whom.
-        """
-        given = cast("TaskOptions", options)
-        if not function:
-            return functools.partial(self._register, batch=batch, options=given)
-        return self._register(*function, batch=batch, options=given)
-
-    def _register(self, function: Any, *, batch: int | None, options: TaskOptions) -> Task[..., Any]:
-        if not callable(function) or isinstance(function, type | Task):
-            raise ConfigError(f"a task must be a function, not {shown(function)}")
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise ConfigError(f"{function.__qualname__} is a generator: a task must return, not yield")
-        name = check_name("task", options.get("name", getattr(function, "__name__", "")), ConfigError)
-        is_async = inspect.iscoroutinefunction(function)
-        read = read_options(options, batch=batch, is_async=is_async)
-        kind: type[Task[..., Any]] = BatchTask if batch is not None else AsyncTask if is_async else SyncTask
-        task = kind(self.client, function, name, read)
-        self.registry.add(task)
-        return task
-
-    @overload
     def forward(
         self, name: str, /, *, to: Sink, type: type[T], batch: int | None = None, **options: Unpack[ForwardOptions]
     ) -> ForwardTask[T]: ...
@@ -192,11 +156,8 @@ class Drumbeat(Declaring, Hosting):
         self.lifespans.append(forwarder.lifespan)
         return task
 
-    def _task_of(self, function: Any, options: TaskOptions) -> Task[..., Any]:
-        return self._register(function, batch=None, options=options)
-
-    def _has(self, task: Task[..., Any]) -> bool:
-        return self.registry.find(task.name) is task
+    def _task_home(self) -> Home:
+        return self.client
 
     def _room_home(self) -> RoomHome:
         return self.client
@@ -239,8 +200,8 @@ class Drumbeat(Declaring, Hosting):
         check_loop("app.enqueue_many", "app.sync.enqueue_many")
         check_notify(conn, notify)
         if conn is not None:
-            return self.client.enqueue_inside(conn, _checked(jobs), notify)
-        return self.client.enqueue_many(_checked(jobs))
+            return self.client.enqueue_inside(conn, check_bound(jobs), notify)
+        return self.client.enqueue_many(check_bound(jobs))
 
     async def cancel(self, *, task: str | Task[..., Any], key: str) -> int:
         """Cancel all live jobs of this task and key. Returns how many will not run, or were asked to stop."""
@@ -411,52 +372,5 @@ class Drumbeat(Declaring, Hosting):
         return f"<Drumbeat {self._code['name'] or 'app'}>"
 
 
-class SyncFace(SyncNouns):
-    """`app.sync`: what an app can do, for code without a loop."""
-
-    def __init__(self, app: Drumbeat) -> None:
-        super().__init__(
-            app.client,
-            jobs=app.jobs,
-            dead=app.dead,
-            queues=app.queues,
-            tasks=app.tasks,
-            schedules=app.schedules,
-            instances=app.instances,
-            locks=app.locks,
-            stats=app.stats,
-            audit=app.audit,
-            system=app.system,
-        )
-        self._app = app
-        self.cancel = blocking("app.sync.cancel", app.cancel)
-        self.history = blocking("app.sync.history", app.history)
-        self.close = blocking("app.sync.close", app.close)
-
-    def lock(self, name: str, **options: Unpack[LockOptions]) -> SyncLock:
-        """As `app.lock`, for a thread: `with app.sync.lock("sweep") as lock: ...`."""
-        return SyncLock(self._app.entrance(name, options))
-
-    def enqueue_many(
-        self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True
-    ) -> list[SyncJobHandle[Any]]:
-        """As `app.enqueue_many`."""
-        check_no_loop("app.sync.enqueue_many", "await app.enqueue_many")
-        check_notify(conn, notify)
-        client = self._app.client
-        if conn is not None:
-            return client.enqueue_inside_sync(conn, _checked(jobs), notify)
-        handles = THREAD.call("app.sync.enqueue_many", client.enqueue_many(_checked(jobs)))
-        return [SyncJobHandle(client, handle) for handle in handles]
-
-
 def _is_kind_of_event(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Event)
-
-
-def _checked(jobs: Iterable[NewJob]) -> list[NewJob]:
-    listed = list(jobs)
-    if not all(type(job) is NewJob for job in listed):
-        wrong = next(job for job in listed if type(job) is not NewJob)
-        raise InvalidArguments(f"enqueue_many takes what task.bind(...) gives, not {shown(wrong)}", "jobs")
-    return listed

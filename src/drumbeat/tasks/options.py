@@ -5,6 +5,7 @@ Everything is checked here, at the decorator or at `using`, so that a mistake sh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -12,7 +13,7 @@ import msgspec
 
 from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.model.job import Unique
+from drumbeat.model.job import NewJob, Unique
 from drumbeat.names import Refusal, check_key, check_name, check_priority, shown
 from drumbeat.retry import Backoff
 
@@ -225,6 +226,15 @@ def check_notify(conn: object, notify: object) -> bool:
     if conn is None and not notify:
         raise InvalidArguments("notify=False is for jobs that are stored in your own transaction, with conn=", "notify")
     return notify
+
+
+def check_bound(jobs: Iterable[NewJob]) -> list[NewJob]:
+    """What `enqueue_many` was given."""
+    listed = list(jobs)
+    if not all(type(job) is NewJob for job in listed):
+        wrong = next(job for job in listed if type(job) is not NewJob)
+        raise InvalidArguments(f"enqueue_many takes what task.bind(...) gives, not {shown(wrong)}", "jobs")
+    return listed
 
 
 def _unique(value: object) -> Unique:
