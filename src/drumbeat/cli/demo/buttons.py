@@ -5,6 +5,7 @@ Each is a write of the API like any other. What is enqueued here is not counted 
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import count
 
 from drumbeat import Drumbeat
@@ -102,7 +103,9 @@ class Buttons:
         workers = await self._app.instances.list()
         if not workers:
             raise Problem(409, "no worker is alive at this moment: the next one is on its way")
-        victim = max(workers, key=lambda each: each.running)
+        # What runs now, not what ran at the last heartbeat: who has just seen a job start wants its worker killed.
+        running = Counter(job.instance for job in await self._app.jobs.list(state="running", limit=1_000))
+        victim = max(workers, key=lambda each: running[each.id])
         self._crew.kill(victim.pid)
         return Pressed(said=f"kill -9 {victim.pid}: worker {victim.id} is gone, its supervisor starts another")
 
