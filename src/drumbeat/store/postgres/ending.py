@@ -5,11 +5,12 @@ from the few columns that matter, and then written in batches: to history (cance
 pending. The rows are locked first, in the order of ids.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.job import Failure, NewJob, Outcome, OutcomeKind, Unique, Verdict
+from drumbeat.model.job import NewJob, Outcome, OutcomeKind, Unique, Verdict
+from drumbeat.store.outcomes import UNHARMED, is_the_same
 from drumbeat.store.postgres.adding import Adding, keys_of
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.rows import Held, columns, failure_text
@@ -18,11 +19,6 @@ from drumbeat.store.postgres.statements import JobSql
 Row = tuple[Any, ...]
 
 _SUCCEEDED, _CANCELLED = OutcomeKind.SUCCEEDED.value, OutcomeKind.CANCELLED.value
-# These make the job pending again, unless somebody wants it cancelled.
-_RETURNING = frozenset(
-    {OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.PARKED, OutcomeKind.CRASHED}
-)
-_UNHARMED = frozenset({OutcomeKind.RELEASED, OutcomeKind.PARKED})
 
 
 class Fates:
@@ -63,7 +59,7 @@ class Fates:
 
     def go_back(self, held: Held, outcome: Outcome, crashes: int) -> None:
         kind = outcome.kind
-        started = outcome.started_at is not None or kind not in _UNHARMED
+        started = outcome.started_at is not None or kind not in UNHARMED
         waits_for = outcome.waits_for if kind is OutcomeKind.PARKED else None
         waits_since = None if started else held.waits_since
         if waits_for is not None and waits_since is None:
@@ -145,7 +141,7 @@ class Ending:
                 self._sql.recorded, instance, [each.id for each in asked], [each.token for each in asked]
             )
             for at, row in zip(unsure, rows, strict=True):
-                if _is_the_same(outcomes[at].kind, row[0]):
+                if is_the_same(outcomes[at].kind, row[0]):
                     verdicts[at] = Verdict.ALREADY
             if refused := verdicts.count(Verdict.STALE):
                 await session.execute(self._sql.count_refused, instance, refused)
@@ -166,30 +162,3 @@ class Ending:
                     keys.take(held.task, held.key, held.unique, held.id)
             result.append(row)
         return result
-
-
-def _is_the_same(kind: OutcomeKind, recorded: str | None) -> bool:
-    """Whether what is on record is this outcome. The burial of an instance is on record too, as a crash: to the instance
-    that comes back from it, its late result is stale."""
-    return recorded == kind.value or (recorded == _CANCELLED and kind in _RETURNING)
-
-
-def released(holds: Iterable[tuple[JobId, int]]) -> list[Outcome]:
-    """Outcomes of claims that never started."""
-    return [Outcome(id=id, token=token, kind=OutcomeKind.RELEASED) for id, token in holds]
-
-
-def crashed(held: Held, why: str, follow_up: NewJob | None = None) -> Outcome:
-    """The outcome of a run whose instance died under it."""
-    return Outcome(
-        id=held.id,
-        token=held.token,
-        kind=OutcomeKind.CRASHED,
-        started_at=held.claimed_at,
-        error=crash(why),
-        follow_up=follow_up,
-    )
-
-
-def crash(why: str) -> Failure:
-    return Failure(type="WorkerCrashed", message=why)

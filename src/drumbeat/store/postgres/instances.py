@@ -12,9 +12,10 @@ from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.death import follow_up
 from drumbeat.model.instance import Buried, InstanceState, Leader, NewInstance, Peer, Pulse
 from drumbeat.model.job import Hold, Outcome, OutcomeKind
+from drumbeat.store.outcomes import crash, crashed, released
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import Link, Session
-from drumbeat.store.postgres.ending import Ending, Fates, crash, crashed, released
+from drumbeat.store.postgres.ending import Ending, Fates
 from drumbeat.store.postgres.history import History
 from drumbeat.store.postgres.rows import Held, as_json
 from drumbeat.store.postgres.statements import Statements

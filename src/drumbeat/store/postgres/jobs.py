@@ -25,11 +25,12 @@ from drumbeat.model.job import (
     Replayed,
     Verdict,
 )
+from drumbeat.store.outcomes import released
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.adding import Adding, keys_of
 from drumbeat.store.postgres.claiming import Claiming
 from drumbeat.store.postgres.connections import Link, Plans, Session
-from drumbeat.store.postgres.ending import Ending, released
+from drumbeat.store.postgres.ending import Ending
 from drumbeat.store.postgres.history import DAY_US, History
 from drumbeat.store.postgres.statements import JobSql
 from drumbeat.store.postgres.wake import Announcer

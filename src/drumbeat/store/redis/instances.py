@@ -14,6 +14,7 @@ from drumbeat.ids import InstanceId, packed, unpacked
 from drumbeat.model.death import follow_up
 from drumbeat.model.instance import Buried, Leader, NewInstance, Peer, Pulse
 from drumbeat.model.job import Failure, Hold
+from drumbeat.store.outcomes import crash
 from drumbeat.store.redis import adding, rows, schema
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.line import Value
@@ -51,7 +52,7 @@ class RedisInstances:
         )
 
     async def bury(self, id: InstanceId, *, beat: int | None, started: Sequence[Hold] | None, why: str) -> Buried:
-        error = Failure(type="WorkerCrashed", message=why)
+        error = crash(why)
         known: list[Value] = [id, "" if beat is None else beat, why, rows.as_json(error)]
         marks: list[Value] = []
         if started is not None:

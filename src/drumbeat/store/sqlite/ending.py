@@ -5,10 +5,11 @@ decided here, job by job, from the few columns that matter, and then written in 
 letters, or back to pending.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.job import Failure, NewJob, Outcome, OutcomeKind, Unique, Verdict
+from drumbeat.store.outcomes import UNHARMED, is_the_same
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.adding import Adding, Keys
 from drumbeat.store.sqlite.connection import NULL
@@ -19,11 +20,6 @@ from drumbeat.store.sqlite.writer import Write
 Row = tuple[str | int | None, ...]
 
 _SUCCEEDED, _CANCELLED = OutcomeKind.SUCCEEDED.value, OutcomeKind.CANCELLED.value
-# These make the job pending again, unless somebody wants it cancelled.
-_RETURNING = frozenset(
-    {OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.PARKED, OutcomeKind.CRASHED}
-)
-_UNHARMED = frozenset({OutcomeKind.RELEASED, OutcomeKind.PARKED})
 
 
 class Fates:
@@ -67,7 +63,7 @@ class Fates:
     def go_back(self, held: Held, outcome: Outcome, crashes: int) -> None:
         kind = outcome.kind
         charged = kind is OutcomeKind.RETRY
-        started = outcome.started_at is not None or kind not in _UNHARMED
+        started = outcome.started_at is not None or kind not in UNHARMED
         waits_for = outcome.waits_for if kind is OutcomeKind.PARKED else None
         waits_since = None if started else held.waits_since
         if waits_for is not None and waits_since is None:
@@ -192,7 +188,7 @@ class Ending:
             holds = as_json([(outcomes[at].id, outcomes[at].token) for at in unsure])
             recorded = rows.texts_or_none(write.db.value(self._sql.recorded, {"holds": holds, "instance": instance}))
             for at, kind in zip(unsure, recorded, strict=True):
-                if _is_the_same(outcomes[at].kind, kind):
+                if is_the_same(outcomes[at].kind, kind):
                     verdicts[at] = Verdict.ALREADY
             if refused := verdicts.count(Verdict.STALE):
                 write.db.run(self._sql.count_refused, {"refused": refused, "instance": instance})
@@ -229,30 +225,3 @@ def _or_null(value: str | int | None) -> str | int:
 
 def _text(error: Failure | None) -> str | int:
     return NULL if error is None else as_json(error)
-
-
-def _is_the_same(kind: OutcomeKind, recorded: str | None) -> bool:
-    """Whether what is on record is this outcome. The burial of an instance is on record too, as a crash: to the instance
-    that comes back from it, its late result is stale."""
-    return recorded == kind.value or (recorded == _CANCELLED and kind in _RETURNING)
-
-
-def released(holds: Iterable[tuple[JobId, int]]) -> list[Outcome]:
-    """Outcomes of claims that never started."""
-    return [Outcome(id=id, token=token, kind=OutcomeKind.RELEASED) for id, token in holds]
-
-
-def crashed(held: Held, why: str, follow_up: NewJob | None = None) -> Outcome:
-    """The outcome of a run whose instance died under it."""
-    return Outcome(
-        id=held.id,
-        token=held.token,
-        kind=OutcomeKind.CRASHED,
-        started_at=held.claimed_at,
-        error=crash(why),
-        follow_up=follow_up,
-    )
-
-
-def crash(why: str) -> Failure:
-    return Failure(type="WorkerCrashed", message=why)

@@ -8,8 +8,9 @@ from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.death import follow_up
 from drumbeat.model.instance import Buried, InstanceState, Leader, NewInstance, Peer, Pulse
 from drumbeat.model.job import Hold, Outcome, OutcomeKind
+from drumbeat.store.outcomes import crash, crashed, released
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.ending import Ending, Fates, crash, crashed, released
+from drumbeat.store.sqlite.ending import Ending, Fates
 from drumbeat.store.sqlite.rows import Held, as_json
 from drumbeat.store.sqlite.statements import InspectSql, InstanceSql, JobSql
 from drumbeat.store.sqlite.writer import Write, Writer

@@ -24,11 +24,12 @@ from drumbeat.model.job import (
     Unique,
     Verdict,
 )
+from drumbeat.store.outcomes import released
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.adding import Adding, Batch, Keys
 from drumbeat.store.sqlite.claiming import Asked, Claiming
 from drumbeat.store.sqlite.connection import NULL, Connection
-from drumbeat.store.sqlite.ending import Ending, released, take_out
+from drumbeat.store.sqlite.ending import Ending, take_out
 from drumbeat.store.sqlite.place import Room
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import as_json

@@ -1,0 +1,56 @@
+"""What outcomes mean on every engine: which of them bring a job back, which the stores make themselves, which are the same.
+
+Values only; what becomes of the rows is in `ending.py` of an engine.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from drumbeat.ids import JobId
+from drumbeat.model.job import Failure, NewJob, Outcome, OutcomeKind
+
+RETURNING = frozenset(
+    {OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.PARKED, OutcomeKind.CRASHED}
+)
+"""These make the job pending again, unless somebody wants it cancelled."""
+UNHARMED = frozenset({OutcomeKind.RELEASED, OutcomeKind.PARKED})
+
+
+class Running(Protocol):
+    """What an engine knows of a claim that has not ended."""
+
+    @property
+    def id(self) -> JobId: ...
+
+    @property
+    def token(self) -> int: ...
+
+    @property
+    def claimed_at(self) -> int: ...
+
+
+def is_the_same(kind: OutcomeKind, recorded: str | None) -> bool:
+    """Whether what is on record is this outcome. The burial of an instance is on record too, as a crash: to the instance
+    that comes back from it, its late result is stale."""
+    return recorded == kind.value or (recorded == OutcomeKind.CANCELLED.value and kind in RETURNING)
+
+
+def released(holds: Iterable[tuple[JobId, int]]) -> list[Outcome]:
+    """Outcomes of claims that never started."""
+    return [Outcome(id=id, token=token, kind=OutcomeKind.RELEASED) for id, token in holds]
+
+
+def crashed(held: Running, why: str, follow_up: NewJob | None = None) -> Outcome:
+    """The outcome of a run whose instance died under it."""
+    return Outcome(
+        id=held.id,
+        token=held.token,
+        kind=OutcomeKind.CRASHED,
+        started_at=held.claimed_at,
+        error=crash(why),
+        follow_up=follow_up,
+    )
+
+
+def crash(why: str) -> Failure:
+    return Failure(type="WorkerCrashed", message=why)
