@@ -1,5 +1,6 @@
 """Ways in, and ways out, that somebody with bad intentions would try; each of them has worked once."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.web import Caller, Role
+from drumbeat.web import Caller, Role, reading
 from drumbeat.web.access import COOKIE
 from tests.web.conftest import BASE, SAME_ORIGIN, TOKENS, OpenBrowser
 
@@ -70,6 +71,36 @@ async def test_a_path_that_we_are_mounted_under_adds_no_header(guarded: Drumbeat
     answer = await logged_in(browser)
     assert answer.headers["location"] == "/a%0D%0AX-Evil:%201;%20%C3%A9/"
     assert "Path=/a%0D%0AX-Evil:%201%3B%20%C3%A9; " in answer.headers["set-cookie"]
+
+
+async def test_a_second_login_of_a_browser_ends_the_first(guarded: Drumbeat, open_browser: OpenBrowser) -> None:
+    board = guarded.dashboard()
+    browser = open_browser(board)
+    await logged_in(browser)
+    first = open_browser(board, headers={"Cookie": f"{COOKIE}={browser.cookies[COOKIE]}"})
+    assert (await first.get(STATUS)).status_code == 200
+    await logged_in(browser)
+    assert [(await each.get(STATUS)).status_code for each in (first, browser)] == [401, 200]
+
+
+async def test_nobody_holds_a_request_open_by_not_sending_its_body(
+    guarded: Drumbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even before the login."""
+    monkeypatch.setattr(reading, "BODY_WITHIN", 0.05)
+    sent: list[Any] = []
+
+    async def never() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/login", "query_string": b"", "client": ("192.0.2.7", 1)}
+    headers = [(b"host", b"127.0.0.1"), (b"sec-fetch-site", b"same-origin")]
+    async with asyncio.timeout(10):
+        await guarded.dashboard()(scope | {"headers": headers, "server": ("127.0.0.1", 1)}, never, send)
+    assert sent[0]["status"] == 408
 
 
 # --- who calls ---

@@ -49,6 +49,7 @@ async def enter(call: Call) -> Answer:
     if caller is None:
         log.warning("login to the dashboard refused")
         return render_bare(call, "login.html", status=401, next=own_path(form.next), wrong=True)
+    _end_sessions(call)  # of whoever used this browser before
     secret = call.parts.gate.sessions.begin(caller)
     log.info("login to the dashboard", extra={"who": caller.name, "role": caller.role.value})
     return _to(call, own_path(form.next), cookie=_cookie(call, secret, int(SESSION_SECONDS)))
@@ -56,9 +57,13 @@ async def enter(call: Call) -> Answer:
 
 async def leave(call: Call) -> Answer:
     """POST /logout."""
+    _end_sessions(call)
+    return _to(call, "/login", cookie=_cookie(call, "", 0))
+
+
+def _end_sessions(call: Call) -> None:
     for secret in cookies(call.headers):
         call.parts.gate.sessions.end(secret)
-    return _to(call, "/login", cookie=_cookie(call, "", 0))
 
 
 def own_path(text: str) -> str:

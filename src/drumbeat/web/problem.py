@@ -29,6 +29,7 @@ TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Not with this method",
+    408: "Too slow",
     409: "Not in this state",
     410: "No longer known",
     413: "Too large",

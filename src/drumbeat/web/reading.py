@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
@@ -18,6 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 MOST_QUERY = 8 * 1024
 MOST_PARAMETERS = 100
+BODY_WITHIN = 30.0
 EXTRA_BODY = 64 * 1024
 """A body may be larger than the arguments of a job by this much."""
 
@@ -92,7 +94,15 @@ def query_of(route: Route, raw: bytes) -> msgspec.Struct:
 
 
 async def body_of(receive: Receive, most: int) -> bytes:
-    """The whole body, if it is no larger than that."""
+    """The whole body, if it is no larger than that, and comes within the time that a slow line needs."""
+    try:
+        async with asyncio.timeout(BODY_WITHIN):
+            return await _whole(receive, most)
+    except TimeoutError:
+        raise Problem(408, f"the body did not come within {BODY_WITHIN:g} s", headers={"Connection": "close"}) from None
+
+
+async def _whole(receive: Receive, most: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while True:
