@@ -162,8 +162,7 @@ class PostgresJobs:
     ) -> Exchanged:
         """The hot path: one statement. Only where something was not current is there more to ask.
 
-        A claim alone does not wait for the disk: if a crash takes it, the job is pending again, and the outcome of its run is
-        refused. An outcome that was told has the claim before it on disk as well.
+        It waits for the disk, also where it only claims: a crash of the server must not take a claim from a worker that lives on.
         """
         answer = await self._claiming.exchange(session, instance, outcomes, claim)
         verdicts = [Verdict.DONE] * len(outcomes)
