@@ -162,7 +162,7 @@ class PostgresJobs:
     ) -> Exchanged:
         """The hot path: one statement. Only where something was not current is there more to ask.
 
-        It waits for the disk, also where it only claims: a crash of the server must not take a claim from a worker that lives on.
+        It waits for the disk, also where it only claims: a crash of the server must not take a claim from a living worker.
         """
         answer = await self._claiming.exchange(session, instance, outcomes, claim)
         verdicts = [Verdict.DONE] * len(outcomes)
