@@ -10,6 +10,7 @@
 import { ago, base, formats } from "./telling.js";
 
 const BATCH = 1000;
+const PATIENCE = 8000;      // an answer that does not come must not keep the page from asking again
 let tick = null, stream = null, held = false, dirty = false, busy = false, again = false, skew = 0;
 const began = Date.now();   // what was drawn may be older than the first tick: that counts as a change
 const due = new Map();      // region -> when it was last fetched
@@ -105,7 +106,7 @@ export async function refresh(names = null) {
   const wanted = names ?? [...document.querySelectorAll("[data-region]")].map((region) => region.dataset.region);
   try {
     const asked = Date.now();   // not when it came: what changes in between is to be fetched again
-    const answer = await fetch(location.href, { headers: { "X-Refresh": wanted.join(",") }, cache: "no-store" });
+    const answer = await fetch(location.href, { headers: { "X-Refresh": wanted.join(",") }, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
     for (const name of wanted) { due.set(name, asked); owed.delete(name); }
     if (answer.status === 401) { location.reload(); return; }
     if (!answer.ok) return;
