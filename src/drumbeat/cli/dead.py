@@ -55,16 +55,10 @@ def list_(target: Target, /, **wanted: Any) -> None:
 
 
 def _show_list(target: Target, letters: list[Job], limit: int) -> None:
-    from drumbeat.cli.page import DEAD_COLUMNS, dead_row, for_programs
+    from drumbeat.cli.page import DEAD_COLUMNS, Listing, dead_row, show_list
 
-    moment = now()
-    if target.json:
-        output.json_lines(for_programs(job, moment) for job in letters)
-        return
-    rows = [dead_row(job, moment) for job in letters]
-    output.show_table(DEAD_COLUMNS, rows, empty=f"No dead letters in {target.place}.")
-    if len(letters) == limit:
-        output.say(f"The newest {len(letters)}; go on with --before {letters[-1].id}, or raise --limit.")
+    how = Listing(DEAD_COLUMNS, dead_row, f"No dead letters in {target.place}.")
+    show_list(letters, how, now=now(), limit=limit, json=target.json)
 
 
 @command.command("show")

@@ -59,18 +59,10 @@ def list_(target: Target, /, **wanted: Any) -> None:
 
 
 def _show_list(target: Target, jobs: list[Job], limit: int) -> None:
-    moment = now()
-    if target.json:
-        from drumbeat.cli.page import for_programs
+    from drumbeat.cli.page import JOB_COLUMNS, Listing, job_row, show_list
 
-        output.json_lines(for_programs(job, moment) for job in jobs)
-        return
-    from drumbeat.cli.page import JOB_COLUMNS, job_row
-
-    rows = [job_row(job, moment) for job in jobs]
-    output.show_table(JOB_COLUMNS, rows, empty=f"No jobs match in {target.place}.")
-    if len(jobs) == limit:
-        output.say(f"The newest {len(jobs)}; go on with --before {jobs[-1].id}, or raise --limit.")
+    how = Listing(JOB_COLUMNS, job_row, f"No jobs match in {target.place}.")
+    show_list(jobs, how, now=now(), limit=limit, json=target.json)
 
 
 @command.command("show")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from drumbeat.cli import output, words
 from drumbeat.model.job import Attempt, Failure, Job, JobState
@@ -26,6 +27,23 @@ RUN_COLUMNS = output.Columns(
     elastic=frozenset({"error"}),
     spare=("instance",),
 )
+
+
+class Listing(NamedTuple):
+    """How a list of jobs is shown."""
+
+    columns: output.Columns
+    row: Callable[[Job, datetime], list[str]]
+    empty: str
+
+
+def show_list(jobs: Sequence[Job], how: Listing, *, now: datetime, limit: int, json: bool) -> None:
+    if json:
+        output.json_lines(for_programs(job, now) for job in jobs)
+        return
+    output.show_table(how.columns, [how.row(job, now) for job in jobs], empty=how.empty)
+    if len(jobs) == limit:
+        output.say(f"The newest {len(jobs)}; go on with --before {jobs[-1].id}, or raise --limit.")
 
 
 def job_row(job: Job, now: datetime) -> list[str]:
