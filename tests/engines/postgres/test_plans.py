@@ -61,7 +61,7 @@ async def explained(link: Link, statement: str, *arguments: Any) -> dict[str, An
             await transaction.rollback()
             await session.execute("DEALLOCATE hot")
 
-    plans = Plans.ONCE if statement == SQL.exchange else Plans.USUAL
+    plans = Plans.ONCE if statement in {SQL.exchange, SQL.before_copy, SQL.after_copy} else Plans.USUAL
     plan: dict[str, Any] = json.loads(await link.call(work, patience=60, plans=plans))[0]["Plan"]
     return plan
 
@@ -122,6 +122,20 @@ async def test_a_claim_walks_its_index_level_by_level(filled: tuple[PostgresStor
     for column in ("queue", "priority", "run_at"):
         assert column in walk["Index Cond"]
     assert pages(plan) < 60 * HELD, "it must not step over what is not due"
+
+
+@pytest.mark.parametrize("statement", ["before_copy", "after_copy"])
+async def test_the_looks_around_a_copy_go_by_the_indexes_of_the_other_kind(
+    filled: tuple[PostgresStore, InstanceId], statement: str
+) -> None:
+    store, _ = filled
+    id = "00000000-0000-7000-8000-000000000000"
+    since = await store.inspect.now()
+    rest = [] if statement == "before_copy" else [id, id, since]
+    plan = await explained(store._side, getattr(SQL, statement), ["noop", "other"], *rest)
+    indexes = {index for _, index in scans_of(plan, "job")}
+    assert indexes == {"job_one_pending_per_key", "job_running_beside_live"}
+    assert pages(plan) < 1_000
 
 
 async def test_those_ahead_are_counted_without_a_step_over_what_is_not_due(
