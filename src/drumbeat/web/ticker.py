@@ -21,6 +21,7 @@ from drumbeat.model.job import JobCounts, JobFilter, QueueStats
 from drumbeat.model.stats import Grain
 from drumbeat.store.protocol import Store
 from drumbeat.web.host import Host
+from drumbeat.web.metrics import lag
 from drumbeat.web.pacing import STRETCH_US, Pace, Rates, Sample
 
 log = logging.getLogger(__name__)
@@ -166,7 +167,7 @@ class Ticker:
         return Tick(
             at=from_us(now),
             counts=counts,
-            queues=[_queue_tick(queue, from_us(now), *moves.queues.get(queue.name, (0.0, 0.0))) for queue in queues],
+            queues=[_queue_tick(queue, now, *moves.queues.get(queue.name, (0.0, 0.0))) for queue in queues],
             instances=slow.instances,
             leader=slow.leader,
             dead=slow.dead,
@@ -213,9 +214,8 @@ def _live(queue: QueueStats) -> int:
     return queue.ready + queue.scheduled + queue.running + queue.waiting
 
 
-def _queue_tick(queue: QueueStats, now: datetime, come: float, gone: float) -> QueueTick:
-    lag = 0.0 if queue.oldest_due is None else max(0.0, (now - queue.oldest_due).total_seconds())
-    return QueueTick(**msgspec.structs.asdict(queue), lag=round(lag, 3), come=come, gone=gone)
+def _queue_tick(queue: QueueStats, now: int, come: float, gone: float) -> QueueTick:
+    return QueueTick(**msgspec.structs.asdict(queue), lag=round(lag(queue, now), 3), come=come, gone=gone)
 
 
 def _sum(instances: list[Instance]) -> InstancesTick:

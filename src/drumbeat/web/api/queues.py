@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
-from drumbeat.durations import from_us
 from drumbeat.model.job import QueueStats
 from drumbeat.web.api.records import Done, Why
 from drumbeat.web.call import Call
+from drumbeat.web.metrics import lag
 from drumbeat.web.problem import Problem
 
-__all__ = ["Done", "QueueList", "QueueShown", "Why", "list_queues", "pause", "resume", "show", "shown"]
+__all__ = ["Done", "QueueList", "QueueShown", "Why", "list_queues", "pause", "resume", "show"]
 
 
 class QueueShown(QueueStats, frozen=True, kw_only=True):
@@ -31,8 +29,9 @@ class QueueList(msgspec.Struct, frozen=True, kw_only=True):
 async def list_queues(call: Call) -> QueueList:
     """All queues, by name."""
     store = await call.host.store()
-    now = from_us(await store.inspect.now())
-    return QueueList(items=[shown(queue, now) for queue in await call.host.queues.list()])
+    now = await store.inspect.now()
+    found = await call.host.queues.list()
+    return QueueList(items=[QueueShown(**msgspec.structs.asdict(queue), lag=lag(queue, now)) for queue in found])
 
 
 async def show(call: Call) -> QueueShown:
@@ -55,8 +54,3 @@ async def resume(call: Call) -> Done:
     await show(call)
     call.touched = int(await call.host.queues.resume(call.path["name"]))
     return Done(touched=call.touched)
-
-
-def shown(queue: QueueStats, now: datetime) -> QueueShown:
-    lag = 0.0 if queue.oldest_due is None else max(0.0, (now - queue.oldest_due).total_seconds())
-    return QueueShown(**msgspec.structs.asdict(queue), lag=lag)
