@@ -164,6 +164,14 @@ async def test_a_crowd_may_want_several_locks_each_with_its_own_limit(postgres: 
     assert (first.place, first.look_after is not None and 0 < first.look_after <= SECOND) == (1, True)
 
 
+async def test_a_ticket_that_enters_twice_in_a_crowd_is_one_ticket(postgres: PostgresStore) -> None:
+    async with asyncio.TaskGroup() as group:
+        entering = [group.create_task(enter(postgres, id)) for id in ("first", "a", "b", "a", "c")]
+    places = {task.result().ticket: task.result().place for task in entering}
+    assert (len(places), sorted(places.values())) == (4, [0, 1, 2, 3])
+    assert entering[1].result() == entering[3].result()
+
+
 async def test_one_of_a_crowd_that_is_cancelled_takes_nobody_with_it(
     postgres: PostgresStore, raw: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:

@@ -47,7 +47,8 @@ class Entering:
         waiting = [entry for entry in self._waiting if not entry[1].done()]
         group, self._waiting = waiting[:_LARGEST_GROUP], waiting[_LARGEST_GROUP:]
         try:
-            rows = await self._call([ticket for ticket, _ in group])
+            # Each once: to enter twice is to enter once.
+            rows = await self._call(list({ticket.id: ticket for ticket, _ in group}.values()))
         except DrumbeatError as error:
             for _, answer in group:
                 if not answer.done():
@@ -55,8 +56,7 @@ class Entering:
                     answer.exception()  # whoever was cancelled meanwhile does not ask for it
             return
         except asyncio.CancelledError:
-            # Only this caller's wish is void. The others are still there, and one of them has the next turn: to enter twice
-            # is to enter once.
+            # Only this caller's wish is void. The others are still there, and one of them has the next turn.
             self._waiting = group + self._waiting
             raise
         for ticket, answer in group:
