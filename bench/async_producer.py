@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 class AsyncProducer(Producer):
     calls_at_once = 1
-    """Of bulk calls: with two, a program prepares one while the other is stored."""
+    """Of bulk calls."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
