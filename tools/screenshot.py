@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 SIZE = ViewportSize(width=1280, height=800)
 MOST_BYTES = 300_000
+FULL_CHART = 940.0
+"""Seconds: after a quarter of an hour the charts are full, and the rush of the beginning has left them."""
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 
@@ -72,4 +74,4 @@ async def main(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(float(sys.argv[1]) if len(sys.argv) > 1 else 180))
+    asyncio.run(main(float(sys.argv[1]) if len(sys.argv) > 1 else FULL_CHART))
