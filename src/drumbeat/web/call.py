@@ -6,7 +6,7 @@ process by `call.ask`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlencode
@@ -60,7 +60,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     the request, so it ends with the server."""
 
 
-Body = msgspec.Struct | str | bytes | AsyncIterator[bytes]
 Given = msgspec.Struct | Answer
 Handler = Callable[["Call"], Awaitable[Given]]
 

@@ -20,13 +20,8 @@ from drumbeat.web.call import Answer, Call
 from drumbeat.web.problem import Problem
 from drumbeat.web.redacting import DOTS
 
-JsonArguments = Annotated[
-    Raw,
-    Meta(
-        description="A JSON object of arguments by name, or the text of one.",
-        extra_json_schema={"type": ["object", "string"]},
-    ),
-]
+JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
+"""A JSON object of arguments by name, or the text of one."""
 
 
 class NewCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,7 +29,7 @@ class NewCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     task: str
     """The name of a task that the program, or a living worker, has."""
-    args: Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})] | UnsetType = UNSET
+    args: JsonArguments | UnsetType = UNSET
     """A JSON object of arguments by name, or the text of one. In an object every number arrives as it is written; a browser
     rounds large ones while it writes, so there the text is better."""
     queue: str | None = None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, UnsetType
 
 from drumbeat.durations import microseconds
 from drumbeat.errors import ConfigError, InvalidArguments
@@ -17,7 +17,7 @@ from drumbeat.nouns.calling import typed
 from drumbeat.nouns.moments import info
 from drumbeat.schedules.preview import Previewed
 from drumbeat.web.api.finding import known
-from drumbeat.web.api.jobs import Enqueued, arguments
+from drumbeat.web.api.jobs import Enqueued, JsonArguments, arguments
 from drumbeat.web.api.records import Done, Page
 from drumbeat.web.call import Call, clamped
 from drumbeat.web.problem import Problem
@@ -91,7 +91,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """With every: at fixed moments instead, so far apart."""
     tz: str | UnsetType = UNSET
     """A time zone such as Europe/Berlin; UTC if none is said."""
-    args: Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})] | UnsetType = UNSET
+    args: JsonArguments | UnsetType = UNSET
     """A JSON object of arguments by name, or the text of one."""
     queue: str | UnsetType = UNSET
     """Another queue than the task's own."""
