@@ -18,14 +18,15 @@ demo: ## watch jobs succeed, wait, fail, die with their worker and recover; then
 	@tools/venv.sh base
 	@$(BIN)/drumbeat demo $(ARGS)
 
+# Compiled modules are kept, whatever the environment says: the tests start hundreds of processes.
 test: ## run every test, the fast ones first
 	@tools/venv.sh test
 	@tools/browser.sh
-	@$(BIN)/python -m pytest -n $(SIDE) --dist loadfile $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(SIDE) --dist loadfile $(ARGS)
 
-chaos: ## the tests that kill, stop and restart processes, at their full length and on all engines (about 20 minutes)
+chaos: ## the tests that kill, stop and restart processes, and the contract of stores, at their full length
 	@tools/venv.sh test
-	@DRUMBEAT_FULL=1 $(BIN)/python -m pytest tests/system $(ARGS)
+	@DRUMBEAT_FULL=1 $(BIN)/python -m pytest tests/contract tests/system $(ARGS)
 
 soak: ## make chaos again and again, TIMES=10 times or until a test fails
 	@for time in $$(seq $(TIMES)); do echo "soak: $$time of $(TIMES)"; $(MAKE) --no-print-directory chaos ARGS="-x -q $(ARGS)" || exit 1; done

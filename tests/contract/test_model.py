@@ -345,7 +345,7 @@ def life_on(engine: str) -> Any:
     """The machine's test on one engine."""
     machine = type(f"JobsLifeOn{engine.title()}", (JobsLife,), {"engine": engine})
     machine.TestCase.settings = settings(
-        max_examples=500 if os.environ.get("DRUMBEAT_FULL") else 30,
+        max_examples=500 if os.environ.get("DRUMBEAT_FULL") else 20,
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
