@@ -1,6 +1,6 @@
 """The example with the invoices: workers are killed at random moments, and each order has one invoice.
 
-20 kills; 200 with DRUMBEAT_FULL=1.
+10 kills; 200 with DRUMBEAT_FULL=1.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.callers import caller
 from tests.cli.running import clean_environment
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "billing_exactly_once.py"
-KILLS = 200 if os.environ.get("DRUMBEAT_FULL") else 20
+KILLS = 200 if os.environ.get("DRUMBEAT_FULL") else 10
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
