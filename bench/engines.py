@@ -40,6 +40,7 @@ SQLITE_USUAL = Size(bulk=50_000, single=2_000, drain=1, pickups=200, scheduled=2
 SQLITE_QUICK = Size(bulk=2_000, single=100, drain=0.05, pickups=20, scheduled=20, backlog=5_000, idle_seconds=1)
 POSTGRES_USUAL = replace(
     SQLITE_USUAL,
+    bulk=200_000,
     single=1_000,
     idle_seconds=5,
     backlog=300_000,
@@ -49,7 +50,7 @@ POSTGRES_USUAL = replace(
     crowds=(1, 2, 4, 8),
     patience=60,
 )
-REDIS_USUAL = replace(POSTGRES_USUAL, single=2_000, backlog=1_000_000)
+REDIS_USUAL = replace(POSTGRES_USUAL, bulk=100_000, single=2_000, backlog=1_000_000)
 
 ENGINES = {
     "sqlite": Engine(

@@ -1,12 +1,11 @@
 // BullMQ's program:  node bullmq.cjs run CONCURRENCY QUEUE... | produce
 //
-// As a producer it reads one request a line and answers with one line, both JSON; times are taken here, beside the calls.
-// Moments are nanoseconds, as text, because a number of JavaScript does not hold them.
+// As a producer it answers requests: see producing.cjs.
 "use strict";
 
-const readline = require("node:readline");
 const { Queue, Worker } = require("bullmq");
 const { handlers } = require("./handlers.cjs");
+const { inChunks, paced, produce, timed } = require("./producing.cjs");
 
 const [mode, ...rest] = process.argv.slice(2);
 const address = new URL(process.env.BENCH_URL);
@@ -31,43 +30,28 @@ function operations() {
   const defaultJobOptions = { removeOnComplete: true };
   const queue = new Queue("default", { connection, defaultJobOptions });
   const other = new Queue("other", { connection, defaultJobOptions });
-  const sleep = (seconds) => new Promise((done) => setTimeout(done, seconds * 1e3));
   // Whole milliseconds are all it has; up, because down would be early.
   const until = (due_ns) => {
     const timestamp = Date.now();
     return { timestamp, delay: Math.ceil(Number(BigInt(due_ns) / 1000n) / 1e3) - timestamp };
   };
-  const timed = async (work) => {
-    const began = process.hrtime.bigint();
-    await work();
-    return Number(process.hrtime.bigint() - began) / 1e9;
-  };
 
   return {
-    many: ({ task, first, count, chunk, due_ns, keyed }) =>
-      timed(async () => {
-        for (let at = first; at < first + count; at += chunk) {
-          const jobs = [];
-          for (let number = at; number < Math.min(at + chunk, first + count); number++) {
-            const opts = { ...(due_ns && until(due_ns)), ...(keyed && { jobId: `key-${number}` }) };
-            jobs.push({ name: task, data: { number }, opts });
-          }
-          await queue.addBulk(jobs);
-        }
-      }),
+    many: ({ task, due_ns, keyed, ...what }) =>
+      inChunks(what, (numbers) =>
+        queue.addBulk(
+          numbers.map((number) => ({
+            name: task,
+            data: { number },
+            opts: { ...(due_ns && until(due_ns)), ...(keyed && { jobId: `key-${number}` }) },
+          })),
+        ),
+      ),
     single: ({ first, count }) =>
       timed(async () => {
         for (let number = first; number < first + count; number++) await queue.add("stamp", { number });
       }),
-    paced: async ({ first, gaps }) => {
-      const called = [];
-      for (const [index, gap] of gaps.entries()) {
-        await sleep(gap);
-        called.push(String(process.hrtime.bigint()));
-        await queue.add("stamp", { number: first + index });
-      }
-      return called;
-    },
+    paced: (what) => paced(what, (number) => queue.add("stamp", { number })),
     schedule: ({ number, due_ns }) => queue.add("stamp_wall", { number }, until(due_ns)).then(() => null),
     other: ({ number }) => other.add("other", { number }).then(() => null),
     unfinished: async () => {
@@ -78,21 +62,11 @@ function operations() {
   };
 }
 
-async function produce() {
-  const offered = operations();
-  console.log(JSON.stringify(null));
-  for await (const line of readline.createInterface({ input: process.stdin })) {
-    const { operation, ...how } = JSON.parse(line);
-    console.log(JSON.stringify(await offered[operation](how)));
-  }
-  process.exit(0);
-}
-
 if (mode === "run") {
   const [concurrency, ...queues] = rest;
   work(concurrency, queues);
 } else {
-  produce().catch((error) => {
+  produce(operations()).catch((error) => {
     console.error(error.message);
     process.exit(1);
   });

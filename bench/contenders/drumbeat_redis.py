@@ -8,9 +8,17 @@ from bench.contenders.drumbeat import DrumbeatOnServer, DrumbeatProducer, Drumbe
 from bench.contenders.redis import LOAD_MEASURES, RedisContender
 
 
+class DrumbeatRedisProducer(DrumbeatProducer):
+    calls_at_once = 2
+
+
 class DrumbeatRedis(DrumbeatOnServer, RedisContender):
     drain_jobs = 200_000
     measures = LOAD_MEASURES | {BACKLOG, KEYS}
+    tuning = f"{DrumbeatOnServer.tuning}; two bulk calls at a time"
+
+    def open_producer(self) -> Producer:
+        return DrumbeatRedisProducer(self.client_module)
 
     def load(self) -> None:
         import redis.asyncio  # noqa: F401

@@ -3,10 +3,16 @@
 Calls that wait for the line are stored together, in one statement: a thousand coroutines that enqueue one job each cost a
 few commits. Nearly always nothing of a batch is known, and that one statement says so; where something is, it is undone and
 the batch is looked at job by job.
+
+Whoever enqueues in bulk holds the loop while the next jobs are bound. So that the server has work meanwhile, a large batch that
+waits is on its way before the answer to the last one is given:
+
+    loop    | bind C | answer A, send B    | bind D | answer B, send C    |
+    server  | stores A ...............     | stores B .............       |
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -23,7 +29,10 @@ from drumbeat.store.postgres.wake import Announcer
 
 COPIED = 500
 """Batches of so many jobs are copied into the table, which takes two thirds of an INSERT, with unique keys half."""
-_LARGEST_GROUP = 10_000
+_ENOUGH = 2_000
+"""So many jobs pay for a commit of their own: no more are stored together."""
+_HEAD_START = 0.02
+"""Seconds for which an answer is held back at most, until the next batch is on its way."""
 _ROWS_A_SECOND = 5_000
 """A batch may take longer than a call: so many rows even a slow server stores in a second."""
 
@@ -43,6 +52,8 @@ class Adding:
         self._announcer = announcer
         self._waiting: list[tuple[Sequence[NewJob], asyncio.Future[list[Added]]]] = []
         self._task: asyncio.Task[None] | None = None
+        self._untold: list[tuple[asyncio.Future[list[Added]], list[Added]]] = []
+        """What is stored, and the answer held back for a moment."""
         self._closed = False
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
@@ -84,12 +95,13 @@ class Adding:
                     _fail(group, StoreUnavailable("the store was closed"))
                     raise
         finally:
+            self._tell()
             self._task = None
 
     def _take(self) -> list[tuple[Sequence[NewJob], "asyncio.Future[list[Added]]"]]:
         size = taken = 0
         for jobs, _ in self._waiting:
-            if taken and size + len(jobs) > _LARGEST_GROUP:
+            if taken and size + len(jobs) > _ENOUGH:
                 break
             size += len(jobs)
             taken += 1
@@ -113,8 +125,15 @@ class Adding:
         except DrumbeatError as error:
             _fail(group, error)
             return
-        for several, answer in group:
-            given = list(islice(answers, len(several)))
+        self._untold += [(answer, list(islice(answers, len(several)))) for several, answer in group]
+        if self._waiting and len(self._waiting[0][0]) >= COPIED:
+            asyncio.get_running_loop().call_later(_HEAD_START, self._tell)
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        untold, self._untold = self._untold, []
+        for answer, given in untold:
             if not answer.done():
                 answer.set_result(given)
 
@@ -177,7 +196,7 @@ class Adding:
         first, last = min(batch.ids), max(batch.ids)
         with failures.known_jobs():
             await session.copy_to_table(
-                "job", schema_name=self._namespace, columns=COLUMNS, source=batch.rows(now), format="binary"
+                "job", schema_name=self._namespace, columns=COLUMNS, source=self._sent(batch.rows(now)), format="binary"
             )
             look = await session.fetchrow(self._sql.after_copy, tasks, first, last, _since(first))
             if look["doubtful"]:
@@ -186,6 +205,11 @@ class Adding:
                 raise failures.KnownJobs("one of these jobs has ended")
         moment: int = now
         return moment
+
+    async def _sent(self, rows: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for some in rows:
+            yield some
+        self._tell()
 
     async def _one_by_one(self, jobs: Sequence[NewJob], session: Session) -> tuple[list[Added], int | None]:
         """Look who is known and who holds which key, decide, and insert the others; and due moment of the earliest."""
