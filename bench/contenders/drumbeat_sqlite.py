@@ -9,7 +9,7 @@ from bench.contenders.drumbeat import DrumbeatProducer
 class DrumbeatSqlite(Contender):
     name = "drumbeat"
     distribution = "drumbeat"
-    durability = "synchronous FULL"
+    durability = "fdatasync of the log before an answer (synchronous NORMAL, and our own wait)"
     tuning = (
         "`drumbeat run --concurrency 100`, `async def` handlers, history on, uvloop where installed; bulk in calls of "
         "5,000"

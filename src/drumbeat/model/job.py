@@ -323,6 +323,12 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     capped: bool = False
     """There may be more than these numbers say: the count ended before the jobs did."""
 
+    @property
+    def total(self) -> int:
+        """All that were counted."""
+        known = self.ready + self.scheduled + self.retrying + self.waiting + self.running
+        return known + self.succeeded + self.dead + self.cancelled
+
 
 class Replayed(msgspec.Struct, frozen=True):
     """The answer for one dead letter that was to be replayed."""

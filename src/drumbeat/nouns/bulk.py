@@ -128,7 +128,7 @@ async def counted(client: Client, choice: Choice) -> BulkAnswer:
     matched, capped = 0, False
     for filter in choice.filters:
         counts = await store.inspect.counts(filter)
-        matched += sum(value for name, value in msgspec.structs.asdict(counts).items() if name != "capped")
+        matched += counts.total
         capped = capped or counts.capped
     return BulkAnswer(action=choice.action, matched=matched, touched=0, dry_run=True, capped=capped)
 
@@ -138,7 +138,7 @@ async def done(client: Client, choice: Choice, clock: Clock, rate: float | None)
     store = await client.store()
     matched = touched = 0
     refused: list[NotTouched] = []
-    async for ids in _paced(_chosen(client, choice), clock, rate):
+    async for ids in paced(_chosen(client, choice), clock, rate):
         number, not_touched = await _step(store, choice.action, ids)
         matched += len(ids)
         touched += number
@@ -162,9 +162,10 @@ async def _chosen(client: Client, choice: Choice) -> AsyncIterator[Sequence[JobI
                 yield page
 
 
-async def _paced(
+async def paced(
     pages: AsyncIterator[Sequence[JobId]], clock: Clock, rate: float | None
 ) -> AsyncIterator[Sequence[JobId]]:
+    """The same ids in steps, at most so many in a second."""
     # About ten steps a second: even enough for whoever is behind the jobs, and few transactions.
     step = PAGE if rate is None else max(1, min(PAGE, round(rate / 10)))
     first = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Unpack
 
 import msgspec
@@ -15,9 +15,9 @@ from drumbeat.ids import JobId
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.job import Job, JobFilter, JobPage, JobState, Replayed
 
-from .bulk import read_rate
+from .bulk import paced, read_rate
 from .jobs import Jobs
-from .wanted import PAGE, Common, all_ids, check_either, listed, paged, read_filter, read_ids
+from .wanted import Common, all_ids, check_either, listed, paged, read_filter, read_ids
 
 
 class WantedDead(Common, total=False):
@@ -70,7 +70,7 @@ class Dead:
         check_either(which, common)
         answers: builtins.list[Replayed] = []
         store = await self._client.store()
-        async for ids in self._paced(await self._ids(which, common), rate):
+        async for ids in paced(self._letters(which, common), self._clock, rate):
             answers += await store.jobs.replay(ids)
         if isinstance(which, str) and not answers[0].done:
             await self._refuse(answers[0])
@@ -84,28 +84,20 @@ class Dead:
         """
         check_either(which, common)
         store = await self._client.store()
-        ids = await self._ids(which, common)
         discarded = 0
-        for start in range(0, len(ids), PAGE):
-            discarded += await store.jobs.discard(ids[start : start + PAGE])
+        async for ids in paced(self._letters(which, common), self._clock, None):
+            discarded += await store.jobs.discard(ids)
         if isinstance(which, str) and not discarded:
             await self.show(which)
             raise _no_letter(which)
         return discarded
 
-    async def _ids(self, which: str | Iterable[str] | None, common: Common) -> builtins.list[JobId]:
+    async def _letters(self, which: str | Iterable[str] | None, common: Common) -> AsyncIterator[Sequence[JobId]]:
+        """The oldest first, as they came; so all of them have to be known before the first is told."""
         if which is not None:
-            return read_ids(which)
-        ids = [id async for page in all_ids(self._client, _of_the_dead(read_filter(common))) for id in page]
-        return ids[::-1]
-
-    async def _paced(self, ids: builtins.list[JobId], rate: float | None) -> AsyncIterator[builtins.list[JobId]]:
-        # About ten steps a second: even enough for whoever is behind the jobs, and few transactions.
-        step = PAGE if rate is None else max(1, min(PAGE, round(rate / 10)))
-        for start in range(0, len(ids), step):
-            if start and rate is not None:
-                await self._clock.sleep(step / rate)
-            yield ids[start : start + step]
+            yield read_ids(which)
+            return
+        yield [id async for page in all_ids(self._client, _of_the_dead(read_filter(common))) for id in page][::-1]
 
     async def _refuse(self, answer: Replayed) -> None:
         job = await self.show(answer.id)

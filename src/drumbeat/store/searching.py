@@ -86,6 +86,28 @@ def is_bare(filter: JobFilter) -> bool:
     return is_open(msgspec.structs.replace(filter, since=None, until=None, id=None, letters=False))
 
 
+class SearchSql(msgspec.Struct, frozen=True, kw_only=True):
+    """The statements of an engine that speaks SQL; their texts are in its search.sql."""
+
+    live_walk: str
+    live_chosen: str
+    history_walk: str
+    history_walk_of_task: str
+    history_walk_of_key: str
+    history_chosen: str
+    dead_walk: str
+    dead_walk_of_task: str
+    dead_chosen: str
+    few_of_key: str
+    few_running: str
+    few_ready: str
+    few_future: str
+    few_tried: str
+    few_waiting: str
+    few_unsucceeded: str
+    counts: str
+
+
 class Way(msgspec.Struct, frozen=True):
     """How to look through one place: names of statements."""
 
@@ -324,11 +346,6 @@ class Recent(Generic[T]):
         now = self._clock.monotonic()
         is_dear = now - began > self._QUICK_S and self._size(value) >= self.MUCH
         self._known = (value, now + min((now - began) * self._TIMES, self._LONGEST_S)) if is_dear else None
-
-
-def total(counts: JobCounts) -> int:
-    """All that were counted."""
-    return sum(number for name, number in msgspec.structs.asdict(counts).items() if name != "capped")
 
 
 def total_of_tasks(tasks: list[TaskStats]) -> int:

@@ -6,6 +6,7 @@ declarations is the business of `controller/declaring.py` and `controller/starti
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
@@ -134,26 +135,26 @@ class Declarations:
         return list(self._starters.values())
 
 
-class Declaring:
+class Declaring(ABC):
     """The decorators of an app that declare when something runs."""
 
     declarations: Declarations
 
     @property
+    @abstractmethod
     def settings(self) -> Settings:
         """Resolved at the first use; no decorator uses it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _task_of(self, function: Any, options: TaskOptions) -> Task[..., Any]:
         """Register a function, with its options."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _has(self, task: Task[..., Any]) -> bool:
         """Whether it is a task of this app."""
-        raise NotImplementedError
 
-    def _known_queues(self) -> frozenset[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def _known_queues(self) -> frozenset[str]: ...
 
     def cron(self, expression: str, *, tz: str = "UTC", **options: Unpack[ScheduleOptions]) -> ScheduleDecorator:
         """Decorator: run it at the moments of a cron expression, each once in the whole cluster.

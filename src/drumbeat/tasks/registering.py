@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
@@ -19,14 +20,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Registering:
+class Registering(ABC):
     """The decorator of an app that makes tasks."""
 
     registry: Registry
 
+    @abstractmethod
     def _task_home(self) -> Home:
         """What its tasks are enqueued by."""
-        raise NotImplementedError
 
     @overload
     def task(  # type: ignore[overload-overlap]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
@@ -165,13 +166,13 @@ class RoomRegistry:
         return iter(self._rooms.values())
 
 
-class Hosting:
+class Hosting(ABC):
     """The decorator of an app that makes rooms."""
 
     room_registry: RoomRegistry
 
-    def _room_home(self) -> RoomHome:
-        raise NotImplementedError
+    @abstractmethod
+    def _room_home(self) -> RoomHome: ...
 
     @property
     def registered_rooms(self) -> list[Room[..., Any]]:

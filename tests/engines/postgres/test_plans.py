@@ -69,7 +69,7 @@ async def explained(link: Link, statement: str, *arguments: Any) -> dict[str, An
 def literal(value: Any) -> str:
     if isinstance(value, list):
         return "'{" + ",".join("NULL" if each is None else f'"{each}"' for each in value) + "}'"
-    return f"'{value}'"
+    return "NULL" if value is None else f"'{value}'"
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -148,6 +148,20 @@ async def test_those_ahead_are_counted_without_a_step_over_what_is_not_due(
     assert {kind for kind, _ in scans_of(plan, "job")} <= {"Index Scan", "Index Only Scan"}
     assert {index for _, index in scans_of(plan, "job")} == {"job_for_claim"}
     assert pages(plan) < 5 * limit
+
+
+async def test_those_who_run_are_found_though_most_did_when_statistics_were_taken(
+    filled: tuple[PostgresStore, InstanceId], raw: Any
+) -> None:
+    store, instance = filled
+    await raw.execute("UPDATE drumbeat.job SET state = 'running', instance = $1, token = 7, claimed_at = 7", instance)
+    await raw.execute("ANALYZE drumbeat.job")
+    await raw.execute("UPDATE drumbeat.job SET state = 'pending', instance = NULL WHERE priority = 0", timeout=300)
+    await raw.execute("DELETE FROM drumbeat.job WHERE state = 'running'", timeout=300)
+    await raw.execute("VACUUM drumbeat.job", timeout=300)
+    plan = await explained(store._lists, statements("drumbeat").search.few_running, None, 2_000)
+    assert {index for _, index in scans_of(plan, "job")} == {"job_of_instance"}
+    assert pages(plan) < 100
 
 
 @pytest.mark.parametrize("link", ["_work", "_side"])

@@ -55,7 +55,7 @@ class Entering:
                     answer.set_exception(error)
                     answer.exception()  # whoever was cancelled meanwhile does not ask for it
             return
-        except asyncio.CancelledError:
+        except BaseException:
             # Only this caller's wish is void. The others are still there, and one of them has the next turn.
             self._waiting = group + self._waiting
             raise

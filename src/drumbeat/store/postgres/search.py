@@ -17,7 +17,7 @@ class PostgresSearch:
     def __init__(self, sql: Statements, *, link: Link, clock: Clock) -> None:
         self._sql = sql
         self._link = link
-        self._all = Recent(clock, searching.total)
+        self._all = Recent[JobCounts](clock, lambda counts: counts.total)
 
     async def page(self, filter: JobFilter) -> JobPage:
         return await self._link.transact(partial(self._page, filter), patience=LONG)

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from drumbeat.store import sqlfile
+from drumbeat.store.searching import SearchSql
 
 _PACKAGE = "drumbeat.store.postgres.sql"
 # `drumbeat.job`, the literal 'drumbeat', and the name in CREATE SCHEMA; not the word inside a longer one.
@@ -82,26 +83,6 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     groups: str
     leader: str
     ahead: str
-
-
-class SearchSql(msgspec.Struct, frozen=True, kw_only=True):
-    live_walk: str
-    live_chosen: str
-    history_walk: str
-    history_walk_of_task: str
-    history_walk_of_key: str
-    history_chosen: str
-    dead_walk: str
-    dead_walk_of_task: str
-    dead_chosen: str
-    few_of_key: str
-    few_running: str
-    few_ready: str
-    few_future: str
-    few_tried: str
-    few_waiting: str
-    few_unsucceeded: str
-    counts: str
 
 
 class LockSql(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,12 +8,12 @@ from drumbeat.clock import Clock
 from drumbeat.ids import JobId
 from drumbeat.model.job import JobCounts, JobFilter, JobPage
 from drumbeat.store import searching
-from drumbeat.store.searching import Few, Look, Question, Recent, Search, Walked
+from drumbeat.store.searching import Few, Look, Question, Recent, Search, SearchSql, Walked
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import JobRow, as_json
-from drumbeat.store.sqlite.statements import InspectSql, SearchSql
+from drumbeat.store.sqlite.statements import InspectSql
 
 _ids = msgspec.json.Decoder(list[JobId]).decode
 _answer = msgspec.json.Decoder(tuple[int, JobId | None, list[tuple[JobId, str]]]).decode
@@ -26,7 +26,7 @@ class SqliteSearch:
         self._records = records
         self._reader = reader
         self._clock = clock
-        self._all = Recent(clock, searching.total)
+        self._all = Recent[JobCounts](clock, lambda counts: counts.total)
 
     async def page(self, filter: JobFilter) -> JobPage:
         def look(db: Connection) -> tuple[list[JobRow], JobId | None]:

@@ -3,6 +3,7 @@
 import msgspec
 
 from drumbeat.store import sqlfile
+from drumbeat.store.searching import SearchSql
 
 _PACKAGE = "drumbeat.store.sqlite.sql"
 
@@ -80,26 +81,6 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     groups: str
     leader: str
     ahead: str
-
-
-class SearchSql(msgspec.Struct, frozen=True, kw_only=True):
-    live_walk: str
-    live_chosen: str
-    history_walk: str
-    history_walk_of_task: str
-    history_walk_of_key: str
-    history_chosen: str
-    dead_walk: str
-    dead_walk_of_task: str
-    dead_chosen: str
-    few_of_key: str
-    few_running: str
-    few_ready: str
-    few_future: str
-    few_tried: str
-    few_waiting: str
-    few_unsucceeded: str
-    counts: str
 
 
 class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):

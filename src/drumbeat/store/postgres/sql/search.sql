@@ -177,6 +177,7 @@ SELECT job.id::text
   FROM drumbeat.job
  WHERE job.state = 'running'
    AND ($1::text IS NULL OR job.instance = $1)
+ ORDER BY job.instance
  LIMIT $2;
 
 -- name: few_ready
