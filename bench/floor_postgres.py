@@ -94,25 +94,28 @@ async def _drain_all(sessions: list[Any], instance: InstanceId) -> None:
 
 
 async def _drain(session: Any, instance: InstanceId) -> None:
-    """Finish a batch and claim the next until nothing is left; the lower bound of run_at is the engine's own rule."""
+    """Finish a batch and claim the next until nothing is left; the lower bound is the engine's own rule."""
     held: list[Any] = []
-    bounds, bound_at = [0] * 10, SYSTEM.monotonic()
+    bounds, first, bound_at = [0] * 10, "{}", SYSTEM.monotonic()
     while True:
         now, count = SYSTEM.now_us(), len(held)
         rows = await session.fetch(
             SQL.exchange,
             instance,
             *(array([row["id"] for row in held]), array([row["token"] for row in held])),
-            *(array([now] * count), array([now] * count), [], [], [QUEUE], [BATCH], BATCH, bounds),
+            *(array([now] * count), array([now] * count), [], [], [QUEUE], [BATCH], BATCH, bounds, first),
         )
         assert rows[0]["created_at"] == count, "a finished job was not recorded"
         held = rows[1:]
         if not held and not any(bounds):
             return
         if not held or SYSTEM.monotonic() - bound_at > 1:
-            bounds, bound_at = [0] * 10, SYSTEM.monotonic()
+            bounds, first, bound_at = [0] * 10, "{}", SYSTEM.monotonic()
         else:
-            bounds = [max(row["run_at"] for row in held) - 100_000] * 10
+            last = max((row["run_at"], str(row["id"])) for row in held)
+            is_one_moment = last[0] == min(row["run_at"] for row in held)
+            bounds = [last[0] - (0 if is_one_moment else 100_000)] * 10
+            first = array([last[1]] * 10) if is_one_moment else "{}"
 
 
 def main() -> None:

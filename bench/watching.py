@@ -1,4 +1,4 @@
-"""`python -m bench.watching --engine redis`: how long people wait for the dashboard when there are a million jobs, and what it costs.
+"""`python -m bench.watching --engine redis`: how long people wait for the dashboard, and what it costs.
 
 Three figures of `drumbeat dashboard` as a process of its own: how long lists and searches take at the API, and pages in a
 browser (without chromium: their answers), beside a million jobs; the CPU time that five idle viewers cost; and how much
@@ -128,7 +128,10 @@ async def viewers(address: str) -> AsyncIterator[None]:
     """People who look at the overview and do nothing."""
 
     async def view() -> None:
-        async with httpx.AsyncClient(timeout=None) as client, client.stream("GET", f"{address}/api/v1/events") as answer:
+        async with (
+            httpx.AsyncClient(timeout=None) as client,
+            client.stream("GET", f"{address}/api/v1/events") as answer,
+        ):
             async for _ in answer.aiter_lines():
                 watching.set()
 

@@ -9,7 +9,7 @@ import pytest
 from drumbeat.clock import FakeClock
 from drumbeat.model.job import Claim, Outcome, OutcomeKind
 from drumbeat.store.postgres import PostgresStore
-from drumbeat.store.postgres.claiming import Bounds
+from drumbeat.store.postgres.claiming import NO_BOUND, Bound, Bounds
 from tests.contract.making import add, claim, claimed_one, hold, ids, new_job, wanting, worker
 from tests.engines.postgres.conftest import at
 from tests.waiting import until
@@ -54,12 +54,12 @@ async def test_the_bound_is_trusted_for_a_second_only() -> None:
     bounds = Bounds(clock)
     asked = Claim(queues=(("default", 1),), limit=1)
     bounds.saw([claimed(run_at=10 * SECOND, priority=5)])
-    assert bounds.of(asked) == [0] * 5 + [9_900_000] + [0] * 4
+    assert bounds.of(asked) == [NO_BOUND] * 5 + [Bound(9_900_000, None)] + [NO_BOUND] * 4
     await clock.advance(0.9)
     bounds.saw([claimed(run_at=11 * SECOND, priority=5)])
-    assert bounds.of(asked)[5] == 10_900_000
+    assert bounds.of(asked)[5] == Bound(10_900_000, None)
     await clock.advance(0.2)
-    assert bounds.of(asked) == [0] * 10
+    assert bounds.of(asked) == [NO_BOUND] * 10
 
 
 def test_a_hint_lowers_the_bound_as_far_as_it_must() -> None:
@@ -67,23 +67,35 @@ def test_a_hint_lowers_the_bound_as_far_as_it_must() -> None:
     asked = Claim(queues=(("other", 1), ("default", 1)), limit=1)
     bounds.saw([claimed(run_at=10 * SECOND, priority=0)])
     bounds.hear(10 * SECOND)
-    assert bounds.of(asked) == [0] * 10 + [9_900_000] + [0] * 9
+    assert bounds.of(asked) == [NO_BOUND] * 10 + [Bound(9_900_000, None)] + [NO_BOUND] * 9
     bounds.hear(9 * SECOND)
-    assert bounds.of(asked) == [0] * 10 + [9 * SECOND] + [0] * 9
+    assert bounds.of(asked) == [NO_BOUND] * 10 + [Bound(9 * SECOND, None)] + [NO_BOUND] * 9
     bounds.hear(0)
-    assert bounds.of(asked) == [0] * 20
+    assert bounds.of(asked) == [NO_BOUND] * 20
 
 
-def claimed(*, run_at: int, priority: int) -> Any:
-    return SimpleNamespace(run_at=run_at, priority=priority, queue="default")
+def test_a_claim_of_one_moment_is_followed_from_its_last_id_on() -> None:
+    bounds = Bounds(FakeClock())
+    asked = Claim(queues=(("default", 1),), limit=1)
+    bounds.saw([claimed(run_at=SECOND, priority=0, id=id) for id in "abc"] + [claimed(run_at=SECOND, priority=1)])
+    assert bounds.of(asked)[:3] == [Bound(SECOND, "c"), Bound(900_000, None), NO_BOUND]
+    bounds.saw([claimed(run_at=SECOND, priority=0, id=id) for id in "ab"])
+    assert bounds.of(asked)[0] == Bound(SECOND, "c"), "an answer that comes late does not lower it"
+    bounds.hear(SECOND)
+    assert bounds.of(asked)[0] == Bound(SECOND, None), "who comes with this moment may have a smaller id"
 
 
-async def steps(url: str, raw: Any) -> int:
-    """Drain many jobs while somebody else's snapshot is open; gives how many entries of the claim index were stepped on."""
+def claimed(*, run_at: int, priority: int, id: str = "i") -> Any:
+    return SimpleNamespace(run_at=run_at, priority=priority, queue="default", id=id)
+
+
+async def steps(url: str, raw: Any, apart: int) -> int:
+    """Drain many jobs, due so many µs after each other, while somebody else's snapshot is open; gives how many entries of
+    the claim index were stepped on."""
     async with await PostgresStore.open(at(url)) as store:
         instance = await worker(store)
         now = await store.inspect.now()
-        await add(store, *(new_job(run_at=now - number * SECOND) for number in range(MANY)))
+        await add(store, *(new_job(run_at=now - number * apart) for number in range(MANY)))
         async with raw.transaction(isolation="repeatable_read"):
             await raw.fetch("SELECT count(*) FROM drumbeat.meta")
             before = await stepped_on(url)
@@ -107,10 +119,23 @@ async def stepped_on(url: str) -> int:
         await other.close()
 
 
+@pytest.mark.parametrize("apart", [SECOND, 0])
 async def test_an_open_snapshot_elsewhere_does_not_slow_claims(
-    url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+    url: str, raw: Any, monkeypatch: pytest.MonkeyPatch, apart: int
 ) -> None:
-    bounded = await steps(url, raw)
+    bounded = await steps(url, raw, apart)
     monkeypatch.setattr(Bounds, "saw", lambda self, jobs: None)
-    unbounded = await steps(url, raw)
+    unbounded = await steps(url, raw, apart)
     assert bounded < unbounded / 5, f"{bounded} steps with the bound, {unbounded} without"
+
+
+async def test_a_job_of_the_same_moment_and_a_smaller_id_is_found(url: str) -> None:
+    """Its producer's clock is behind, or it was slow."""
+    async with await PostgresStore.open(at(url)) as store, await PostgresStore.open(at(url)) as other:
+        instance = await worker(store)
+        moment = await store.inspect.now() - SECOND
+        late = new_job(run_at=moment)
+        await add(store, *(new_job(run_at=moment) for _ in range(4)))
+        assert len(await claim(store, instance, limit=2)) == 2
+        await add(other, late)
+        assert late.id in ids(await claim(store, instance, limit=4))

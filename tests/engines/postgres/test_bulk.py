@@ -9,14 +9,17 @@ import pytest
 from drumbeat.errors import StoreError
 from drumbeat.model.job import NewJob, Unique
 from drumbeat.store.postgres import PostgresStore
-from drumbeat.store.postgres.adding import COPIED
 from tests.contract.making import new_job
 from tests.engines.postgres.test_unique import AT_GATE, closed_gate
 from tests.waiting import until_sync
 
 
+MANY = 1_500
+"""Two of this size are not stored together."""
+
+
 def batch(*last: NewJob) -> list[NewJob]:
-    return [*(new_job() for _ in range(COPIED)), *last]
+    return [*(new_job() for _ in range(MANY)), *last]
 
 
 async def test_a_batch_is_at_the_server_before_the_answer_to_the_last_one_is_given(
@@ -30,11 +33,11 @@ async def test_a_batch_is_at_the_server_before_the_answer_to_the_last_one_is_giv
         async with closed_gate(raw), asyncio.TaskGroup() as group:
             first = group.create_task(postgres.jobs.add(batch()))
             second = group.create_task(postgres.jobs.add(batch(new_job(key="k", unique=Unique.LIVE))))
-            assert len(await first) == COPIED
+            assert len(await first) == MANY
             until_sync(is_at_gate, what="the next batch in the server's hands, while nobody gives the loop a turn")
             assert not second.done()
             await raw.execute("SELECT pg_advisory_unlock(7)")
-            assert len(await second) == COPIED + 1
+            assert len(await second) == MANY + 1
 
 
 async def test_a_batch_is_answered_when_the_next_one_cannot_be_stored(postgres: PostgresStore) -> None:
@@ -42,7 +45,7 @@ async def test_a_batch_is_answered_when_the_next_one_cannot_be_stored(postgres: 
         first = group.create_task(postgres.jobs.add(batch()))
         bad = group.create_task(_refused(postgres, batch(new_job(args='{"x":"\ud800"}'))))
         last = group.create_task(postgres.jobs.add(batch()))
-    assert len(first.result()) == len(last.result()) == COPIED
+    assert len(first.result()) == len(last.result()) == MANY
     assert bad.done()
 
 

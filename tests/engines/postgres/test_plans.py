@@ -104,7 +104,7 @@ async def held_ids(raw: Any, instance: InstanceId) -> list[str]:
 def asking(instance: InstanceId, ended: list[str], limit: int) -> list[Any]:
     count = len(ended)
     none = [None] * count
-    return [instance, ended, [7] * count, none, none, none, none, ["default"], [limit], limit, [0] * 10]
+    return [instance, ended, [7] * count, none, none, none, none, ["default"], [limit], limit, [0] * 10, "{}"]
 
 
 @pytest.mark.parametrize("link", ["_work", "_side"])

@@ -93,7 +93,9 @@ async def test_the_pictures_of_the_readme(demo: str, open_page: OpenPage, tmp_pa
         shown = await open_page(demo, dark=dark)
         await shown.goto("/")
         # Rates are those of the last seconds that somebody looked.
-        await shown.wait_for_function("() => /\\d/.test(document.querySelector('[data-test=rate-started]').textContent)")
+        await shown.wait_for_function(
+            "() => /\\d/.test(document.querySelector('[data-test=rate-started]').textContent)"
+        )
         await expect(shown.get_by_test_id("panel-demo")).to_be_visible()
         await shown.screenshot(path=folder / name)
         assert 20_000 < (folder / name).stat().st_size < MOST_BYTES

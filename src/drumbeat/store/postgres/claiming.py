@@ -1,17 +1,19 @@
-"""Claiming, and the bound that keeps it quick where dead rows cannot be cleared away.
+"""Claiming, and the bound that keeps it quick where dead rows cannot be cleared away, or not yet.
 
-An open snapshot of another session keeps every row that was ever claimed in the index, and each claim would step over all of
-them. So a claim that was filled is remembered by queue and level: the next one starts shortly before the last due moment that
-it saw. (Not a whole second: at 100,000 enqueued in a second that would still be all of them.) What may lie below is looked for
-whenever a claim is not filled, once a second, and as far down as a hint says.
+Every row that was ever claimed stays in the index until a vacuum clears it away, which an open snapshot of another session
+prevents, and each claim would step over all of them. So a claim that was filled is remembered by queue and level: the next
+one starts shortly before the last due moment that it saw. (Not a whole second: at 100,000 enqueued in a second that would
+still be all of them.) Where a whole claim had one due moment, as in a batch or a burst, it starts at the last id instead. What
+may lie below is looked for whenever a claim is not filled, once a second, and as far down as a hint says.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from drumbeat.clock import Clock
-from drumbeat.ids import InstanceId
+from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.job import Claim, Claimed, Outcome
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.rows import array
@@ -20,43 +22,63 @@ from drumbeat.store.postgres.statements import JobSql
 _LEVELS = 10
 _BELOW_US = 100_000
 _TRUSTED_S = 1.0
+_by_level = attrgetter("queue", "priority")
+
+
+class Bound(NamedTuple):
+    """From where on to look, in the order of claims."""
+
+    run_at: int
+    id: JobId | None
+    """None: whatever its id."""
+
+
+NO_BOUND = Bound(0, None)
 
 
 class Bounds:
-    """For each queue and level, from which run_at on to look."""
+    """For each queue and level, from where on to look."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._bounds: dict[str, list[int]] = {}
+        self._bounds: dict[str, list[Bound]] = {}
         self._since = float("-inf")
 
-    def of(self, claim: Claim) -> list[int]:
+    def of(self, claim: Claim) -> list[Bound]:
         """The bounds of the claim's queues, one after the other."""
         if self._bounds and self._clock.monotonic() - self._since > _TRUSTED_S:
             self.drop()
-        found: list[int] = []
+        found: list[Bound] = []
         for queue, _ in claim.queues:
-            found += self._bounds.get(queue) or [0] * _LEVELS
+            found += self._bounds.get(queue) or [NO_BOUND] * _LEVELS
         return found
 
     def saw(self, jobs: Sequence[Claimed]) -> None:
-        """A claim was filled with these; each level's last one is its latest."""
+        """A claim was filled with these, in the order of claims."""
         if not self._bounds:
             self._since = self._clock.monotonic()
-        for job in jobs:
-            bound = job.run_at - _BELOW_US
-            levels = self._bounds.setdefault(job.queue, [0] * _LEVELS)
-            if bound > levels[job.priority]:
-                levels[job.priority] = bound
+        for (queue, priority), group in groupby(jobs, _by_level):
+            some = list(group)
+            last = some[-1]
+            is_one_moment = len(some) > 1 and some[0].run_at == last.run_at
+            bound = Bound(last.run_at, last.id) if is_one_moment else Bound(last.run_at - _BELOW_US, None)
+            levels = self._bounds.setdefault(queue, [NO_BOUND] * _LEVELS)
+            if _order(bound) > _order(levels[priority]):
+                levels[priority] = bound
 
     def hear(self, due: int) -> None:
         """A job with this due moment may have come: look from there on."""
         for levels in self._bounds.values():
             for level, bound in enumerate(levels):
-                levels[level] = min(bound, due)
+                if due <= bound.run_at:
+                    levels[level] = Bound(due, None)
 
     def drop(self) -> None:
         self._bounds.clear()
+
+
+def _order(bound: Bound) -> tuple[int, str]:
+    return bound.run_at, bound.id or ""
 
 
 class Answer:
@@ -96,7 +118,7 @@ class Claiming:
         if claim is None:
             return answer
         missing = claim.limit - len(answer.jobs)
-        if missing > 0 and any(bounds):
+        if missing > 0 and any(bound != NO_BOUND for bound in bounds):
             self._bounds.drop()
             rest = Claim(queues=tuple((queue, missing) for queue, _ in claim.queues), limit=missing)
             more = await self._ask(session, instance, (), rest, self._bounds.of(rest))
@@ -122,7 +144,7 @@ class Claiming:
         instance: InstanceId,
         good: Sequence[Outcome],
         claim: Claim | None,
-        bounds: list[int],
+        bounds: list[Bound],
     ) -> Answer:
         queues = () if claim is None else claim.queues
         rows = await session.fetch(
@@ -137,7 +159,8 @@ class Claiming:
             [queue for queue, _ in queues],
             [max(0, share) for _, share in queues],
             0 if claim is None else max(0, claim.limit),
-            bounds,
+            [bound.run_at for bound in bounds],
+            array([bound.id for bound in bounds]) if any(bound.id for bound in bounds) else "{}",
         )
         return Answer(rows)
 

@@ -119,7 +119,8 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
 -- The hot one: runs that succeeded become history, and the next jobs are claimed, in one statement.
 -- $1 instance; $2 to $7 ids, tokens, started_at, finished_at, result, result_error of the runs (the first four as array
 -- literals, which cost the driver a fifth of an array; the last two are empty where all are null);
--- $8, $9 queues and shares in the order of their turn; $10 limit; $11 for each queue and level a lower bound of run_at.
+-- $8, $9 queues and shares in the order of their turn; $10 limit; $11 for each queue and level a lower bound of run_at,
+-- $12 and of the id where run_at is that bound (an array literal; empty: none).
 -- The first row is no job: token is now, created_at how many runs were recorded, due_at the next due moment if fewer than
 -- the limit were claimed, args the ids that were recorded if those were not all. Then columns as in model.job.Claimed.
   WITH ended AS MATERIALIZED (
@@ -158,7 +159,9 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
          FROM (SELECT queue, share, turn FROM asked ORDER BY turn) AS asked
         CROSS JOIN LATERAL (
               SELECT job.tid
-                FROM (SELECT priority, ($11::bigint[])[(asked.turn - 1) * 10 + priority + 1] AS bound
+                FROM (SELECT priority, ($11::bigint[])[(asked.turn - 1) * 10 + priority + 1] AS bound,
+                             coalesce(($12::text::uuid[])[(asked.turn - 1) * 10 + priority + 1],
+                                      '00000000-0000-0000-0000-000000000000') AS first
                         FROM generate_series(0, 9) AS priority
                        ORDER BY priority) AS level
                CROSS JOIN LATERAL (
@@ -167,7 +170,7 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
                       WHERE job.queue = asked.queue
                         AND job.priority = level.priority
                         AND job.run_at <= drumbeat.now_us()
-                        AND job.run_at >= level.bound
+                        AND (job.run_at, job.id) >= (level.bound, level.first)
                         AND job.state = 'pending'
                         AND job.waits_for IS NULL
                       ORDER BY job.run_at, job.id
@@ -184,7 +187,9 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
                 ORDER BY turn) AS asked
         CROSS JOIN LATERAL (
               SELECT job.tid
-                FROM (SELECT priority, ($11::bigint[])[(asked.turn - 1) * 10 + priority + 1] AS bound
+                FROM (SELECT priority, ($11::bigint[])[(asked.turn - 1) * 10 + priority + 1] AS bound,
+                             coalesce(($12::text::uuid[])[(asked.turn - 1) * 10 + priority + 1],
+                                      '00000000-0000-0000-0000-000000000000') AS first
                         FROM generate_series(0, 9) AS priority
                        ORDER BY priority) AS level
                CROSS JOIN LATERAL (
@@ -193,7 +198,7 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
                       WHERE job.queue = asked.queue
                         AND job.priority = level.priority
                         AND job.run_at <= drumbeat.now_us()
-                        AND job.run_at >= level.bound
+                        AND (job.run_at, job.id) >= (level.bound, level.first)
                         AND job.state = 'pending'
                         AND job.waits_for IS NULL
                       ORDER BY job.run_at, job.id
