@@ -13,7 +13,6 @@ from tests.contract.making import new_job
 from tests.engines.postgres.test_unique import AT_GATE, closed_gate
 from tests.waiting import until_sync
 
-
 MANY = 1_500
 """Two of this size are not stored together."""
 
