@@ -13,7 +13,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -167,16 +169,37 @@ async def million(url: str, jobs: int, runs: int, seconds: float, folder: Path) 
         click.echo(f"  {await idle(address, process, seconds)}")
 
 
-async def drain(contender: Contender, site: Site, *, watched: bool) -> float:
+def drain(contender: Contender, site: Site, *, watched: bool) -> float:
     size = ENGINES[contender.engine].usual
     jobs = drain_jobs(contender, size)
     with stage(contender, jobs, site) as place:
         place.produce("fill", count=jobs)
         if not watched:
-            return (await asyncio.to_thread(drained, place, jobs, size))[0]
-        with dashboard(place.environment[URL], place.folder) as (address, _):
-            async with viewers(address):
-                return (await asyncio.to_thread(drained, place, jobs, size))[0]
+            return drained(place, jobs, size)[0]
+        with dashboard(place.environment[URL], place.folder) as (address, _), watchers(address):
+            return drained(place, jobs, size)[0]
+
+
+@contextmanager
+def watchers(address: str) -> Iterator[None]:
+    """Viewers on a loop of their own, in a thread."""
+
+    async def watch() -> None:
+        async with viewers(address):
+            begun.set()
+            await asyncio.to_thread(over.wait)
+
+    begun, over = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(asyncio.run, watch())
+        try:
+            while not begun.wait(0.1):
+                if done.done():
+                    done.result()
+            yield
+        finally:
+            over.set()
+        done.result()
 
 
 def slower(engine: str, rounds: int) -> str:
@@ -187,7 +210,7 @@ def slower(engine: str, rounds: int) -> str:
     with ENGINES[engine].site(None) as site:
         for number in range(rounds):
             for watched in (False, True) if number % 2 == 0 else (True, False):
-                rates[watched].append(asyncio.run(drain(contender, site, watched=watched)))
+                rates[watched].append(drain(contender, site, watched=watched))
     alone, beside = statistics.median(rates[False]), statistics.median(rates[True])
     share = 100 * (1 - beside / alone)
     each = ", ".join(f"{one:,.0f} / {other:,.0f}" for one, other in zip(*rates.values(), strict=True))

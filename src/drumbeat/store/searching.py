@@ -81,6 +81,11 @@ def is_open(filter: JobFilter) -> bool:
     return msgspec.structs.replace(filter, **_NO_FILTER) == JobFilter()
 
 
+def is_letters(filter: JobFilter) -> bool:
+    """Whether it means all dead letters."""
+    return msgspec.structs.replace(filter, **_NO_FILTER) == JobFilter(letters=True)
+
+
 def is_bare(filter: JobFilter) -> bool:
     """Whether every job of its span and places is wanted, so that no look is in vain."""
     return is_open(msgspec.structs.replace(filter, since=None, until=None, id=None, letters=False))
@@ -106,6 +111,7 @@ class SearchSql(msgspec.Struct, frozen=True, kw_only=True):
     few_waiting: str
     few_unsucceeded: str
     counts: str
+    count_letters: str
 
 
 class Way(msgspec.Struct, frozen=True):
@@ -307,19 +313,22 @@ class Recent(Generic[T]):
     """The answer to a question that is asked again and again, such as how much there is of everything.
 
     As long as there is little to count it is asked for each time. One that counted much and took long is told again for a
-    while: forty times as long, at most 10 s, so that those who look never take more than a fortieth of the store's time.
+    while: forty times as long, at most 10 s, so that those who look never take more than a fortieth of the store's time. Where
+    it is the same as the one before, nothing moves, and that while grows, up to 40 s: who looks at a store at rest costs
+    next to nothing.
     """
 
     MUCH = 50_000
     _QUICK_S = 0.02
-    _TIMES = 40
-    _LONGEST_S = 10.0
+    _TIMES, _TIMES_AT_REST = 40, 400
+    _LONGEST_S, _LONGEST_AT_REST_S = 10.0, 40.0
 
     def __init__(self, clock: Clock, size: Callable[[T], int]) -> None:
         """size: how much was counted."""
         self._clock = clock
         self._size = size
         self._known: tuple[T, float] | None = None
+        self._times = self._TIMES
 
     @property
     def value(self) -> T | None:
@@ -344,8 +353,11 @@ class Recent(Generic[T]):
 
     def _keep(self, value: T, began: float) -> None:
         now = self._clock.monotonic()
+        is_same = self._known is not None and self._known[0] == value
+        self._times = min(2 * self._times, self._TIMES_AT_REST) if is_same else self._TIMES
+        longest = self._LONGEST_AT_REST_S if is_same else self._LONGEST_S
         is_dear = now - began > self._QUICK_S and self._size(value) >= self.MUCH
-        self._known = (value, now + min((now - began) * self._TIMES, self._LONGEST_S)) if is_dear else None
+        self._known = (value, now + min((now - began) * self._times, longest)) if is_dear else None
 
 
 def total_of_tasks(tasks: list[TaskStats]) -> int:

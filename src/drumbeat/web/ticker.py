@@ -206,8 +206,7 @@ async def letters(store: Store, counts: JobCounts) -> int:
     """How many dead letters there are. Those that somebody has discarded are dead, too, until they are pruned."""
     if not counts.dead:
         return 0
-    found = await store.inspect.counts(JobFilter(letters=True))
-    return counts.dead if found.capped else found.dead
+    return (await store.inspect.counts(JobFilter(letters=True))).dead
 
 
 def _live(queue: QueueStats) -> int:

@@ -25,6 +25,9 @@ class PostgresSearch:
     async def counts(self, filter: JobFilter) -> JobCounts:
         if searching.is_open(filter):
             return await self._all.get(self._count_all)
+        if searching.is_letters(filter):
+            counted = self._sql.search.count_letters
+            return JobCounts(dead=await self._link.call(lambda session: session.fetchval(counted), patience=LONG))
         return searching.tally(await self._link.transact(partial(self._count, filter), patience=LONG))
 
     async def _count_all(self) -> JobCounts:

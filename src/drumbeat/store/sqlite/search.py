@@ -44,6 +44,8 @@ class SqliteSearch:
     async def counts(self, filter: JobFilter) -> JobCounts:
         if searching.is_open(filter):
             return await self._all.get(self._count_all)
+        if searching.is_letters(filter):
+            return JobCounts(dead=int(await self._reader.text(self._sql.count_letters, {})))
         return searching.tally(
             await self._reader.read(lambda db: self._drive(db, filter, searching.count_search(filter)))
         )

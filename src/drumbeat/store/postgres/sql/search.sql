@@ -282,3 +282,8 @@ SELECT due.ready, due.future - tried.number AS scheduled, tried.number AS retryi
           FROM drumbeat.history
          WHERE history.state <> 'succeeded') AS bad,
        (SELECT count(*) AS number FROM drumbeat.dead) AS letters;
+
+-- name: count_letters
+-- Of these, exactly.
+SELECT count(*)
+  FROM drumbeat.dead;

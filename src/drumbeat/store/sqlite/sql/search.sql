@@ -224,3 +224,8 @@ SELECT json_array(due.ready, due.future, tried.number, waiting.number, running.n
           FROM drumbeat_history INDEXED BY drumbeat_history_not_succeeded
          WHERE state <> 'succeeded') AS ended,
        (SELECT count(*) AS number FROM drumbeat_dead) AS letters;
+
+-- name: count_letters
+-- Of these, exactly.
+SELECT cast(count(*) AS TEXT)
+  FROM drumbeat_dead;
