@@ -314,21 +314,20 @@ class Recent(Generic[T]):
 
     As long as there is little to count it is asked for each time. One that counted much and took long is told again for a
     while: forty times as long, at most 10 s, so that those who look never take more than a fortieth of the store's time. Where
-    it is the same as the one before, nothing moves, and that while grows, up to 40 s: who looks at a store at rest costs
-    next to nothing.
+    it is the same as the one before, nothing moves, and it is trusted ten times as long, at most 40 s: who looks at a store at
+    rest costs next to nothing.
     """
 
     MUCH = 50_000
     _QUICK_S = 0.02
-    _TIMES, _TIMES_AT_REST = 40, 400
-    _LONGEST_S, _LONGEST_AT_REST_S = 10.0, 40.0
+    _MOVING, _AT_REST = (40, 10.0), (400, 40.0)
+    """So many times as long as it took, and so many seconds at most."""
 
     def __init__(self, clock: Clock, size: Callable[[T], int]) -> None:
         """size: how much was counted."""
         self._clock = clock
         self._size = size
         self._known: tuple[T, float] | None = None
-        self._times = self._TIMES
 
     @property
     def value(self) -> T | None:
@@ -354,10 +353,9 @@ class Recent(Generic[T]):
     def _keep(self, value: T, began: float) -> None:
         now = self._clock.monotonic()
         is_same = self._known is not None and self._known[0] == value
-        self._times = min(2 * self._times, self._TIMES_AT_REST) if is_same else self._TIMES
-        longest = self._LONGEST_AT_REST_S if is_same else self._LONGEST_S
+        times, longest = self._AT_REST if is_same else self._MOVING
         is_dear = now - began > self._QUICK_S and self._size(value) >= self.MUCH
-        self._known = (value, now + min((now - began) * self._times, longest)) if is_dear else None
+        self._known = (value, now + min((now - began) * times, longest)) if is_dear else None
 
 
 def total_of_tasks(tasks: list[TaskStats]) -> int:

@@ -15,7 +15,7 @@ import msgspec
 from drumbeat.model.stats import Grain, Rollup
 
 OFTEN = 0.5
-SHARE = 50
+SHARE = 200
 """At most one part of so many is spent in the store."""
 LONGEST_PAUSE = 10.0
 REMEMBERED = 5

@@ -1,8 +1,8 @@
 """What viewers are told twice a second: one look at the store, for all of them.
 
 There is no task of its own. All viewers wait for the next moment, and the first of them looks for all; when it goes away
-meanwhile, another does; when nobody is there, nobody looks. A look that takes long is followed by a pause of 49 times as
-long, at most 10 s: the dashboard spends about a fiftieth of its time in the store.
+meanwhile, another does; when nobody is there, nobody looks. A look that takes long is followed by a pause of 199 times
+as long, at most 10 s: the dashboard spends about a two-hundredth of its time in the store.
 """
 
 from __future__ import annotations
