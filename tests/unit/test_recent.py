@@ -53,7 +53,7 @@ async def test_what_is_dear_and_moves_is_told_again_for_forty_times_as_long_and_
 async def test_the_same_answer_again_is_trusted_for_longer_until_something_moves() -> None:
     recent, clock, store = counting(Recent.MUCH, 0.125)
     seen = [await waits(recent, clock, store) for _ in range(7)]
-    assert seen == [0.0, 5.0, 40.0, 40.0, 40.0, 40.0, 40.0]
+    assert seen == [0.0, 5.0, 60.0, 60.0, 60.0, 60.0, 60.0]
     store.number += 1
-    assert await waits(recent, clock, store) == 40.0
+    assert await waits(recent, clock, store) == 60.0
     assert await waits(recent, clock, store) == 5.0

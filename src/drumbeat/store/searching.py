@@ -314,13 +314,13 @@ class Recent(Generic[T]):
 
     As long as there is little to count it is asked for each time. One that counted much and took long is told again for a
     while: forty times as long, at most 10 s, so that those who look never take more than a fortieth of the store's time. Where
-    it is the same as the one before, nothing moves, and it is trusted ten times as long, at most 40 s: who looks at a store at
+    it is the same as the one before, nothing moves, and it is trusted for much longer, at most 60 s: who looks at a store at
     rest costs next to nothing.
     """
 
     MUCH = 50_000
     _QUICK_S = 0.02
-    _MOVING, _AT_REST = (40, 10.0), (400, 40.0)
+    _MOVING, _AT_REST = (40, 10.0), (600, 60.0)
     """So many times as long as it took, and so many seconds at most."""
 
     def __init__(self, clock: Clock, size: Callable[[T], int]) -> None:

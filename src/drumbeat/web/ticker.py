@@ -1,4 +1,4 @@
-"""What viewers are told twice a second: one look at the store, for all of them.
+"""What viewers are told twice a second, and once while nothing moves: one look at the store, for all of them.
 
 There is no task of its own. All viewers wait for the next moment, and the first of them looks for all; when it goes away
 meanwhile, another does; when nobody is there, nobody looks. A look that takes long is followed by a pause of 199 times
@@ -29,8 +29,10 @@ log = logging.getLogger(__name__)
 FRESH = 1.0
 """A tick no older than this is told to somebody who comes; otherwise a new look is made first."""
 AWAY_PAUSE = 1.0
+CALM_PAUSE = 1.0
+"""Between looks that find the same."""
 NAP = 0.5
-SLOWLY = 1.5
+SLOWLY = 2.5
 """Leader, instances and dead letters are looked at once in so many seconds."""
 
 
@@ -100,6 +102,8 @@ class Ticker:
         self._waiting = 0
         self._pace = Pace()
         self._slow: Slow | None = None
+        self._seen: tuple[JobCounts, list[QueueStats]] | None = None
+        self._is_calm = False
         self._is_away = False
 
     @property
@@ -139,7 +143,7 @@ class Ticker:
         try:
             tick: Tick | Gone = await self.gather()
             self._told_back()
-            pause = self._pace.pause(clock.monotonic() - began)
+            pause = max(self._pace.pause(clock.monotonic() - began), CALM_PAUSE if self._is_calm else 0.0)
         except DrumbeatError as error:
             self._told_away(error)
             tick, pause = Gone(reason=str(error)), jittered(AWAY_PAUSE)
@@ -157,6 +161,8 @@ class Ticker:
         asked = self._host.clock.monotonic()
         counts = await store.inspect.counts(JobFilter())
         queues = await self._host.queues.list()
+        self._seen, before = (counts, queues), self._seen
+        self._is_calm = self._seen == before
         if self._slow is None or asked - self._slow.asked >= SLOWLY:
             self._slow = await self._look_slowly(store, counts)
         slow = self._slow
