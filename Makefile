@@ -8,7 +8,7 @@
 BIN := .venv/bin
 ARGS ?=
 # Tests wait more than they compute: so many processes run them side by side, a file at a time. 0: in this one, for a debugger.
-SIDE ?= 3
+SIDE ?= 4
 TIMES ?= 10
 
 help: ## list the targets
