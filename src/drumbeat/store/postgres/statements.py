@@ -179,6 +179,7 @@ class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     detach: str
     detach_concurrently: str
     detach_finalize: str
+    any_of_day: str
     drop: str
     notify: str
 

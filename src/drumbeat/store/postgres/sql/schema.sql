@@ -79,6 +79,9 @@ ALTER TABLE drumbeat.history DETACH PARTITION drumbeat.history_of_day CONCURRENT
 -- name: detach_finalize
 ALTER TABLE drumbeat.history DETACH PARTITION drumbeat.history_of_day FINALIZE;
 
+-- name: any_of_day
+SELECT EXISTS (SELECT FROM drumbeat.history_of_day);
+
 -- name: drop
 DROP TABLE IF EXISTS drumbeat.history_of_day;
 
