@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from bench import machine
-from bench.processes import ROOT, Worker, tail
+from bench.processes import Worker, started, tail
 from bench.searching import fresh
 from bench.sending import BOOK, BROKER, SINK, TOPIC, URL, Batch, program, read_book
 
@@ -96,17 +96,13 @@ class Dispatch:
     def worker(self) -> Iterator[None]:
         others = {} if self._source is None else {"PYTHONPATH": self._source}
         errors = self._book.with_suffix(".stderr")
-        with errors.open("ab") as stderr:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "drumbeat", "run", "bench.apps.dispatching:app", "--log-level", "error"],
-                env=os.environ | self._environment | others,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                text=True,
-                start_new_session=True,
-            )
+        process = started(
+            [sys.executable, "-m", "drumbeat", "run", "bench.apps.dispatching:app", "--log-level", "error"],
+            errors,
+            os.environ | self._environment | others,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
         worker = Worker("worker", process, errors)
         try:
             yield

@@ -96,12 +96,16 @@ class Stage:
     def _start(
         self, command: list[str], errors: Path, environment: dict[str, str], **streams: Any
     ) -> subprocess.Popen[str]:
-        everything = self.environment | environment
-        with errors.open("ab") as stderr:
-            # A session of its own: a stop reaches the worker's children too.
-            return subprocess.Popen(
-                command, env=everything, cwd=ROOT, stderr=stderr, text=True, start_new_session=True, **streams
-            )
+        return started(command, errors, self.environment | environment, **streams)
+
+
+def started(command: list[str], errors: Path, environment: dict[str, str], **streams: Any) -> subprocess.Popen[str]:
+    """A process of the bench; what it has to complain about goes to that file."""
+    with errors.open("ab") as stderr:
+        # A session of its own: a stop reaches the worker's children too.
+        return subprocess.Popen(
+            command, env=environment, cwd=ROOT, stderr=stderr, text=True, start_new_session=True, **streams
+        )
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from bench import machine
 from bench.contender import Contender
 from bench.engines import ENGINES
 from bench.measures import drain_jobs, drained, idle_percent
-from bench.processes import ROOT, Worker, stage
+from bench.processes import Worker, stage, started
 from bench.searching import fill, fresh, measured
 from bench.sites import Site
 from drumbeat.store.urls import open_store
@@ -65,17 +65,13 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 def dashboard(url: str, folder: Path) -> Iterator[tuple[str, Worker]]:
     """Its address, and its process."""
     errors = folder / "dashboard.stderr"
-    with errors.open("ab") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "drumbeat", "dashboard", "--port", "0"],
-            env=os.environ | {URL: url, "PYTHONUNBUFFERED": "1"},
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            start_new_session=True,
-        )
+    process = started(
+        [sys.executable, "-m", "drumbeat", "dashboard", "--port", "0"],
+        errors,
+        os.environ | {URL: url, "PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
     worker = Worker("dashboard", process, errors)
     try:
         assert process.stdout is not None

@@ -66,19 +66,19 @@ class History:
 
     async def _remove(self, name: str, before: int, limit: int) -> bool:
         """Detach and drop a whole day; False: somebody was looking at it for too long, the next one tries again."""
-        had_any = await self._link.call(partial(self._had_any, name), patience=LONG)
-        if not await self._link.call(partial(self._detach, name), patience=LONG):
-            return False
-        if had_any:
+        # On record before they go: whoever dies in between must not leave jobs that were never heard of.
+        if await self._link.call(partial(self._has_any, name), patience=LONG):
             ends = beginning(name) + DAY_US
             await self._link.call(lambda session: session.execute(self._jobs.keep_pruned_before, ends))
+        if not await self._link.call(partial(self._detach, name), patience=LONG):
+            return False
         dropped = await self._link.call(partial(self._drop, name), patience=LONG)
         await self._link.call(
             lambda session: session.execute(self._jobs.prune_attempts, before, 10 * limit), patience=LONG
         )
         return dropped
 
-    async def _had_any(self, name: str, session: Session) -> bool:
+    async def _has_any(self, name: str, session: Session) -> bool:
         with contextlib.suppress(asyncpg.UndefinedTableError):  # somebody else has removed it meanwhile
             return bool(await session.fetchval(of_day(self._sql.any_of_day, name)))
         return False
