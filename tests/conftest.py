@@ -40,8 +40,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         folders.sweep()
 
 
-def pytest_unconfigure() -> None:
-    """Processes that run tests side by side leave without their exit handlers: the servers are ended here."""
+def pytest_sessionfinish() -> None:
+    """Processes that run tests side by side leave without their exit handlers, and are interrupted 5 s after they have told
+    that they finished: the servers are ended before."""
     for server in SERVERS.values():
         server.close()
 

@@ -1,13 +1,14 @@
 """`app.dead.groups`, `app.instances.leader`, `app.system.facts`: what people see at a glance."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from drumbeat import Drumbeat
 from drumbeat.errors import InvalidArguments
-from drumbeat.model.finding import Level
+from drumbeat.model.finding import Finding, Level
 from drumbeat.model.job import OutcomeKind
 from tests.app.conftest import Hand
 from tests.conftest import fresh_url
@@ -40,9 +41,14 @@ async def test_the_leader_is_shown(app: Drumbeat) -> None:
 
 
 async def test_the_facts_of_the_store_are_shown(app: Drumbeat) -> None:
+    # How large the store is may change between two looks, what it is does not.
+    def told(facts: Sequence[Finding]) -> list[tuple[str, Level]]:
+        return [(each.name, each.level) for each in facts]
+
     found = await app.system.facts()
-    assert found == await (await app.store()).inspect.facts()
-    assert [each.name for each in await asyncio.to_thread(app.sync.system.facts)] == [each.name for each in found]
+    assert found[0] == (await (await app.store()).inspect.facts())[0]
+    assert told(found) == told(await (await app.store()).inspect.facts())
+    assert told(found) == told(await asyncio.to_thread(app.sync.system.facts))
 
 
 async def test_the_second_store_has_facts_of_its_own(app_url: str, tmp_path: Path) -> None:
