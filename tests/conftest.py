@@ -23,8 +23,8 @@ settings.load_profile("drumbeat")
 TRANSACTIONAL = ["sqlite", "postgres", "postgres16"]
 ENGINES = [*TRANSACTIONAL, *redis.kinds()]
 SERVERS: dict[str, postgres.Databases | redis.Databases] = {
-    "postgres": postgres.Databases(18),
-    "postgres16": postgres.Databases(16),
+    "postgres": postgres.Databases(18, in_memory=True),
+    "postgres16": postgres.Databases(16, in_memory=True),
     **{kind: redis.Databases(kind) for kind in redis.kinds()},
 }
 
@@ -45,6 +45,7 @@ def pytest_sessionfinish() -> None:
     that they finished: the servers are ended before."""
     for server in SERVERS.values():
         server.close()
+    postgres.remove_kits()
 
 
 def fresh_url(engine: str, folder: Path) -> str:

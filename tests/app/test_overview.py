@@ -13,7 +13,7 @@ from drumbeat.model.job import OutcomeKind
 from tests.app.conftest import Hand
 from tests.conftest import fresh_url
 from tests.contract.making import HOUR, worker
-from tests.servers.postgres import free_port
+from tests.servers.ports import free_port
 
 
 async def test_dead_letters_are_shown_in_groups(app: Drumbeat, hand: Hand) -> None:

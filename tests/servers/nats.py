@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.servers import folders
-from tests.servers.postgres import free_port
+from tests.servers.ports import free_port
 from tests.waiting import until_sync
 
 BINARY = Path(sysconfig.get_path("scripts")) / "nats-server"

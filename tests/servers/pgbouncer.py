@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from tests.servers import folders
-from tests.servers.postgres import NOBODY, PASSWORD, PostgresServer, free_port
+from tests.servers.ports import free_port
+from tests.servers.postgres import NOBODY, PASSWORD, PostgresServer
 from tests.waiting import until_sync
 
 PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")

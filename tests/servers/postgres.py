@@ -2,7 +2,7 @@
 
 Only the binaries are taken. The wheel's own start-up code is not imported: it opens the permissions of every parent folder
 and fixes the version at import. PostgreSQL refuses to run as root, so there it runs as nobody, from a copy that nobody can
-read.
+read. That copy, and a data folder as initdb leaves it, are made once for all servers of a process: its kit.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ import asyncpg
 from drumbeat.store.postgres import address, schema
 from drumbeat.store.urls import masked
 from tests.servers import folders
+from tests.servers.ports import free_port
 from tests.waiting import until_sync
 
 VERSIONS = {18: "pginstall18", 16: "pginstall"}
@@ -40,13 +41,18 @@ _SETTINGS = {
 }
 
 _FOR_MANY = {"fsync": "off", "max_connections": "300", "max_wal_size": "256MB"}
+_IN_MEMORY = {"shared_buffers": "64MB", "min_wal_size": "32MB", "max_wal_size": "128MB"}
 
 
 class PostgresServer:
-    """Use it with `with`; `url` is a database that only this server has. fsync is on unless a test says otherwise."""
+    """Use it with `with`; `url` is a database that only this server has. fsync is on unless a test says otherwise, and its
+    files are on the disk unless they may be in memory, if there is enough of that."""
 
-    def __init__(self, version: int = 18, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, version: int = 18, settings: Mapping[str, str] | None = None, *, in_memory: bool = False
+    ) -> None:
         self._version = version
+        self._in_memory = in_memory
         self._settings = _SETTINGS | (settings or {})
         self._folder = Path()
         self._process: subprocess.Popen[bytes] | None = None
@@ -64,11 +70,12 @@ class PostgresServer:
         return (self._folder / "log").read_text(errors="replace")
 
     def __enter__(self) -> Self:
-        self._folder = folders.make("postgres")
+        self._folder = folders.make("postgres", in_memory=self._in_memory)
         try:
             self._folder.chmod(0o755)
-            self._copy_binaries()
-            self._initialise()
+            # With its owner, whom a copy by Python would lose.
+            subprocess.run(["cp", "-a", kit(self._version) / "data", self._data], check=True)
+            (self._folder / "log").touch()
             self.port = free_port()
             self.start()
         except BaseException:
@@ -136,38 +143,7 @@ class PostgresServer:
         return str(self._folder / "data")
 
     def _binary(self, name: str) -> str:
-        return str(self._folder / "wheel" / VERSIONS[self._version] / "bin" / name)
-
-    def _copy_binaries(self) -> None:
-        package, libraries = _wheel()
-        # The libraries are found by a path relative to the binaries: keep the wheel's layout.
-        wheel = self._folder / "wheel"
-        for source, target in ((package / VERSIONS[self._version], wheel), (libraries, self._folder)):
-            shutil.copytree(source, target / source.name, ignore=shutil.ignore_patterns("include"), symlinks=True)
-        for path in (wheel, *wheel.rglob("*"), *(self._folder / libraries.name).rglob("*")):
-            if not path.is_symlink():
-                path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444))
-
-    def _initialise(self) -> None:
-        data, secret = Path(self._data), self._folder / "secret"
-        data.mkdir(mode=0o700)
-        secret.write_text(PASSWORD)
-        (self._folder / "log").touch()
-        if os.getuid() == 0:
-            os.chown(data, NOBODY, NOBODY)
-            os.chown(secret, NOBODY, NOBODY)
-        made = subprocess.run(
-            [
-                *(self._binary("initdb"), "-D", str(data), "-U", "postgres", "--auth=scram-sha-256"),
-                *("--pwfile", str(secret), "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"),
-            ],
-            capture_output=True,
-            text=True,
-            cwd=self._folder,
-            check=False,
-            **_as_nobody(),
-        )
-        assert made.returncode == 0, made.stdout + made.stderr
+        return _binary(kit(self._version), self._version, name)
 
     def _answers(self) -> bool:
         assert self._process is not None
@@ -186,11 +162,66 @@ class PostgresServer:
             return False
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+_kits: dict[int, Path] = {}
+
+
+def kit(version: int) -> Path:
+    """What each server of a version is started from; made for the first, removed at the end of the process."""
+    if version not in _kits:
+        folder = folders.make("postgres", in_memory=True)
+        atexit.register(_remove, folder, os.getpid())
+        folder.chmod(0o755)
+        _copy_binaries(folder, version)
+        _initialise(folder, version)
+        _kits[version] = folder
+    return _kits[version]
+
+
+def remove_kits() -> None:
+    """For processes that leave without their exit handlers, once their servers have ended."""
+    while _kits:
+        _remove(_kits.popitem()[1], os.getpid())
+
+
+def _remove(folder: Path, pid: int) -> None:
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _binary(folder: Path, version: int, name: str) -> str:
+    return str(folder / "wheel" / VERSIONS[version] / "bin" / name)
+
+
+def _copy_binaries(folder: Path, version: int) -> None:
+    package, libraries = _wheel()
+    # The libraries are found by a path relative to the binaries: keep the wheel's layout.
+    wheel = folder / "wheel"
+    for source, target in ((package / VERSIONS[version], wheel), (libraries, folder)):
+        shutil.copytree(source, target / source.name, ignore=shutil.ignore_patterns("include"), symlinks=True)
+    for path in (wheel, *wheel.rglob("*"), *(folder / libraries.name).rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444))
+
+
+def _initialise(folder: Path, version: int) -> None:
+    data, secret = folder / "data", folder / "secret"
+    data.mkdir(mode=0o700)
+    secret.write_text(PASSWORD)
+    if os.getuid() == 0:
+        os.chown(data, NOBODY, NOBODY)
+        os.chown(secret, NOBODY, NOBODY)
+    made = subprocess.run(
+        [
+            *(_binary(folder, version, "initdb"), "-D", str(data), "-U", "postgres", "--auth=scram-sha-256"),
+            *("--pwfile", str(secret), "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+        **_as_nobody(),
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
 
 
 def _wheel() -> tuple[Path, Path]:
@@ -210,10 +241,11 @@ class Databases:
     with us. One that was given back is emptied and used again, which takes a tenth of the time that a new one does; of the
     others the last few are kept, because each has 8 MB."""
 
-    KEPT = 64
+    KEPT = 16
 
-    def __init__(self, version: int = 18) -> None:
+    def __init__(self, version: int = 18, *, in_memory: bool = False) -> None:
         self._version = version
+        self._in_memory = in_memory
         self._server: PostgresServer | None = None
         self._numbers = itertools.count()
         self._given_back: list[str] = []
@@ -222,7 +254,8 @@ class Databases:
     def server(self) -> PostgresServer:
         if self._server is None:
             # Tests crash no machine: without fsync they are done in half the time.
-            self._server = PostgresServer(self._version, _FOR_MANY).__enter__()
+            settings = _FOR_MANY | (_IN_MEMORY if self._in_memory else {})
+            self._server = PostgresServer(self._version, settings, in_memory=self._in_memory).__enter__()
             atexit.register(self._server.__exit__, None, None, None)
             _apart(self._make_template)
         return self._server

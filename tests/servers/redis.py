@@ -8,15 +8,13 @@ import atexit
 import itertools
 import os
 import platform
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +23,7 @@ from typing import Any, Self
 import redis
 
 from tests.servers import folders
+from tests.servers.ports import free_port
 from tests.waiting import until_sync
 
 _SETTINGS = {
@@ -94,7 +93,7 @@ class RedisServer:
     def __enter__(self) -> Self:
         self.folder = folders.make("redis")
         try:
-            self.port = _quiet_port()
+            self.port = free_port()
             self.start()
         except BaseException:
             self.__exit__(None, None, None)
@@ -166,19 +165,6 @@ class RedisServer:
             return int(self.ask("INFO", "server")["process_id"]) == self._process.pid
         except redis.exceptions.ConnectionError:
             return False
-
-
-def _quiet_port() -> int:
-    """A free one that no client is given while a server is down for a moment, and that is far from those of others.
-
-    The nodes of a cluster talk to each other 10,000 ports higher.
-    """
-    while True:
-        port = random.randrange(10_000, 22_000)
-        with socket.socket() as one, socket.socket() as other, suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            other.bind(("127.0.0.1", port + 10_000))
-            return port
 
 
 class Cluster:

@@ -10,7 +10,7 @@ from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError
 from drumbeat.sinks import Away, DeliveryFailed, KafkaSink, Message
 from tests.servers.kafka import KafkaCluster, Reader
-from tests.servers.postgres import free_port
+from tests.servers.ports import free_port
 from tests.waiting import until
 from tests.worker.harness import working
 

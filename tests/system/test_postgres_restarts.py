@@ -23,7 +23,7 @@ BATCH = 200
 
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
+    with PostgresServer(in_memory=True) as server:
         yield server
 
 

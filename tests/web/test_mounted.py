@@ -18,6 +18,7 @@ from drumbeat.errors import ConfigError
 from drumbeat.web.server import listen
 from tests.cli.running import clean_environment
 from tests.conftest import fresh_url
+from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer
 from tests.waiting import until
 from tests.web.conftest import SAME_ORIGIN, TOKENS, OpenBrowser
@@ -120,12 +121,6 @@ async def test_it_starts_while_the_store_is_away_and_has_it_later(open_browser: 
 
 
 # --- servers ---
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 PROGRAM = """

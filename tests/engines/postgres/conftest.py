@@ -1,4 +1,4 @@
-"""What the tests of the PostgreSQL engine share: one server for most of them, one of its own for those that break it."""
+"""What the tests of the PostgreSQL engine share: the server of all tests for most, one of its own for those that break it."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -7,9 +7,8 @@ import pytest
 
 from drumbeat.store.postgres import Address, PostgresStore, address
 from drumbeat.store.urls import masked
-from tests.servers.postgres import Databases, PostgresServer
-
-DATABASES = Databases()
+from tests.conftest import SERVERS
+from tests.servers.postgres import PostgresServer
 
 
 def at(url: str) -> Address:
@@ -19,13 +18,15 @@ def at(url: str) -> Address:
 @pytest.fixture
 def server() -> PostgresServer:
     """The shared one: tests create databases and roles in it, and never stop it."""
-    return DATABASES.server
+    shared = SERVERS["postgres"].server
+    assert isinstance(shared, PostgresServer)
+    return shared
 
 
 @pytest.fixture
 def url() -> str:
     """A fresh database with tables."""
-    return DATABASES.fresh_url()
+    return SERVERS["postgres"].fresh_url()
 
 
 @pytest.fixture
@@ -44,5 +45,5 @@ async def raw(url: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
 
 @pytest.fixture
 def own_server() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
+    with PostgresServer(in_memory=True) as server:
         yield server

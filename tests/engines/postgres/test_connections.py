@@ -102,7 +102,7 @@ async def test_a_worker_with_jobs_locks_and_rooms_has_three(url: str, raw: Any) 
 
 async def test_a_poll_and_a_beat_are_one_statement_each() -> None:
     """An idle worker: at most two statements a second. The server itself writes them down."""
-    with PostgresServer(settings={"log_statement": "all"}) as server:
+    with PostgresServer(settings={"log_statement": "all"}, in_memory=True) as server:
         await schema.migrate(at(server.url), "drumbeat")
         async with await PostgresStore.open(at(server.url)) as store:
             instance = await worker(store)

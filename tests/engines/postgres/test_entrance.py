@@ -9,7 +9,8 @@ from drumbeat.model.job import JobFilter, OutcomeKind
 from drumbeat.store.postgres import PostgresStore, failures
 from tests.contract.making import HOUR, claim, claimed_one, end, new_job, worker
 from tests.engines.postgres.conftest import at
-from tests.servers.postgres import PASSWORD, PostgresServer, free_port
+from tests.servers.ports import free_port
+from tests.servers.postgres import PASSWORD, PostgresServer
 
 
 async def refusal(url: str, kind: type[Exception] = ConfigError) -> str:

@@ -17,7 +17,7 @@ SECOND = 1_000_000
 @pytest.fixture
 def late_server() -> Iterator[PostgresServer]:
     """Nothing goes to its disk but what somebody waits for."""
-    with PostgresServer(settings={"wal_writer_delay": "10s", "autovacuum": "off"}) as server:
+    with PostgresServer(settings={"wal_writer_delay": "10s", "autovacuum": "off"}, in_memory=True) as server:
         yield server
 
 

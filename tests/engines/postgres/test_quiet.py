@@ -23,7 +23,7 @@ AS_DELIVERED = {name: getattr(Settings(), name) for name in ("heartbeat", "dead_
 @pytest.fixture
 def telling_server() -> Iterator[PostgresServer]:
     """It writes down every statement."""
-    with PostgresServer(settings={"log_statement": "all", "fsync": "off"}) as server:
+    with PostgresServer(settings={"log_statement": "all", "fsync": "off"}, in_memory=True) as server:
         yield server
 
 

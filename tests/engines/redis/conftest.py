@@ -1,4 +1,4 @@
-"""What the tests of the Redis engine share: both servers for most of them, one of its own for those that break it."""
+"""What the tests of the Redis engine share: the servers of all tests for most, one of its own for those that break it."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -6,10 +6,10 @@ import pytest
 
 from drumbeat.store.redis import Address, RedisStore, address
 from drumbeat.store.urls import masked
-from tests.servers.redis import Databases, RedisServer, kinds
+from tests.conftest import SERVERS
+from tests.servers.redis import RedisServer, kinds
 
 KINDS = kinds()
-DATABASES = {kind: Databases(kind) for kind in KINDS}
 SURE = {"appendonly": "yes", "appendfsync": "always"}
 
 
@@ -30,13 +30,15 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def server(kind: str) -> RedisServer:
     """The shared one: tests never stop it, and flush nothing but their own database."""
-    return DATABASES[kind].server
+    shared = SERVERS[kind].server
+    assert isinstance(shared, RedisServer)
+    return shared
 
 
 @pytest.fixture
 def url(kind: str) -> str:
     """An empty database."""
-    return DATABASES[kind].fresh_url()
+    return SERVERS[kind].fresh_url()
 
 
 @pytest.fixture

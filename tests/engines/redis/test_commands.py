@@ -11,7 +11,8 @@ from tests.cli import test_nouns
 from tests.cli.conftest import SHOP
 from tests.cli.running import call, invoke, refusal, running
 from tests.cli.test_nouns import letters
-from tests.engines.redis.conftest import DATABASES, KINDS
+from tests.conftest import SERVERS
+from tests.engines.redis.conftest import KINDS
 from tests.servers.redis import Databases
 from tests.waiting import until_sync
 
@@ -34,7 +35,8 @@ def number_of(url: str) -> int:
 @pytest.fixture(scope="module", params=KINDS)
 def used_shop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Databases, int]:
     """The database of a shop whose jobs have had every fate."""
-    databases = DATABASES[request.param]
+    databases = SERVERS[request.param]
+    assert isinstance(databases, Databases)
     url, folder = databases.fresh_url(), tmp_path_factory.mktemp("shop")
     (folder / "shop.py").write_text(SHOP)
     (folder / ".env").write_text(f"DRUMBEAT_URL={url}\n")

@@ -14,7 +14,7 @@ from drumbeat.store.redis import RedisStore, line, schema
 from drumbeat.store.urls import inside_of, look_at_schema, masked, migration_script, open_store, parse
 from tests.contract.making import claimed_one, end, new_job, worker
 from tests.engines.redis.conftest import at, opened
-from tests.servers.postgres import free_port
+from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer
 
 SECRET = "s3cret-of-tests"
