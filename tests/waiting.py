@@ -2,11 +2,15 @@
 
 import asyncio
 import inspect
+import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 STEP = 0.01
+NOTICED = 0.03
+"""A thread that wants to go on after a step, and is this late, was kept waiting by the machine."""
 
 
 async def until(
@@ -33,3 +37,40 @@ def until_sync(predicate: Callable[[], Any], *, deadline: float = 10.0, what: st
             raise AssertionError(f"{what} did not come true within {deadline:g} s; last seen: {found!r}")
         time.sleep(STEP)
     return found
+
+
+class Stalls:
+    """For how long this machine has let nobody go on: what is promised within a second may come so much later.
+
+    Use it with `with`, around what is measured: `assert took < 1.0 + stalls.seconds`.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._seen = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="stalls", daemon=True)
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds + self._late()
+
+    def __enter__(self) -> Self:
+        self._seen = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(STEP):
+            self._seconds += self._late()
+            self._seen = time.monotonic()
+
+    def _late(self) -> float:
+        late = time.monotonic() - self._seen - STEP
+        return late if late > NOTICED else 0.0

@@ -176,7 +176,7 @@ async def test_workers_hear_of_the_commit(store: Store, program: Caller, open_ag
         await store.inside.add(program.conn, [new_job()])
         heard.clear()
         await program.commit()
-        await until(lambda: heard, deadline=1, what="a hint")
+        await until(lambda: heard, deadline=5, what="a hint")
 
 
 async def test_an_unknown_kind_of_connection_is_refused_with_those_that_work(store: Store) -> None:

@@ -148,7 +148,7 @@ def test_a_paced_act_is_answered_before_it_is_done_and_ends_in_the_audit(served:
         call = {"task": "send_mail", "args": {"to": "ada"}, "key": "paced", "delay": "1h"}
         for _ in range(12):
             client.post("/jobs", json=call)
-        body = {"action": "run_now", "filter": {"key": "paced", "task": "send_mail"}, "rate": 10}
+        body = {"action": "run_now", "filter": {"key": "paced", "task": "send_mail"}, "rate": 4}
         answer = client.post("/jobs/bulk", json=body)
         assert (answer.status_code, answer.json()["matched"], answer.json()["goes_on"]) == (202, 12, True)
         assert client.get("/jobs/counts", params={"key": "paced"}).json()["scheduled"] > 0

@@ -304,7 +304,7 @@ def test_the_children_of_a_killed_worker_die_in_the_middle_of_a_handler(tmp_path
     assert all(map(is_alive, pids))
     worker.kill()
     worker.wait()
-    until_sync(lambda: not any(map(is_alive, pids)), deadline=2, what="the end of the orphans")
+    until_sync(lambda: not any(map(is_alive, pids)), deadline=20, what="the end of the orphans")
 
 
 def test_it_works_on_uvloop_and_without_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:

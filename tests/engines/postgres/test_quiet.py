@@ -12,7 +12,7 @@ from drumbeat.settings import Settings
 from drumbeat.store.postgres import PostgresStore, schema
 from tests.engines.postgres.conftest import at
 from tests.servers.postgres import PostgresServer
-from tests.waiting import until
+from tests.waiting import Stalls, until
 from tests.worker.harness import working
 
 SECONDS = 12.0
@@ -51,8 +51,8 @@ async def test_an_idle_worker_sends_less_than_two_statements_a_second(
         before = told()
         began = SYSTEM.monotonic()
         await until(lambda: SYSTEM.monotonic() - began > SECONDS, deadline=2 * SECONDS)
-        sent = told() - before
-    assert SECONDS / 2 < sent <= 2 * SECONDS
+        sent, took = told() - before, SYSTEM.monotonic() - began
+    assert SECONDS / 2 < sent <= 2 * took
 
 
 async def test_behind_a_pooler_a_worker_looks_often(url: str) -> None:
@@ -60,9 +60,10 @@ async def test_behind_a_pooler_a_worker_looks_often(url: str) -> None:
     heard = asyncio.Event()
     async with await PostgresStore.open(at(f"{url}?pooler=transaction")) as store:
         async with store.wake.listen(lambda due: heard.set() if due == 0 else None):
-            began = SYSTEM.monotonic()
-            for _ in range(3):
-                heard.clear()
-                async with asyncio.timeout(5):
-                    await heard.wait()
-            assert SYSTEM.monotonic() - began < 3.0
+            with Stalls() as stalls:
+                began = SYSTEM.monotonic()
+                for _ in range(3):
+                    heard.clear()
+                    async with asyncio.timeout(20):
+                        await heard.wait()
+                assert SYSTEM.monotonic() - began < 3.0 + stalls.seconds
