@@ -22,7 +22,7 @@ demo: ## watch jobs succeed, wait, fail, die with their worker and recover; then
 test: ## run every test, the fast ones first
 	@tools/venv.sh test
 	@tools/browser.sh
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(SIDE) --dist loadfile $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(SIDE) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 chaos: ## the tests that kill, stop and restart processes, and the contract of stores, at their full length
 	@tools/venv.sh test

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
-STEP = 0.01
+STEP, LONGEST_STEP = 0.01, 0.04
+"""Whoever has waited long already looks less often: it is the machine of those who are waited for, too."""
 NOTICED = 0.03
 """A thread that wants to go on after a step, and is this late, was kept waiting by the machine."""
 
@@ -24,19 +25,25 @@ async def until(
             found = await found
         if found:
             return found
-        if time.monotonic() > end:
+        left = end - time.monotonic()
+        if left < 0:
             raise AssertionError(f"{what} did not come true within {deadline:g} s; last seen: {found!r}")
-        await asyncio.sleep(STEP)
+        await asyncio.sleep(_step(deadline - left))
 
 
 def until_sync(predicate: Callable[[], Any], *, deadline: float = 10.0, what: str = "the condition") -> Any:
     """The same for tests without a loop."""
     end = time.monotonic() + deadline
     while not (found := predicate()):
-        if time.monotonic() > end:
+        left = end - time.monotonic()
+        if left < 0:
             raise AssertionError(f"{what} did not come true within {deadline:g} s; last seen: {found!r}")
-        time.sleep(STEP)
+        time.sleep(_step(deadline - left))
     return found
+
+
+def _step(waited: float) -> float:
+    return min(LONGEST_STEP, max(STEP, waited / 20))
 
 
 class Stalls:

@@ -99,7 +99,7 @@ async def test_a_handler_that_blocks_the_loop_delays_no_fire(url: str) -> None:
     async def block() -> int:
         """Until this many more are there to be run: nobody can run them meanwhile."""
         with contextlib.closing(sqlite3.connect(file)) as db:
-            return until_sync(lambda: (found := ready(db)) >= 10 and found, deadline=30, what="ten fires")
+            return int(until_sync(lambda: (found := ready(db)) >= 10 and found, deadline=30, what="ten fires"))
 
     def ready(db: sqlite3.Connection) -> int:
         [(found,)] = db.execute("SELECT count(*) FROM drumbeat_job WHERE task = 'tick' AND state = 'pending'")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import test_nouns
-from tests.cli.conftest import SHOP
+from tests.cli.conftest import SHOP, all_had_their_fate
 from tests.cli.running import call, invoke, refusal, running
 from tests.cli.test_nouns import letters
 from tests.conftest import SERVERS
@@ -50,8 +50,7 @@ def used_shop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         queued = call("enqueue", *words, "--app", "shop:app", folder=folder)
         assert queued.returncode == 0, queued.stderr
     with running("run", "shop:app", folder=folder) as worker:
-        until_sync(lambda: call("jobs", "list", "--state", "pending", folder=folder).stdout.count("charge") == 1)
-        until_sync(lambda: call("dead", "list", "--json", folder=folder).stdout.count("\n") == 3, deadline=30)
+        until_sync(lambda: all_had_their_fate(url), deadline=30)
         os.kill(worker.pid, signal.SIGTERM)
         assert worker.wait(30) == 0
     return databases, number_of(url)
