@@ -4,11 +4,12 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-STEP, LONGEST_STEP = 0.01, 0.04
+STEP, LONGEST_STEP = 0.01, 0.02
 """Whoever has waited long already looks less often: it is the machine of those who are waited for, too."""
 NOTICED = 0.03
 """A thread that wants to go on after a step, and is this late, was kept waiting by the machine."""
@@ -81,3 +82,15 @@ class Stalls:
     def _late(self) -> float:
         late = time.monotonic() - self._seen - STEP
         return late if late > NOTICED else 0.0
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """The body is done so soon, not counting the time in which the machine let nobody go on."""
+    with Stalls() as stalls:
+        began = time.monotonic()
+        yield
+        took = time.monotonic() - began
+        assert took < seconds + stalls.seconds, (
+            f"it took {took:.3f} s, of which the machine stood {stalls.seconds:.3f} s"
+        )

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -21,7 +20,7 @@ from drumbeat.errors import (
 from drumbeat.locks.place import Stage
 from drumbeat.model.lock import LockInfo
 from tests.locks.conftest import QUICK, FaultyApp
-from tests.waiting import Stalls, until
+from tests.waiting import Stalls, until, within
 from tests.worker.harness import working
 
 
@@ -110,16 +109,21 @@ async def test_a_handoff_takes_milliseconds_because_the_next_is_called(app: Drum
 
 async def test_at_most_limit_hold_it_over_all_programs(app: Drumbeat, other: Drumbeat) -> None:
     inside = most = 0
+    two = asyncio.Event()
 
     async def enter(program: Drumbeat) -> None:
         nonlocal inside, most
         async with program.lock("x", limit=2):
             inside += 1
             most = max(most, inside)
+            if inside == 2:
+                two.set()
+            # The first stays until it has company: the second may be told later than the first needs.
+            await two.wait()
             await program.instances.list()
             inside -= 1
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         for number in range(12):
             group.create_task(enter((app, other)[number % 2]))
     assert most == 2
@@ -132,12 +136,14 @@ async def test_a_rate_window_is_kept_and_used_over_all_programs(app: Drumbeat, o
         async with program.lock("x", limit=5, per=0.3) as lock:
             moments.append(lock.granted_at)
 
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        for number in range(20):
-            group.create_task(call((app, other)[number % 2]))
+    with Stalls() as stalls:
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            for number in range(20):
+                group.create_task(call((app, other)[number % 2]))
     moments.sort()
     assert [pair for pair in zip(moments, moments[5:], strict=False) if pair[1] - pair[0] < 299_500] == []
-    assert moments[-1] - moments[0] < 2_000_000  # 0.9 s would be perfect
+    # 0.9 s would be perfect; whatever holds one window up holds up the three behind it.
+    assert moments[-1] - moments[0] < 2_000_000 + 4e6 * stalls.seconds
 
 
 async def test_cancellation_leaves_the_line_at_once(app: Drumbeat) -> None:
@@ -447,10 +453,8 @@ async def test_the_keeper_ends_with_the_app(app_url: str) -> None:
         async with app.lock("x"):
             assert _keepers() == 1
     # Not only when nobody has asked it for anything for a while.
-    with Stalls() as stalls:
-        closed_at = time.monotonic()
+    with within(1.0):
         await until(lambda: _keepers() == 0, what="the end of the thread")
-        assert time.monotonic() - closed_at < 1 + stalls.seconds
 
 
 def _keepers() -> int:

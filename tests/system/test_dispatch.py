@@ -1,5 +1,7 @@
 """Dispatchers that are killed in the middle of batches: nothing is lost, and what is sent again has the same id."""
 
+import signal
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from tests.waiting import until
 Pair = tuple[Cluster, Drumbeat]
 JOBS = 6000
 KILLS = 3
+STOPPED, TOO_LATE = "stopped", "too late"
 
 
 @pytest.fixture
@@ -33,14 +36,19 @@ async def _dispatched(pair: Pair, task: Any, sent: Callable[[], int], **environ:
         jobs = await app.enqueue_many([task.using(key=f"order:{n}").bind({"order": n}) for n in range(JOBS)])
         workers = [cluster.start(**environ) for _ in range(2)]
         for _ in range(KILLS):
-            before = sent()
-            await until(lambda before=before: sent() > before, deadline=30, what=f"more to be sent\n{cluster.logs()}")
-            if sent() == JOBS:
+            found = await until(lambda: _caught(app, workers[0]), deadline=30, what=f"a batch\n{cluster.logs()}")
+            if found == TOO_LATE:
                 break
             victim = workers.pop(0)
             victim.kill()
             victim.wait(10)
             workers.append(cluster.start(**environ))
+            before = sent()
+            await until(
+                lambda before=before: (now := sent()) > before or now >= JOBS,
+                deadline=30,
+                what=f"more to be sent\n{cluster.logs()}",
+            )
         await until(lambda: _is_done(app), deadline=60, what=f"the end\n{cluster.logs()}")
         assert not await app.dead.list()
         assert await _were_hit(app, [job.id for job in jobs]), "nobody was killed in the middle of a batch"
@@ -48,6 +56,16 @@ async def _dispatched(pair: Pair, task: Any, sent: Callable[[], int], **environ:
             worker.terminate()
         assert [worker.wait(20) for worker in workers] == [0, 0]
     return sorted(job.id for job in jobs)
+
+
+async def _caught(app: Drumbeat, victim: "subprocess.Popen[bytes]") -> str:
+    """Stop it, if it has jobs in its hands."""
+    victim.send_signal(signal.SIGSTOP)
+    mine = [each.id for each in await app.instances.list() if each.pid == victim.pid]
+    if any(job.instance in mine for job in await app.jobs.list(state=JobState.RUNNING, limit=1000)):
+        return STOPPED
+    victim.send_signal(signal.SIGCONT)
+    return TOO_LATE if await _is_done(app) else ""
 
 
 async def _is_done(app: Drumbeat) -> bool:

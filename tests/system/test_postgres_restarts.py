@@ -14,7 +14,7 @@ from drumbeat.store.urls import migrate_store
 from tests.apps.counting import app, noop
 from tests.cli.running import clean_environment
 from tests.servers.postgres import PostgresServer
-from tests.waiting import until
+from tests.waiting import until, within
 
 ROOT = Path(__file__).parents[2]
 SOON = 5.0
@@ -61,7 +61,8 @@ async def test_a_worker_outlives_restarts_of_its_server(
                 await asyncio.to_thread(server.stop, how)
                 await asyncio.to_thread(server.start)
                 before = len(await ended(server))
-                await until(lambda seen=before: more(server, seen), deadline=SOON, what="work after the restart")
+                with within(SOON):
+                    await until(lambda seen=before: more(server, seen), deadline=30, what="work after the restart")
             is_over.set()
         await until(lambda: all_ended(server, accepted), deadline=60, what="the end of all that was accepted")
         assert worker.poll() is None

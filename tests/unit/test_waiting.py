@@ -1,8 +1,11 @@
 """The helper that waits: it returns what came true, and fails by name when nothing does."""
 
+import ctypes
+import time
+
 import pytest
 
-from tests.waiting import until, until_sync
+from tests.waiting import Stalls, until, until_sync, within
 
 
 async def test_until_returns_what_the_predicate_found() -> None:
@@ -29,3 +32,20 @@ def test_until_sync_does_the_same_without_a_loop() -> None:
     assert until_sync(lambda: next(answers)) == 3
     with pytest.raises(AssertionError, match="a beat did not come true"):
         until_sync(lambda: False, deadline=0.02, what="a beat")
+
+
+def test_what_takes_longer_than_was_promised_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stalls, "seconds", 0.0)
+    with pytest.raises(AssertionError, match="it took"), within(0.01):
+        passing(0.05)
+
+
+def test_a_promise_does_not_count_the_time_in_which_nobody_could_go_on() -> None:
+    """A function in C that keeps the interpreter's lock is to other threads what a machine is that stands still."""
+    with within(0.1):
+        ctypes.PyDLL(None).usleep(200_000)
+
+
+def passing(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    until_sync(lambda: time.monotonic() > end)

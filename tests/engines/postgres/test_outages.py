@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import time
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from drumbeat.store.protocol import Store
 from tests.contract.making import add, claim, end, exchange, new_job, outcome, wanting, worker
 from tests.engines.postgres.conftest import at
 from tests.servers.postgres import PostgresServer
-from tests.waiting import until
+from tests.waiting import until, within
 
 SOON = 5.0
 
@@ -35,7 +34,8 @@ async def answered(call: Any) -> Any:
         except StoreUnavailable:
             return None
 
-    return (await until(tried, deadline=SOON, what="an answer after the outage"))[0]
+    with within(SOON):
+        return (await until(tried, deadline=4 * SOON, what="an answer after the outage"))[0]
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
@@ -50,10 +50,8 @@ async def test_work_goes_on_after_a_restart_and_nothing_is_lost(own_server: Post
             lambda: store.jobs.exchange(instance, [], wanting()),
             lambda: store.instances.beat(instance, 0),
         ):
-            began = time.monotonic()
-            with pytest.raises(StoreUnavailable):
+            with within(SOON), pytest.raises(StoreUnavailable):
                 await call()
-            assert time.monotonic() - began < SOON
         own_server.start()
         verdict = await answered(lambda: end(store, instance, held[0], OutcomeKind.SUCCEEDED))
         assert verdict == "done"
@@ -110,10 +108,8 @@ async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(own_serve
         own_server.signal_all(signal.SIGSTOP)
         try:
             for call in (lambda: store.jobs.add([new_job()]), lambda: claim(store, instance)):
-                began = time.monotonic()
-                with pytest.raises(StoreUnavailable):
+                with within(SOON), pytest.raises(StoreUnavailable):
                     await call()
-                assert time.monotonic() - began < SOON
         finally:
             own_server.signal_all(signal.SIGCONT)
         await answered(lambda: store.jobs.add([new_job()]))

@@ -1,7 +1,6 @@
 """The server goes away and comes back: calls end soon, nothing accepted is lost, and the store needs no help to go on."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from drumbeat.store.protocol import Store
 from tests.contract.making import add, claim, end, exchange, ids, new_job, outcome, wanting, worker
 from tests.engines.redis.conftest import opened
 from tests.servers.redis import RedisServer
-from tests.waiting import until
+from tests.waiting import until, within
 
 SOON = 5.0
 
@@ -26,7 +25,8 @@ async def answered(call: Any) -> Any:
         except StoreUnavailable:
             return None
 
-    return (await until(tried, deadline=SOON, what="an answer after the outage"))[0]
+    with within(SOON):
+        return (await until(tried, deadline=4 * SOON, what="an answer after the outage"))[0]
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -41,10 +41,8 @@ async def test_work_goes_on_after_a_restart_and_nothing_is_lost(own_server: Redi
             lambda: store.jobs.exchange(instance, [], wanting()),
             lambda: store.instances.beat(instance, 0),
         ):
-            began = time.monotonic()
-            with pytest.raises(StoreUnavailable):
+            with within(SOON), pytest.raises(StoreUnavailable):
                 await call()
-            assert time.monotonic() - began < SOON
         own_server.start()
         verdict = await answered(lambda: end(store, instance, held[0], OutcomeKind.SUCCEEDED))
         assert verdict == "done"
@@ -85,10 +83,8 @@ async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(own_serve
         own_server.pause()
         try:
             for call in (lambda: store.jobs.add([new_job()]), lambda: claim(store, instance)):
-                began = time.monotonic()
-                with pytest.raises(StoreUnavailable):
+                with within(SOON), pytest.raises(StoreUnavailable):
                     await call()
-                assert time.monotonic() - began < SOON
         finally:
             own_server.go_on()
         await answered(lambda: store.jobs.add([new_job()]))
@@ -98,10 +94,8 @@ async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(own_serve
 async def test_clients_that_the_server_holds_up_are_given_up_in_time_as_well(own_server: RedisServer) -> None:
     async with await opened(own_server) as store:
         own_server.ask("CLIENT", "PAUSE", 6000, "ALL")
-        began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match="no answer in time"):
+        with within(SOON), pytest.raises(StoreUnavailable, match="no answer in time"):
             await store.jobs.add([new_job()])
-        assert time.monotonic() - began < SOON
         assert await answered(lambda: store.jobs.add([new_job()]))
 
 

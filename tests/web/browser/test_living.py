@@ -6,6 +6,7 @@ from starlette.routing import Mount
 
 from drumbeat import Drumbeat
 from drumbeat.model.job import JobState
+from tests.waiting import within
 from tests.web.browser.acting import confirm, is_same, mark
 from tests.web.browser.shop import dead_letters, enqueue
 from tests.web.browser.watching import OpenPage
@@ -83,7 +84,8 @@ async def test_a_page_that_is_held_stands_still_until_it_is_let_go(page: Page, a
         await enqueue(app, 4)
     await expect(ready).to_have_text("0")
     await page.keyboard.press("p")
-    await expect(ready).to_have_text("4", timeout=2_000)
+    with within(2.0):
+        await expect(ready).to_have_text("4")
 
 
 # Another listener of the same stream says when the page has had its chance to move.
