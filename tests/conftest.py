@@ -42,7 +42,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 # They wait more than they compute.
-PATIENT = ("tests/system/", "tests/web/browser/", "tests/sinks/", "tests/engines/postgres/", "tests/engines/redis/")
+PATIENT = (
+    "tests/engines/postgres/",
+    "tests/engines/redis/",
+    "tests/examples/",
+    "tests/sinks/",
+    "tests/system/",
+    "tests/web/browser/",
+)
 
 
 @pytest.hookimpl(trylast=True)
