@@ -31,7 +31,9 @@ class Cluster:
         self.log = folder / "log"
         self.url = f"sqlite:///{folder / 'jobs.db'}"
         self.ledger.touch()
-        environ = {**os.environ, "DRUMBEAT_URL": self.url, "TEST_LEDGER": str(self.ledger), **environ}
+        # A supervisor that is killed leaves its temporary folder: among the test's own.
+        own = {"DRUMBEAT_URL": self.url, "TEST_LEDGER": str(self.ledger), "TMPDIR": str(folder)}
+        environ = {**os.environ, **own, **environ}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, SCRIPT], stdout=log, stderr=log, cwd=SCRIPT.parents[2], env=environ
