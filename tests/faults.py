@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from drumbeat.app import Drumbeat
 from drumbeat.errors import StoreError, StoreUnavailable
-from drumbeat.store.protocol import Store
+from drumbeat.ids import InstanceId
+from drumbeat.model.job import Exchanged
+from drumbeat.store.protocol import Store, Wake
+from drumbeat.store.protocol.wake import Given
 
 PARTS = ("jobs", "instances", "inspect", "schedules", "locks", "rooms", "stats", "audit")
 
@@ -28,6 +31,8 @@ class FaultyStore:
 
     def __getattr__(self, part: str) -> Any:
         found = getattr(self._store, part)
+        if part == "wake":
+            return FaultyWake(self, found)
         return FaultyPart(self, part, found) if part in PARTS else found
 
 
@@ -55,6 +60,27 @@ class FaultyPart:
             return answer
 
         return called
+
+
+class FaultyWake:
+    """Of what claims got later, so many of `fail_after["wake.given"]` are lost on their way, and all while it is down."""
+
+    def __init__(self, faulty: FaultyStore, wake: Wake) -> None:
+        self._faulty = faulty
+        self._wake = wake
+
+    def __getattr__(self, operation: str) -> Any:
+        return getattr(self._wake, operation)
+
+    def listen(self, hear: Callable[[int], None], given: Given) -> AbstractAsyncContextManager[str | None]:
+        def heard(instance: InstanceId, answer: Exchanged) -> None:
+            self._faulty.calls["wake.given"] += 1
+            if self._faulty.fail_after["wake.given"] > 0:
+                self._faulty.fail_after["wake.given"] -= 1
+            elif not self._faulty.is_down:
+                given(instance, answer)
+
+        return self._wake.listen(hear, heard)
 
 
 class FaultyProgram:

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import environ
 from sys import modules
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,6 +38,7 @@ _FAILED = frozenset({OutcomeKind.RETRY.value, OutcomeKind.DEAD.value, OutcomeKin
 _MOST_ERRORS = 10
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _spans: Spans | None = None
+_NAMED_OUTSIDE = "OTEL_PYTHON_TRACER_PROVIDER" in environ
 
 
 class Ended(NamedTuple):
@@ -52,15 +54,15 @@ def ended(outcome: Outcome | None) -> Ended:
 
 def spans() -> Spans | None:
     """None, unless the program has set a provider."""
-    if API not in modules:
+    trace = modules.get(API)
+    # Its own function would look into the environment each time, before it tells that there is none.
+    if trace is None or (getattr(trace, "_TRACER_PROVIDER", trace) is None and not _NAMED_OUTSIDE):
         return None
-    return _of_the_program()
+    return _of_the_program(trace)
 
 
-def _of_the_program() -> Spans | None:
+def _of_the_program(trace: Any) -> Spans | None:
     global _spans
-    from opentelemetry import trace
-
     provider = trace.get_tracer_provider()
     if _spans is None or _spans.provider is not provider:
         if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):

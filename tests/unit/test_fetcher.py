@@ -47,8 +47,8 @@ def job(number: int) -> Claimed:
     return Claimed(**(facts | {"id": str(number), "task": "noop", "queue": "default"}))
 
 
-def answer(clock: FakeClock, jobs: int = 0, next_due: int | None = None) -> Exchanged:
-    return Exchanged(verdicts=[], jobs=[job(each) for each in range(jobs)], now=clock.now_us(), next_due=next_due)
+def answer(clock: FakeClock, jobs: int = 0, **facts: Any) -> Exchanged:
+    return Exchanged(verdicts=[], jobs=[job(each) for each in range(jobs)], now=clock.now_us(), **facts)
 
 
 def ask(fetcher: Fetcher, clock: FakeClock, **said: Any) -> None:
@@ -97,3 +97,27 @@ async def test_a_due_moment_is_that_of_the_stores_clock(fetcher: Fetcher, clock:
     await clock.advance(0.31)
     claim = fetcher.claim()
     assert claim is not None and claim.expected
+
+
+def test_where_claims_stand_one_goes_with_the_last_outcomes_though_it_is_not_time(
+    fetcher: Fetcher, clock: FakeClock
+) -> None:
+    ask(fetcher, clock, stands=True)
+    assert fetcher.claim() is None
+    claim = fetcher.claim_to_stand()
+    assert claim is not None
+    fetcher.got(claim, answer(clock, stands=True), clock.monotonic())
+    fetcher.given([job(1)])
+    assert fetcher.claim() is None, "what is running is no reason to ask"
+    assert fetcher.claim_to_stand() is not None
+
+
+def test_where_no_claim_stands_it_is_tried_once(fetcher: Fetcher, clock: FakeClock) -> None:
+    ask(fetcher, clock)
+    claim = fetcher.claim_to_stand()
+    assert claim is not None
+    fetcher.got(claim, answer(clock), clock.monotonic())
+    assert fetcher.claim_to_stand() is None
+    fetcher.hear(0)
+    ask(fetcher, clock, stands=True)
+    assert fetcher.claim_to_stand() is not None, "the store can do it again"

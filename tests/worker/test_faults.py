@@ -68,6 +68,24 @@ async def test_jobs_of_a_claim_whose_answer_was_lost_are_released_and_run_once(
     assert runs == dict.fromkeys(range(5), 1)
 
 
+async def test_a_job_that_was_lost_on_its_way_to_an_idle_worker_is_released_and_runs_once(
+    app: Drumbeat, program: FaultyProgram
+) -> None:
+    runs: Counter[int] = Counter()
+
+    @app.task
+    async def work(n: int) -> None:
+        runs[n] += 1
+
+    assert program.faults is not None
+    program.faults.fail_after["wake.given"] = 1
+    async with app, working(program):
+        for n in range(5):
+            await work.enqueue(n)
+            await until(lambda n=n: all_succeeded(app, n + 1), deadline=20)
+    assert runs == dict.fromkeys(range(5), 1)
+
+
 async def test_one_outcome_that_the_store_refuses_does_not_hold_up_the_others(
     app: Drumbeat, program: FaultyProgram
 ) -> None:

@@ -185,6 +185,8 @@ class Exchanged(msgspec.Struct, frozen=True, kw_only=True):
     now: int
     next_due: int | None = None
     """When the claim was not filled: the next moment at which one of its queues has a job due."""
+    stands: bool = False
+    """The claim found nothing, and may be answered later."""
 
 
 class CancelAnswer(StrEnum):

@@ -21,6 +21,7 @@ from drumbeat.model.lock import LockInfo, NewTicket, Seen
 from drumbeat.model.room import RoomMessage
 from drumbeat.service import background
 from drumbeat.store.protocol import Audit, Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Stats, Store, Wake
+from drumbeat.store.protocol.wake import Given
 
 AGAIN_S = 1.0
 BURST_S = 0.002
@@ -97,10 +98,10 @@ class CoordinatedWake:
         first.forward(second.tell)
 
     @contextlib.asynccontextmanager
-    async def listen(self, hear: Callable[[int], None]) -> AsyncIterator[str | None]:
+    async def listen(self, hear: Callable[[int], None], given: Given | None = None) -> AsyncIterator[str | None]:
         """Both are heard: who enqueues in a transaction of its own, or while the second store is away, speaks by the first."""
         ear = _Ear(self._second, self._clock, lambda store: store.wake.listen(hear))
-        async with self._first.listen(hear) as address, background(ear):
+        async with self._first.listen(hear, given) as address, background(ear):
             await ear.tried.wait()
             yield address
 

@@ -208,7 +208,9 @@ class Worker:
 
     def _listening(self, store: Store) -> AbstractAsyncContextManager[str | None]:
         """Who runs no jobs has nothing to be woken for."""
-        return nullcontext() if self._settings.role == "controller" else store.wake.listen(self._fetcher.hear)
+        if self._settings.role == "controller":
+            return nullcontext()
+        return store.wake.listen(self._fetcher.hear, self._exchange.receive)
 
     async def _start_up(self, store: Store) -> None:
         """Before the first claim. When asked to stop meanwhile, what is under way has the time that jobs have to drain."""

@@ -21,7 +21,7 @@ from drumbeat.clock import Clock
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.instance import Pulse
-from drumbeat.model.job import Claim, Exchanged, Hold, Outcome, OutcomeKind
+from drumbeat.model.job import Claim, Claimed, Exchanged, Hold, Outcome, OutcomeKind
 from drumbeat.service import Patience, Wakeup
 from drumbeat.store.protocol import Jobs
 from drumbeat.worker.buffer import Buffer
@@ -77,6 +77,14 @@ class Exchange:
         if pulse.running > len(self._reporter.held):
             self._suspicious = True
 
+    def receive(self, instance: InstanceId, answer: Exchanged) -> None:
+        """A claim that stood got jobs. Those of an instance that we are no longer were rescued with all that it had."""
+        if instance != self._identity():
+            return
+        self._store_clock.heard(answer.now, self._clock.now_us())
+        self._accept(answer.jobs)
+        self._fetcher.given(answer.jobs)
+
     def close(self) -> None:
         """Return from `run` once every outcome is told."""
         self._closing = True
@@ -94,6 +102,8 @@ class Exchange:
             self._wakeup.clear()
             claim = self._fetcher.claim()
             outcomes = self._reporter.take(self._batch)
+            if claim is None and outcomes and len(outcomes) == len(self._reporter.held):
+                claim = self._fetcher.claim_to_stand()
             if outcomes or claim:
                 with self._alarm():
                     await self._talk(outcomes, claim)
@@ -159,13 +169,16 @@ class Exchange:
             self._welcome(claim, answer, asked_at)
 
     def _welcome(self, claim: Claim, answer: Exchanged, asked_at: float) -> None:
+        self._accept(answer.jobs)  # first: slots run before the lanes look again
         self._fetcher.got(claim, answer, asked_at)
-        if self._fetcher.is_stopped:  # asked to stop while the claim was under way
-            self._reporter.hold(answer.jobs)
-            self._reporter.give_back(answer.jobs)
-        elif answer.jobs:
-            self._reporter.hold(answer.jobs)
-            self._buffer.put(answer.jobs)
+
+    def _accept(self, jobs: list[Claimed]) -> None:
+        if self._fetcher.is_stopped:  # asked to stop while they were under way
+            self._reporter.hold(jobs)
+            self._reporter.give_back(jobs)
+        elif jobs:
+            self._reporter.hold(jobs)
+            self._buffer.put(jobs)
 
     async def _tell_apart(self, instance: InstanceId, outcomes: list[Outcome], error: StoreError) -> None:
         """The store refuses this batch: halve it until the bad one is alone, and tell that one without its texts."""

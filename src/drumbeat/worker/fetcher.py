@@ -1,14 +1,15 @@
 """When to claim, how many, and from which queues. Talks to nobody: exchange.py asks it and tells it what came.
 
 A claim is made when there is room and a reason: a wake-up, the due moment of the next job, the poll beneath, or that the last
-claim was filled (there may be more).
+claim was filled (there may be more). Where the store keeps a claim that found nothing, whoever adds a job answers it: then one
+goes with the last outcomes, so that an idle worker always has one there.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from drumbeat.clock import Clock, jittered
-from drumbeat.model.job import Claim, Exchanged
+from drumbeat.model.job import Claim, Claimed, Exchanged
 from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.moments import Moments
 from drumbeat.worker.pace import Pace
@@ -42,6 +43,8 @@ class Fetcher:
         self._hungry = True
         self._expects = False
         self._was_filled = False
+        self._stands = True
+        self._to_stand: Claim | None = None
         self._look_at = 0.0
         self._due_at = 0.0
         self._group = 1
@@ -118,6 +121,14 @@ class Fetcher:
             self._look_at = self._due_at or now + jittered(self._poll)
         return Claim(queues=queues, limit=room, wants=self.wants, expected=expected)
 
+    def claim_to_stand(self) -> Claim | None:
+        """As `claim`, for when nothing is held any more, though it may not be time; None: the store keeps no claims."""
+        if not self._stands:
+            return None
+        self._hungry = True
+        self._to_stand = self.claim()
+        return self._to_stand
+
     def claim_at_once(self) -> Claim | None:
         """As `claim`, for when a call is under way that claims nothing: only if idle slots would wait for its answer."""
         return None if self._on_their_way or self._buffer else self.claim()
@@ -128,8 +139,9 @@ class Fetcher:
         self._moments.saw(answer.now, asked_at)
         self._on_their_way -= claim.limit
         self._turns.took(claim.queues, Counter(job.queue for job in jobs))
-        if jobs:
-            self._group = min(self._batches.get(job.task, 1) for job in jobs)
+        self._came(jobs)
+        if answer.stands or (claim is self._to_stand and not jobs):
+            self._stands = answer.stands
         self._was_filled = len(jobs) >= claim.limit
         if self._was_filled:
             self._hungry = self._expects = True
@@ -144,6 +156,11 @@ class Fetcher:
             self._look_at = self._due_at
         self._wake()  # the other lane may sleep for longer than that
 
+    def given(self, jobs: Sequence[Claimed]) -> None:
+        """What a claim has got that stood. When it was made each queue was empty, so no turn was passed over."""
+        self._came(jobs)
+        self._wake()
+
     def failed(self, claim: Claim) -> None:
         """The claim was not answered."""
         self._on_their_way -= claim.limit
@@ -155,6 +172,10 @@ class Fetcher:
         if not self._has_room():
             return None
         return 0.0 if self._is_time() else self._look_at - self._clock.monotonic()
+
+    def _came(self, jobs: Sequence[Claimed]) -> None:
+        if jobs:
+            self._group = min(self._batches.get(job.task, 1) for job in jobs)
 
     def _knows_of_one_before(self, moment: float) -> bool:
         """A due moment stays known until it has passed: an answer may be older than a hint that came before it."""

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from drumbeat.errors import ConfigError, NotTransactional, SchemaOutOfDate, StoreUnavailable
-from drumbeat.model.job import JobFilter, OutcomeKind
+from drumbeat.model.job import Exchanged, JobFilter, OutcomeKind
 from drumbeat.store.redis import RedisStore, line, schema
 from drumbeat.store.urls import inside_of, look_at_schema, masked, migration_script, open_store, parse
-from tests.contract.making import claimed_one, end, new_job, worker
+from tests.contract.making import add, claimed_one, end, exchange, new_job, wanting, worker
 from tests.engines.redis.conftest import at, opened
 from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer
-from tests.waiting import within
+from tests.waiting import until, within
 
 SECRET = "s3cret-of-tests"
 PAGE = Path(__file__).parents[3] / "docs" / "redis.md"
@@ -50,12 +50,17 @@ async def test_a_user_with_the_rights_of_the_page_can_work(
     server.ask(*line.replace(">secret", f">{SECRET}").split())
     async with await open_store(url.replace("://", f"://shop:{SECRET}@")) as store:
         instance = await worker(store)
-        async with store.wake.listen(lambda _: None):
+        given: list[Exchanged] = []
+        async with store.wake.listen(lambda _: None, lambda _, answer: given.append(answer)):
+            assert (await exchange(store, instance, [], wanting())).stands
+            await add(store, new_job())
+            await until(lambda: given, deadline=5, what="the job at the door")
+            assert await end(store, instance, given[0].jobs[0], OutcomeKind.SUCCEEDED) == "done"
             for end_of in (OutcomeKind.SUCCEEDED, OutcomeKind.RETRY, OutcomeKind.DEAD):
                 job = await claimed_one(store, instance, key="k")
                 assert await end(store, instance, job, end_of) == "done"
         assert (await store.instances.beat(instance, 0)).alive
-        assert len(await store.inspect.jobs(JobFilter())) == 3
+        assert len(await store.inspect.jobs(JobFilter())) == 4
         assert len(await store.inspect.queues()) == 1
         await store.instances.leave(instance, "bye")
     assert [record.persistence for record in caplog.records if hasattr(record, "persistence")] == [

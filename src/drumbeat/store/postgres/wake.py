@@ -20,6 +20,7 @@ from drumbeat.model.room import hinted
 from drumbeat.service import background
 from drumbeat.store.postgres.connections import Link, Plans, Session
 from drumbeat.store.postgres.statements import SchemaSql
+from drumbeat.store.protocol.wake import Given
 
 BURST_S = 0.002
 CHECK_S = 20.0
@@ -121,7 +122,7 @@ class PostgresWake:
         self._announcer.outward = tell
 
     @contextlib.asynccontextmanager
-    async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
+    async def listen(self, hear: Hear, given: Given | None = None) -> AsyncIterator[str | None]:
         """Call `hear(run_at)` for every hint. Behind a pooler of transactions there are only this store's own, and the
         clock's: a worker that hears nothing from others has to look more often."""
         self._announcer.listeners.append(hear)

@@ -4,12 +4,21 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from drumbeat.ids import InstanceId
+from drumbeat.model.job import Exchanged
+
+Given = Callable[[InstanceId, Exchanged], None]
+
 
 class Wake(Protocol):
     """Hints that something is due. They only shorten a sleep; whoever sleeps also polls."""
 
-    def listen(self, hear: Callable[[int], None]) -> AbstractAsyncContextManager[str | None]:
-        """Call `hear(run_at)` on this loop whenever a job with this due moment may have come (0: look now).
+    def listen(
+        self, hear: Callable[[int], None], given: Given | None = None
+    ) -> AbstractAsyncContextManager[str | None]:
+        """Call `hear(run_at)` on this loop whenever a job with this due moment may have come (0: look now), and
+        `given(instance, answer)` with jobs that a claim got that stands (Jobs.exchange). One that is lost on its way is like an
+        answer that is lost: the store believes that the instance runs these jobs.
 
         Gives the address that must stand in this instance's row (NewInstance.wake), or None where none is needed.
         """

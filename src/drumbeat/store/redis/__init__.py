@@ -1,7 +1,7 @@
 """The Redis engine: a cluster of workers on one Redis or Valkey. This module puts its parts together and owns their lifetimes.
 
 loop --everything--> Link    a few connections; every operation is one script, atomic on the server
-     <--hints-------- Ear    one connection more that is subscribed, while somebody listens
+     <--hints, jobs-- Ear    one connection more that is subscribed, while somebody listens
 """
 
 from types import TracebackType
@@ -12,6 +12,7 @@ from drumbeat.store.protocol import Audit, Inside, Inspect, Instances, Jobs, Loc
 from drumbeat.store.redis import schema
 from drumbeat.store.redis.audit import RedisAudit
 from drumbeat.store.redis.connections import Address, Link, address
+from drumbeat.store.redis.ending import Exchanging
 from drumbeat.store.redis.facts import RedisFacts
 from drumbeat.store.redis.inside import RedisInside
 from drumbeat.store.redis.inspect import RedisInspect
@@ -33,7 +34,8 @@ class RedisStore:
         """Nothing is opened yet: use `open`."""
         self.url = address.shown
         self._link = Link(address, namespace)
-        self.jobs: Jobs = RedisJobs(self._link)
+        exchanging = Exchanging(self._link)
+        self.jobs: Jobs = RedisJobs(self._link, exchanging)
         self.instances: Instances = RedisInstances(self._link)
         self.schedules: Schedules = RedisSchedules(self._link)
         self.locks: Locks = RedisLocks(self._link)
@@ -41,7 +43,7 @@ class RedisStore:
         self.stats: Stats = RedisStats(self._link)
         self.inspect: Inspect = RedisInspect(self._link, RedisFacts(self._link, clock))
         self.audit: Audit = RedisAudit(self._link)
-        self.wake: Wake = RedisWake(self._link, clock)
+        self.wake: Wake = RedisWake(self._link, clock, exchanging)
         self.inside: Inside = RedisInside()
 
     @classmethod

@@ -7,6 +7,7 @@ In a cluster all keys of a namespace are in one slot, so a link is connected to 
 import asyncio
 import os
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
@@ -19,7 +20,7 @@ from redis import exceptions  # noqa: TID253
 from redis.asyncio.connection import Connection, parse_url  # noqa: TID253
 
 from drumbeat.errors import ConfigError, DrumbeatError, StoreError, StoreUnavailable
-from drumbeat.store.redis.failures import is_harmless, translated, while_running
+from drumbeat.store.redis.failures import FAULTS, is_harmless, ours, translated, while_running
 from drumbeat.store.redis.keys import Keys
 from drumbeat.store.redis.line import Line, Value, Wire
 from drumbeat.store.redis.scripts import SCRIPTS
@@ -122,9 +123,11 @@ class Link:
         self.address = address
         self.keys = Keys(namespace)
         self._pid = os.getpid()
-        self._places = asyncio.Semaphore(size)
+        self._size = size
         self._idle: list[Line] = []
         self._busy: set[Line] = set()
+        self._opening = 0
+        self._waiting: deque[asyncio.Future[Line | None]] = deque()
         self._node: Node | None = None
         self._others: list[Node] = []
         self._was_open = False
@@ -156,7 +159,7 @@ class Link:
 
     async def pipeline(self, commands: Sequence[tuple[Value, ...]], *, patience: float = PATIENCE) -> list[Any]:
         """The answers of several plain commands, sent at once; others may come between them."""
-        return await self._lent(lambda line: line.ask_all(list(commands)), patience)
+        return await self._lent(lambda line: line.ask_all(commands), patience)
 
     async def dial(self) -> Line:
         """A connection that belongs to the caller: drop it in the end."""
@@ -170,46 +173,101 @@ class Link:
         self._closed = True
         lines = [*self._idle, *self._busy]
         self._idle.clear()
+        while self._pass_on(None):
+            pass
         if os.getpid() == self._pid:
             for line in lines:
                 await line.drop()
 
     async def _lent(self, work: Work[T], patience: float) -> T:
         self._check_process()
-        with translated(self.address.shown):
-            async with asyncio.timeout(patience), self._places:
-                for _ in range(_REDIRECTS):
-                    try:
-                        return await self._used(await self._line(), work)
-                    except exceptions.MovedError as moved:
-                        await self._follow(moved)
+        deadline = asyncio.get_running_loop().time() + patience
+        try:
+            for _ in range(_REDIRECTS):
+                line = self._at_hand() or await self._awaited(deadline)
+                try:
+                    return await self._used(line, work, deadline)
+                except exceptions.MovedError as moved:
+                    await self._follow(moved)
+        except FAULTS as error:
+            raise ours(error, self.address.shown) from error
         raise StoreUnavailable(f"{self.address.shown}: the cluster sent us on {_REDIRECTS} times")
 
-    async def _used(self, line: Line, work: Work[T]) -> T:
-        self._busy.add(line)
+    async def _used(self, line: Line, work: Work[T], deadline: float) -> T:
+        # Not asyncio.timeout: it costs more than all else that is done here, and this is the way of every call.
+        timer = asyncio.get_running_loop().call_at(deadline, line.give_up)
         try:
             answer = await work(line)
         except BaseException as error:
-            self._busy.discard(line)
             await self._put_back(line, is_harmless(error))
             raise
-        self._busy.discard(line)
+        finally:
+            timer.cancel()
         await self._put_back(line, True)
         return answer
 
+    def _at_hand(self) -> Line | None:
+        """The line that was used last, if it is free; nobody waits for one then."""
+        if not self._idle or not self._idle[-1].is_usable:
+            return None
+        line = self._idle.pop()
+        self._busy.add(line)
+        return line
+
+    async def _awaited(self, deadline: float) -> Line:
+        """A line that is opened now, or one that somebody gives back."""
+        async with asyncio.timeout_at(deadline):
+            while self._idle:
+                if (line := self._at_hand()) is not None:
+                    return line
+                await self._idle.pop().drop()
+            while len(self._busy) + self._opening >= self._size:
+                if (given := await self._given_back()) is not None:
+                    return given
+            self._opening += 1
+            try:
+                line = await self._opened()
+            except BaseException:
+                self._pass_on(None)
+                raise
+            finally:
+                self._opening -= 1
+            self._busy.add(line)
+            return line
+
+    async def _given_back(self) -> Line | None:
+        """Wait in line; None: there is room for another."""
+        turn: asyncio.Future[Line | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.remove(turn)
+            elif (line := turn.result()) is not None:
+                await self._put_back(line, True)
+            else:
+                self._pass_on(None)
+            raise
+
     async def _put_back(self, line: Line, whole: bool) -> None:
         if whole and not self._closed:
-            self._idle.append(line)
-        else:
-            await line.drop()
+            if not self._pass_on(line):
+                self._busy.discard(line)
+                self._idle.append(line)
+            return
+        self._busy.discard(line)
+        self._pass_on(None)
+        await line.drop()
 
-    async def _line(self) -> Line:
-        while self._idle:
-            line = self._idle.pop()
-            if await line.is_usable():
-                return line
-            await line.drop()
-        return await self._opened()
+    def _pass_on(self, line: Line | None) -> bool:
+        """Give it, or room for another, to who has waited longest; False if nobody waits."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(line)
+                return True
+        return False
 
     async def _opened(self) -> Line:
         if self._closed:

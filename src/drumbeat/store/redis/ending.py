@@ -2,18 +2,21 @@
 
 What a claim has told of a job is remembered until its outcome, so that the server need not look at the job again. It is a hint:
 without it the server looks.
+
+A claim that found nothing stands while somebody listens at the door: then whoever adds a job answers it (lua/_claiming.lua).
 """
 
 from collections.abc import Sequence
 
 from drumbeat.ids import InstanceId, JobId, packed
-from drumbeat.model.job import Claim, Exchanged, Outcome, OutcomeKind, Verdict
+from drumbeat.model.job import Claim, Claimed, Exchanged, Outcome, OutcomeKind, Verdict
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.adding import follow_up
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.line import Value
 from drumbeat.store.redis.rows import as_json
 
+_ID = 16
 _SUCCEEDED = OutcomeKind.SUCCEEDED
 _REMEMBERED = 50_000
 """More than any worker holds: what is left over, others have ended."""
@@ -23,18 +26,42 @@ class Exchanging:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._hints: dict[JobId, rows.Hint] = {}
+        self.door = ""
+        """Where answers to claims that stand are heard; nothing: nowhere."""
 
     async def exchange(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> Exchanged:
-        values: list[Value] = [instance, *_asked(claim)]
+        values: list[Value] = [instance, *_asked(claim, self.door)]
         places = self._told(values, instance.encode(), outcomes)
-        now, next_due, unsure, ids, bodies, mores = await self._link.run("jobs_exchange", *values)
+        now, next_due, unsure, ids, bodies, mores, stands = await self._link.run("jobs_exchange", *values)
         verdicts = [Verdict.DONE] * len(outcomes)
         for position, recorded in zip(unsure[::2], unsure[1::2], strict=True):
             verdicts[places[position - 1]] = Verdict.ALREADY if recorded else Verdict.STALE
+        jobs = self._claimed(now, ids, bodies, mores)
+        return Exchanged(verdicts=verdicts, jobs=jobs, now=now, next_due=next_due, stands=stands == 1)
+
+    def given(self, text: bytes) -> tuple[InstanceId, Exchanged]:
+        """What was heard at the door: whose claim got what (lua/_claiming.lua: message)."""
+        head, _, rest = text.partition(b"\n")
+        instance, now, *sizes = head.split(b" ")
+        ids: list[bytes] = []
+        bodies: list[bytes] = []
+        mores: list[bytes | None] = []
+        at = 0
+        for body, more in zip(map(int, sizes[::2]), map(int, sizes[1::2]), strict=True):
+            start, stop, end = at + _ID, at + _ID + body, at + _ID + body + more
+            ids.append(rest[at:start])
+            bodies.append(rest[start:stop])
+            mores.append(rest[stop:end] or None)
+            at = end
+        jobs = self._claimed(int(now), ids, bodies, mores)
+        return InstanceId(instance.decode()), Exchanged(verdicts=[], jobs=jobs, now=int(now))
+
+    def _claimed(
+        self, now: int, ids: Sequence[bytes], bodies: Sequence[bytes], mores: Sequence[bytes | None]
+    ) -> list[Claimed]:
         if len(self._hints) > _REMEMBERED:
             self._hints.clear()
-        jobs = rows.claimed(now, ids, bodies, mores, self._hints)
-        return Exchanged(verdicts=verdicts, jobs=jobs, now=now, next_due=next_due)
+        return rows.claimed(now, ids, bodies, mores, self._hints)
 
     def _told(self, values: list[Value], by: bytes, outcomes: Sequence[Outcome]) -> list[int]:
         """Add the outcomes to the values; gives the place of each, for the script has them in another order."""
@@ -67,10 +94,10 @@ class Exchanging:
         return [place for group_places in placed.values() for place in group_places] + other_places
 
 
-def _asked(claim: Claim | None) -> list[Value]:
+def _asked(claim: Claim | None, door: str) -> list[Value]:
     if claim is None:
-        return [-1, 0, 0]
-    values: list[Value] = [max(0, claim.limit), len(claim.queues)]
+        return [-1, "", 0, 0]
+    values: list[Value] = [max(0, claim.limit), door, len(claim.queues)]
     for queue, share in claim.queues:
         values += (queue, max(0, share))
     # In order: which of those who wait comes first is the same on every engine.

@@ -10,6 +10,23 @@ from drumbeat.errors import ConfigError, DrumbeatError, StoreError, StoreFull, S
 
 OLDEST = (6, 2)
 
+_REFUSALS: dict[str, type[exceptions.RedisError]] = {
+    "ERR": exceptions.ResponseError,
+    "ASK": exceptions.AskError,
+    "CLUSTERDOWN": exceptions.ClusterDownError,
+    "LOADING": exceptions.BusyLoadingError,
+    "MASTERDOWN": exceptions.MasterDownError,
+    "MOVED": exceptions.MovedError,
+    "NOAUTH": exceptions.AuthenticationError,
+    "NOPERM": exceptions.NoPermissionError,
+    "NOSCRIPT": exceptions.NoScriptError,
+    "OOM": exceptions.OutOfMemoryError,
+    "READONLY": exceptions.ReadOnlyError,
+    "TRYAGAIN": exceptions.TryAgainError,
+    "WRONGPASS": exceptions.AuthenticationError,
+}
+FAULTS = (OSError, UnicodeEncodeError, exceptions.RedisError)
+"""Of the driver and of the system; TimeoutError is an OSError."""
 _NO_ENTRANCE = (exceptions.AuthenticationError, exceptions.AuthorizationError)
 # First words of answers that are about the server's state, not about the call.
 _AWAY = frozenset(
@@ -20,23 +37,28 @@ _AWAY = frozenset(
 )
 
 
+def refusal(text: str) -> exceptions.RedisError:
+    """An error that the server answers with, as the driver would call it."""
+    word, _, rest = text.partition(" ")
+    kind = _REFUSALS.get(word)
+    return exceptions.ResponseError(text) if kind is None else kind(rest)
+
+
 @contextmanager
 def translated(place: str) -> Iterator[None]:
     """`place` is the URL as people may see it."""
     try:
         yield
-    except DrumbeatError:
-        raise
-    except TimeoutError as error:
-        raise StoreUnavailable(f"{place}: no answer in time") from error
-    except UnicodeEncodeError as error:
-        raise StoreError(f"{place}: a text that is no Unicode cannot be sent") from error
-    except (OSError, exceptions.RedisError) as error:
+    except FAULTS as error:
         raise ours(error, place) from error
 
 
 def ours(error: Exception, place: str) -> DrumbeatError:
-    """What an error of the driver means to us."""
+    """What one of FAULTS means to us."""
+    if isinstance(error, TimeoutError):
+        return StoreUnavailable(f"{place}: no answer in time")
+    if isinstance(error, UnicodeEncodeError):
+        return StoreError(f"{place}: a text that is no Unicode cannot be sent")
     reason = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, exceptions.NoPermissionError) or "NOPERM" in reason:
         return ConfigError(f"{place}: this user lacks a permission ({reason})", "url")

@@ -39,10 +39,10 @@ _ANSWERS = {
 
 
 class RedisJobs:
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, exchanging: Exchanging) -> None:
         self._link = link
         self._adding = Adding(link)
-        self._exchanging = Exchanging(link)
+        self._exchanging = exchanging
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         return await self._adding.add(jobs) if jobs else []

@@ -1,10 +1,14 @@
-"""One connection to a server: opened, made sure of, used by one call at a time, and never used again after a broken one.
+"""One connection to a server: used by one call at a time, and never used again after a broken one.
+
+The driver opens it, with all that belongs to that: names, TLS, passwords. From then on it is ours: what comes in is parsed as
+it comes in, and wakes just the one who waits for it.
 
 Redis answers in order and without names: whoever leaves before the answer leaves it to the next. So a line whose call was
 cancelled, or got no answer in time, is dropped.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self, cast
 
 # This package is imported only when a Redis store is opened.
@@ -12,7 +16,7 @@ import hiredis
 from redis import exceptions  # noqa: TID253
 
 from drumbeat.errors import ConfigError
-from drumbeat.store.redis.failures import OLDEST
+from drumbeat.store.redis.failures import OLDEST, refusal
 
 Value = bytes | str | int | float
 # Its declared type is that of a command with one word.
@@ -22,23 +26,40 @@ _packed = cast(Callable[[tuple[Value, ...]], bytes], hiredis.pack_command)
 class Wire(Protocol):
     """What we use of a connection of the driver, most of whose types are not declared."""
 
+    _writer: asyncio.StreamWriter | None
+
     async def connect(self) -> None: ...
 
     async def disconnect(self, nowait: bool = False) -> None: ...
 
-    async def send_packed_command(self, command: bytes, check_health: bool = True) -> None: ...
 
-    async def read_response(self, *, timeout: float | None = None, disconnect_on_error: bool = True) -> Any: ...
+class _Question:
+    """So many commands that were sent together, and their answers so far."""
+
+    __slots__ = ("answers", "count", "future")
+
+    def __init__(self, count: int, future: "asyncio.Future[list[Any]]") -> None:
+        self.count = count
+        self.future = future
+        self.answers: list[Any] = []
 
 
-class Line:
+class Line(asyncio.Protocol):
     def __init__(self, wire: Wire, place: str) -> None:
         self._wire = wire
         self._place = place
-        # Named anew in version 8 of the driver.
-        self._spoiled = getattr(wire, "can_read", None) or wire.can_read_destructive  # type: ignore[attr-defined]
+        self._loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader(protocolError=exceptions.InvalidResponse, replyError=refusal)
+        self._transport: asyncio.Transport
+        self._question: _Question | None = None
+        self._is_spoiled = False
+        self._hear: Callable[[Any], None] | None = None
+        self.end: asyncio.Future[None] = self._loop.create_future()
+        """Done once the line is lost."""
         self.version: tuple[int, ...] = ()
         self.is_cluster = False
+        self.is_modern = False
+        """Whether the server knows flags of scripts."""
         self.is_master = True
 
     @classmethod
@@ -47,67 +68,120 @@ class Line:
         line = cls(wire, place)
         try:
             await wire.connect()
+            line._take_over()
             await line._meet()
         except BaseException:
             await line.drop()
             raise
         return line
 
-    @property
-    def is_modern(self) -> bool:
-        """Whether the server knows flags of scripts."""
-        return self.version >= (7,)
-
     async def ask(self, *args: Value) -> Any:
-        await self._wire.send_packed_command(_packed(args), check_health=False)
-        return await self._wire.read_response()
+        """The answer to a command.
 
-    async def ask_all(self, commands: list[tuple[Value, ...]]) -> list[Any]:
+        Raises:
+            redis.ResponseError: the server's own words.
+            redis.ConnectionError: the line is lost; the command may have been done.
+        """
+        [answer] = await self._answers(_packed(args), 1)
+        if isinstance(answer, exceptions.RedisError):
+            raise answer
+        return answer
+
+    async def ask_all(self, commands: Sequence[tuple[Value, ...]]) -> list[Any]:
         """Send them all, then read the answers; what is raised is the first error among them."""
-        await self._wire.send_packed_command(b"".join(map(_packed, commands)), check_health=False)
-        answers: list[Any] = []
-        wrong: exceptions.ResponseError | None = None
-        for _ in commands:
-            try:
-                answers.append(await self._wire.read_response())
-            except exceptions.ResponseError as error:
-                wrong = wrong or error
-        if wrong is not None:
-            raise wrong
+        answers = await self._answers(b"".join(map(_packed, commands)), len(commands)) if commands else []
+        for answer in answers:
+            if isinstance(answer, exceptions.RedisError):
+                raise answer
         return answers
 
-    async def send(self, *args: Value) -> None:
-        """Send, and leave the answer to `heard`."""
-        await self._wire.send_packed_command(_packed(args), check_health=False)
+    def listen(self, hear: Callable[[Any], None]) -> None:
+        """Whatever is said from now on is for `hear`; nothing is asked any more."""
+        self._hear = hear
 
-    async def heard(self, within: float) -> Any:
-        """The next answer or message; None if there is none within so many seconds; the line is as good as before."""
-        return await self._wire.read_response(timeout=within)
+    def send(self, *args: Value) -> None:
+        """Send, for who listens; what is sent on a line that is lost is lost."""
+        if self._is_open:
+            self._transport.write(_packed(args))
 
-    async def is_usable(self) -> bool:
+    @property
+    def is_usable(self) -> bool:
         """Whether it is still open, with nothing left over in it; costs no round trip."""
-        try:
-            return not await self._spoiled()
-        except exceptions.RedisError:
-            return False
+        return self._is_open and not self._is_spoiled
+
+    def give_up(self) -> None:
+        """There was no answer in time."""
+        self._lose(TimeoutError())
 
     async def drop(self) -> None:
+        if self._wire._writer is not None:
+            self._wire._writer.transport.abort()
+        self._lose(exceptions.ConnectionError("the line was dropped"))
         await self._wire.disconnect(nowait=True)
+
+    def _take_over(self) -> None:
+        # In every version of the driver so far; nothing of its own is under way now.
+        writer = self._wire._writer
+        assert writer is not None
+        self._transport = cast(asyncio.Transport, writer.transport)
+        self._transport.set_protocol(self)
+
+    @property
+    def _is_open(self) -> bool:
+        return not self.end.done() and not self._transport.is_closing()
+
+    async def _answers(self, sent: bytes, count: int) -> list[Any]:
+        if not self._is_open:
+            raise exceptions.ConnectionError("the connection is closed")
+        self._question = question = _Question(count, self._loop.create_future())
+        self._transport.write(sent)
+        return await question.future
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._reader.feed(data)
+            while (said := self._reader.gets()) is not False:
+                self._take(said)
+        except exceptions.InvalidResponse as error:
+            self._lose(error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lose(exceptions.ConnectionError(str(error) if error else "closed by the server"))
+
+    def _take(self, said: Any) -> None:
+        if self._hear is not None:
+            self._hear(said)
+            return
+        question = self._question
+        if question is None:
+            self._is_spoiled = True
+            return
+        question.answers.append(said)
+        if len(question.answers) == question.count:
+            self._question = None
+            if not question.future.done():
+                question.future.set_result(question.answers)
+
+    def _lose(self, error: Exception) -> None:
+        question, self._question = self._question, None
+        if question is not None and not question.future.done():
+            question.future.set_exception(error)
+        if not self.end.done():
+            self.end.set_result(None)
 
     async def _meet(self) -> None:
         try:
             said = await self.ask("HELLO")
-        except exceptions.NoPermissionError:
+        except (exceptions.NoPermissionError, exceptions.AuthenticationError):
             raise
         except exceptions.ResponseError as error:
-            if str(error).startswith(("NOAUTH", "Authentication required")):
-                raise exceptions.AuthenticationError(str(error)) from error
             raise ConfigError(
                 f"{self._place}: the server is too old: {_needed()} is needed ({error})", "url"
             ) from error
         facts = dict(zip(said[::2], said[1::2], strict=True))
         version = facts[b"version"].decode()
         self.version = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+        self.is_modern = self.version >= (7,)
         self.is_cluster = facts[b"mode"] == b"cluster"
         self.is_master = facts[b"role"] == b"master"
         if self.version < OLDEST:

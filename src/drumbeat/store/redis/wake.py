@@ -1,15 +1,20 @@
 """Hints across processes: the scripts that make jobs due publish the smallest due moment, heard by every worker that listens.
 
-    script --PUBLISH {namespace}:wake "run_at"--> Ear of each worker --> hear(run_at)
+    script --PUBLISH {namespace}:wake "run_at"-----> Ear of each worker --> hear(run_at)
+    jobs_add --PUBLISH {namespace}:door:<its> jobs--> Ear of one worker  --> given(instance, jobs)
 
 The worker that enqueues hears its own hint in the same way, and as soon as the answer to its call: telling it directly as well
 would only make it look twice.
 """
 
+import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
+
+import msgspec
 
 # This package is imported only when a Redis store is opened.
 from redis import exceptions  # noqa: TID253
@@ -18,9 +23,11 @@ from drumbeat.clock import Clock, jittered
 from drumbeat.errors import StoreUnavailable
 from drumbeat.model.room import hinted
 from drumbeat.service import background
+from drumbeat.store.protocol.wake import Given
 from drumbeat.store.redis.connections import Link
+from drumbeat.store.redis.ending import Exchanging
 from drumbeat.store.redis.failures import translated
-from drumbeat.store.redis.line import Line
+from drumbeat.store.redis.line import Line, Value
 
 CHECK_S = 20.0
 """A connection that only listens would never notice that its other end is gone."""
@@ -29,12 +36,14 @@ RETRY_S = 0.5
 Hear = Callable[[int], None]
 HearTicket = Callable[[str, int], None]
 HearRoom = Callable[[str], None]
+Channels = dict[str, Callable[[bytes], None]]
 
 
 class RedisWake:
-    def __init__(self, link: Link, clock: Clock) -> None:
+    def __init__(self, link: Link, clock: Clock, exchanging: Exchanging) -> None:
         self._link = link
         self._clock = clock
+        self._exchanging = exchanging
 
     async def tell(self, run_at: int) -> None:
         await self._link.command("PUBLISH", self._link.keys.wake, run_at)
@@ -43,21 +52,38 @@ class RedisWake:
         pass  # the scripts publish by themselves
 
     @contextlib.asynccontextmanager
-    async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
-        """Call `hear(run_at)` for every hint."""
-        async with self._listening(_Ear(self._link, self._clock, self._link.keys.wake, partial(_moment, hear))):
-            yield None
+    async def listen(self, hear: Hear, given: Given | None = None) -> AsyncIterator[str | None]:
+        """Call `hear(run_at)` for every hint, and `given` with what claims have got that stand from now on."""
+        channels: Channels = {self._link.keys.wake: partial(_moment, hear)}
+        door = secrets.token_hex(8)
+        if given is not None:
+            channels[self._link.keys.door(door)] = partial(self._enter, hear, given)
+        async with self._listening(_Ear(self._link, self._clock, channels)):
+            self._exchanging.door = "" if given is None else door
+            try:
+                yield None
+            finally:
+                self._exchanging.door = ""
+
+    def _enter(self, hear: Hear, given: Given, text: bytes) -> None:
+        """Anybody may publish: what no script of ours has said means "look"."""
+        try:
+            instance, answer = self._exchanging.given(text)
+        except (ValueError, msgspec.MsgspecError):
+            hear(0)
+        else:
+            given(instance, answer)
 
     @contextlib.asynccontextmanager
     async def listen_tickets(self, hear: HearTicket) -> AsyncIterator[str | None]:
         """Call `hear(ticket, after)` for every hint, of whichever process."""
-        async with self._listening(_Ear(self._link, self._clock, self._link.keys.tickets, partial(_ticket, hear))):
+        async with self._listening(_Ear(self._link, self._clock, {self._link.keys.tickets: partial(_ticket, hear)})):
             yield None
 
     @contextlib.asynccontextmanager
     async def listen_rooms(self, hear: HearRoom) -> AsyncIterator[None]:
         """Call `hear(instance)` for every hint."""
-        async with self._listening(_Ear(self._link, self._clock, self._link.keys.rooms, partial(_rooms, hear))):
+        async with self._listening(_Ear(self._link, self._clock, {self._link.keys.rooms: partial(_rooms, hear)})):
             yield
 
     @contextlib.asynccontextmanager
@@ -92,19 +118,19 @@ class _Ear:
 
     name = "drumbeat ear"
 
-    def __init__(self, link: Link, clock: Clock, channel: str, hear: Callable[[bytes], None]) -> None:
+    def __init__(self, link: Link, clock: Clock, channels: Channels) -> None:
+        """What is said in the first of the channels are hints."""
         self._link = link
         self._clock = clock
-        self._channel = channel
-        self._hear = hear
+        self._channels = {channel.encode(): hear for channel, hear in channels.items()}
         self._line: Line | None = None
+        self._word: asyncio.Future[Any] | None = None
 
     async def open(self) -> None:
         line = await self._link.dial()
         try:
-            with translated(self._link.address.shown):
-                await line.send("SUBSCRIBE", self._channel)
-                await _answer(line)
+            line.listen(self._take)
+            await self._ask(line, "SUBSCRIBE", *self._channels)
         except BaseException:
             await line.drop()
             raise
@@ -120,7 +146,7 @@ class _Ear:
             try:
                 if self._line is None:
                     await self.open()
-                    self._hear(b"")  # what was said meanwhile was not heard
+                    next(iter(self._channels.values()))(b"")  # what was said meanwhile was not heard
                 await self._listen()
             except StoreUnavailable:
                 await self.close()
@@ -128,23 +154,23 @@ class _Ear:
 
     async def _listen(self) -> None:
         assert self._line is not None
-        line = self._line
+        while True:
+            await asyncio.wait([self._line.end], timeout=CHECK_S)
+            await self._ask(self._line, "PING")
+
+    async def _ask(self, line: Line, *command: Value) -> None:
+        """Whatever is said next, the server is there."""
+        self._word = asyncio.get_running_loop().create_future()
+        line.send(*command)
+        await asyncio.wait([self._word, line.end], timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
         with translated(self._link.address.shown):
-            while True:
-                message = await line.heard(CHECK_S)
-                if message is None:
-                    await line.send("PING")
-                    message = await _answer(line)
-                self._take(message)
+            if not self._word.done():
+                raise exceptions.ConnectionError("closed by the server" if line.end.done() else "silence")
+            if isinstance(said := self._word.result(), exceptions.RedisError):
+                raise said
 
-    def _take(self, message: list[Any]) -> None:
-        if message[0] == b"message":
-            self._hear(message[2])
-
-
-async def _answer(line: Line) -> list[Any]:
-    """The next thing that the server says: it was asked for something."""
-    said: list[Any] | None = await line.heard(ANSWER_S)
-    if said is None:
-        raise exceptions.ConnectionError("silence")
-    return said
+    def _take(self, said: Any) -> None:
+        if self._word is not None and not self._word.done():
+            self._word.set_result(said)
+        if isinstance(said, list) and said[0] == b"message":
+            self._channels[said[1]](said[2])

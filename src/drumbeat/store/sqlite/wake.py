@@ -20,6 +20,7 @@ from pathlib import Path
 
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError
+from drumbeat.store.protocol.wake import Given
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection, translated
 
@@ -112,7 +113,7 @@ class SqliteWake:
         self._announcer.listeners[""] = tell
 
     @contextlib.asynccontextmanager
-    async def listen(self, hear: Hear) -> AsyncIterator[str | None]:
+    async def listen(self, hear: Hear, given: Given | None = None) -> AsyncIterator[str | None]:
         """Call `hear(run_at)` for every hint; gives the path of our socket."""
         with translated(self._path):
             # It is asked on the loop's own thread, which must not wait for anybody's lock.

@@ -14,6 +14,8 @@ end
 -- The first write takes away, so that a full server lets it happen.
 local function end_instance(instance, state, why)
   call('ZREM', P .. 'alive', instance)
+  call('ZREM', P .. 'standing', instance)
+  call('HDEL', P .. 'asked', instance)
   call('ZADD', P .. 'gone', us(now), instance)
   call('HSET', P .. 'inst:' .. instance, 'state', state, 'running', 0, 'ended_at', us(now), 'why', why)
   give_up_lead(P, instance)

@@ -5,7 +5,7 @@
 -- id, token of each of these
 -- returns: 0 (not buried); 1, suspect, released, dead, cancelled; or -1 and the ids of jobs that are about to die and whose
 -- follow-ups are missing: nothing was done
--- touches: alive, gone, inst:<instance>, and what _ending.lua does
+-- touches: alive, gone, standing, asked, inst:<instance>, and what _ending.lua does
 -- include: _leaving
 local instance, count_seen, why = ARGV[1], ARGV[2], ARGV[3]
 if not call('ZSCORE', P .. 'alive', instance) then return {0} end

@@ -2,7 +2,7 @@
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, 2 why
 -- returns: 1, or 0 if it does not live
--- touches: alive, gone, inst:<instance>, and what _ending.lua does
+-- touches: alive, gone, standing, asked, inst:<instance>, and what _ending.lua does
 -- include: _leaving
 local instance = ARGV[1]
 if not call('ZSCORE', P .. 'alive', instance) then return 0 end

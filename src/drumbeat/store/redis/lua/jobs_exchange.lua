@@ -1,12 +1,14 @@
 -- Records how claims ended, and claims the next jobs.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 limit (-1: no claim), 3 number of queues, then queue and share of each; number of wants, then these; number
--- of groups of successes, then of each: token, task (or '', see succeed), how many, and id, record of each (the JSON array of
--- _ending.lua: done_text; finished_at null: now); number of other outcomes, then of each: id, token, kind, started_at,
--- finished_at, delay, waits_for, error, 1 with a follow-up or 0
+-- ARGV: 1 instance, 2 limit (-1: no claim), 3 the door at which its worker hears answers to a claim that stands (or ''), 4 number
+-- of queues, then queue and share of each; number of wants, then these; number of groups of successes, then of each: token, task
+-- (or '', see succeed), how many, and id, record of each (the JSON array of _ending.lua: done_text; finished_at null: now);
+-- number of other outcomes, then of each: id, token, kind, started_at, finished_at, delay, waits_for, error, 1 with a follow-up
+-- or 0
 -- returns: now, next due moment, those outcomes that were not current (position and 1 if on record, else 0; flat), and of the
--- claimed jobs: ids, bodies, mores (empty if none has more)
+-- claimed jobs: ids, bodies, mores (empty if none has more); 1 if the claim stands, else 0
 -- include: _ending
+-- include: _claiming
 
 local at = 1
 local function arg()
@@ -15,15 +17,14 @@ local function arg()
 end
 
 local instance = arg()
-local limit = tonumber(arg())
 local held = P .. 'held:' .. instance
-local queues, shares, wants = {}, {}, {}
+local claim = {limit = tonumber(arg()), door = arg(), queues = {}, shares = {}, wants = {}}
 for i = 1, tonumber(arg()) do
-  queues[i] = arg()
-  shares[i] = tonumber(arg())
+  claim.queues[i] = arg()
+  claim.shares[i] = tonumber(arg())
 end
 for i = 1, tonumber(arg()) do
-  wants[i] = arg()
+  claim.wants[i] = arg()
 end
 
 -- Successes, a group at once.
@@ -212,122 +213,22 @@ end
 
 -- The claim.
 
-local picked = {}
-
--- The next jobs of a line, taken out of it: always its first ones.
-local function take(key, wanted)
-  local found = call('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, wanted)
-  if #found > 0 then
-    call('ZREMRANGEBYRANK', key, 0, #found - 1)
-  end
-  return found
-end
-
--- Level by level; gives how many there were.
-local function take_from(queue, wanted)
-  local left = wanted
-  for priority = 0, 9 do
-    if left <= 0 then
-      break
-    end
-    local found = take(due_key(queue, priority), left)
-    for _, id in ipairs(found) do
-      picked[#picked + 1] = id
-    end
-    left = left - #found
-  end
-  return wanted - left
-end
-
--- What waits for something that this worker has. Its wait is over: more says so.
-local function take_wanted(open)
-  local present = bulk_get('HMGET', P .. 'waiting', wants)
-  for i, why in ipairs(wants) do
-    for _, queue in ipairs(present[i] and open or {}) do
-      for priority = 0, 9 do
-        local key = wait_key(why, queue, priority)
-        local found = #picked < limit
-          and call('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, limit - #picked) or {}
-        for _, id in ipairs(found) do
-          picked[#picked + 1] = id
-          end_wait(why, queue, priority, id)
-          local text = call('HGET', P .. 'more', id)
-          if text then
-            local more = more_of(text)
-            more.waits_for = ''
-            call('HSET', P .. 'more', id, more_text(more))
-          end
-        end
-      end
-    end
-  end
-end
-
-local function pick(open, share_of)
-  if #wants > 0 and exists('waiting') then
-    take_wanted(open)
-  end
-  local emptied = {}
-  for i, queue in ipairs(open) do
-    local share = math.min(share_of[i], limit - #picked)
-    emptied[i] = share > 0 and take_from(queue, share) < share
-  end
-  for i, queue in ipairs(open) do
-    if not emptied[i] and #picked < limit then
-      take_from(queue, limit - #picked)
-    end
-  end
-end
-
-local function next_moment(open)
-  local first = nil
-  for _, queue in ipairs(open) do
-    for priority = 0, 9 do
-      local found = call('ZRANGEBYSCORE', due_key(queue, priority), '(' .. now_text, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-      local moment = tonumber(found[2])
-      if moment and (not first or moment < first) then
-        first = moment
-      end
-    end
-  end
-  return first
-end
-
-local next_due, ids, bodies, mores = false, {}, {}, {}
-if limit >= 0 then
-  local paused = exists('paused') and bulk_get('HMGET', P .. 'paused', queues) or {}
-  local open, share_of = {}, {}
-  for i, queue in ipairs(queues) do
-    if not paused[i] then
-      local n = #open + 1
-      open[n], share_of[n] = queue, shares[i]
-    end
-  end
-  if limit > 0 and call('ZSCORE', P .. 'alive', instance) then
-    pick(open, share_of)
-  end
-  if #picked < limit then
+local next_due, stands, ids, bodies, mores = false, 0, {}, {}, {}
+if claim.limit >= 0 then
+  local open, shares = open_queues(claim)
+  local lives = claim.limit > 0 and call('ZSCORE', P .. 'alive', instance)
+  local picked = lives and pick(claim, open, shares) or {}
+  if #picked < claim.limit then
     next_due = next_moment(open) or false
   end
-end
-if #picked > 0 then
-  local known = exists('more') and bulk_get('HMGET', P .. 'more', picked)
-  local found, list, n = fetch('job:', picked), {}, 0
-  for i, id in ipairs(picked) do
-    if found[i] then
-      local token = now_text
-      n = n + 1
-      ids[n], bodies[n] = id, found[i]
-      if known then
-        mores[n] = known[i]
-        if known[i] then
-          token = us(math.max(now, more_of(known[i]).token + 1))
-        end
-      end
-      list[2 * n - 1], list[2 * n] = token, id
-    end
+  if #picked > 0 then
+    ids, bodies, mores = hold(instance, picked)
   end
-  bulk('ZADD', held, list)
+  if lives and #picked == 0 and claim.door ~= '' then
+    stands = stand(instance, claim)
+  else
+    withdraw(instance)
+  end
 end
 settle_up()
-return {now, next_due, verdicts, ids, bodies, mores}
+return {now, next_due, verdicts, ids, bodies, mores, stands}

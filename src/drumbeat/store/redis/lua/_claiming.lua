@@ -1,0 +1,227 @@
+-- How jobs are claimed: at once, by who asks for them; or later, by who adds them.
+--
+-- A claim of an idle worker that found nothing stands: in `standing`, and what it asks for in `asked`. Whoever adds a job that is
+-- due answers it, with a message to the worker's door, a channel that nobody else hears. So a job comes to an idle worker with
+-- the call that adds it, and others are not woken for it. A claim is answered once, or withdrawn by the next call of its worker.
+-- include: _base
+-- include: _waits
+
+-- A worker that lives looks more often than that: another has been stopped, and others should have the job.
+local STANDS_FOR = 4000000
+local TRIED = 8
+
+-- The keys of a queue's lines, the most urgent first, and how many of these lines there are. Where there is one, it is nearly always
+-- that of the usual priority, which then comes first.
+local USUAL = 5
+local function lines_of(queue)
+  local keys = {}
+  for priority = 0, 9 do
+    keys[priority + 1] = due_key(queue, priority)
+  end
+  local filled = call('EXISTS', unpack(keys))
+  if filled == 1 then
+    keys[1], keys[USUAL + 1] = keys[USUAL + 1], keys[1]
+  end
+  return keys, filled
+end
+
+-- The next jobs of a queue, taken out of their lines and added to `picked`: of each line the first ones. Gives how many.
+local function take_from(queue, wanted, picked)
+  local keys, filled = lines_of(queue)
+  local left = wanted
+  for _, key in ipairs(keys) do
+    if left <= 0 or filled == 0 then
+      break
+    end
+    local found = call('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, left)
+    if #found > 0 then
+      call('ZREMRANGEBYRANK', key, 0, #found - 1)
+      filled = filled - 1
+    end
+    for _, id in ipairs(found) do
+      picked[#picked + 1] = id
+    end
+    left = left - #found
+  end
+  return wanted - left
+end
+
+-- What waits for something that this worker has. Its wait is over: more says so.
+local function take_wanted(wants, open, limit, picked)
+  local present = bulk_get('HMGET', P .. 'waiting', wants)
+  for i, why in ipairs(wants) do
+    for _, queue in ipairs(present[i] and open or {}) do
+      for priority = 0, 9 do
+        local key = wait_key(why, queue, priority)
+        local found = #picked < limit
+          and call('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, limit - #picked) or {}
+        for _, id in ipairs(found) do
+          picked[#picked + 1] = id
+          end_wait(why, queue, priority, id)
+          local text = call('HGET', P .. 'more', id)
+          if text then
+            local more = more_of(text)
+            more.waits_for = ''
+            call('HSET', P .. 'more', id, more_text(more))
+          end
+        end
+      end
+    end
+  end
+end
+
+-- Those of its queues that are not paused, and their shares.
+local function open_queues(claim)
+  local paused = exists('paused') and bulk_get('HMGET', P .. 'paused', claim.queues) or {}
+  local open, shares = {}, {}
+  for i, queue in ipairs(claim.queues) do
+    if not paused[i] then
+      local n = #open + 1
+      open[n], shares[n] = queue, claim.shares[i]
+    end
+  end
+  return open, shares
+end
+
+local function pick(claim, open, shares)
+  local picked, limit = {}, claim.limit
+  if #claim.wants > 0 and exists('waiting') then
+    take_wanted(claim.wants, open, limit, picked)
+  end
+  local emptied = {}
+  for i, queue in ipairs(open) do
+    local share = math.min(shares[i], limit - #picked)
+    emptied[i] = share > 0 and take_from(queue, share, picked) < share
+  end
+  for i, queue in ipairs(open) do
+    if not emptied[i] and #picked < limit then
+      take_from(queue, limit - #picked, picked)
+    end
+  end
+  return picked
+end
+
+-- Gives the jobs that were picked to an instance: ids, bodies, mores (empty if none has more).
+local function hold(instance, picked)
+  local known = exists('more') and bulk_get('HMGET', P .. 'more', picked)
+  local found, list, n = fetch('job:', picked), {}, 0
+  local ids, bodies, mores = {}, {}, {}
+  for i, id in ipairs(picked) do
+    if found[i] then
+      local token = now_text
+      n = n + 1
+      ids[n], bodies[n] = id, found[i]
+      if known then
+        mores[n] = known[i]
+        if known[i] then
+          token = us(math.max(now, more_of(known[i]).token + 1))
+        end
+      end
+      list[2 * n - 1], list[2 * n] = token, id
+    end
+  end
+  bulk('ZADD', P .. 'held:' .. instance, list)
+  return ids, bodies, mores
+end
+
+-- The next moment at which one of these queues has a job due, or nil.
+local function next_moment(queues)
+  local first = nil
+  for _, queue in ipairs(queues) do
+    local keys, filled = lines_of(queue)
+    for _, key in ipairs(keys) do
+      if filled == 0 then
+        break
+      end
+      local found = call('ZRANGEBYSCORE', key, '(' .. now_text, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      local moment = tonumber(found[2])
+      if moment then
+        filled = filled - 1
+        first = first and math.min(first, moment) or moment
+      end
+    end
+  end
+  return first
+end
+
+local function withdraw(instance)
+  call('ZREM', P .. 'standing', instance)
+end
+
+-- Gives 1 if the claim stands, else 0. Only that of a worker that runs nothing does: another may be kept by what it runs. A full
+-- server has no place for it.
+local function stand(instance, claim)
+  look_if_full()
+  if full or exists('held:' .. instance) then
+    withdraw(instance)
+    return 0
+  end
+  call('ZADD', P .. 'standing', now_text, instance)
+  call('HSET', P .. 'asked', instance, cjson.encode(claim))
+  return 1
+end
+
+-- What a worker hears at its door: instance, now, and of each job the sizes of its body and its more, by spaces; a newline; and of
+-- each job its id, body, more.
+local function message(instance, ids, bodies, mores)
+  local sizes, texts = {instance, now_text}, {}
+  for i, id in ipairs(ids) do
+    local more = mores[i] or ''
+    sizes[#sizes + 1], sizes[#sizes + 2] = #bodies[i], #more
+    texts[#texts + 1], texts[#texts + 2], texts[#texts + 3] = id, bodies[i], more
+  end
+  return table.concat(sizes, ' ') .. '\n' .. table.concat(texts)
+end
+
+-- Answers the claim of an instance, which lives, if it listens; gives the ids that it got.
+local function answer(instance)
+  local asked = call('HGET', P .. 'asked', instance)
+  local claim = asked and cjson.decode(asked)
+  local door = claim and P .. 'door:' .. claim.door
+  if not claim or call('PUBSUB', 'NUMSUB', door)[2] == 0 then
+    withdraw(instance)
+    return {}
+  end
+  local picked = pick(claim, open_queues(claim))
+  if #picked == 0 then
+    return {}
+  end
+  withdraw(instance)
+  local ids, bodies, mores = hold(instance, picked)
+  call('PUBLISH', door, message(instance, ids, bodies, mores))
+  return ids
+end
+
+-- Jobs have been added: gives those that are due to claims that stand, the latest first, as many as there are. Gives the smallest
+-- moment of those that nobody has got, or nil.
+local function hand_over(ids, kinds)
+  local since = us(now - STANDS_FOR)
+  local instances = call('ZREVRANGEBYSCORE', P .. 'standing', '+inf', since, 'LIMIT', 0, TRIED)
+  if #instances == 0 then
+    return soonest
+  end
+  local waiting, due = {}, 0
+  for i, id in ipairs(ids) do
+    if kinds[i].due <= now then
+      waiting[id], due = true, due + 1
+    end
+  end
+  for _, instance in ipairs(instances) do
+    if due == 0 then
+      break
+    end
+    for _, id in ipairs(answer(instance)) do
+      if waiting[id] then
+        waiting[id], due = nil, due - 1
+      end
+    end
+  end
+  local first = nil
+  for i, id in ipairs(ids) do
+    local moment = kinds[i].due
+    if (moment > now or waiting[id]) and not (first and first <= moment) then
+      first = moment
+    end
+  end
+  return first
+end
