@@ -27,6 +27,7 @@ class FaultyStore:
         self.refuse: Callable[[str, tuple[Any, ...]], bool] = lambda call, args: False
         """Calls that the store says no to, for good."""
         self.is_down = False
+        """Nothing is taken, and what was under way is not answered."""
         self.calls: Counter[str] = Counter()
 
     def __getattr__(self, part: str) -> Any:
@@ -49,13 +50,13 @@ class FaultyPart:
         async def called(*args: Any, **kwargs: Any) -> Any:
             faulty.calls[call] += 1
             if faulty.is_down or faulty.fail_before[call] > 0:
-                faulty.fail_before[call] -= 1
+                faulty.fail_before[call] = max(0, faulty.fail_before[call] - 1)
                 raise StoreUnavailable("down on purpose")
             if faulty.refuse(call, args):
                 raise StoreError("refused on purpose")
             answer = await real(*args, **kwargs)
-            if faulty.fail_after[call] > 0:
-                faulty.fail_after[call] -= 1
+            if faulty.is_down or faulty.fail_after[call] > 0:
+                faulty.fail_after[call] = max(0, faulty.fail_after[call] - 1)
                 raise StoreUnavailable("the answer was lost on purpose")
             return answer
 
