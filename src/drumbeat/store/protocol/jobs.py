@@ -38,8 +38,8 @@ class Jobs(Protocol):
         Claims: for each queue of `claim` that is not paused, pending jobs with run_at <= now that wait for nothing, by
         priority, then run_at, then id. Each gets token = max(last token + 1, now in µs). A buried or unknown instance gets
         no jobs. When nothing is due, nothing is written. But a claim that found nothing may stand (Exchanged.stands), if its
-        instance holds nothing and this store listens with `given` (Wake.listen): whoever adds a job that is due may then answer
-        it in place of a hint. It is answered once, or withdrawn by the next claim of its instance.
+        instance holds nothing and this store listens with `given` (Wake.listen): whoever adds jobs that are due may then answer
+        it with these, in place of a hint. It is answered once, or withdrawn by the next claim of its instance.
         """
         ...
 

@@ -3,7 +3,7 @@
 What a claim has told of a job is remembered until its outcome, so that the server need not look at the job again. It is a hint:
 without it the server looks.
 
-A claim that found nothing stands while somebody listens at the door: then whoever adds a job answers it (lua/_claiming.lua).
+A claim that found nothing stands while somebody listens at the door: then whoever adds a job answers it (lua/_giving.lua).
 """
 
 from collections.abc import Sequence
@@ -40,20 +40,18 @@ class Exchanging:
         return Exchanged(verdicts=verdicts, jobs=jobs, now=now, next_due=next_due, stands=stands == 1)
 
     def given(self, text: bytes) -> tuple[InstanceId, Exchanged]:
-        """What was heard at the door: whose claim got what (lua/_claiming.lua: message)."""
+        """What was heard at the door: whose claim got what (lua/_giving.lua: give)."""
         head, _, rest = text.partition(b"\n")
         instance, now, *sizes = head.split(b" ")
         ids: list[bytes] = []
         bodies: list[bytes] = []
-        mores: list[bytes | None] = []
         at = 0
-        for body, more in zip(map(int, sizes[::2]), map(int, sizes[1::2]), strict=True):
-            start, stop, end = at + _ID, at + _ID + body, at + _ID + body + more
+        for size in map(int, sizes):
+            start, end = at + _ID, at + _ID + size
             ids.append(rest[at:start])
-            bodies.append(rest[start:stop])
-            mores.append(rest[stop:end] or None)
+            bodies.append(rest[start:end])
             at = end
-        jobs = self._claimed(int(now), ids, bodies, mores)
+        jobs = self._claimed(int(now), ids, bodies, ())
         return InstanceId(instance.decode()), Exchanged(verdicts=[], jobs=jobs, now=int(now))
 
     def _claimed(

@@ -31,8 +31,8 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     tries:<id>           list     JSON of the earlier attempts of a job
     count                hash     task NUL live, succeeded, dead or cancelled -> how many
     paused               hash     queue -> JSON array [at, by, why]
-    standing             zset     instance -> since when a claim of it stands (µs): it found nothing (see lua/_claiming.lua)
-    asked                hash     instance -> what its last claim that stood asks for, as JSON
+    standing             zset     instance -> since when a claim of it stands (µs): it found nothing (see lua/_giving.lua)
+    asked                hash     instance -> what its last claim that stood asks for
     alive                zset     instance -> when its heart beat last (µs)
     gone                 zset     instance -> when it left or was buried (µs)
     leader               hash     instance (or nothing), term, since (µs), until (µs)
@@ -72,7 +72,7 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     totals:<instance>    hash     queue, task -> what an instance has counted since it began
     totals               zset     instance -> when it last wrote its totals (µs)
     folded               hash     queue, task, place -> the sums of one number over instances that have gone
-    door:<door>          channel  jobs that were given to the claim of a worker, which alone hears it (see lua/_claiming.lua)
+    door:<door>          channel  jobs that were given to the claim of a worker, which alone hears it (see lua/_giving.lua)
     rooms                channel  instances for whom messages came, as text (none: for many); published by the scripts
     tickets              channel  a ticket and after how many µs its owner should look, as text; published by the scripts
     wake                 channel  the smallest due moment (µs) of jobs that came, as text; published by the scripts

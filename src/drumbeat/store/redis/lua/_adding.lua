@@ -10,15 +10,16 @@ local function read_kind(at)
   local when, flag = ARGV[at + 2], ARGV[at + 3]
   local due = sub(when, 1, 1) == '@' and tonumber(sub(when, 2)) or now + tonumber(when)
   return {
-    due_key = due_key(ARGV[at], ARGV[at + 1]), queue = ARGV[at], due = due, score = us(due), flag = flag,
+    due_key = due_key(ARGV[at], ARGV[at + 1]), queue = ARGV[at], priority = tonumber(ARGV[at + 1]), due = due, score = us(due), flag = flag,
     task = ARGV[at + 4], head = flag .. '[' .. now_text .. ',' .. us(due) .. ',' .. ARGV[at + 5], rest = ARGV[at + 6],
   }
 end
 
 -- Writes jobs that are new and collide with nothing: lists of ids, kinds, args, and keys (by position, where there is one).
--- ascend: the ids do. The first write adds, so that a full server refuses all.
-local function write_jobs(ids, kinds, args, keys, ascend)
-  local lines, tasks, names = {}, {}, {}
+-- ascend: the ids do; given (or nil): what somebody gets at once (see _giving.lua) has its position there, enters no line, and
+-- its body is kept there. The first write adds, so that a full server refuses all.
+local function write_jobs(ids, kinds, args, keys, ascend, given)
+  local lines, tasks, names, waiting = {}, {}, {}, {}
   by_bucket(ids, function(name, first, last)
     local list, n = {}, 0
     for i = first, last do
@@ -27,8 +28,12 @@ local function write_jobs(ids, kinds, args, keys, ascend)
       if keys[i] then
         body = body .. cjson.encode(keys[i]) .. kind.rest
       end
-      list[n + 1], list[n + 2] = ids[i], body .. args[i]
+      body = body .. args[i]
+      list[n + 1], list[n + 2] = ids[i], body
       n = n + 2
+      if given and given[i] then
+        given[i] = body
+      end
     end
     bulk('HSET', P .. 'job:' .. name, list)
     enter_ids(name, ids, first, last, ascend)
@@ -39,14 +44,16 @@ local function write_jobs(ids, kinds, args, keys, ascend)
   end
   for i, id in ipairs(ids) do
     local kind = kinds[i]
-    local line = lines[kind.due_key]
-    if not line then
-      line = {n = 0}
-      lines[kind.due_key] = line
-      call('SADD', P .. 'queues', kind.queue)
+    if not (given and given[i]) then
+      local line = lines[kind.due_key]
+      if not line then
+        line = {n = 0}
+        lines[kind.due_key] = line
+      end
+      line[line.n + 1], line[line.n + 2] = kind.score, id
+      line.n = line.n + 2
+      waiting[kind] = true
     end
-    line[line.n + 1], line[line.n + 2] = kind.score, id
-    line.n = line.n + 2
     tasks[kind] = (tasks[kind] or 0) + 1
     if keys[i] then
       key_enter(key_field(kind.flag, kind.task, keys[i]), id)
@@ -56,7 +63,10 @@ local function write_jobs(ids, kinds, args, keys, ascend)
     bulk('ZADD', key, line)
   end
   for kind, n in pairs(tasks) do
+    call('SADD', P .. 'queues', kind.queue)
     count(kind.task, 'live', n)
-    due_from(kind.due)
+    if waiting[kind] then
+      due_from(kind.due)
+    end
   end
 end

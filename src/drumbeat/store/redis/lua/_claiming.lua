@@ -1,14 +1,5 @@
--- How jobs are claimed: at once, by who asks for them; or later, by who adds them.
---
--- A claim of an idle worker that found nothing stands: in `standing`, and what it asks for in `asked`. Whoever adds a job that is
--- due answers it, with a message to the worker's door, a channel that nobody else hears. So a job comes to an idle worker with
--- the call that adds it, and others are not woken for it. A claim is answered once, or withdrawn by the next call of its worker.
--- include: _base
--- include: _waits
-
--- A worker that lives looks more often than that: another has been stopped, and others should have the job.
-local STANDS_FOR = 4000000
-local TRIED = 8
+-- How jobs are claimed. A claim that finds nothing may stand: see _giving.lua.
+-- include: _ending
 
 -- The keys of a queue's lines, the most urgent first, and how many of these lines there are. Where there is one, it is nearly always
 -- that of the usual priority, which then comes first.
@@ -157,71 +148,6 @@ local function stand(instance, claim)
     return 0
   end
   call('ZADD', P .. 'standing', now_text, instance)
-  call('HSET', P .. 'asked', instance, cjson.encode(claim))
+  call('HSET', P .. 'asked', instance, claim.door .. ' ' .. claim.limit .. '\n' .. table.concat(claim.queues, '\n') .. '\n')
   return 1
-end
-
--- What a worker hears at its door: instance, now, and of each job the sizes of its body and its more, by spaces; a newline; and of
--- each job its id, body, more.
-local function message(instance, ids, bodies, mores)
-  local sizes, texts = {instance, now_text}, {}
-  for i, id in ipairs(ids) do
-    local more = mores[i] or ''
-    sizes[#sizes + 1], sizes[#sizes + 2] = #bodies[i], #more
-    texts[#texts + 1], texts[#texts + 2], texts[#texts + 3] = id, bodies[i], more
-  end
-  return table.concat(sizes, ' ') .. '\n' .. table.concat(texts)
-end
-
--- Answers the claim of an instance, which lives, if it listens; gives the ids that it got.
-local function answer(instance)
-  local asked = call('HGET', P .. 'asked', instance)
-  local claim = asked and cjson.decode(asked)
-  local door = claim and P .. 'door:' .. claim.door
-  if not claim or call('PUBSUB', 'NUMSUB', door)[2] == 0 then
-    withdraw(instance)
-    return {}
-  end
-  local picked = pick(claim, open_queues(claim))
-  if #picked == 0 then
-    return {}
-  end
-  withdraw(instance)
-  local ids, bodies, mores = hold(instance, picked)
-  call('PUBLISH', door, message(instance, ids, bodies, mores))
-  return ids
-end
-
--- Jobs have been added: gives those that are due to claims that stand, the latest first, as many as there are. Gives the smallest
--- moment of those that nobody has got, or nil.
-local function hand_over(ids, kinds)
-  local since = us(now - STANDS_FOR)
-  local instances = call('ZREVRANGEBYSCORE', P .. 'standing', '+inf', since, 'LIMIT', 0, TRIED)
-  if #instances == 0 then
-    return soonest
-  end
-  local waiting, due = {}, 0
-  for i, id in ipairs(ids) do
-    if kinds[i].due <= now then
-      waiting[id], due = true, due + 1
-    end
-  end
-  for _, instance in ipairs(instances) do
-    if due == 0 then
-      break
-    end
-    for _, id in ipairs(answer(instance)) do
-      if waiting[id] then
-        waiting[id], due = nil, due - 1
-      end
-    end
-  end
-  local first = nil
-  for i, id in ipairs(ids) do
-    local moment = kinds[i].due
-    if (moment > now or waiting[id]) and not (first and first <= moment) then
-      first = moment
-    end
-  end
-  return first
 end

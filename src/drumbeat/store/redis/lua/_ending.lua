@@ -14,7 +14,6 @@
 -- include: _keys
 -- include: _adding
 -- include: _scheduling
--- include: _waits
 
 local UNSTARTED = {kind = 'released', started = '', finished = '', delay = 0, waits_for = '', error = ''}
 
@@ -157,6 +156,30 @@ local FOLLOW = KIND + 3
 local function read_follow_up(at)
   local id, args, key = ARGV[at + KIND], ARGV[at + KIND + 1], ARGV[at + KIND + 2]
   return {kind = read_kind(at), id = id, args = args, key = key ~= '' and key or nil}
+end
+
+local function wait_key(waits_for, queue, priority)
+  return P .. 'wait:' .. waits_for .. '\0' .. queue .. ':' .. priority
+end
+
+-- Pending jobs that wait for something other than time, and those that do no longer.
+local function begin_wait(job)
+  local why = job.more.waits_for
+  call('ZADD', wait_key(why, job.queue, job.priority), us(job.more.run_at), job.id)
+  call('ZADD', P .. 'waits:' .. why, us(job.more.waits_since), job.id)
+  call('HINCRBY', P .. 'waiting', why, 1)
+  call('HINCRBY', P .. 'parked', job.queue, 1)
+end
+
+local function end_wait(why, queue, priority, id)
+  call('ZREM', wait_key(why, queue, priority), id)
+  call('ZREM', P .. 'waits:' .. why, id)
+  if call('HINCRBY', P .. 'waiting', why, -1) <= 0 then
+    call('HDEL', P .. 'waiting', why)
+  end
+  if call('HINCRBY', P .. 'parked', queue, -1) <= 0 then
+    call('HDEL', P .. 'parked', queue)
+  end
 end
 
 -- A job of unique="pending" whose key was taken while it ran comes back as one that is not unique.

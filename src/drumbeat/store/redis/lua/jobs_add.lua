@@ -4,7 +4,7 @@
 -- id, args, and its key if the kind's flag is not '-'
 -- returns: now, and for each job that was not stored its position and the id that stands for it, flat
 -- include: _adding
--- include: _claiming
+-- include: _giving
 
 local kinds, at = {}, 3
 for number = 1, tonumber(ARGV[2]) do
@@ -68,10 +68,9 @@ if #refused > 0 then
   ids, kind_of, args, keys = left.ids, left.kinds, left.args, left.keys
 end
 if #ids > 0 then
-  write_jobs(ids, kind_of, args, keys, ARGV[1] == '1')
-  if soonest <= now then
-    soonest = hand_over(ids, kind_of)
-  end
+  local claims, given = takers(kind_of)
+  write_jobs(ids, kind_of, args, keys, ARGV[1] == '1', given)
+  give(claims, ids, given)
   settle_up()
 end
 return {now, refused}

@@ -7,7 +7,6 @@
 -- or 0
 -- returns: now, next due moment, those outcomes that were not current (position and 1 if on record, else 0; flat), and of the
 -- claimed jobs: ids, bodies, mores (empty if none has more); 1 if the claim stands, else 0
--- include: _ending
 -- include: _claiming
 
 local at = 1
