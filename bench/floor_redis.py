@@ -130,7 +130,7 @@ async def _drain(link: Link, instance: InstanceId) -> int:
     """Finish a batch and claim the next until nothing is left; how many."""
     held: list[bytes] = []
     drained = token = 0
-    claim = (BATCH, 1, QUEUE, BATCH, 0)
+    claim = (BATCH, "", 1, QUEUE, BATCH, 0)
     while True:
         now = SYSTEM.now_us()
         record = b'[%d,"succeeded","succeeded",%d,"%b",%d]' % (now, now, instance.encode(), token)

@@ -142,6 +142,16 @@ async def test_many_are_shared_by_all_who_are_idle(redis: RedisStore, url: str) 
         assert (first.hints, second.hints) == ([], [])
 
 
+async def test_what_is_too_large_for_a_message_is_a_hint(redis: RedisStore, url: str) -> None:
+    async with idle(url) as me:
+        half = '{"name":"' + "x" * 150_000 + '"}'
+        first, second = await add(redis, new_job(args=half), new_job(args=half))
+        await me.gets(first)
+        await me.hears()
+        assert me.jobs[0].args == half
+        assert (await redis.inspect.job(second)).state == "pending"
+
+
 async def test_whoever_has_left_or_was_buried_gets_nothing(redis: RedisStore, url: str) -> None:
     async with idle(url) as gone, idle(url) as dead:
         await redis.instances.leave(gone.instance, "bye")

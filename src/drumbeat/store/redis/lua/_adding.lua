@@ -19,7 +19,7 @@ end
 -- ascend: the ids do; given (or nil): what somebody gets at once (see _giving.lua) has its position there, enters no line, and
 -- its body is kept there. The first write adds, so that a full server refuses all.
 local function write_jobs(ids, kinds, args, keys, ascend, given)
-  local lines, tasks, names, waiting = {}, {}, {}, {}
+  local lines, tasks, names, waiting, last_waiting = {}, {}, {}, {}, nil
   by_bucket(ids, function(name, first, last)
     local list, n = {}, 0
     for i = first, last do
@@ -52,7 +52,9 @@ local function write_jobs(ids, kinds, args, keys, ascend, given)
       end
       line[line.n + 1], line[line.n + 2] = kind.score, id
       line.n = line.n + 2
-      waiting[kind] = true
+      if kind ~= last_waiting then
+        waiting[kind], last_waiting = true, kind
+      end
     end
     tasks[kind] = (tasks[kind] or 0) + 1
     if keys[i] then

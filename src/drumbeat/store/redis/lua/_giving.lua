@@ -10,14 +10,16 @@
 -- A worker that lives looks more often than that: another has been stopped, and others should have the job.
 local STANDS_FOR = 4000000
 local TRIED = 8
+-- Bytes for one worker at most: servers close the connection of who is told too much at once, and nodes of a cluster tell each other.
+local LARGEST = 262144
 
--- The claims that stand and are listened to, the latest first: {instance, door, limit, queues (as asked), places}.
+-- The claims that stand and are listened to, the latest first: {instance, door, limit, queues (as asked), places, size}.
 local function standing()
   local found, since = {}, us(now - STANDS_FOR)
   for _, instance in ipairs(call('ZREVRANGEBYSCORE', P .. 'standing', '+inf', since, 'LIMIT', 0, TRIED)) do
     local door, limit, queues = match(call('HGET', P .. 'asked', instance) or '', '^(%w+) (%d+)(\n.*)$')
     if door and call('PUBSUB', 'NUMSUB', P .. 'door:' .. door)[2] > 0 then
-      found[#found + 1] = {instance = instance, door = door, limit = tonumber(limit), queues = queues, places = {}}
+      found[#found + 1] = {instance = instance, door = door, limit = tonumber(limit), queues = queues, places = {}, size = 0}
     end
   end
   return found
@@ -41,7 +43,7 @@ end
 
 -- Who gets which of these jobs: the claims, each with its places among them, the most urgent first; and all these places as a set.
 -- Nothing is written yet.
-local function takers(kinds)
+local function takers(kinds, args)
   local claims, given = standing(), {}
   if #claims == 0 then
     return claims, nil
@@ -50,8 +52,10 @@ local function takers(kinds)
   for priority = 0, 9 do
     for _, i in ipairs(levels[priority] or {}) do
       for _, claim in ipairs(claims) do
-        if #claim.places < claim.limit and find(claim.queues, '\n' .. kinds[i].queue .. '\n', 1, true) then
+        if #claim.places < claim.limit and claim.size + #args[i] <= LARGEST
+          and find(claim.queues, '\n' .. kinds[i].queue .. '\n', 1, true) then
           claim.places[#claim.places + 1] = i
+          claim.size = claim.size + #args[i]
           given[i] = true
           break
         end

@@ -68,7 +68,7 @@ if #refused > 0 then
   ids, kind_of, args, keys = left.ids, left.kinds, left.args, left.keys
 end
 if #ids > 0 then
-  local claims, given = takers(kind_of)
+  local claims, given = takers(kind_of, args)
   write_jobs(ids, kind_of, args, keys, ARGV[1] == '1', given)
   give(claims, ids, given)
   settle_up()
