@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.store.redis import RedisStore
-from drumbeat.store.redis.connections import SIZE
+from drumbeat.store.redis.connections import SIZE, Link
 from tests.contract.making import add, claim, ids, new_job, worker
 from tests.engines.redis.conftest import opened
 from tests.servers.redis import RedisServer
@@ -40,6 +40,24 @@ async def test_many_at_once_share_a_few_and_whoever_listens_has_one_more(own_ser
                 group.create_task(store.jobs.add([new_job()]))
         assert len(ours(own_server)) <= SIZE + 1
     await until(lambda: not ours(own_server), what="the end of all connections")
+
+
+async def test_whoever_is_cancelled_while_a_line_is_given_back_is_just_cancelled(redis: RedisStore) -> None:
+    link = Link(redis._link.address, "another", size=1)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(link.command("BLPOP", "nothing", 0.2))
+            await until(lambda: link._busy, what="the only line to be used")
+            waiting = asyncio.Task(link.command("ECHO", "abandoned"))
+            after = group.create_task(link.command("ECHO", "mine"))
+            await until(lambda: len(link._waiting) == 2, what="two who wait for it")
+            waiting.cancel()
+            link._pass_on(None)
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert after.result() == b"mine"
+    finally:
+        await link.close()
 
 
 async def test_a_poll_and_a_beat_are_one_command_each(own_server: RedisServer) -> None:

@@ -152,6 +152,20 @@ async def test_what_is_too_large_for_a_message_is_a_hint(redis: RedisStore, url:
         assert (await redis.inspect.job(second)).state == "pending"
 
 
+async def test_workers_that_share_a_store_hear_of_their_own(redis: RedisStore, url: str) -> None:
+    async with idle(url) as first:
+        second = Idle(first.store, await worker(first.store))
+        async with first.store.wake.listen(second.hints.append, second.given):
+            assert await second.stands() and await first.stands()
+            for _ in range(2):
+                await add(redis, new_job())
+            for me in (first, second):
+                await until(
+                    lambda me=me: me.instance in [instance for instance, _ in me.got], deadline=5, what="its own"
+                )
+        assert await first.stands() is False, "it runs something, and is listened to all the same"
+
+
 async def test_whoever_has_left_or_was_buried_gets_nothing(redis: RedisStore, url: str) -> None:
     async with idle(url) as gone, idle(url) as dead:
         await redis.instances.leave(gone.instance, "bye")

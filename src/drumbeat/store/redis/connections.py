@@ -243,7 +243,8 @@ class Link:
             return await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._waiting.remove(turn)
+                with suppress(ValueError):  # somebody who gave a line back has passed over it already
+                    self._waiting.remove(turn)
             elif (line := turn.result()) is not None:
                 await self._put_back(line, True)
             else:
@@ -251,7 +252,7 @@ class Link:
             raise
 
     async def _put_back(self, line: Line, whole: bool) -> None:
-        if whole and not self._closed:
+        if whole and line.is_usable and not self._closed:
             if not self._pass_on(line):
                 self._busy.discard(line)
                 self._idle.append(line)

@@ -6,6 +6,7 @@ without it the server looks.
 A claim that found nothing stands while somebody listens at the door: then whoever adds a job answers it (lua/_giving.lua).
 """
 
+import secrets
 from collections.abc import Sequence
 
 from drumbeat.ids import InstanceId, JobId, packed
@@ -26,11 +27,13 @@ class Exchanging:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._hints: dict[JobId, rows.Hint] = {}
-        self.door = ""
-        """Where answers to claims that stand are heard; nothing: nowhere."""
+        self.door = secrets.token_hex(8)
+        """Where answers to claims that stand are heard, by all workers of this store: each knows its own."""
+        self.listeners = 0
+        """How many listen there; while nobody does, no claim stands."""
 
     async def exchange(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> Exchanged:
-        values: list[Value] = [instance, *_asked(claim, self.door)]
+        values: list[Value] = [instance, *_asked(claim, self.door if self.listeners else "")]
         places = self._told(values, instance.encode(), outcomes)
         now, next_due, unsure, ids, bodies, mores, stands = await self._link.run("jobs_exchange", *values)
         verdicts = [Verdict.DONE] * len(outcomes)

@@ -9,7 +9,6 @@ would only make it look twice.
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -55,15 +54,14 @@ class RedisWake:
     async def listen(self, hear: Hear, given: Given | None = None) -> AsyncIterator[str | None]:
         """Call `hear(run_at)` for every hint, and `given` with what claims have got that stand from now on."""
         channels: Channels = {self._link.keys.wake: partial(_moment, hear)}
-        door = secrets.token_hex(8)
         if given is not None:
-            channels[self._link.keys.door(door)] = partial(self._enter, hear, given)
+            channels[self._link.keys.door(self._exchanging.door)] = partial(self._enter, hear, given)
         async with self._listening(_Ear(self._link, self._clock, channels)):
-            self._exchanging.door = "" if given is None else door
+            self._exchanging.listeners += given is not None
             try:
                 yield None
             finally:
-                self._exchanging.door = ""
+                self._exchanging.listeners -= given is not None
 
     def _enter(self, hear: Hear, given: Given, text: bytes) -> None:
         """Anybody may publish: what no script of ours has said means "look"."""

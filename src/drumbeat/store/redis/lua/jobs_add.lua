@@ -3,7 +3,6 @@
 -- ARGV: 1 if the ids ascend: 1, else 0; 2 how many kinds, the kinds (see _adding.lua), then for each run of jobs of one kind: its number, how many jobs, and of each
 -- id, args, and its key if the kind's flag is not '-'
 -- returns: now, and for each job that was not stored its position and the id that stands for it, flat
--- include: _adding
 -- include: _giving
 
 local kinds, at = {}, 3
