@@ -44,9 +44,10 @@ class Size:
 def enqueue(contender: Contender, size: Size, site: Site) -> Figures:
     figures: Figures = {}
     with stage(contender, size.bulk, site) as place:
-        seconds = place.produce("bulk", first=0, count=size.bulk)
-        if seconds is not None:
-            figures["enqueue_bulk"] = size.bulk / seconds
+        taken = place.produce("bulk", first=0, count=size.bulk)
+        if taken is not None:
+            seconds, cpu = taken
+            figures |= {"enqueue_bulk": size.bulk / seconds, "enqueue_cpu_us": cpu / size.bulk * 1e6}
     with stage(contender, size.single, site) as place:
         figures["enqueue_single"] = size.single / place.produce("single", first=0, count=size.single)
     return figures
@@ -63,20 +64,33 @@ def drain(contender: Contender, size: Size, site: Site) -> Figures:
     jobs = drain_jobs(contender, size)
     with stage(contender, jobs, site) as place:
         place.produce("fill", count=jobs)
-        rate, worker_mb = drained(place, jobs, size)
-    return {"drained": rate, "resident_mb": worker_mb}
+        before = site.server_cpu(place.environment)
+        seen = drained(place, jobs, size)
+        figures = {"drained": seen.rate, "resident_mb": seen.worker_mb, "drain_cpu_us": seen.worker_cpu / jobs * 1e6}
+        if before is not None:
+            figures["drain_server_cpu_us"] = (site.server_cpu(place.environment) - before) / jobs * 1e6
+    return figures
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drained:
+    rate: float
+    worker_mb: float
+    worker_cpu: float
+    """Seconds, from the start of the process on: its imports are in it."""
 
 
 def drain_jobs(contender: Contender, size: Size) -> int:
     return max(int(contender.drain_jobs * size.drain), 100)
 
 
-def drained(place: Stage, jobs: int, size: Size) -> tuple[float, float]:
+def drained(place: Stage, jobs: int, size: Size) -> Drained:
     watching = place.begin("watch", count=jobs, seconds=size.patience)
     with place.worker() as worker:
         finished = watching.answer()
-        worker_mb = worker.resident_mb()
-    return jobs / (finished - min(place.ledger.moments(0, jobs))) * 1e9, worker_mb
+        worker_mb, worker_cpu = worker.resident_mb(), worker.cpu_seconds()
+    rate = jobs / (finished - min(place.ledger.moments(0, jobs))) * 1e9
+    return Drained(rate=rate, worker_mb=worker_mb, worker_cpu=worker_cpu)
 
 
 def latency(contender: Contender, size: Size, site: Site) -> Figures:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from bench.apps import FOLDER_NAME, URL_NAME
 from bench.contender import Contender
 from bench.ledger import ENVIRONMENT_NAME, Ledger
-from bench.processes import ROOT, ChildFailed
+from bench.processes import ROOT, TICKS_PER_SECOND, ChildFailed, cpu_ticks, family
 from bench.sites import Site
 
 SETTINGS = {
@@ -79,6 +79,18 @@ class PostgresSite(Site):
             yield lambda: {"idle_statements": len(line.findall(self._server.log))}
         finally:
             self._log_statements("none")
+
+    def server_cpu(self, environment: dict[str, str]) -> float:
+        pid = int(self._execute("SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1)")[0][0])
+        while True:
+            try:
+                # The postmaster's own fields hold what its ended backends have used.
+                members = family(pid)
+                ticks = sum(cpu_ticks(member, ended_children=True) for member in members)
+            except FileNotFoundError:
+                continue  # a backend has just ended
+            if members == family(pid):  # else one may have been counted twice
+                return ticks / TICKS_PER_SECOND
 
     @contextmanager
     def snapshot(self, environment: dict[str, str]) -> Iterator[None]:

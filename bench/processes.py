@@ -204,10 +204,10 @@ def family(pid: int) -> list[int]:
     return members
 
 
-def cpu_ticks(pid: int) -> int:
+def cpu_ticks(pid: int, *, ended_children: bool = False) -> int:
     # The second field is a command name that may hold spaces: count from its closing bracket.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    return sum(int(field) for field in fields[11 : 15 if ended_children else 13])
 
 
 def resident_kb(pid: int) -> int:

@@ -52,6 +52,11 @@ class RedisSite(Site):
         with _client(environment[URL_NAME]) as client:
             return int(client.info("memory")["used_memory"])
 
+    def server_cpu(self, environment: dict[str, str]) -> float:
+        with _client(environment[URL_NAME]) as client:
+            used = client.info("cpu")
+        return float(used["used_cpu_user"] + used["used_cpu_sys"])
+
     def _server(self) -> Any:
         # Imported here: a run on another engine needs neither redis-py nor the wheel.
         from tests.servers.redis import RedisServer

@@ -32,6 +32,10 @@ class Site:
         """Bytes that the server holds, where all its data are in memory."""
         return None
 
+    def server_cpu(self, environment: dict[str, str]) -> float | None:
+        """Seconds of CPU that the server has used so far. None: there is no server."""
+        return None
+
     def snapshot(self, environment: dict[str, str]) -> AbstractContextManager[None]:
         """Another session's open snapshot."""
         raise NotImplementedError

@@ -84,7 +84,7 @@ def snapshot_rate(contender: Contender, jobs: int, size: Size, site: Site, *, he
         place.produce("fill", count=jobs)
         if held:
             stack.enter_context(site.snapshot(place.environment))
-        return drained(place, jobs, size)[0]
+        return drained(place, jobs, size).rate
 
 
 def backlog(contender: Contender, size: Size, site: Site) -> Figures:
@@ -101,9 +101,9 @@ def backlog(contender: Contender, size: Size, site: Site) -> Figures:
             figures["backlog_bytes"] = (filled - empty) / future
         place.produce("fill", count=jobs)
         with place.scheduler():
-            rate, worker_mb = drained(place, jobs, size)
+            beside = drained(place, jobs, size)
     return figures | {
-        "backlog_drained": rate,
-        "backlog_ratio": rate / alone["drained"],
-        "backlog_growth_mb": worker_mb - alone["resident_mb"],
+        "backlog_drained": beside.rate,
+        "backlog_ratio": beside.rate / alone["drained"],
+        "backlog_growth_mb": beside.worker_mb - alone["resident_mb"],
     }

@@ -171,9 +171,9 @@ def drain(contender: Contender, site: Site, *, watched: bool) -> float:
     with stage(contender, jobs, site) as place:
         place.produce("fill", count=jobs)
         if not watched:
-            return drained(place, jobs, size)[0]
+            return drained(place, jobs, size).rate
         with dashboard(place.environment[URL], place.folder) as (address, _), watchers(address):
-            return drained(place, jobs, size)[0]
+            return drained(place, jobs, size).rate
 
 
 @contextmanager

@@ -1,0 +1,97 @@
+"""This source against that of an older commit, in turns: `python -m bench.pairs --base REV`.
+
+The harness is today's for both; only the package that producers and workers import is another. A pair is one run of each, in
+an order that alternates, so that what the machine does meanwhile meets both. Told are the medians and, for each figure, the
+median of the pairs' ratios with the smallest and the largest.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+import click
+
+from bench.engines import ENGINES
+from bench.processes import ROOT
+
+MEASURES = ("enqueue", "drain", "latency")
+FIGURES = {
+    "enqueue_bulk": "enqueue/s, bulk",
+    "enqueue_cpu_us": "enqueue, bulk: client CPU µs for a job",
+    "enqueue_single": "enqueue/s, single",
+    "drained": "drained/s",
+    "drain_cpu_us": "drain: worker CPU µs for a job",
+    "drain_server_cpu_us": "drain: server CPU µs for a job",
+    "pickup_p50": "pickup p50 ms",
+    "pickup_p99": "pickup p99 ms",
+}
+
+
+@click.command()
+@click.option("--base", required=True, help="The commit to compare with.")
+@click.option("--engine", "engines", multiple=True, type=click.Choice(list(ENGINES)), help="This alone; else all.")
+@click.option("--measure", "measures", multiple=True, default=MEASURES, show_default=True)
+@click.option("--pairs", default=5, type=click.IntRange(1), show_default=True)
+def main(base: str, engines: Sequence[str], measures: Sequence[str], pairs: int) -> None:
+    """Print one Markdown table for each engine."""
+    with tempfile.TemporaryDirectory(prefix="drumbeat-base-") as folder:
+        extract(base, Path(folder))
+        sources = {"base": Path(folder) / "src", "now": ROOT / "src"}
+        for engine in engines or ENGINES:
+            seen: dict[str, list[dict[str, float]]] = {name: [] for name in sources}
+            for number in range(pairs):
+                for name in ("base", "now") if number % 2 == 0 else ("now", "base"):
+                    seen[name].append(run(sources[name], engine, measures))
+                    print(f"{engine}, pair {number + 1} of {pairs}: {name} done", file=sys.stderr, flush=True)
+            print(table(engine, base, seen), flush=True)
+
+
+def extract(revision: str, folder: Path) -> None:
+    packed = subprocess.run(["git", "archive", revision, "src"], cwd=ROOT, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="data")
+
+
+def run(source: Path, engine: str, measures: Sequence[str]) -> dict[str, float]:
+    """One round of the bench with the package from `source`; it is found before the installed one."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        chosen = [option for measure in measures for option in ("--measure", measure)]
+        command = [sys.executable, "-m", "bench", "--engine", engine, "--only", "drumbeat", *chosen]
+        environment = {**os.environ, "PYTHONPATH": str(source)}
+        subprocess.run(
+            [*command, "--rounds", "1", "--json", file.name], env=environment, cwd=ROOT, check=True, capture_output=True
+        )
+        told = json.loads(Path(file.name).read_text())[engine]
+    if told["failures"]:
+        raise click.ClickException(f"{engine}: {told['failures']}")
+    return {name: values[0] for name, values in told["contenders"]["drumbeat"]["figures"].items()}
+
+
+def table(engine: str, base: str, seen: dict[str, list[dict[str, float]]]) -> str:
+    lines = [
+        f"| {ENGINES[engine].title} | {base[:9]} | now | now : base, median of pairs (least..greatest) |",
+        "| --- " * 4 + "|",
+    ]
+    for figure, title in FIGURES.items():
+        pairs = [
+            (before[figure], now[figure])
+            for before, now in zip(seen["base"], seen["now"], strict=True)
+            if figure in before and figure in now
+        ]
+        if pairs:
+            ratios = [now / before for before, now in pairs]
+            medians = [f"{statistics.median(values):,.1f}" for values in zip(*pairs, strict=True)]
+            spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f}..{max(ratios):.3f})"
+            lines.append(f"| {title} | {medians[0]} | {medians[1]} | {spread} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
