@@ -182,4 +182,5 @@ class Client:
 
     async def close(self) -> None:
         """Close the store of the running loop. The next call opens it again."""
+        self._inside = None
         await self.connections.here().close()

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull, StoreLost
+from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull
 from drumbeat.store.sqlite import SqliteStore, place
 from drumbeat.store.sqlite.schema import KNOWN
 from drumbeat.store.urls import masked, open_store, parse
 from tests.contract.making import claim, new_job, worker
-from tests.waiting import until
 
 MOUNTS = """\
 /dev/vda / ext4 rw 0 0
@@ -157,21 +156,6 @@ async def test_a_disk_that_sqlite_finds_full_is_told_as_full_and_spoils_nothing(
         pages.run("PRAGMA max_page_count = 1000000")
         assert (await store.jobs.add([new_job()]))[0].created
         assert len(await claim(store, await worker(store))) == 2
-
-
-async def test_a_file_that_was_replaced_is_noticed(path: Path) -> None:
-    async with await open_store(f"sqlite:///{path}") as store:
-        await store.jobs.add([new_job()])
-        path.rename(path.with_suffix(".old"))
-
-        async def lost() -> bool:
-            try:
-                await store.jobs.add([new_job()])
-            except StoreLost:
-                return True
-            return False
-
-        await until(lost, deadline=5, what="StoreLost")
 
 
 def test_urls_are_understood_once_and_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
