@@ -19,6 +19,8 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     finished_after: str
     delete_finished: str
     delete_jobs: str
+    rearm_after_finished: str
+    rearm_after_dead: str
     die: str
     give_back: str
     keep_attempts: str
