@@ -79,6 +79,7 @@ class Connection:
                 # the syncer, outside of it. Checkpoints are made in turn, by the writer, and synced by SQLite.
                 self.run("PRAGMA synchronous = NORMAL")
                 self.run("PRAGMA wal_autocheckpoint = 0")
+                self.run("PRAGMA checkpoint_fullfsync = ON")  # of effect on macOS only, as is fullfsync
         except BaseException:
             self._db.close()
             raise

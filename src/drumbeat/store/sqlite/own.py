@@ -100,6 +100,7 @@ class SqliteTransaction:
                     factory=JobConnection,
                 )
                 self._db.execute("PRAGMA synchronous = FULL")
+                self._db.execute("PRAGMA fullfsync = ON")
                 self._db.execute("PRAGMA wal_autocheckpoint = 0")
                 self._db.execute("PRAGMA table_list").fetchall()
                 self._turn = Turn(self._path)

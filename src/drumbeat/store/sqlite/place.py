@@ -3,6 +3,7 @@
 Everything here answers before a connection is opened, so that a wrong path is one clear line and not an error of a driver.
 """
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -44,6 +45,13 @@ def check(path: Path, *, mounts: str | None = None) -> None:
             f"{path} is on a network file system ({kind}), where SQLite can lose data: use a local disk, or PostgreSQL",
             "url",
         )
+
+
+def create(path: Path) -> None:
+    """Make an empty file that only this user can read: jobs may have secrets in their arguments. SQLite gives `-wal` and
+    `-shm` the same permissions. One that is there already is left as it is."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def _check_file(path: Path) -> None:
