@@ -37,7 +37,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     running: str
     note: str
     states: str
-    live_of_key: str
+    live_of_keys: str
     cancel_pending: str
     request_cancel: str
     run_now: str

@@ -321,12 +321,13 @@ SELECT json_group_array(json_array(wanted.value, coalesce(
            (SELECT state FROM drumbeat_dead WHERE id = wanted.value))))
   FROM json_each(:ids) AS wanted;
 
--- name: live_of_key
-SELECT json_group_array(id)
-  FROM drumbeat_job
- WHERE task = :task
-   AND key = :key
-   AND key IS NOT NULL;
+-- name: live_of_keys
+SELECT json_group_array(job.id)
+  FROM (SELECT DISTINCT value FROM json_each(:keys)) AS wanted
+ CROSS JOIN drumbeat_job AS job
+ WHERE job.task = :task
+   AND job.key = wanted.value
+   AND job.key IS NOT NULL;
 
 -- name: cancel_pending
 INSERT INTO drumbeat_history (state, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
