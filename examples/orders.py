@@ -55,7 +55,7 @@ async def story() -> None:
     await remind.using(delay="1d", key="order:1").enqueue(1)
     paid = await charge.enqueue(1, Decimal("9.90"), card="good")
     print(await paid.result(timeout=30))
-    print("reminders cancelled:", await app.cancel(task=remind, key="order:1"))
+    print("reminders cancelled:", (await app.cancel(task=remind, key="order:1")).cancelled)
 
     first = await ship.using(delay=0.2, key="order:1", unique=True).enqueue(1)
     second = await ship.using(key="order:1", unique=True).enqueue(1)

@@ -24,7 +24,7 @@ from drumbeat.events import (
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.locks import HeldLock, local_lock
 from drumbeat.model.instance import Instance
-from drumbeat.model.job import Attempt, CancelAnswer, Job, JobState, NewJob, QueueStats, TaskStats
+from drumbeat.model.job import Attempt, CancelAnswer, Cancelled, Job, JobState, NewJob, QueueStats, TaskStats
 from drumbeat.model.lock import LockInfo, TicketInfo
 from drumbeat.model.stats import Rollup
 from drumbeat.nouns import FireInfo, Run, ScheduleInfo
@@ -37,6 +37,7 @@ __all__ = [
     "Backoff",
     "Call",
     "CancelAnswer",
+    "Cancelled",
     "Drumbeat",
     "DrumbeatError",
     "Event",

@@ -20,12 +20,12 @@ from drumbeat import appref, logs
 from drumbeat import outbox as outboxes
 from drumbeat.client import Client
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.errors import ConfigError
+from drumbeat.errors import ConfigError, InvalidArguments
 from drumbeat.events import Event, Events, Subscriber
 from drumbeat.face import SyncFace
 from drumbeat.handle import JobHandle
 from drumbeat.locks import Entrance, GlobalLock, Keeper, LockOptions, read_wish
-from drumbeat.model.job import NewJob
+from drumbeat.model.job import Cancelled, NewJob
 from drumbeat.names import check_key, check_name, shown
 from drumbeat.nouns import (
     Audit,
@@ -203,10 +203,18 @@ class Drumbeat(Registering, Declaring, Hosting):
             return self.client.enqueue_inside(conn, check_bound(jobs), notify)
         return self.client.enqueue_many(check_bound(jobs))
 
-    async def cancel(self, *, task: str | Task[..., Any], key: str) -> int:
-        """Cancel all live jobs of this task and key. Returns how many will not run, or were asked to stop."""
+    async def cancel(
+        self, *, task: str | Task[..., Any], key: str | None = None, keys: Iterable[str] | None = None
+    ) -> Cancelled:
+        """Cancel all live jobs of this task and key, or of any of these keys, a few hundred in one step.
+
+        Gives how many will never run, and how many were running and were asked to stop.
+        """
         name = task.name if isinstance(task, Task) else check_name("task", task)
-        return await self.client.cancel_key(name, check_key(key))
+        if (key is None) == (keys is None) or isinstance(keys, str | bytes):
+            raise InvalidArguments("say which jobs to cancel: key= with one key, or keys= with several", "key")
+        wanted = [key] if keys is None else dict.fromkeys(keys)
+        return await self.client.cancel_keys(name, [check_key(each) for each in wanted])
 
     async def history(self, *, task: str | Task[..., Any] | None = None, **wanted: Unpack[WantedRuns]) -> list[Run]:
         """Every run on record of the jobs of a task, or of all: due, started, finished, where, how it ended, how late.

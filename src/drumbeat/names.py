@@ -11,7 +11,10 @@ import re
 from drumbeat.errors import ConfigError, InvalidArguments
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
-_NAMESPACE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+# Lower case: SQLite takes NN_job and nn_job for one table, PostgreSQL and Redis do not.
+_NAMESPACE = re.compile(r"[a-z][a-z0-9_]{0,39}")
+# What the engines keep for themselves, refused on all of them: a program moves to another by its URL alone.
+_RESERVED_NAMESPACE = re.compile(r"sqlite.*|pg_.*|public|information_schema")
 SECRET = re.compile(
     r"passw|passphrase|pwd|secret|token|bearer|api[-_]?key|authori[sz]ation|cookie|credential"
     r"|(private|access|signing|encryption)[-_]?key",
@@ -48,9 +51,15 @@ def check_priority(value: object, error: Refusal = InvalidArguments) -> int:
 def check_namespace(text: object, error: Refusal = ConfigError) -> str:
     """A namespace becomes part of table and key names, so it is stricter than a name."""
     if isinstance(text, str) and _NAMESPACE.fullmatch(text):
+        if _RESERVED_NAMESPACE.fullmatch(text):
+            raise error(
+                f"namespace {shown(text)} is reserved by one of the engines: choose another than public,"
+                " information_schema and what begins with sqlite or pg_",
+                "namespace",
+            )
         return text
     raise error(
-        f"namespace {shown(text)} is not valid: use 1 to 40 letters, digits and _, beginning with a letter",
+        f"namespace {shown(text)} is not valid: use 1 to 40 lower-case letters, digits and _, beginning with a letter",
         "namespace",
     )
 

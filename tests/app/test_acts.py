@@ -117,6 +117,11 @@ async def test_an_act_on_many_is_for_those_that_it_can_be_done_to(app: Drumbeat,
     assert (dry.matched, dry.touched) == (1_100, 0)
     answer = await app.jobs.bulk("cancel", task="charge")
     assert (answer.matched, answer.touched, answer.refused) == (1_100, 1_100, ())
+    assert answer.requested == 0
+    await charge.enqueue(1)
+    await hand.claim()
+    answer = await app.jobs.bulk("cancel", task="charge")
+    assert (answer.touched, answer.requested) == (1, 1), "asked to stop, and not cancelled yet"
     assert (await app.jobs.bulk("run_now", all=True)).matched == 0
 
 

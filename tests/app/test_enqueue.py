@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat import Drumbeat, JobState
 from drumbeat.errors import InvalidArguments
-from drumbeat.model.job import OutcomeKind
+from drumbeat.model.job import Cancelled, OutcomeKind
 from tests.app.conftest import Hand
 
 
@@ -103,7 +103,9 @@ async def test_enqueue_many_takes_bound_calls_only(app: Drumbeat) -> None:
     coroutine.close()
 
 
-async def test_cancel_by_task_and_key_counts_what_was_cancelled_or_asked_to_stop(app: Drumbeat, hand: Hand) -> None:
+async def test_cancel_by_task_and_key_tells_what_will_not_run_from_what_was_asked_to_stop(
+    app: Drumbeat, hand: Hand
+) -> None:
     @app.task
     async def charge() -> None: ...
 
@@ -111,11 +113,29 @@ async def test_cancel_by_task_and_key_counts_what_was_cancelled_or_asked_to_stop
     await hand.claim()
     waiting = await charge.using(key="a", delay=60).enqueue()
     other = await charge.using(key="b", delay=60).enqueue()
-    assert await app.cancel(task=charge, key="a") == 2
+    assert await app.cancel(task=charge, key="a") == Cancelled(cancelled=1, requested=1)
     assert (await waiting.job()).state is JobState.CANCELLED
     assert (await other.job()).state is JobState.PENDING
-    assert await app.cancel(task="charge", key="a") == 1  # the running one is asked again
-    assert await app.cancel(task="charge", key="c") == 0
+    assert await app.cancel(task="charge", key="a") == Cancelled(0, 1), "the running one is asked again"
+    assert await app.cancel(task="charge", key="c") == Cancelled(0, 0)
+
+
+async def test_jobs_of_many_keys_are_cancelled_by_one_call(app: Drumbeat) -> None:
+    @app.task
+    async def charge() -> None: ...
+
+    await app.enqueue_many([charge.using(key=f"order:{number}", delay=60).bind() for number in range(1_200)])
+    assert await app.cancel(task=charge, keys=(f"order:{number}" for number in range(1_100))) == Cancelled(1_100, 0)
+    assert await app.cancel(task=charge, keys=[]) == Cancelled(0, 0)
+    assert len(await app.jobs.list(state="pending", limit=500)) == 100
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"key": "a", "keys": ["b"]}, {"keys": "abc"}, {"keys": ["a", 5]}, {"keys": [""]}]
+)
+async def test_a_cancellation_by_key_says_which_keys(app: Drumbeat, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArguments, match="key"):
+        await app.cancel(task="charge", **wrong)
 
 
 def test_sync_code_can_do_the_same(app_url: str) -> None:
@@ -127,7 +147,7 @@ def test_sync_code_can_do_the_same(app_url: str) -> None:
     one = charge.using(key="a", delay=60).enqueue_sync(1)
     many = app.sync.enqueue_many([charge.bind(2), charge.bind(3)])
     assert [handle.job().args for handle in [one, *many]] == ['{"customer":1}', '{"customer":2}', '{"customer":3}']
-    assert app.sync.cancel(task="charge", key="a") == 1
+    assert app.sync.cancel(task="charge", key="a") == Cancelled(1, 0)
     assert one.job().state is JobState.CANCELLED
     assert many[0].cancel() == "cancelled"
     assert {job.id for job in app.sync.jobs.list(state="pending")} == {many[1].id}

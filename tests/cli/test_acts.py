@@ -106,6 +106,18 @@ def test_acts_on_jobs_are_on_record(place: str) -> None:
     assert last_act() == ("jobs.cancel", "task=greet key=k", 1, "done", "all of them")
 
 
+def test_a_cancellation_by_keys_tells_what_will_not_run_from_what_was_asked_to_stop(place: str) -> None:
+    async def running(store: Store) -> JobId:
+        return (await making.claimed_one(store, await making.worker(store), key="r")).id
+
+    on(place, running)
+    on(place, waiting_job)
+    text = shown("jobs", "cancel", "--task", "greet", "--key", "k", "--key", "r")
+    assert "1 job of task greet with 2 keys cancelled." in text
+    assert "1 job running: asked to stop, and may still end otherwise." in text
+    assert last_act()[:4] == ("jobs.cancel", "task=greet keys=k, r", 2, "done")
+
+
 def test_a_dry_cancellation_says_what_it_would_do_and_does_nothing(place: str) -> None:
     async def running(store: Store) -> JobId:
         return (await making.claimed_one(store, await making.worker(store))).id

@@ -1,7 +1,7 @@
-"""Jobs.cancel, cancel_key and run_now."""
+"""Jobs.cancel, cancel_keys and run_now."""
 
 from drumbeat.ids import new_job_id
-from drumbeat.model.job import CancelAnswer, JobState, OutcomeKind, View
+from drumbeat.model.job import CancelAnswer, JobState, OutcomeKind, Unique, View
 from drumbeat.store.protocol import Store
 from tests.contract.making import HOUR, add, claim, claimed_one, dead_letter, end, hold, ids, new_job, worker
 
@@ -65,11 +65,25 @@ async def test_all_live_jobs_of_a_task_and_key_are_cancelled_together(store: Sto
     await end(store, instance, done, OutcomeKind.SUCCEEDED)
     await add(store, new_job(key="k"), new_job(key="k", delay=HOUR))
     others = await add(store, new_job(key="other"), new_job(task="other", key="k"), new_job())
-    assert sorted(await store.jobs.cancel_key("greet", "k")) == ["cancelled", "cancelled", "requested"]
-    assert await store.jobs.cancel_key("greet", "k") == ["requested"]
-    assert await store.jobs.cancel_key("greet", "nobody") == []
+    assert sorted(await store.jobs.cancel_keys("greet", ["k"])) == ["cancelled", "cancelled", "requested"]
+    assert await store.jobs.cancel_keys("greet", ["k"]) == ["requested"]
+    assert await store.jobs.cancel_keys("greet", ["nobody"]) == []
     assert sorted(ids(await claim(store, instance))) == sorted(others)
     assert (await store.inspect.job(running.id)).cancel_requested
+
+
+async def test_jobs_of_many_keys_are_cancelled_in_one_step(store: Store) -> None:
+    instance = await worker(store)
+    await claimed_one(store, instance, key="key 0")
+    await add(store, *(new_job(key=f"key {number}", unique=Unique.LIVE) for number in range(1, 300)))
+    kept = await add(store, new_job(key="key 300"), new_job(task="other", key="key 1"), new_job())
+    keys = ["nobody", *(f"key {number}" for number in range(300)), "key 7"]
+    answers = await store.jobs.cancel_keys("greet", keys)
+    assert (answers.count(CancelAnswer.CANCELLED), answers.count(CancelAnswer.REQUESTED)) == (299, 1)
+    assert len(answers) == 300
+    assert await store.jobs.cancel_keys("greet", keys) == [CancelAnswer.REQUESTED]
+    assert await store.jobs.cancel_keys("greet", []) == []
+    assert sorted(ids(await claim(store, instance))) == sorted(kept)
 
 
 async def test_run_now_makes_pending_jobs_due_and_passes_over_others(store: Store) -> None:

@@ -1,7 +1,7 @@
 """Jobs.exchange, the claiming half: which jobs, in which order, under which token."""
 
 from drumbeat.ids import new_instance_id, new_job_ids
-from drumbeat.model.job import JobState, OutcomeKind, unknown_task
+from drumbeat.model.job import JobState, OutcomeKind, Verdict, unknown_task
 from drumbeat.store.protocol import Store
 from tests.contract.making import (
     HOUR,
@@ -239,3 +239,35 @@ async def test_waiting_goes_on_counting_from_its_beginning_until_the_job_has_run
     await end(store, instance, third, OutcomeKind.RETRY)
     [fourth] = await claim(store, instance)
     assert fourth.waits_since is None
+
+
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The first and the last moment that a datetime can name."""
+
+
+async def test_any_moment_of_the_past_is_due_now_and_the_last_one_never(store: Store) -> None:
+    instance = await worker(store)
+    before_1970, year_one, never = new_job(run_at=-HOUR), new_job(run_at=FIRST_US), new_job(run_at=LAST_US)
+    await add(store, before_1970, never, year_one, new_job())
+    jobs = await claim(store, instance)
+    assert [job.id for job in jobs][:2] == [year_one.id, before_1970.id], "oldest due first"
+    assert len(jobs) == 3
+    assert jobs[0].run_at == jobs[0].due_at == FIRST_US and jobs[1].run_at == -HOUR
+    assert (await store.inspect.job(year_one.id)).run_at.year == 1
+    assert (await store.inspect.job(never.id)).run_at.year == 9999
+    for job in jobs:
+        assert await end(store, instance, job, OutcomeKind.RELEASED) is Verdict.DONE
+    again = await claim(store, instance)
+    assert [job.id for job in again][:2] == [year_one.id, before_1970.id]
+    for job in again:
+        assert await end(store, instance, job, OutcomeKind.SUCCEEDED) is Verdict.DONE
+    assert (await store.inspect.job(year_one.id)).due_at.year == 1
+
+
+async def test_a_large_batch_of_moments_long_past_is_due_now(store: Store) -> None:
+    instance = await worker(store)
+    await add(store, *(new_job(run_at=-1_000 + number) for number in range(600)))
+    jobs = await claim(store, instance, limit=100)
+    await add(store, new_job(run_at=FIRST_US))
+    jobs += await claim(store, instance, limit=1_000)
+    assert len(jobs) == 601

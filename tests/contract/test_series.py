@@ -90,6 +90,27 @@ async def test_every_end_of_the_current_job_sets_the_next_moment(store: Store, h
     assert await store.schedules.rearm() == 0
 
 
+@pytest.mark.parametrize("facts", [{}, {"result": '"done"'}], ids=["", "with a result"])
+@pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED])
+async def test_the_next_moment_counts_from_the_record_of_the_end_also_when_it_is_told_late(
+    store: Store, kind: OutcomeKind, facts: dict[str, str]
+) -> None:
+    me, job = await running(store)
+    before = await store.inspect.now()
+    finished_at = before - 5 * MINUTE
+    await end(store, me, job, kind, started_at=finished_at - MINUTE, finished_at=finished_at, **facts)
+    found = await got(store, "sweep")
+    assert found.next_at is not None
+    assert before + MINUTE <= found.next_at <= await store.inspect.now() + MINUTE
+
+
+async def test_a_late_end_after_which_the_series_is_over_sets_no_moment(store: Store) -> None:
+    stop = await store.inspect.now() + MINUTE
+    me, job = await running(store, end=stop)
+    await end(store, me, job, OutcomeKind.SUCCEEDED, started_at=stop - 9 * MINUTE, finished_at=stop - 8 * MINUTE)
+    assert (await got(store, "sweep")).next_at is None
+
+
 async def test_a_pending_job_that_is_cancelled_sets_the_next_moment(store: Store) -> None:
     job = await fired_job(store, after())
     await store.jobs.cancel([job])

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, assert_type
 
 from drumbeat import Call, Drumbeat, HeldLock, Job, JobError, JobFailed, JobHandle, SyncJobHandle, local_lock
-from drumbeat.model.job import NewJob
+from drumbeat.model.job import Cancelled, NewJob
 from drumbeat.sinks import RedisStreamSink
 from drumbeat.tasks import AsyncRoom, AsyncTask, BatchTask, SyncRoom, SyncTask
 
@@ -85,7 +85,7 @@ anything = app.forward("anything", to=sink, batch=10)
 async def forwarded() -> None:
     assert_type(await remind.using(key="c:1").enqueue(Decimal(1)), JobHandle[None])
     assert_type(await anything.enqueue({"a": [1]}), JobHandle[None])
-    assert_type(await app.cancel(task=remind, key="c:1"), int)
+    assert_type(await app.cancel(task=remind, key="c:1"), Cancelled)
 
 
 async def calls() -> None:
@@ -105,7 +105,7 @@ async def calls() -> None:
     assert_type(await app.enqueue_many([charge.bind(1, Decimal(2)), resize.bind("a")]), list[JobHandle[Any]])
     assert_type(await publish.enqueue("x"), JobHandle[int])
     assert_type(await store.enqueue(1), JobHandle[None])
-    assert_type(await app.cancel(task=charge, key="c:1"), int)
+    assert_type(await app.cancel(task=charge, key="c:1"), Cancelled)
     assert_type(await app.jobs.list(state="dead", limit=10), list[Job])
     assert_type(app.sync.jobs.list(queue="low"), list[Job])
     assert_type(await clean.enqueue(7), JobHandle[str])

@@ -73,15 +73,22 @@ def test_a_bad_priority_is_refused(value: object) -> None:
         check_priority(value)
 
 
-@pytest.mark.parametrize("text", ["drumbeat", "A", "a_1", "x" * 40])
+@pytest.mark.parametrize("text", ["drumbeat", "a", "a_1", "x" * 40, "pg", "publicity"])
 def test_a_good_namespace_is_given_back(text: str) -> None:
     assert check_namespace(text) == text
 
 
-@pytest.mark.parametrize("text", ["", "1a", "_a", "a-b", "a.b", "x" * 41, "é", "a\n", None])
+@pytest.mark.parametrize("text", ["", "1a", "_a", "a-b", "a.b", "x" * 41, "é", "a\n", "A", "nN", None])
 def test_a_bad_namespace_is_refused(text: object) -> None:
     with pytest.raises(ConfigError, match="beginning with a letter"):
         check_namespace(text)
+
+
+@pytest.mark.parametrize("text", ["sqlite", "sqlite_1", "sqlitejobs", "pg_jobs", "public", "information_schema"])
+def test_a_namespace_that_an_engine_keeps_for_itself_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="reserved") as caught:
+        check_namespace(text)
+    assert caught.value.setting == "namespace" and text in str(caught.value)
 
 
 def test_a_bad_value_is_shown_short() -> None:

@@ -90,41 +90,50 @@ def show_one(target: Target, id: str) -> None:
 @command.command("cancel")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--task", type=NAME, help="Together with --key: all live jobs of this task and key.")
-@click.option("--key", type=KEY, help="Together with --task.")
+@click.option("--key", "keys", type=KEY, multiple=True, help="Together with --task; may be given several times.")
 @dry_option
 @why_option
 @target_options
 @pass_target
-def cancel(target: Target, /, ids: tuple[str, ...], task: str | None, key: str | None, dry_run: bool) -> None:
+def cancel(target: Target, /, ids: tuple[str, ...], task: str | None, keys: tuple[str, ...], dry_run: bool) -> None:
     """Cancel jobs, by their ids, or by task and key."""
-    if bool(ids) == bool(task or key) or bool(task) != bool(key):
+    if bool(ids) == bool(task or keys) or bool(task) != bool(keys):
         raise Refused("say which jobs to cancel: their ids, or --task and --key together")
     if dry_run:
-        _tell_cancellable(target, ask(target, lambda app: _live(app, ids, task, key)))
+        _tell_cancellable(target, ask(target, lambda app: _live(app, ids, task, keys)))
         return
     if ids:
         answers = act(target, "jobs.cancel", these(ids), lambda app: app.jobs.cancel(ids), touched=_stopped)
         _tell_cancelled(target, dict(zip(dict.fromkeys(ids), answers, strict=True)))
         return
-    assert task is not None and key is not None
-    on = f"task={task} key={key}"
-    cancelled = act(target, "jobs.cancel", on, lambda app: app.cancel(task=task, key=key), touched=int)
+    assert task is not None
+    on = f"task={task} key={keys[0]}" if len(keys) == 1 else f"task={task} keys={', '.join(keys)}"
+    answer = act(
+        target,
+        "jobs.cancel",
+        on,
+        lambda app: app.cancel(task=task, keys=keys),
+        touched=lambda cancelled: cancelled.cancelled + cancelled.requested,
+    )
     if target.json:
-        output.json_document({"cancelled": cancelled})
-    else:
-        output.say(
-            f"{words.count(cancelled, 'job')} of task {task} with key {words.word(key)} cancelled, or asked to stop."
-        )
+        output.json_document({"cancelled": answer.cancelled, "requested": answer.requested})
+        return
+    named = f"key {words.word(keys[0])}" if len(keys) == 1 else f"{len(keys)} keys"
+    output.say(f"{words.count(answer.cancelled, 'job')} of task {task} with {named} cancelled.")
+    if answer.requested:
+        output.say(f"{words.count(answer.requested, 'job')} running: asked to stop, and may still end otherwise.")
 
 
-async def _live(app: Drumbeat, ids: tuple[str, ...], task: str | None, key: str | None) -> list[Job]:
+async def _live(app: Drumbeat, ids: tuple[str, ...], task: str | None, keys: tuple[str, ...]) -> list[Job]:
     """What a cancellation would be about."""
     if ids:
         return [await app.jobs.show(id) for id in dict.fromkeys(ids)]
-    pending, running = [
-        await app.jobs.list(task=task, key=key, state=state, limit=MOST_LISTED) for state in ("pending", "running")
+    return [
+        job
+        for state in ("pending", "running")
+        for key in keys
+        for job in await app.jobs.list(task=task, key=key, state=state, limit=MOST_LISTED)
     ]
-    return pending + running
 
 
 def _tell_cancellable(target: Target, jobs: list[Job]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, assert_never
@@ -18,7 +19,7 @@ from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, ResultNotKept
 from drumbeat.handle import JobHandle, SyncJobHandle, job_error
 from drumbeat.ids import JobId, new_job_ids
-from drumbeat.model.job import CancelAnswer, Ended, Job, JobState, NewJob
+from drumbeat.model.job import CancelAnswer, Cancelled, Ended, Job, JobState, NewJob
 from drumbeat.model.room import RoomMessage
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Inside, Store
@@ -31,6 +32,9 @@ from .connections import Connections
 __all__ = ["Client"]
 
 T = TypeVar("T")
+
+MAX_KEYS_IN_A_STEP = 500
+"""So many keys are cancelled in one transaction: beside it others have their turn."""
 
 
 def _sent(jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
@@ -111,11 +115,13 @@ class Client:
         (answer,) = await store.jobs.cancel([id])
         return answer
 
-    async def cancel_key(self, task: str, key: str) -> int:
-        """How many live jobs of this task and key were cancelled, or asked to stop."""
+    async def cancel_keys(self, task: str, keys: Sequence[str]) -> Cancelled:
+        """Cancel all live jobs of this task with one of these keys, a few hundred keys in one step."""
         store = await self.store()
-        answers = await store.jobs.cancel_key(task, key)
-        return sum(answer in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED) for answer in answers)
+        counts: Counter[CancelAnswer] = Counter()
+        for start in range(0, len(keys), MAX_KEYS_IN_A_STEP):
+            counts.update(await store.jobs.cancel_keys(task, keys[start : start + MAX_KEYS_IN_A_STEP]))
+        return Cancelled(counts[CancelAnswer.CANCELLED], counts[CancelAnswer.REQUESTED])
 
     async def send_to_room(self, room: str, signature: str, write: Callable[[int], Sequence[str]]) -> int:
         """Send what `write(workers)` gives, one each, to living workers that are in this room; gives to how many."""
@@ -182,4 +188,5 @@ class Client:
 
     async def close(self) -> None:
         """Close the store of the running loop. The next call opens it again."""
+        self._inside = None
         await self.connections.here().close()

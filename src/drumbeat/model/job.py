@@ -197,6 +197,15 @@ class CancelAnswer(StrEnum):
     UNKNOWN = "unknown"  # no such job here
 
 
+class Cancelled(msgspec.Struct, frozen=True):
+    """How many jobs were cancelled."""
+
+    cancelled: int
+    """They will never run."""
+    requested: int
+    """They were running, and were asked to stop; each may still end otherwise."""
+
+
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody who waits for a job learns once it has ended."""
 

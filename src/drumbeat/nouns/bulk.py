@@ -55,6 +55,8 @@ class BulkAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs it was about."""
     touched: int
     """How many it was done to; 0 for a dry run."""
+    requested: int = 0
+    """Of `touched`, those that were running and were asked to stop: each may still end otherwise than cancelled."""
     dry_run: bool
     capped: bool = False
     """The count of a dry run ended at 10,000; there may be more."""
@@ -136,15 +138,21 @@ async def counted(client: Client, choice: Choice) -> BulkAnswer:
 async def done(client: Client, choice: Choice, clock: Clock, rate: float | None) -> BulkAnswer:
     """Do it, page by page; `rate`: to at most so many in a second."""
     store = await client.store()
-    matched = touched = 0
+    matched = touched = requested = 0
     refused: list[NotTouched] = []
     async for ids in paced(_chosen(client, choice), clock, rate):
-        number, not_touched = await _step(store, choice.action, ids)
+        number, asked, not_touched = await _step(store, choice.action, ids)
         matched += len(ids)
         touched += number
+        requested += asked
         refused += not_touched[: MOST_TOLD - len(refused)]
     return BulkAnswer(
-        action=choice.action, matched=matched, touched=touched, dry_run=False, refused=tuple(refused[:MOST_TOLD])
+        action=choice.action,
+        matched=matched,
+        touched=touched,
+        requested=requested,
+        dry_run=False,
+        refused=tuple(refused[:MOST_TOLD]),
     )
 
 
@@ -177,21 +185,23 @@ async def paced(
             yield page[start : start + step]
 
 
-async def _step(store: Store, action: Action, ids: Sequence[JobId]) -> tuple[int, list[NotTouched]]:
+async def _step(store: Store, action: Action, ids: Sequence[JobId]) -> tuple[int, int, list[NotTouched]]:
+    """How many it was done to, how many of these were only asked to stop, and who was left alone."""
     match action:
         case Action.CANCEL:
-            cancelled = list(zip(ids, await store.jobs.cancel(ids), strict=True))
+            answers = await store.jobs.cancel(ids)
+            cancelled = list(zip(ids, answers, strict=True))
             well = (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED)
             refused = [NotTouched(id, _too_late(answer)) for id, answer in cancelled if answer not in well]
-            return len(ids) - len(refused), refused
+            return len(ids) - len(refused), answers.count(CancelAnswer.REQUESTED), refused
         case Action.REPLAY:
             replayed = await store.jobs.replay(ids)
             refused = [NotTouched(each.id, _not_replayed(each.conflict)) for each in replayed if not each.done]
-            return len(ids) - len(refused), refused
+            return len(ids) - len(refused), 0, refused
         case Action.RUN_NOW:
-            return await store.jobs.run_now(ids), []
+            return await store.jobs.run_now(ids), 0, []
         case Action.DISCARD:
-            return await store.jobs.discard(ids), []
+            return await store.jobs.discard(ids), 0, []
 
 
 def _too_late(answer: CancelAnswer) -> str:

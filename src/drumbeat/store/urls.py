@@ -23,6 +23,7 @@ FORMS = (
 )
 _POSTGRES = frozenset({"postgresql", "postgres"})
 _REDIS = frozenset({"redis", "rediss", "valkey", "valkeys", "unix"})
+_IN_MEMORY = re.compile(r":memory:|[?&]mode=memory", re.IGNORECASE)
 _SECRET = re.compile(r"([?&](?:ssl_?)?password=)[^&#]*")
 
 
@@ -50,6 +51,12 @@ def parse(url: str) -> StoreUrl:
     if parts.scheme != "sqlite":
         raise ConfigError(f"url {shown(masked(url))} is not a store: use {FORMS}", "url")
     path = unquote(parts.path)
+    if _IN_MEMORY.search(unquote(url)):
+        raise ConfigError(
+            f"url {shown(masked(url))} is a database in memory, which each connection would have for itself: use a file,"
+            " in a temporary folder for tests",
+            "url",
+        )
     if parts.netloc or not path.startswith("/") or path in {"/", "//"} or "\0" in path or parts.query or parts.fragment:
         raise ConfigError(f"url {shown(masked(url))} names no SQLite file: use {FORMS}", "url")
     absolute = Path(path[1:]).expanduser().absolute()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from drumbeat.clock import Clock
-from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.errors import StoreError, StoreLost, StoreUnavailable
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.instance import Pulse
 from drumbeat.model.job import Claim, Claimed, Exchanged, Hold, Outcome, OutcomeKind
@@ -182,7 +182,7 @@ class Exchange:
 
     async def _tell_apart(self, instance: InstanceId, outcomes: list[Outcome], error: StoreError) -> None:
         """The store refuses this batch: halve it until the bad one is alone, and tell that one without its texts."""
-        if not outcomes:
+        if not outcomes or isinstance(error, StoreLost):
             raise error
         if len(outcomes) > 1:
             middle = len(outcomes) // 2

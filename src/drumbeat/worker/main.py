@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from drumbeat.clock import Clock
+from drumbeat.errors import StoreLost
 from drumbeat.settings import Settings
-from drumbeat.worker import Worker
+from drumbeat.worker import EXIT_NO_STORE, Worker
 from drumbeat.worker.marks import Marks
 from drumbeat.worker.program import Program
+
+log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SAME_REQUEST = 0.5
@@ -51,8 +54,18 @@ def run(program: Program, settings: Settings, *, ref: str | None = None, marks_p
             _leave_at_once(code)
         return code
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(main())
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(main())
+    except BaseExceptionGroup as group:
+        lost: BaseException | None = group.subgroup(StoreLost)
+        if lost is None:
+            raise
+        while isinstance(lost, BaseExceptionGroup):
+            lost = lost.exceptions[0]
+        # What runs belongs to a store that is no more: there is nothing to wait for, and nobody to tell.
+        log.error("the store is lost: this process leaves", extra={"reason": str(lost)})
+        return EXIT_NO_STORE
 
 
 def _once(stop: Callable[[], None], clock: Clock) -> Callable[[], None]:

@@ -70,7 +70,7 @@ def test_a_hint_lowers_the_bound_as_far_as_it_must() -> None:
     assert bounds.of(asked) == [NO_BOUND] * 10 + [Bound(9_900_000, None)] + [NO_BOUND] * 9
     bounds.hear(9 * SECOND)
     assert bounds.of(asked) == [NO_BOUND] * 10 + [Bound(9 * SECOND, None)] + [NO_BOUND] * 9
-    bounds.hear(0)
+    bounds.hear(NO_BOUND.run_at)
     assert bounds.of(asked) == [NO_BOUND] * 20
 
 

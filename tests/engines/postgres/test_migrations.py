@@ -53,17 +53,17 @@ async def test_the_printed_script_makes_the_same_tables(server: PostgresServer, 
 
 async def test_namespaces_are_schemas_that_know_nothing_of_each_other(server: PostgresServer) -> None:
     where = at(await fresh(server, "spaces"))
-    for namespace in ("shop", "Order"):
+    for namespace in ("shop", "order"):
         await schema.migrate(where, namespace)
     async with (
         await PostgresStore.open(where, namespace="shop") as shop,
-        await PostgresStore.open(where, namespace="Order") as order,
+        await PostgresStore.open(where, namespace="order") as order,
     ):
         [id] = await add(shop, new_job())
         assert await claim(order, await worker(order)) == []
         assert [job.id for job in await claim(shop, await worker(shop))] == [id]
     rows = await server.execute("SELECT DISTINCT table_schema::text FROM information_schema.tables", database="spaces")
-    assert {row[0] for row in rows} >= {"shop", "Order"}
+    assert {row[0] for row in rows} >= {"shop", "order"}
     assert "drumbeat" not in {row[0] for row in rows}
 
 

@@ -87,7 +87,7 @@ async def test_of_many_jobs_with_one_key_all_are_found_and_none_is_left(redis: R
         await end(redis, instance, job, OutcomeKind.SUCCEEDED)
     live = await redis.inspect.jobs(JobFilter(task="greet", key="k", state=JobState.RUNNING))
     assert ids(live) == [added[3], added[1]]
-    assert await redis.jobs.cancel_key("greet", "k") == ["requested"] * 2
+    assert await redis.jobs.cancel_keys("greet", ["k"]) == ["requested"] * 2
 
 
 async def test_when_everything_has_ended_and_is_pruned_nothing_is_left(redis: RedisStore) -> None:

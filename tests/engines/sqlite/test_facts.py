@@ -43,3 +43,26 @@ def test_a_log_that_cannot_be_emptied_is_told() -> None:
 
 def test_another_journal_mode_is_bad() -> None:
     assert facts._journal("delete").level is Level.BAD
+
+
+@pytest.mark.parametrize(
+    ("file", "folder", "level", "advice"),
+    [
+        (0o600, 0o700, Level.OK, ""),
+        (0o660, 0o770, Level.OK, ""),
+        (0o600, 0o1777, Level.OK, ""),
+        (0o644, 0o755, Level.NOTE, "read the arguments"),
+        (0o666, 0o755, Level.WARN, "chmod o-rwx"),
+        (0o600, 0o777, Level.WARN, "chmod o-w"),
+        (0o666, 0o777, Level.WARN, "chmod o-rwx"),
+    ],
+)
+async def test_who_else_may_touch_the_file_is_told(
+    sqlite: SqliteStore, path: Path, file: int, folder: int, level: Level, advice: str
+) -> None:
+    path.chmod(file)
+    path.parent.chmod(folder)
+    found = await named(sqlite, "permissions")
+    assert found.level is level
+    assert advice in found.advice and found.value.startswith(f"{file:04o}")
+    path.parent.chmod(0o700)

@@ -1,5 +1,6 @@
 """Files that cannot be a store, files that belong to another version, and disks without room."""
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -7,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull, StoreLost
+from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull
 from drumbeat.store.sqlite import SqliteStore, place
 from drumbeat.store.sqlite.schema import KNOWN
 from drumbeat.store.urls import masked, open_store, parse
 from tests.contract.making import claim, new_job, worker
-from tests.waiting import until
 
 MOUNTS = """\
 /dev/vda / ext4 rw 0 0
@@ -84,6 +84,30 @@ async def test_an_empty_file_becomes_a_store(path: Path) -> None:
     path.touch()
     async with await open_store(f"sqlite:///{path}") as store:
         assert (await store.jobs.add([new_job()]))[0].created
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o002, 0o000])
+async def test_what_is_created_can_be_read_by_its_user_alone(path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        async with await open_store(f"sqlite:///{path}") as store, store.wake.listen(lambda due: None) as address:
+            await store.jobs.add([new_job()])
+            files = [Path(f"{path}{end}") for end in ("", "-wal", "-shm", "-turn")]
+            assert {file.name: oct(file.stat().st_mode & 0o777) for file in files} == {
+                file.name: "0o600" for file in files
+            }
+            assert address is not None and oct(Path(address).parent.stat().st_mode & 0o777) == "0o700"
+    finally:
+        os.umask(before)
+
+
+async def test_a_file_that_a_group_shares_is_shared_with_all_that_belongs_to_it(path: Path) -> None:
+    path.touch()
+    path.chmod(0o660)
+    async with await open_store(f"sqlite:///{path}") as store:
+        await store.jobs.add([new_job()])
+        files = [Path(f"{path}{end}") for end in ("", "-wal", "-shm", "-turn")]
+        assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o660"}
 
 
 async def test_strangers_tables_are_left_alone(path: Path) -> None:
@@ -159,21 +183,6 @@ async def test_a_disk_that_sqlite_finds_full_is_told_as_full_and_spoils_nothing(
         assert len(await claim(store, await worker(store))) == 2
 
 
-async def test_a_file_that_was_replaced_is_noticed(path: Path) -> None:
-    async with await open_store(f"sqlite:///{path}") as store:
-        await store.jobs.add([new_job()])
-        path.rename(path.with_suffix(".old"))
-
-        async def lost() -> bool:
-            try:
-                await store.jobs.add([new_job()])
-            except StoreLost:
-                return True
-            return False
-
-        await until(lost, deadline=5, what="StoreLost")
-
-
 def test_urls_are_understood_once_and_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     relative, absolute = parse("sqlite:///sub/x.db"), parse(f"sqlite:///{tmp_path}/sub/x.db")
@@ -200,6 +209,29 @@ def test_urls_are_understood_once_and_made_absolute(tmp_path: Path, monkeypatch:
 def test_wrong_urls_are_refused_with_the_allowed_forms(url: str) -> None:
     with pytest.raises(ConfigError, match="sqlite:///"):
         parse(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///:memory:",
+        "sqlite://:memory:",
+        "sqlite:///%3Amemory%3A",
+        "sqlite:////data/:memory:",
+        "sqlite:///file::memory:?cache=shared",
+        "sqlite:///file:jobs?mode=memory&cache=shared",
+        "sqlite:///jobs.db?mode=memory",
+    ],
+)
+def test_a_database_in_memory_is_refused_with_what_to_use_instead(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"in memory.*use a file, in a temporary folder for tests"):
+        parse(url)
+    with pytest.raises(ConfigError, match="in memory"):
+        asyncio.run(open_store(url))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

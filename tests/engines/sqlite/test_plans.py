@@ -178,7 +178,7 @@ def test_waiting_jobs_are_reached_by_what_they_wait_for(raw: sqlite3.Connection)
         (JOBS.held, "drumbeat_job_one_per_id (id=?)"),
         (JOBS.held_by, "drumbeat_job_of_instance (instance=?)"),
         (JOBS.running, "drumbeat_job_of_instance (instance=?)"),
-        (JOBS.live_of_key, "drumbeat_job_by_key (task=? AND key=?)"),
+        (JOBS.live_of_keys, "drumbeat_job_by_key (task=? AND key=?)"),
         (JOBS.holders, "drumbeat_job_by_key (task=? AND key=?)"),
         (JOBS.cancel_pending, "drumbeat_job_one_per_id (id=?)"),
         (JOBS.request_cancel, "drumbeat_job_one_per_id (id=?)"),

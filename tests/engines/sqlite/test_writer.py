@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.errors import StoreError, StoreLost, StoreUnavailable
 from drumbeat.model.job import JobFilter, JobState, OutcomeKind, Verdict
 from drumbeat.store.sqlite import SqliteStore, desk, syncer, writer
 from drumbeat.store.sqlite.connection import Connection
@@ -376,6 +376,6 @@ async def test_an_error_of_our_own_code_reaches_the_caller_and_the_thread_goes_o
 
 async def test_a_reader_does_not_create_a_deleted_file_anew(path: Path, sqlite: SqliteStore) -> None:
     path.unlink()
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreLost):
         await sqlite.inspect.jobs(JobFilter())
     assert not path.exists()

@@ -33,7 +33,8 @@ class Bound(NamedTuple):
     """None: whatever its id."""
 
 
-NO_BOUND = Bound(0, None)
+NO_BOUND = Bound(-(2**63), None)
+"""Not 0: a job may be due since before 1970."""
 
 
 class Bounds:

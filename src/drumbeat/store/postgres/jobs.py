@@ -102,8 +102,8 @@ class PostgresJobs:
         states = await self._side.transact(partial(self._cancel, wanted)) if wanted else {}
         return [_ANSWERS[states.get(id)] for id in ids]
 
-    async def cancel_key(self, task: str, key: str) -> list[CancelAnswer]:
-        states = await self._side.transact(partial(self._cancel_key, task, key))
+    async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
+        states = await self._side.transact(partial(self._cancel_keys, task, list(keys))) if keys else {}
         return [_ANSWERS[state] for state in states.values()]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
@@ -198,8 +198,8 @@ class PostgresJobs:
             found |= {row["id"]: row["state"] for row in await session.fetch(self._sql.states, missing)}
         return found
 
-    async def _cancel_key(self, task: str, key: str, session: Session) -> dict[JobId, str]:
-        found = {row["id"]: row["state"] for row in await session.fetch(self._sql.live_of_key, task, key)}
+    async def _cancel_keys(self, task: str, keys: list[str], session: Session) -> dict[JobId, str]:
+        found = {row["id"]: row["state"] for row in await session.fetch(self._sql.live_of_keys, task, keys)}
         await self._cancel_locked(found, session)
         return found
 

@@ -41,7 +41,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     running: str
     note: str
     lock: str
-    live_of_key: str
+    live_of_keys: str
     states: str
     request_cancel: str
     run_now: str

@@ -59,8 +59,8 @@ class Jobs(Protocol):
         """Cancel jobs. A pending one becomes history at once and never runs; a running one is asked to stop."""
         ...
 
-    async def cancel_key(self, task: str, key: str) -> list[CancelAnswer]:
-        """Cancel all live jobs of this task and key, atomically against claims. One answer for each job found."""
+    async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
+        """Cancel all live jobs of this task with one of these keys, atomically against claims. One answer for each job."""
         ...
 
     async def run_now(self, ids: Sequence[JobId]) -> int:

@@ -74,8 +74,9 @@ class RedisJobs:
         states = iter(await self._link.run("jobs_cancel", *map(packed, wanted)) if wanted else ())
         return [_ANSWERS[next(states)] if is_job_id(id) else CancelAnswer.UNKNOWN for id in ids]
 
-    async def cancel_key(self, task: str, key: str) -> list[CancelAnswer]:
-        return [_ANSWERS[state] for state in await self._link.run("jobs_cancel_key", task, key)]
+    async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
+        found = await self._link.run("jobs_cancel_keys", task, *dict.fromkeys(keys)) if keys else []
+        return [_ANSWERS[state] for state in found]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
         return await self._count("jobs_run_now", ids)

@@ -56,8 +56,8 @@ class SqliteStore:
         self.url = url
         self._announcer = Announcer(instances_sql.addresses)
         self._writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), self._announcer)
-        self._looks = Reader("looks", path, loop)
-        self._lists = Reader("lists", path, loop)
+        self._looks = Reader("looks", path, loop, lambda: self._writer.identity)
+        self._lists = Reader("lists", path, loop, lambda: self._writer.identity)
         ending = Ending(jobs_sql, Adding(jobs_sql))
         space = place.Room(path, least=room)
         self.jobs: Jobs = SqliteJobs(
@@ -93,7 +93,7 @@ class SqliteStore:
             inspect_sql, jobs_sql, search, facts=facts, reader=self._lists, clock=clock
         )
         self.audit: Audit = SqliteAudit(prefixed(AUDIT, namespace), writer=self._writer, reader=self._lists)
-        self.wake: Wake = SqliteWake(path, self._announcer, self._writer.ring)
+        self.wake: Wake = SqliteWake(path, self._announcer, self._writer)
         self.inside: Inside = SqliteInside(path, namespace=namespace, clock=clock, room=space)
 
     @classmethod

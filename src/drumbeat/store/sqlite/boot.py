@@ -1,18 +1,53 @@
 """Boot time: the clock of leases on one machine. No change of the wall clock touches it, and all processes share it."""
 
+import ctypes
+import struct
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from drumbeat.clock import Clock
 
+_LINUX = "/proc/sys/kernel/random/boot_id"
+_SYSCTLS = ("kern.bootsessionuuid", "kern.boot_id")
+"""Of macOS and of FreeBSD."""
+_BOOT_TIME = "kern.boottime"
+"""Of the other BSDs: the last resort, because it moves when somebody sets the wall clock."""
+
 
 @cache
 def boot_id() -> str:
-    """Another after each start of the machine; empty where the system has none."""
+    """Another after each start of the machine; empty where the system says nothing of it."""
+    return find_boot_id(_read, _sysctl)
+
+
+def find_boot_id(read: Callable[[str], str], sysctl: Callable[[str], bytes]) -> str:
+    """The same by these two ways to ask the system, each of which gives nothing for what it does not know."""
+    if found := read(_LINUX).strip():
+        return found
+    for name in _SYSCTLS:
+        if found := sysctl(name).rstrip(b"\0").decode("ascii", "replace").strip():
+            return found
+    since = sysctl(_BOOT_TIME)
+    return f"{_BOOT_TIME} {struct.unpack_from('@q', since)[0]}" if len(since) >= 8 else ""
+
+
+def _read(path: str) -> str:
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return Path(path).read_text("ascii")
     except OSError:
         return ""
+
+
+def _sysctl(name: str) -> bytes:
+    try:
+        ask = ctypes.CDLL(None, use_errno=True).sysctlbyname
+    except (AttributeError, OSError):  # Linux has none
+        return b""
+    answer, size = ctypes.create_string_buffer(256), ctypes.c_size_t(256)
+    if ask(name.encode(), answer, ctypes.byref(size), None, ctypes.c_size_t(0)) != 0:
+        return b""
+    return answer.raw[: size.value]
 
 
 def boot_us(clock: Clock) -> int:

@@ -10,6 +10,9 @@ from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.statements import JobSql
 from drumbeat.store.sqlite.writer import Write
 
+_BEFORE_ALL = -(2**63)
+"""Before every due moment: a job may be due since before 1970."""
+
 
 class Asked:
     """A claim, made ready on the caller's thread."""
@@ -77,6 +80,6 @@ class Claiming:
         return rows.seqs(db.value(self._sql.pick_waiting, parameters))
 
     def _next_due(self, db: Connection, queues: str, after: int | None) -> int | None:
-        parameters: dict[str, Any] = {"queues": queues, "after": -1 if after is None else after}
+        parameters: dict[str, Any] = {"queues": queues, "after": _BEFORE_ALL if after is None else after}
         found: int | None = db.value(self._sql.next_due, parameters)
         return found

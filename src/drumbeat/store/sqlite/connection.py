@@ -3,6 +3,7 @@
 This module knows nothing of jobs. It does not decide which thread a connection belongs to; `writer` and `reader` do.
 """
 
+import ctypes
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,11 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 # Batches are brought to one of these sizes with rows of NULL above, so that there are few statements to prepare.
 _SIZES = (1, 8, 64, 512)
 _NOT_A_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+def file_uri(path: Path, mode: str) -> str:
+    """A file's name as SQLite takes it together with a mode."""
+    return f"file:{quote(str(path))}?mode={mode}"
 
 
 @contextmanager
@@ -57,7 +63,7 @@ class Connection:
 
     def __init__(self, path: Path, *, read_only: bool, busy: float = BUSY_S) -> None:
         # A reader must not create the file anew after somebody has deleted it.
-        place = f"file:{quote(str(path))}?mode={'rw' if read_only else 'rwc'}"
+        place = file_uri(path, "rw" if read_only else "rwc")
         self._db = sqlite3.connect(
             place, uri=True, timeout=busy, isolation_level=None, check_same_thread=False, cached_statements=256
         )
@@ -73,6 +79,7 @@ class Connection:
                 # the syncer, outside of it. Checkpoints are made in turn, by the writer, and synced by SQLite.
                 self.run("PRAGMA synchronous = NORMAL")
                 self.run("PRAGMA wal_autocheckpoint = 0")
+                self.run("PRAGMA checkpoint_fullfsync = ON")  # of effect on macOS only, as is fullfsync
         except BaseException:
             self._db.close()
             raise
@@ -131,6 +138,19 @@ class Connection:
 
     def close(self) -> None:
         self._db.close()
+
+    def abandon(self) -> None:
+        """Instead of `close`, when its files were deleted or replaced."""
+        abandon(self._db)
+
+
+def abandon(db: sqlite3.Connection) -> None:
+    """Keep this connection open until the process ends, also when the interpreter tidies up.
+
+    Whoever closes a database as the last brings its own log into it, and then deletes the log by its name: by now that may be
+    another, with jobs in it that were acknowledged. A reference in a module is not enough: modules are emptied at exit.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
 
 
 def _batches(

@@ -115,7 +115,9 @@ class Ending:
             self._delete(write, self._move(write, (instance, "cancelled", recorded, write.now), ended))
         if fates.dead:
             write.db.run_rows(self._sql.die, 7, fates.dead, (write.now,))
-            take_out(write, self._sql.delete_jobs, {"ids": as_json([row[0] for row in fates.dead])})
+            ids = as_json([row[0] for row in fates.dead])
+            if take_out(write, self._sql.delete_jobs, {"ids": ids}):
+                write.db.run(self._sql.rearm_after_dead, {"ids": ids, "now": write.now})
         if fates.attempts:
             write.db.run_rows(self._sql.keep_attempts, 7, fates.attempts)
         if fates.back:
@@ -152,7 +154,9 @@ class Ending:
     def _delete(self, write: Write, finished: int) -> None:
         """Take out of the live table what was just moved: the last so many rows of history, which are in one piece."""
         if finished:
-            take_out(write, self._sql.delete_finished, {"seq": write.db.last_inserted - finished})
+            seq = write.db.last_inserted - finished
+            if take_out(write, self._sql.delete_finished, {"seq": seq}):
+                write.db.run(self._sql.rearm_after_finished, {"seq": seq, "now": write.now})
 
     def _settle(self, write: Write, instance: InstanceId, outcomes: Sequence[Outcome]) -> set[tuple[JobId, int]]:
         if not outcomes:
@@ -211,12 +215,14 @@ class Ending:
         return result
 
 
-def take_out(write: Write, statement: str, parameters: dict[str, str | int]) -> None:
-    """Delete jobs that have ended from the live table. By a trigger that may let the next job of a schedule go on."""
+def take_out(write: Write, statement: str, parameters: dict[str, str | int]) -> bool:
+    """Delete jobs that have ended from the live table. By a trigger that may let a schedule go on: whether one did."""
     before = write.db.changes
     deleted = write.db.run(statement, parameters)
-    if write.db.changes - before > deleted:
-        write.ring(write.now)
+    if write.db.changes - before == deleted:
+        return False
+    write.ring(write.now)
+    return True
 
 
 def _or_null(value: str | int | None) -> str | int:

@@ -1,7 +1,9 @@
 """What a person should know of a SQLite store: the file, its disk, and what a power cut would take."""
 
+import contextlib
 import os
 import sqlite3
+import stat
 from pathlib import Path
 
 from drumbeat.model.finding import Finding, Level
@@ -40,6 +42,7 @@ class SqliteFacts:
             _log(_bytes(Path(f"{self._path}-wal"))),
             _journal(mode),
             fact("durability", "what was acknowledged is on disk: it survives a crash of the program and a power cut"),
+            _permissions(self._path),
             _file_system(place.file_system_of(self._path.parent)),
             self._free(),
             fact("clock", "the same as this host's"),
@@ -61,6 +64,29 @@ def _bytes(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+def _permissions(path: Path) -> Finding:
+    """Who else on this machine may read or change the jobs."""
+    modes = {}
+    for name in (path, *(Path(f"{path}-{part}") for part in ("wal", "shm", "turn"))):
+        with contextlib.suppress(FileNotFoundError):
+            modes[name] = stat.S_IMODE(name.stat().st_mode)
+    value = f"{modes.get(path, 0):04o}"
+    folder = stat.S_IMODE(path.parent.stat().st_mode)
+    if open_to_all := [str(name) for name, mode in modes.items() if mode & stat.S_IWOTH]:
+        advice = f"every user of this machine can change your jobs: run `chmod o-rwx {' '.join(open_to_all)}`"
+        return Finding(name="permissions", level=Level.WARN, value=value, advice=advice)
+    if folder & stat.S_IWOTH and not folder & stat.S_ISVTX:
+        advice = f"every user of this machine can replace the file: run `chmod o-w {path.parent}`"
+        return Finding(name="permissions", level=Level.WARN, value=f"{value}, folder {folder:04o}", advice=advice)
+    if open_to_all := [str(name) for name, mode in modes.items() if mode & stat.S_IROTH]:
+        advice = (
+            "every user of this machine can read the arguments and results of your jobs: if that is not meant, run"
+            f" `chmod o-rwx {' '.join(open_to_all)}`"
+        )
+        return Finding(name="permissions", level=Level.NOTE, value=value, advice=advice)
+    return fact("permissions", value)
 
 
 def _log(length: int) -> Finding:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drumbeat.clock import Clock
-from drumbeat.errors import ClaimLost, InvalidArguments
+from drumbeat.errors import ClaimLost, InvalidArguments, StoreLost
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Added, Hold, NewJob, Outcome, OutcomeKind, Verdict
 from drumbeat.store.kinds import Kind, known, of_session, unwrapped
@@ -24,7 +24,7 @@ from drumbeat.store.sqlite.adding import Adding, Batch
 from drumbeat.store.sqlite.connection import Connection, Parameters
 from drumbeat.store.sqlite.ending import Ending
 from drumbeat.store.sqlite.own import SqliteTransaction
-from drumbeat.store.sqlite.place import Room
+from drumbeat.store.sqlite.place import Room, node
 from drumbeat.store.sqlite.statements import JOBS
 from drumbeat.store.sqlite.writer import Write
 
@@ -41,6 +41,7 @@ class SqliteInside:
         self._namespace = namespace
         self._clock = clock
         self._room = room
+        self._node: tuple[int, int] | None = None
         sql = prefixed(JOBS, namespace)
         self._adding = Adding(sql)
         self._ending = Ending(sql, self._adding)
@@ -156,11 +157,21 @@ class SqliteInside:
                 raise ClaimLost(hold.id, hold.token, completed=verdict is Verdict.ALREADY)
 
     def _check_place(self, db: "Borrowed") -> None:
-        """That the caller's connection is one to our file."""
-        file = db.file
+        """That the caller's connection is one to our file, and that this is the file that it was at the first call.
+
+        Which file a connection has open cannot be asked: one that was made before the file was replaced has the old one. So
+        nothing is taken any more from this program.
+        """
+        file, found = db.file, node(str(self._path))
+        if self._node is not None and found != self._node:
+            raise StoreLost(
+                f"{self._path} was deleted or replaced since this program first used it, and conn may still have the old"
+                " file open: start it anew"
+            )
         if not file or not self._path.exists() or not os.path.samefile(file, self._path):
             where = file or "a database in memory"
             raise InvalidArguments(f"conn is connected to {where}, but the jobs are in {self._path}", "conn")
+        self._node = found
 
 
 class Borrowed(Connection):

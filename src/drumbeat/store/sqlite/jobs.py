@@ -108,8 +108,8 @@ class SqliteJobs:
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         return await self._writer.write(self._cancel, list(ids)) if ids else []
 
-    async def cancel_key(self, task: str, key: str) -> list[CancelAnswer]:
-        return await self._writer.write(self._cancel_key, {"task": task, "key": key})
+    async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
+        return await self._writer.write(self._cancel_keys, {"task": task, "keys": as_json(keys)}) if keys else []
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
         return await self._writer.write(self._run_now, list(ids)) if ids else 0
@@ -183,8 +183,8 @@ class SqliteJobs:
             write.db.run(self._sql.request_cancel, {"ids": running})
         return [_ANSWERS[states[id]] for id in ids]
 
-    def _cancel_key(self, write: Write, key: dict[str, str]) -> list[CancelAnswer]:
-        found = rows.ids(write.db.value(self._sql.live_of_key, key))
+    def _cancel_keys(self, write: Write, wanted: dict[str, str]) -> list[CancelAnswer]:
+        found = rows.ids(write.db.value(self._sql.live_of_keys, wanted))
         return self._cancel(write, found) if found else []
 
     def _run_now(self, write: Write, ids: Sequence[JobId]) -> int:

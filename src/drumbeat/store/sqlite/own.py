@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from drumbeat.errors import StoreUnavailable, TransactionTooLong
-from drumbeat.store.sqlite.connection import BUSY_S, translated
+from drumbeat.store.sqlite.connection import BUSY_S, abandon, file_uri, translated
 from drumbeat.store.sqlite.desk import PATIENCE_S
+from drumbeat.store.sqlite.place import Identity
 from drumbeat.store.sqlite.turn import Turn
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class SqliteTransaction:
         self._ending = threading.Lock()  # the handler and the timer may want to end it at the same moment
         self._db: sqlite3.Connection | None = None
         self._turn: Turn | None = None
+        self._identity: Identity | None = None
         self._timer: threading.Timer | None = None
         self._guard = Guard()
         self._expired = False
@@ -88,15 +90,23 @@ class SqliteTransaction:
         try:
             with translated(self._path):
                 # Opened before the turn is taken, and the schema read: others need not wait for that.
+                # Not created: a file that is gone was deleted, and its job with it.
                 self._db = sqlite3.connect(
-                    self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, factory=JobConnection
+                    file_uri(self._path, "rw"),
+                    uri=True,
+                    timeout=BUSY_S,
+                    isolation_level=None,
+                    check_same_thread=False,
+                    factory=JobConnection,
                 )
                 self._db.execute("PRAGMA synchronous = FULL")
+                self._db.execute("PRAGMA fullfsync = ON")
                 self._db.execute("PRAGMA wal_autocheckpoint = 0")
                 self._db.execute("PRAGMA table_list").fetchall()
                 self._turn = Turn(self._path)
                 self._turn.__enter__()
                 self._db.execute("BEGIN IMMEDIATE")
+                self._identity = Identity(self._path)
                 self._db.set_authorizer(self._guard)
             self._timer = threading.Timer(self._hold, self._expire)
             self._timer.daemon = True
@@ -116,6 +126,8 @@ class SqliteTransaction:
                 with translated(self._path):
                     self._db.execute("COMMIT")
                 self._give_back_turn()
+                if self._identity is not None:
+                    self._identity.check()
             finally:
                 self._end()
 
@@ -140,7 +152,13 @@ class SqliteTransaction:
         if self._timer is not None:
             self._timer.cancel()
         db, self._db = self._db, None
-        if db is not None:
+        if db is not None and self._identity is not None and self._identity.is_lost:
+            with contextlib.suppress(sqlite3.Error):
+                self._guard.lets_end = True
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+            abandon(db)
+        elif db is not None:
             db.close()
         self._give_back_turn()
 

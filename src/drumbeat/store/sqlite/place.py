@@ -3,6 +3,7 @@
 Everything here answers before a connection is opened, so that a wrong path is one clear line and not an error of a driver.
 """
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -44,6 +45,13 @@ def check(path: Path, *, mounts: str | None = None) -> None:
             f"{path} is on a network file system ({kind}), where SQLite can lose data: use a local disk, or PostgreSQL",
             "url",
         )
+
+
+def create(path: Path) -> None:
+    """Make an empty file that only this user can read: jobs may have secrets in their arguments. SQLite gives `-wal` and
+    `-shm` the same permissions. One that is there already is left as it is."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def _check_file(path: Path) -> None:
@@ -112,27 +120,45 @@ class Room:
 
 
 class Identity:
-    """That the file is still the one that was opened; looked up at most once a second."""
+    """That the files which SQLite has open still stand at their paths: the database, its log and the index of that.
+
+    A descriptor outlives its path. What is written after somebody has deleted or replaced one of them is found by nobody: so
+    this is asked before a write is acknowledged and a read is answered. A few microseconds; there is no cheaper way to know.
+    Once lost, always lost: the open connections stay with the old files. An inode cannot be used again while they are open.
+
+    Make it when a connection has read something: before that, the log is not open yet.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._node = self._look()
-        self._looked_at = SYSTEM.monotonic()
+        self._nodes = tuple((name, node(name)) for name in (str(path), f"{path}-wal", f"{path}-shm"))
+        self._lost: str | None = None
 
-    def check(self) -> None:
-        """Raises:
-        StoreLost: it was deleted or replaced.
+    @property
+    def is_lost(self) -> bool:
+        if self._lost is None:
+            for name, opened in self._nodes:
+                if opened is None or node(name) != opened:
+                    self._lost = name
+                    break
+        return self._lost is not None
+
+    def check(self, *, anew: bool = True) -> None:
+        """Not `anew`: without looking, by what is known already.
+
+        Raises:
+            StoreLost: one of them was deleted or replaced.
         """
-        now = SYSTEM.monotonic()
-        if now - self._looked_at < 1:
-            return
-        self._looked_at = now
-        if self._look() != self._node:
-            raise StoreLost(f"{self._path} was deleted or replaced while it was in use")
+        if self._lost is not None or (anew and self.is_lost):
+            raise StoreLost(
+                f"{self._lost} was deleted or replaced while it was in use: this program still has the old file open, and"
+                " writes nothing more; start it anew"
+            )
 
-    def _look(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self._path)
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
+
+def node(path: str) -> tuple[int, int] | None:
+    """Which file stands at this path now; None: there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino

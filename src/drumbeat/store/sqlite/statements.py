@@ -19,6 +19,8 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     finished_after: str
     delete_finished: str
     delete_jobs: str
+    rearm_after_finished: str
+    rearm_after_dead: str
     die: str
     give_back: str
     keep_attempts: str
@@ -35,7 +37,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     running: str
     note: str
     states: str
-    live_of_key: str
+    live_of_keys: str
     cancel_pending: str
     request_cancel: str
     run_now: str

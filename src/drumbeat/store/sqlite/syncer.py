@@ -11,6 +11,7 @@ between two checkpoints, and a checkpoint is itself synced by SQLite: so what wa
 and nothing can be on disk without what it was built on.
 """
 
+import fcntl
 import os
 import threading
 from collections.abc import Callable
@@ -20,8 +21,20 @@ from queue import Empty, SimpleQueue
 After = Callable[[OSError | None], None]
 """Called on the syncer's thread once it is on disk, or with the error because of which nobody knows."""
 
-# Not on macOS.
+_FULL = getattr(fcntl, "F_FULLFSYNC", None)
+"""On macOS fsync only reaches the memory of the disk: this one has the disk write it down."""
 _sync = getattr(os, "fdatasync", os.fsync)
+
+
+def sync_file(file: int, *, full: int | None = _FULL, control: Callable[[int, int], object] = fcntl.fcntl) -> None:
+    """Return when all that was written to this file would survive a power cut."""
+    if full is not None:
+        try:
+            control(file, full)
+        except OSError:  # not every file system knows it: then as SQLite does
+            os.fsync(file)
+    else:
+        _sync(file)
 
 
 class Syncer:
@@ -68,7 +81,7 @@ class Syncer:
             if self._file is None:
                 # SQLite keeps no lock on the log itself, so closing this does not drop one (as it would on the database).
                 self._file = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
-            _sync(self._file)
+            sync_file(self._file)
         except OSError as error:
             return error
         return None

@@ -10,11 +10,13 @@ parent's death: so children close theirs at birth.
 
 import fcntl
 import os
+import stat
 import weakref
 from pathlib import Path
 from types import TracebackType
 
 from drumbeat.errors import ConfigError
+from drumbeat.store.sqlite import place
 
 _open: "weakref.WeakSet[Turn]" = weakref.WeakSet()
 
@@ -24,8 +26,8 @@ class Turn:
 
     def __init__(self, path: Path) -> None:
         try:
-            # For reading: that is enough for a lock, and a second user who shares the file needs no more.
-            self._file = os.open(f"{path}-turn", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            place.create(path)
+            self._file = _opened(f"{path}-turn", stat.S_IMODE(os.stat(path).st_mode))
         except (FileNotFoundError, PermissionError) as error:
             # To ask again would not help: a person must choose another place.
             raise ConfigError(f"{path} cannot be written: {error.strerror}: choose another file", "url") from error
@@ -44,6 +46,16 @@ class Turn:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def _opened(path: str, mode: int) -> int:
+    """For reading: that is enough for a lock. With the permissions of the database, so that who shares that shares this."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.fchmod(file, mode)
+    return file
 
 
 def _leave_to_parent() -> None:

@@ -15,14 +15,16 @@ import os
 import socket
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
+from typing import Protocol
 
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError
 from drumbeat.store.protocol.wake import Given
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection, translated
+from drumbeat.store.sqlite.place import Identity
 
 BURST_S = 0.002
 LOOK_S = 0.05
@@ -97,17 +99,25 @@ class Announcer:
                 self._socket.sendto(text, address)
 
 
+class Ringer(Protocol):
+    """The writer, as this module needs it."""
+
+    identity: Identity | None
+
+    async def ring(self, run_at: int) -> None: ...
+
+
 class SqliteWake:
     """The listening end, on the loop."""
 
-    def __init__(self, path: Path, announcer: Announcer, ring: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(self, path: Path, announcer: Announcer, writer: Ringer) -> None:
         self._path = path
         self._announcer = announcer
-        self._ring = ring
+        self._writer = writer
         self._in_rooms: list[HearRoom] = []
 
     async def tell(self, run_at: int) -> None:
-        await self._ring(run_at)
+        await self._writer.ring(run_at)
 
     def forward(self, tell: Callable[[int], bool]) -> None:
         self._announcer.listeners[""] = tell
@@ -117,7 +127,7 @@ class SqliteWake:
         """Call `hear(run_at)` for every hint; gives the path of our socket."""
         with translated(self._path):
             # It is asked on the loop's own thread, which must not wait for anybody's lock.
-            watcher = _VersionWatcher(Connection(self._path, read_only=True, busy=0), hear)
+            watcher = _VersionWatcher(Connection(self._path, read_only=True, busy=0), hear, self._writer)
         ear, address = _bound_socket()
         loop = asyncio.get_running_loop()
         loop.add_reader(ear.fileno(), _hear_all, ear, hear, self._hear_room)
@@ -164,9 +174,10 @@ class SqliteWake:
 class _VersionWatcher:
     """Looks at data_version, which changes with every commit of another connection. It takes some microseconds."""
 
-    def __init__(self, db: Connection, hear: Hear) -> None:
+    def __init__(self, db: Connection, hear: Hear, writer: Ringer) -> None:
         self._db = db
         self._hear = hear
+        self._writer = writer
         self._seen = self._look()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -176,7 +187,10 @@ class _VersionWatcher:
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._db.close()
+        if (identity := self._writer.identity) is not None and identity.is_lost:
+            self._db.abandon()
+        else:
+            self._db.close()
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = loop.call_later(LOOK_S, self._tick, loop)

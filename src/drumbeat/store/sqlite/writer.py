@@ -9,7 +9,7 @@ COMMIT                             visible to all, and safe from the death of an
 checkpoint if the log is long      while we have the turn: nobody writes beside a checkpoint
 give back the turn
 wake workers
-answer all, once it is on disk     `syncer` waits for that, while the next group is under way
+answer all, once it is on disk     `syncer` waits for that, while the next group is under way; if the file is still there
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drumbeat.clock import Clock
+from drumbeat.errors import StoreLost
 from drumbeat.store.sqlite.connection import Connection, translated
 from drumbeat.store.sqlite.desk import Answer, Desk, Request, answered
 from drumbeat.store.sqlite.place import Identity
@@ -67,7 +68,8 @@ class Writer(Desk):
         self._announcer = announcer
         self._db: Connection | None = None
         self._turn: Turn | None = None
-        self._identity: Identity | None = None
+        self.identity: Identity | None = None
+        """That the file is still the one that was opened; None: it is not open yet."""
         self._log = Path(f"{path}-wal")
         self._syncer = Syncer(self._log)
         self._kept_log = 0
@@ -99,36 +101,47 @@ class Writer(Desk):
         await self.ask(lambda write, due: write.ring(due), run_at, None, False)
 
     def _perform(self, group: list[Request]) -> list[Answer]:
-        db, turn = self._opened()
+        db, turn, identity = self._opened()
         with turn:
             self._drain(group)
             wanted = [request for request in group if not request.future.done()]
-            if self._identity is not None:
-                self._identity.check()
-            with translated(self._path):
-                answers, due, calls = self._transaction(db, wanted)
+            is_durable = any(request.durable for request in wanted)
+            # What is durable is looked at when it is on disk, just before it is acknowledged.
+            identity.check(anew=not is_durable)
+            try:
+                with translated(self._path):
+                    answers, due, calls = self._transaction(db, wanted)
+            except Exception:
+                identity.check()  # then this is the reason, whatever SQLite makes of it
+                raise
             self._checkpoint(db)
         if calls:
             self._announcer.call(calls)
         if due is not None:
             self._announcer.tell(due, db)
             self._tell_loop(lambda: self._announcer.tell_here(due))
-        if not any(request.durable for request in wanted):
+        if not is_durable:
             return answers
         self._syncer.on_disk(lambda error: self._synced(answers, error))
         return []
 
     def _synced(self, answers: list[Answer], error: OSError | None) -> None:
         """On the syncer's thread. What was refused is refused, whatever the disk says."""
-        if error is not None:
-            told = self._told(error)
-            answers = [(future, value, refusal or told) for future, value, refusal in answers]
+        assert self.identity is not None
+        try:
+            self.identity.check()
+        except StoreLost as lost:
+            answers = [(future, None, lost) for future, _, _ in answers]
+        else:
+            if error is not None:
+                told = self._told(error)
+                answers = [(future, value, refusal or told) for future, value, refusal in answers]
         self._tell_loop(lambda: self._deliver(answers))
 
-    def _opened(self) -> tuple[Connection, Turn]:
+    def _opened(self) -> tuple[Connection, Turn, Identity]:
         if self._turn is None:
             self._turn = Turn(self._path)
-        if self._db is None:
+        if self._db is None or self.identity is None:
             # In turn as well: two processes may create the same file at the same moment.
             with self._turn, translated(self._path):
                 db = Connection(self._path, read_only=False)
@@ -137,9 +150,8 @@ class Writer(Desk):
                 except BaseException:
                     db.close()
                     raise
-                self._db = db
-            self._identity = Identity(self._path)
-        return self._db, self._turn
+                self._db, self.identity = db, Identity(self._path)
+        return self._db, self._turn, self.identity
 
     def _transaction(self, db: Connection, group: list[Request]) -> tuple[list[Answer], int | None, list[Call]]:
         units = _units(group)
@@ -227,7 +239,10 @@ class Writer(Desk):
         if self._db is not None and self._turn is not None:
             # The last connection to a file makes a checkpoint when it is closed: that is done in turn, like any other.
             with self._turn:
-                self._db.close()
+                if self.identity is not None and self.identity.is_lost:
+                    self._db.abandon()
+                else:
+                    self._db.close()
         if self._turn is not None:
             self._turn.close()
 

@@ -29,7 +29,8 @@ function said(text, record) {
   if (record.goes_on) return `${count(record.matched)} are being dealt with in the background; the audit tells how it ended`;
   const n = record.touched ?? null;
   const left = record.refused?.length ? `, ${count(record.refused.length)} not: ${record.refused[0].why}` : "";
-  return text.replace("{n}", n === null ? "" : count(n)).replace("{s}", n === 1 ? "" : "s") + left;
+  const asked = record.requested ? `, ${count(record.requested)} of them running: asked to stop` : "";
+  return text.replace("{n}", n === null ? "" : count(n)).replace("{s}", n === 1 ? "" : "s") + asked + left;
 }
 
 function ask(button) {

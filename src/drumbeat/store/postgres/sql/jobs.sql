@@ -437,11 +437,11 @@ SELECT id::text, state
  ORDER BY job.id
    FOR UPDATE;
 
--- name: live_of_key
+-- name: live_of_keys
 SELECT id::text, state
   FROM drumbeat.job
  WHERE task = $1
-   AND key = $2
+   AND key = ANY ($2::text[])
    AND key IS NOT NULL
  ORDER BY job.id
    FOR UPDATE;

@@ -115,6 +115,29 @@ DELETE FROM drumbeat_job
 DELETE FROM drumbeat_job
  WHERE id IN (SELECT value FROM json_each(:ids));
 
+-- name: rearm_after_finished
+-- The next fire of an interval counts from the moment at which the store records the end, as on all engines. The trigger has
+-- counted from finished_at, which is the worker's word, and may be long ago when an outcome is told late.
+UPDATE drumbeat_schedule
+   SET next_at = CASE WHEN :now + every < "end" OR "end" IS NULL THEN :now + every END
+ WHERE every IS NOT NULL
+   AND current IS NULL
+   AND (name, next_at - every) IN (SELECT schedule, finished_at
+                                     FROM drumbeat_history
+                                    WHERE seq > :seq
+                                      AND schedule IS NOT NULL);
+
+-- name: rearm_after_dead
+-- The same for dead letters.
+UPDATE drumbeat_schedule
+   SET next_at = CASE WHEN :now + every < "end" OR "end" IS NULL THEN :now + every END
+ WHERE every IS NOT NULL
+   AND current IS NULL
+   AND (name, next_at - every) IN (SELECT schedule, finished_at
+                                     FROM drumbeat_dead
+                                    WHERE id IN (SELECT value FROM json_each(:ids))
+                                      AND schedule IS NOT NULL);
+
 -- name: die
 -- Make dead letters of live jobs. ?1 now. Columns of a row: id, outcome, started_at, finished_at, failures, crashes, error.
 INSERT INTO drumbeat_dead (finished_at, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
@@ -298,12 +321,13 @@ SELECT json_group_array(json_array(wanted.value, coalesce(
            (SELECT state FROM drumbeat_dead WHERE id = wanted.value))))
   FROM json_each(:ids) AS wanted;
 
--- name: live_of_key
-SELECT json_group_array(id)
-  FROM drumbeat_job
- WHERE task = :task
-   AND key = :key
-   AND key IS NOT NULL;
+-- name: live_of_keys
+SELECT json_group_array(job.id)
+  FROM (SELECT DISTINCT value FROM json_each(:keys)) AS wanted
+ CROSS JOIN drumbeat_job AS job
+ WHERE job.task = :task
+   AND job.key = wanted.value
+   AND job.key IS NOT NULL;
 
 -- name: cancel_pending
 INSERT INTO drumbeat_history (state, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
