@@ -41,6 +41,28 @@ async def test_rows_stay_under_the_pointer_and_new_ones_come_when_it_leaves(page
     await expect(page.locator(".news.on")).to_have_count(0)
 
 
+async def test_the_keyboard_cursor_stays_on_its_row_through_live_updates(page: Page, app: Drumbeat) -> None:
+    first, second, _ = await enqueue(app, 3)
+    await page.goto("/jobs")
+    row = page.get_by_test_id(f"row-{second}")
+    await expect(row).to_be_visible()
+    await page.mouse.move(640, 20)
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    await expect(row).to_have_class("at")
+    # The row itself changes, and others come: both are merged into the page.
+    await app.jobs.cancel(second)
+    await enqueue(app, 2)
+    await expect(row).to_contain_text("cancelled")
+    await expect(page.locator(".news.on")).to_have_text("2 new; they come when you let go of the list")
+    await expect(row).to_have_class("at")
+    await page.keyboard.press("j")
+    await expect(page.get_by_test_id(f"row-{first}")).to_have_class("at")
+    await page.keyboard.press("k")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"**/jobs/{second}")
+
+
 async def test_what_is_selected_stays_selected_and_only_that_is_acted_on(page: Page, app: Drumbeat) -> None:
     first, second, third = await enqueue(app, 3)
     await page.goto("/jobs")

@@ -139,13 +139,18 @@ function batch() {
 
 // ---- merging ----
 
-const KEPT = new Set(["open", "checked", "aria-selected", "aria-expanded"]);
+// What only the page itself sets: the server's HTML knows nothing of it and must not take it away.
+const KEPT = new Set(["open", "checked", "aria-selected", "aria-expanded", "data-more", "class"]);
+const KEPT_CLASSES = ["at", "fresh"];
 
 function attributes(old, next) {
   for (const { name, value } of [...next.attributes]) {
-    if (!KEPT.has(name) && old.getAttribute(name) !== value && !(name === "class" && old.classList.contains("at"))) old.setAttribute(name, value);
+    if (!KEPT.has(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) if (!KEPT.has(name) && !next.hasAttribute(name)) old.removeAttribute(name);
+  const kept = KEPT_CLASSES.filter((name) => old.classList.contains(name));
+  const wanted = [...next.classList, ...kept.filter((name) => !next.classList.contains(name))].join(" ");
+  if ((old.getAttribute("class") ?? "") !== wanted) old.setAttribute("class", wanted);
 }
 
 function same(a, b) {
