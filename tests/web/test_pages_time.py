@@ -1,5 +1,7 @@
 """The pages of tasks, time, cluster and record: what they show on each engine, to whom, and that names of others stay text."""
 
+import html
+import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -11,6 +13,7 @@ from drumbeat.durations import from_us
 from drumbeat.ids import new_job_id
 from drumbeat.model.lock import NewTicket
 from drumbeat.model.schedule import Firing, Skip
+from drumbeat.nouns.audit import new_act
 from drumbeat.schedules import planner
 from tests.web.conftest import TOKENS, OpenBrowser, bearer
 
@@ -200,3 +203,24 @@ async def test_pages_work_under_a_prefix(app: Drumbeat, open_browser: OpenBrowse
     text = (await browser.get("/ops/schedules")).text
     assert 'href="/ops/schedules/new"' in text and 'href="/schedules' not in text
     assert 'data-preview="/ops/api/v1/schedules/preview"' in (await browser.get("/ops/schedules/new")).text
+
+
+async def test_a_run_by_hand_is_on_the_page_of_its_schedule_with_who_and_why(
+    api: httpx.AsyncClient, app: Drumbeat, page: Read
+) -> None:
+    await make_schedule(api)
+    assert "Nobody has run it by hand" in await page("/schedules/digest")
+    made = (await api.post("/api/v1/schedules/digest/run-now", json={"why": HOSTILE})).json()["id"]
+    # As the command line records it; and one that was broken off before its end was on record.
+    async with app.audit.act(who="grace", verb="schedules.run-now", target="digest", via="cli") as act:
+        by_shell = await app.schedules.run_now("digest")
+        act.answer = json.dumps({"id": by_shell.id})
+    await app.audit.begin(new_act(who="bob", verb="schedules.run-now", target="digest"))
+    text = await page("/schedules/digest")
+    table = text[text.index('data-test="by-hand"') :]
+    table = table[: table.index("</table>")]
+    assert [made in table, by_shell.id in table] == [True, True]
+    assert "grace" in table and "via cli" in table and "ready" in table
+    assert html.escape(HOSTILE) in table and HOSTILE not in text
+    assert "bob" in table and "not on record" in table
+    assert 'data-leads="/jobs/{id}"' in text

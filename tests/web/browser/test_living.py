@@ -134,3 +134,18 @@ async def test_under_a_path_of_another_program_everything_works_too(open_page: O
         await expect(row).to_contain_text("over lunch")
         await row.get_by_role("link", name="2", exact=True).first.click()
         await page.wait_for_url("**/admin/jobs/jobs?state=ready&queue=mail")
+
+
+async def test_a_schedule_that_is_run_by_hand_shows_it_and_its_notice_leads_to_the_job(
+    page: Page, app: Drumbeat
+) -> None:
+    await app.schedules.create(app.registry["send_mail"], cron="0 9 * * 1-5", args=["all"], name="weekly")
+    await page.goto("/schedules/weekly")
+    await confirm(page, page.get_by_test_id("act-run-now"), "a test")
+    [job] = await app.jobs.list(task="send_mail")
+    runs = page.get_by_test_id("by-hand").locator("tbody tr")
+    await expect(runs).to_have_count(1)
+    await expect(runs).to_contain_text("a test")
+    await expect(runs.get_by_role("link", name=job.id[-10:])).to_have_attribute("href", f"/jobs/{job.id}")
+    await page.get_by_test_id("toast").click()
+    await page.wait_for_url(f"**/jobs/{job.id}")
