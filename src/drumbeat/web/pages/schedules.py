@@ -19,7 +19,7 @@ from drumbeat.web.call import Answer, Call, Role
 
 from .acting import Act, act
 from .lanes import Mark, Piece, strip
-from .pieces import Lateness, lateness, of_fire, tally
+from .pieces import SKIPS, Lateness, lateness, of_fire, tally
 from .rendering import render
 from .showing import between, part, span
 
@@ -86,7 +86,7 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pieces_of(call: Call, fires: Sequence[FireInfo], now: datetime) -> list[Piece]:
-    """Runs and missed moments of a schedule."""
+    """Runs of a schedule, and moments that were missed or skipped."""
     return [
         of_fire(
             fire, now, call.url(f"/jobs/{fire.job}") if fire.job else "", call.url(f"/schedules/{part(fire.schedule)}")
@@ -177,6 +177,7 @@ async def show(call: Call) -> Answer:
         coming=coming,
         by_hand=await _by_hand(call, name),
         between=between,
+        skips=SKIPS,
         acts=_acts(call, info, whole=True),
         may_edit=is_dynamic(info) and call.may(Role.ADMIN),
     )
