@@ -190,8 +190,10 @@ def test_schedules_and_locks_are_acted_on_on_record(place: str) -> None:
     assert document("schedules", "show", "nightly")["changed_by"] == f"{getpass.getuser()}@{socket.gethostname()}"
     shown("schedules", "resume", "nightly", "--why", "over")
     assert last_act() == ("schedules.resume", "nightly", 1, "done", "over")
-    shown("schedules", "run-now", "nightly", "--why", "a test")
+    made = shown("schedules", "run-now", "nightly", "--why", "a test").strip()
     assert last_act() == ("schedules.run-now", "nightly", 1, "done", "a test")
+    [act] = records("audit", "list", "--limit", "1")
+    assert json.loads(document("audit", "show", act["id"])["answer"]) == {"id": made}, "the schedule's page leads there"
     shown("schedules", "delete", "nightly", "--why", "gone")
     assert last_act() == ("schedules.delete", "nightly", 1, "done", "gone")
     shown("locks", "release", "sweep", "--why", "stuck")

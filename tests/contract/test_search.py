@@ -94,6 +94,7 @@ def is_wanted(job: Job, filter: JobFilter, now: datetime, letters: set[JobId]) -
         and (filter.since is None or created_us(job.id) >= filter.since)
         and (filter.until is None or created_us(job.id) < filter.until)
         and (filter.id is None or job.id.startswith(filter.id))
+        and (filter.id_end is None or job.id.endswith(filter.id_end))
         and (not filter.letters or job.id in letters)
         and (filter.before is None or job.id < filter.before)
     )
@@ -115,6 +116,7 @@ def values(jobs: Sequence[Job]) -> Kinds:
         "since": [created_us(middle), created_us(early) + 1, created_us(jobs[0].id) + 1_000],
         "until": [created_us(middle), created_us(early) + 1, created_us(jobs[-1].id)],
         "id": [middle, middle[:13], early[:23], early[:8], "ffff"],
+        "id_end": [middle[-10:], early[-4:], middle, "0000"],
         "letters": [True],
         "before": [middle],
     }

@@ -9,8 +9,10 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import StoreUnavailable
+from drumbeat.model.stats import Grain, Rollup
 from drumbeat.web import Dashboard, events
-from drumbeat.web.pacing import LONGEST_PAUSE, OFTEN, REMEMBERED, SHARE, Pace, Sample
+from drumbeat.web.pacing import LONGEST_PAUSE, OFTEN, REMEMBERED, SHARE, Pace, Rates, Sample
+from tests.contract import making
 from tests.waiting import until, within
 from tests.web.serving import EVENTS, Told, following, served
 
@@ -33,13 +35,14 @@ async def test_the_first_tick_comes_at_once_and_says_everything(app: Drumbeat, b
     await enqueue(app)
     async with served(board) as (address, _), following(address) as told:
         tick = (await first(told)).data
-    assert set(tick) == {"at", "counts", "queues", "instances", "leader", "dead", "rates", "store_ms"}
+    assert set(tick) == {"at", "counts", "queues", "instances", "leader", "dead", "rates", "health", "store_ms"}
     assert (tick["counts"]["ready"], tick["dead"], tick["leader"]) == (1, 0, None)
     assert tick["instances"] == {"alive": 0, "slots": 0, "running": 0}
     (queue,) = tick["queues"]
     assert (queue["name"], queue["ready"]) == ("mail", 1)
     assert {"lag", "in", "out", "oldest_due", "paused"} <= set(queue)
     assert set(tick["rates"]) == {"started", "succeeded", "failed"}
+    assert tick["health"] == {"level": "bad", "text": "No worker is alive"}
 
 
 async def test_an_enqueue_is_seen_within_a_second(app: Drumbeat, board: Dashboard) -> None:
@@ -121,7 +124,25 @@ async def test_there_are_only_so_many_streams_at_once(board: Dashboard, monkeypa
             await first(told)
 
 
-# --- how often, and what two looks say ---
+async def test_the_first_tick_has_the_rates_of_the_last_stretch_that_all_workers_have_reported(
+    app: Drumbeat, board: Dashboard
+) -> None:
+    store = await app.store()
+    hand = await making.worker(store)
+    at = (await store.inspect.now() // STRETCH - 2) * STRETCH
+    rows = [
+        Rollup(grain=Grain.TEN_SECONDS, at=at + place * STRETCH, queue="mail", task="send_mail", **numbers)
+        for place in range(3)
+        for numbers in [{"started": 50, "succeeded": 40, "failed": 10}]
+    ]
+    await store.stats.put(hand, rows)
+    async with served(board) as (address, _), following(address) as told:
+        ticks = [(await first(told)).data for _ in range(3)]
+    assert [tick["rates"] for tick in ticks] == [{"started": 5.0, "succeeded": 4.0, "failed": 1.0}] * 3
+    assert [tick["queues"][0]["in"] for tick in ticks] == [None] * 3
+
+
+# --- how often, and how fast ---
 
 
 def test_the_ticker_never_spends_more_than_its_share_in_the_store() -> None:
@@ -141,18 +162,41 @@ def test_a_look_that_was_held_up_leaves_nobody_without_news_and_a_slow_store_is_
     assert [pace.pause(0.4) for _ in range(REMEMBERED)][-1] == LONGEST_PAUSE
 
 
-def test_speeds_are_differences_over_seconds_and_never_negative() -> None:
+STRETCH = 10_000_000
+NOW = 1_000 * STRETCH + 4_000_000
+"""The last complete stretch ended 14 s before."""
+
+
+def counted(**numbers: int) -> Rollup:
+    at = NOW // STRETCH * STRETCH - 2 * STRETCH
+    return Rollup(grain=Grain.TEN_SECONDS, at=at, queue="mail", task="send_mail", **numbers)
+
+
+def test_all_speeds_are_of_one_source_and_one_stretch() -> None:
     pace = Pace()
-    pace.moves(Sample(at=100.0, succeeded=50, live={"mail": 10}))
-    moves = pace.moves(Sample(at=102.0, succeeded=70, live={"mail": 30, "new": 4}))
-    assert moves.rates.succeeded == 10.0
-    assert moves.queues == {"mail": (10.0, 0.0), "new": (2.0, 0.0)}
-    pruned = pace.moves(Sample(at=103.0, succeeded=5, live={"mail": 0}))
-    assert (pruned.rates.succeeded, pruned.queues["mail"]) == (0.0, (0.0, 0.0))
+    pace.take_stretch(NOW, [counted(started=50, succeeded=40, failed=10, dead=5)], working_since=0)
+    # What was counted by others meanwhile, such as ten thousand successes in the history, has no say.
+    for second in range(0, 25, 1):
+        moves = pace.moves(Sample(at=NOW - 25_000_000 + second * 1_000_000, live={"mail": 100 + 2 * second}))
+    assert moves.rates == Rates(started=5.0, succeeded=4.0, failed=1.0)
+    assert moves.queues == {"mail": (6.5, 4.5)}, "4.5 left in a second, and it grew by 2"
+
+
+def test_what_nobody_can_know_yet_is_not_told_as_nothing() -> None:
+    pace = Pace()
+    pace.take_stretch(NOW, [], working_since=NOW - 3_000_000)
+    moves = pace.moves(Sample(at=NOW, live={"mail": 7}))
+    assert moves.rates == Rates(started=None, succeeded=None, failed=None), "its worker began after that stretch"
+    assert moves.queues == {"mail": (None, None)}
+    pace.take_stretch(NOW, [counted(succeeded=40)], working_since=NOW - 3_000_000)
+    assert pace.moves(Sample(at=NOW + 1, live={"mail": 7})).queues == {"mail": (None, 4.0)}, "nobody saw it grow"
+    for working_since in (None, NOW - 3_600_000_000):
+        pace.take_stretch(NOW, [], working_since=working_since)
+        assert pace.moves(Sample(at=NOW + 2, live={})).rates == Rates(started=0.0, succeeded=0.0, failed=0.0)
 
 
 def test_looks_from_before_a_long_pause_say_nothing_about_now() -> None:
     pace = Pace()
-    pace.moves(Sample(at=100.0, succeeded=0, live={"mail": 0}))
-    moves = pace.moves(Sample(at=900.0, succeeded=800, live={"mail": 800}))
-    assert moves.rates.succeeded == 0.0
+    pace.take_stretch(NOW, [counted(succeeded=40)], working_since=0)
+    pace.moves(Sample(at=NOW - 30_000_000, live={"mail": 0}))
+    assert pace.moves(Sample(at=NOW, live={"mail": 800})).queues == {"mail": (None, 4.0)}

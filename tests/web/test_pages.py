@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.ids import InstanceId
+from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.job import Failure, OutcomeKind
 from drumbeat.model.stats import Grain, Rollup
 from drumbeat.web import Dashboard
@@ -128,6 +128,92 @@ async def test_one_line_of_search_becomes_an_address_that_says_what_it_means(
 async def test_an_id_in_the_search_box_leads_to_its_job(api: httpx.AsyncClient, app: Drumbeat) -> None:
     job = await app.registry["send_mail"].enqueue("ada")
     assert (await api.get("/jobs", params={"q": job.id})).headers["location"] == f"/jobs/{job.id}"
+
+
+async def test_an_id_is_found_by_its_end_as_lists_show_it(api: httpx.AsyncClient, app: Drumbeat) -> None:
+    first, second = [await app.registry["send_mail"].enqueue("ada") for _ in range(2)]
+    listed = (await api.get("/jobs")).text
+    for job in (first, second):
+        [shown] = re.findall(rf'href="/jobs/{job.id}" title="[^"]*">([^<]*)<', listed)
+        for line in (shown, shown.strip("…"), shown.strip("…")[-8:].upper(), job.id.upper()):
+            answer = await api.get("/jobs", params={"q": line})
+            assert answer.headers["location"] == f"/jobs/{job.id}", line
+    found = await api.get("/api/v1/jobs", params={"id_end": first.id[-6:]})
+    assert [each["id"] for each in found.json()["items"]] == [first.id]
+    refused = await api.get("/api/v1/jobs", params={"id_end": "xyz"})
+    assert (refused.status_code, refused.json()["argument"]) == (422, "id_end")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tsk:send_mail", "there is no field 'tsk'; did you mean task?"),
+        ("state:dead quue:mail", "there is no field 'quue'; did you mean queue?"),
+        ("colour:red", "there is no field 'colour'. Fields are state, task,"),
+    ],
+)
+async def test_a_field_that_there_is_not_is_told_with_those_that_there_are(
+    api: httpx.AsyncClient, line: str, said: str
+) -> None:
+    page = await api.get("/jobs", params={"q": line})
+    assert page.status_code == 422
+    assert said in html.unescape(page.text) and "ended_until" in page.text
+    assert f'value="{line}"' in page.text, "it can be mended where it was typed"
+
+
+@pytest.mark.parametrize(
+    "line", ["ValueError: boom", "ValueError:boom", "https://example.org/x", "at 10:30", "order:7"]
+)
+async def test_errors_addresses_and_keys_with_a_colon_are_no_fields(
+    api: httpx.AsyncClient, app: Drumbeat, line: str
+) -> None:
+    await app.registry["send_mail"].using(key="order:7").enqueue("ada")
+    answer = await api.get("/jobs", params={"q": line})
+    name = "key" if line == "order:7" else "error"
+    assert parse_qs(urlsplit(answer.headers["location"]).query) == {name: [line]}
+
+
+async def test_what_can_be_searched_for_is_told_on_every_page(api: httpx.AsyncClient) -> None:
+    for path in ("/", "/jobs"):
+        text = (await api.get(path)).text
+        help = text[text.index('data-test="find-help"') :]
+        assert all(f"<code>{name}:" in help for name in ("state", "task", "key", "error", "ended_since", "id_end"))
+
+
+async def test_the_api_lists_jobs_by_when_they_ended(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
+    store = await app.store()
+    task = app.registry["send_mail"]
+    ids = [(await task.enqueue("ada")).id for _ in range(6)]
+    jobs = {job.id: job for job in await making.claim(store, hand, "mail", limit=5)}
+    now = await store.inspect.now()
+    minutes = dict(zip(ids, (50, 40, 30, 20, 10), strict=False))
+    await making.report(
+        store,
+        hand,
+        *[
+            making.outcome(
+                jobs[JobId(id)],
+                OutcomeKind.SUCCEEDED,
+                started_at=now + minute * 60_000_000 - 5,
+                finished_at=now + minute * 60_000_000,
+            )
+            for id, minute in minutes.items()
+        ],
+    )
+    ends = {id: job.finished_at for id in ids if (job := await app.jobs.show(id)).finished_at is not None}
+    ordered = sorted(ends, key=lambda id: ends[id])
+    window = {"ended_since": ends[ordered[1]].isoformat(), "ended_until": ends[ordered[4]].isoformat()}
+    found: list[str] = []
+    before: dict[str, str] = {}
+    while True:
+        page = (await api.get("/api/v1/jobs", params=window | before | {"limit": "2"})).json()
+        found += [job["id"] for job in page["items"]]
+        if page["next"] is None:
+            break
+        before = {"before": page["next"]}
+    wanted = {id for id in ends if ends[ordered[1]] <= ends[id] < ends[ordered[4]]}
+    assert found == sorted(wanted, reverse=True)
+    assert (await api.get("/api/v1/jobs/counts", params=window)).status_code == 422, "counts cannot go by ends"
 
 
 async def test_tabs_count_and_lead_to_what_they_count(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:

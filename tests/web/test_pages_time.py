@@ -1,5 +1,7 @@
 """The pages of tasks, time, cluster and record: what they show on each engine, to whom, and that names of others stay text."""
 
+import html
+import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -9,9 +11,12 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.durations import from_us
 from drumbeat.ids import new_job_id
+from drumbeat.model.job import OutcomeKind
 from drumbeat.model.lock import NewTicket
 from drumbeat.model.schedule import Firing, Skip
+from drumbeat.nouns.audit import new_act
 from drumbeat.schedules import planner
+from tests.contract import making
 from tests.web.conftest import TOKENS, OpenBrowser, bearer
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -38,14 +43,14 @@ async def make_schedule(api: httpx.AsyncClient, name: str = "digest", **words: o
     assert answer.status_code == 200, answer.text
 
 
-async def fire(app: Drumbeat, name: str, *, skip: int = 0) -> str:
-    """The schedule's next moment comes to pass, after `skip` that were missed."""
+async def fire(app: Drumbeat, name: str, *, skip: int = 0, reason: str = "late") -> str:
+    """The schedule's next moment comes to pass, after `skip` that were not fired."""
     store = await app.store()
     known = await store.schedules.get(name)
     assert known is not None and known.next_at is not None
     at = known.next_at
     day = 86_400_000_000
-    skipped = (Skip(first=at - skip * day, last=at - day, count=skip, reason="late"),) if skip else ()
+    skipped = (Skip(first=at - skip * day, last=at - day, count=skip, reason=reason),) if skip else ()
     [fired] = await store.schedules.fire(
         [
             Firing(
@@ -142,6 +147,32 @@ async def test_the_timeline_shows_runs_missed_moments_and_those_to_come(
     assert "No lane fits" in await page("/timeline?q=zzz")
 
 
+async def test_the_lane_of_a_task_has_every_run_and_not_only_the_last_one(page: Read, app: Drumbeat) -> None:
+    store = await app.store()
+    hand = await making.worker(store, queues=("mail",), tasks=app.registry.signatures())
+    job = await app.registry["send_mail"].enqueue("ada")
+    for kind in (OutcomeKind.RETRY, OutcomeKind.RETRY, OutcomeKind.SUCCEEDED):
+        await app.jobs.run_now([job.id])
+        [held] = await making.claim(store, hand, "mail")
+        minute = 60_000_000 * {1: 10, 2: 6, 3: 2}[held.failures + 1]
+        now = await store.inspect.now()
+        await making.end(store, hand, held, kind, started_at=now - minute, finished_at=now - minute + 1_000_000)
+    text = await page("/timeline?by=task")
+    lane = text[text.index('data-test="lane-send_mail"') :]
+    assert lane.count('class="bar k-failed"') == 2 and lane.count('class="bar k-succeeded"') == 1
+    assert ">3 runs</small>" in lane
+
+
+async def test_what_a_policy_skips_is_drawn_calmly_and_named(page: Read, app: Drumbeat, api: httpx.AsyncClient) -> None:
+    await make_schedule(api)
+    await fire(app, "digest", skip=2, reason="overlap")
+    for path in ("/timeline?range=7d", "/schedules", "/schedules/digest"):
+        text = await page(path)
+        # The legend has one of each.
+        assert text.count("k-skipped") == 2 and text.count("k-missed") == 1, path
+        assert "2 moments skipped: the run before was not done (overlap)" in text
+
+
 async def test_the_range_of_the_timeline_is_in_its_address(page: Read) -> None:
     text = await page("/timeline?range=6h&until=2026-03-01T12:00:00Z")
     assert "2026-03-01, 06:00 to 12:00 UTC" in text
@@ -200,3 +231,24 @@ async def test_pages_work_under_a_prefix(app: Drumbeat, open_browser: OpenBrowse
     text = (await browser.get("/ops/schedules")).text
     assert 'href="/ops/schedules/new"' in text and 'href="/schedules' not in text
     assert 'data-preview="/ops/api/v1/schedules/preview"' in (await browser.get("/ops/schedules/new")).text
+
+
+async def test_a_run_by_hand_is_on_the_page_of_its_schedule_with_who_and_why(
+    api: httpx.AsyncClient, app: Drumbeat, page: Read
+) -> None:
+    await make_schedule(api)
+    assert "Nobody has run it by hand" in await page("/schedules/digest")
+    made = (await api.post("/api/v1/schedules/digest/run-now", json={"why": HOSTILE})).json()["id"]
+    # As the command line records it; and one that was broken off before its end was on record.
+    async with app.audit.act(who="grace", verb="schedules.run-now", target="digest", via="cli") as act:
+        by_shell = await app.schedules.run_now("digest")
+        act.answer = json.dumps({"id": by_shell.id})
+    await app.audit.begin(new_act(who="bob", verb="schedules.run-now", target="digest"))
+    text = await page("/schedules/digest")
+    table = text[text.index('data-test="by-hand"') :]
+    table = table[: table.index("</table>")]
+    assert [made in table, by_shell.id in table] == [True, True]
+    assert "grace" in table and "via cli" in table and "ready" in table
+    assert html.escape(HOSTILE) in table and HOSTILE not in text
+    assert "bob" in table and "not on record" in table
+    assert 'data-leads="/jobs/{id}"' in text

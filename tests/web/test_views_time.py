@@ -12,7 +12,7 @@ from drumbeat.model.audit import Act
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.finding import Finding, Level
 from drumbeat.model.instance import InstanceState, Role
-from drumbeat.model.job import Failure, JobState, Unique
+from drumbeat.model.job import Attempt, Failure, JobState, OutcomeKind, Unique
 from drumbeat.model.lock import LockInfo, TicketInfo
 from drumbeat.model.schedule import CatchUp, FireOutcome, NewSchedule, RuleKind, Schedule, ScheduleState
 from drumbeat.model.stats import BUCKETS, Grain, Rollup, bucket
@@ -56,20 +56,53 @@ def schedule(**more: Any) -> Schedule:
 
 
 def test_a_run_is_told_with_its_moment_its_length_and_how_late_it_was() -> None:
-    piece = pieces.of_job(job(), NOW, "/jobs/j")
+    [run] = pieces.last_run(job())
+    piece = pieces.of_run(run, NOW, "/jobs/j")
     assert (piece.last - piece.first, piece.kind) == (2_000_000, "succeeded")
     assert piece.title.splitlines() == ["2026-11-15 12:00:01.000 UTC", "succeeded in 2.0 s", "1.0 s after its moment"]
 
 
 def test_a_run_that_is_under_way_reaches_to_now() -> None:
     running = job(state=JobState.RUNNING, view="running", finished_at=None, started_at=NOW - 9 * SECOND)
-    assert pieces.of_job(running, NOW, "").last == to_us(NOW)
+    [run] = pieces.last_run(running)
+    piece = pieces.of_run(run, NOW, "")
+    assert (piece.last, piece.kind) == (to_us(NOW), "running") and "running for 9.0 s" in piece.title
 
 
-def test_a_job_that_waits_for_its_retry_counts_as_failed_and_not_as_late() -> None:
-    again = job(state=JobState.PENDING, view="retrying", failures=1, error=Failure("ValueError", "no\nmore"))
-    assert pieces.kind_of(again) == "failed" and pieces.late_by(again) is None
-    assert pieces.of_job(again, NOW, "").title.endswith("ValueError: no")
+def attempt(outcome: OutcomeKind, begin: int, end: int, error: Failure | None = None) -> Attempt:
+    return Attempt(
+        token=begin,
+        instance=None,
+        outcome=outcome,
+        started_at=NOW + begin * SECOND,
+        finished_at=NOW + end * SECOND,
+        error=error,
+    )
+
+
+def test_every_run_of_a_job_is_a_piece_of_its_own() -> None:
+    again = job(state=JobState.PENDING, view="retrying", failures=2, finished_at=None, run_at=NOW + 60 * SECOND)
+    ended = [
+        attempt(OutcomeKind.RETRY, 1, 3, Failure("ValueError", "no\nmore")),
+        attempt(OutcomeKind.CRASHED, 10, 11),
+        attempt(OutcomeKind.SNOOZED, 20, 21),
+    ]
+    drawn = [pieces.of_run(run, NOW, "/j") for run in pieces.runs_of(again, ended)]
+    assert [(piece.kind, piece.last - piece.first) for piece in drawn] == [
+        ("failed", 2_000_000),
+        ("failed", 1_000_000),
+        ("cancelled", 1_000_000),
+    ]
+    first, second, _ = drawn
+    assert "failed in 2.0 s" in first.title and first.title.endswith("ValueError: no")
+    assert "crashed its process in 1.0 s, run 2" in second.title
+    waits = pieces.of_pending(again, "/j")
+    assert (waits.kind, waits.first) == ("waiting", to_us(NOW + 60 * SECOND)) and "retrying" in waits.title
+
+
+def test_a_job_that_never_ran_has_no_runs() -> None:
+    assert pieces.last_run(job(state=JobState.CANCELLED, view="cancelled", started_at=None)) == []
+    assert pieces.last_run(job(state=JobState.PENDING, view="ready", started_at=None, finished_at=None)) == []
 
 
 def fire(**more: Any) -> FireInfo:
@@ -104,8 +137,23 @@ def test_a_missed_stretch_is_one_piece_that_says_how_many() -> None:
     missed = fire(last=NOW + SECOND, count=1_200, reason="late", outcome=FireOutcome.SKIPPED, job=None)
     piece = pieces.of_fire(missed, NOW, "", "/schedules/s")
     assert (piece.kind, piece.count, piece.href) == ("missed", 1_200, "/schedules/s")
-    assert "1,200 moments missed: late" in piece.title
+    assert "1,200 moments missed: nobody fired it in time" in piece.title
     assert pieces.tally([piece, pieces.of_fire(fire(), NOW, "", "")]) == "1,200 missed, 1 succeeded"
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("overlap", "the run before was not done (overlap)"),
+        ("paused", "the schedule was paused"),
+        ("caught up", "only the last moment was run (catch_up)"),
+        ("limit", "more moments than catch_up_limit"),
+    ],
+)
+def test_what_a_policy_skips_is_not_called_missed(reason: str, said: str) -> None:
+    skipped = fire(count=3, last=NOW + SECOND, reason=reason, outcome=FireOutcome.SKIPPED, job=None)
+    piece = pieces.of_fire(skipped, NOW, "", "/schedules/s")
+    assert piece.kind == "skipped" and f"3 moments skipped: {said}" in piece.title
 
 
 # ---- tasks ----

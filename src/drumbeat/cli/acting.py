@@ -31,14 +31,15 @@ def act(
     question: Callable[[Drumbeat], Awaitable[T]],
     *,
     touched: Callable[[T], int] = lambda answer: 1,
+    kept: Callable[[T], str | None] = lambda answer: None,
     needs_app: bool = False,
 ) -> T:
-    """Ask, on record; `touched` reads from the answer how many were changed."""
+    """Ask, on record; `touched` reads from the answer how many were changed, `kept` what is worth keeping of it, as JSON."""
 
     async def done(app: Drumbeat) -> T:
         async with recorded(app, target, verb, on) as acting:
             answer = await question(app)
-            acting.touched = touched(answer)
+            acting.touched, acting.answer = touched(answer), kept(answer)
         return answer
 
     return ask(target, done, needs_app=needs_app)

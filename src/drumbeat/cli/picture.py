@@ -11,8 +11,10 @@ import msgspec
 from drumbeat.cli import output, words
 from drumbeat.durations import from_us
 from drumbeat.model.death import DeadGroup
+from drumbeat.model.finding import Level
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import JobCounts, JobFilter, QueueStats
+from drumbeat.nouns.health import Health
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
 
     from drumbeat.app import Drumbeat
     from drumbeat.model.stats import Rollup
+    from drumbeat.nouns.health import HealthWatch
 
 STRETCH_S = 10
 STRETCHES = 6
 MOST_GROUPS = 5
+MOST_REASONS = 4
 MOST_GROUPS_ASKED = 100
 
 QUEUES = output.Columns(
@@ -58,6 +62,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
 
     at: datetime
     place: str
+    health: Health
     counts: JobCounts
     rate: Rate
     rates: dict[str, Rate]
@@ -69,24 +74,26 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """What died last, in groups of task and error."""
 
 
-async def taken(app: Drumbeat, place: str) -> Picture:
+async def taken(app: Drumbeat, place: str, watch: HealthWatch) -> Picture:
     store = await app.store()
-    at = from_us(await store.inspect.now())
+    look = await watch.look(store)
+    at = from_us(look.signs.now)
     # The stretch that is under way has not been told yet, and the one before it perhaps not by all.
-    until = at - timedelta(seconds=at.second % STRETCH_S, microseconds=at.microsecond)
+    until = at - timedelta(seconds=at.second % STRETCH_S + STRETCH_S, microseconds=at.microsecond)
     rollups = await app.stats.read(since=until - timedelta(seconds=STRETCH_S * STRETCHES), until=until)
     groups = await app.dead.groups(limit=MOST_GROUPS_ASKED)
     return Picture(
         at=at,
         place=place,
+        health=look.health,
         counts=await store.inspect.counts(JobFilter()),
         rate=_rate(rollups),
         rates={
             name: _rate(each for each in rollups if each.queue == name) for name in {each.queue for each in rollups}
         },
         queues=await app.queues.list(),
-        instances=await app.instances.list(),
-        leader=await app.instances.leader(),
+        instances=list(look.signs.instances),
+        leader=look.signs.leader,
         deaths=sorted(groups, key=lambda group: group.last_at, reverse=True)[:MOST_GROUPS],
     )
 
@@ -123,6 +130,8 @@ def _head(picture: Picture, problem: str) -> Text:
     head.append(f"{words.escaped(picture.place)}  {picture.at:%Y-%m-%d %H:%M:%S} UTC\n", style="bold")
     if problem:
         head.append(f"{words.one_line(problem)}: what follows is of that moment\n", style="bold red")
+    else:
+        _health(head, picture.health)
     head.append(
         f"{counts.ready:,} ready, {counts.scheduled:,} scheduled, {counts.retrying:,} retrying, "
         f"{counts.waiting:,} waiting, {counts.running:,} running, {words.count(counts.dead, 'dead letter')}\n"
@@ -132,6 +141,18 @@ def _head(picture: Picture, problem: str) -> Text:
     )
     head.append(f"{words.count(len(picture.instances), 'instance')} with {words.count(slots, 'slot')}")
     return head
+
+
+def _health(head: Text, health: Health) -> None:
+    """One line for each reason, the worst first; a store that is away is told instead."""
+    if not health.reasons:
+        head.append(f"{health.text}\n", style="bold green")
+    for reason in health.reasons[:MOST_REASONS]:
+        style = "bold red" if reason.level is Level.BAD else "bold yellow"
+        head.append(words.one_line(reason.text), style=style)
+        head.append(f": {words.one_line(reason.detail)}\n" if reason.detail else "\n")
+    if len(health.reasons) > MOST_REASONS:
+        head.append(f"and {len(health.reasons) - MOST_REASONS} more reasons (`drumbeat doctor`)\n")
 
 
 def _queue(picture: Picture, queue: QueueStats) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -256,7 +257,13 @@ def _say(target: Target, answer: object, line: str) -> None:
 @pass_target
 def run_now(target: Target, /, name: str) -> None:
     """Enqueue a schedule's job at once, beside its own moments. Prints the job's id."""
-    job = act(target, "schedules.run-now", name, lambda app: app.schedules.run_now(name))
+    job = act(
+        target,
+        "schedules.run-now",
+        name,
+        lambda app: app.schedules.run_now(name),
+        kept=lambda job: json.dumps({"id": job.id}),
+    )
     _say(target, {"id": job.id, "created": job.created}, job.id)
 
 

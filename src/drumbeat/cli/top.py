@@ -23,6 +23,7 @@ from drumbeat.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
+    from drumbeat.nouns.health import HealthWatch
 
 SHORTEST = 0.2
 
@@ -37,20 +38,23 @@ def command(target: Target, /, once: bool, interval: float) -> None:
     interval = max(SHORTEST, interval)
 
     async def shown(app: Drumbeat) -> None:
+        from drumbeat.nouns.health import HealthWatch
+
+        watch = HealthWatch(app.clock)
         if once:
-            await _print(app, target)
+            await _print(app, target, watch)
         elif sys.stdout.isatty() and sys.stdin.isatty() and not target.json:
-            await _live(app, target, interval)
+            await _live(app, target, interval, watch)
         else:
-            await _follow(app, target, interval)
+            await _follow(app, target, interval, watch)
 
     ask(target, shown)
 
 
-async def _print(app: Drumbeat, target: Target) -> None:
+async def _print(app: Drumbeat, target: Target, watch: HealthWatch) -> None:
     from drumbeat.cli.picture import drawn, taken
 
-    picture = await taken(app, target.place)
+    picture = await taken(app, target.place, watch)
     if target.json:
         output.json_lines([picture])
     else:
@@ -59,17 +63,17 @@ async def _print(app: Drumbeat, target: Target) -> None:
     sys.stdout.flush()
 
 
-async def _follow(app: Drumbeat, target: Target, interval: float) -> None:
+async def _follow(app: Drumbeat, target: Target, interval: float, watch: HealthWatch) -> None:
     """For a pipe or a file."""
     while True:
         try:
-            await _print(app, target)
+            await _print(app, target, watch)
         except StoreUnavailable as error:
             click.echo(f"drumbeat: {error}", err=True)
         await app.clock.sleep(interval)
 
 
-async def _live(app: Drumbeat, target: Target, interval: float) -> None:
+async def _live(app: Drumbeat, target: Target, interval: float, watch: HealthWatch) -> None:
     from rich.live import Live
     from rich.text import Text
 
@@ -80,7 +84,7 @@ async def _live(app: Drumbeat, target: Target, interval: float) -> None:
         while not told.is_set():
             problem = ""
             try:
-                picture = await taken(app, target.place)
+                picture = await taken(app, target.place, watch)
             except StoreUnavailable as error:
                 problem = str(error)
             live.update(Text(problem) if picture is None else drawn(picture, out.width, problem=problem), refresh=True)

@@ -304,6 +304,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Made before this moment."""
     id: str | None = None
     """The id, or its beginning."""
+    id_end: str | None = None
+    """How the id ends, in lower case: what lists that have little room show of it."""
     letters: bool = False
     """Only dead letters: not the dead that somebody has discarded."""
     before: JobId | None = None

@@ -42,6 +42,8 @@ class Acting:
         self.id = id
         self.touched = 0
         self.outcome = "done"
+        self.answer: str | None = None
+        """JSON text of what came of it, such as the job that was made; None: nothing worth keeping."""
 
 
 class Audit:
@@ -96,7 +98,7 @@ class Audit:
         outcome = acting.outcome if error is None else _outcome(error)
         try:
             store = await self._client.store()
-            await store.audit.end(acting.id, touched=acting.touched, outcome=outcome, answer=None)
+            await store.audit.end(acting.id, touched=acting.touched, outcome=outcome, answer=acting.answer)
         except StoreError as lost:
             # It is on record that it was begun. What was done must be told to the caller all the same.
             log.warning("end of an act was not recorded", extra={"act": acting.id, "reason": str(lost)})

@@ -21,7 +21,10 @@ from drumbeat.model.instance import Instance, LeaderInfo, Role
 from drumbeat.model.job import Job, JobFilter, JobState, QueueStats, TaskStats, View
 from drumbeat.model.lock import LockInfo
 from drumbeat.model.schedule import Schedule, ScheduleState
+from drumbeat.model.stats import Rollup
 from drumbeat.store.protocol import Store
+
+from .health import failing_tasks, read_recent
 
 OVERDUE_US = 5_000_000
 """A schedule that has not fired so long after its moment stands still: a leader's death costs about 2 s."""
@@ -37,6 +40,7 @@ _HEALTHY = {
     "workers": "all are heard of",
     "queues": "every queue with ready jobs has a worker",
     "tasks": "every task with jobs is known by a worker",
+    "runs": "no task fails most of its runs",
     "schedules": "none is overdue",
     "locks": "every line moves",
     "running jobs": "all belong to living processes",
@@ -57,6 +61,8 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
     running: Sequence[Job] = ()
     waiting: Sequence[Job] = ()
     """Some of those that wait for something other than time."""
+    rollups: Sequence[Rollup] = ()
+    """What was counted in the last 10 minutes."""
     dead: int = 0
 
     def silence(self, instance: Instance) -> int:
@@ -76,8 +82,9 @@ async def examine(client: Client, clock: Clock) -> list[Finding]:
 
 async def _seen(store: Store, client: Client, clock: Clock) -> Signs:
     look = store.inspect
+    now = await look.now()
     return Signs(
-        now=await look.now(),
+        now=now,
         dead_after=round(client.settings.dead_after * 1_000_000),
         instances=await look.instances(),
         leader=await look.leader(),
@@ -87,6 +94,7 @@ async def _seen(store: Store, client: Client, clock: Clock) -> Signs:
         locks=await _locks(store, clock),
         running=(await look.page(JobFilter(state=JobState.RUNNING, limit=MOST))).items,
         waiting=(await look.page(JobFilter(view=View.WAITING, limit=MOST))).items,
+        rollups=await read_recent(store, now),
         dead=(await look.counts(JobFilter())).dead,
     )
 
@@ -112,6 +120,7 @@ def judge(signs: Signs) -> list[Finding]:
         "workers": list(_workers(signs)),
         "queues": list(_queues(signs)),
         "tasks": list(_tasks(signs)),
+        "runs": list(_runs(signs)),
         "schedules": list(_schedules(signs)),
         "locks": list(_lines(signs)),
         "running jobs": list(_strays(signs)),
@@ -209,6 +218,17 @@ def _tasks(signs: Signs) -> Iterator[Finding]:
             level=Level.WARN,
             value=f"{_waiting(count)} for a worker of another version of it",
             advice="they become dead letters after wait_for_version: start such a worker, or register an upgrade",
+        )
+
+
+def _runs(signs: Signs) -> Iterator[Finding]:
+    for task in failing_tasks(signs.rollups):
+        yield Finding(
+            name=f"task {task.name}",
+            level=Level.BAD if task.failed == task.runs else Level.WARN,
+            value=f"{task.failed:,} of {_count(task.runs, 'run')} failed in the last 10 minutes",
+            advice=f"`drumbeat jobs list --task {task.name}` shows their errors; "
+            "`drumbeat queues pause` keeps more from running meanwhile",
         )
 
 

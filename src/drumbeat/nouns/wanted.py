@@ -48,6 +48,8 @@ class Wanted(Common, total=False):
     """A state, or the word by which people see a pending job: ready, scheduled, retrying, waiting."""
     id: str | None
     """An id, or the beginning of one: at least 4 characters."""
+    id_end: str | None
+    """How the id ends: at least 4 characters."""
     before: str | None
     """Only jobs older than the one of this id: the next page."""
     limit: int
@@ -107,6 +109,12 @@ def _beginning(name: str, value: object) -> tuple[str, str]:
     return name, value.lower()
 
 
+def _ending(name: str, value: object) -> tuple[str, str]:
+    if not isinstance(value, str) or not 4 <= len(value) <= 36 or not _BEGINNING.fullmatch(value):
+        raise InvalidArguments(f"id_end must be the end of a job's id, at least 4 characters, not {shown(value)}", name)
+    return name, value.lower()
+
+
 def _before(name: str, value: object) -> tuple[str, JobId]:
     if not isinstance(value, str) or not is_job_id(value):
         raise InvalidArguments(f"before must be the id of a job, not {shown(value)}", name)
@@ -130,6 +138,7 @@ _READERS: dict[str, Callable[[str, object], tuple[str, Any]]] = {
     "since": _moment,
     "until": _moment,
     "id": _beginning,
+    "id_end": _ending,
     "before": _before,
     "limit": _limit,
 }

@@ -76,6 +76,11 @@ def _id(number: int) -> JobId:
     return JobId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
 
 
+def ends_so(filter: JobFilter, id: JobId) -> bool:
+    """Whether an id ends as the filter says. No index knows ends: those that a bounded look has found are asked."""
+    return filter.id_end is None or id.endswith(filter.id_end)
+
+
 def is_open(filter: JobFilter) -> bool:
     """Whether it means all jobs, whatever page is asked for."""
     return msgspec.structs.replace(filter, **_NO_FILTER) == JobFilter()
@@ -229,7 +234,7 @@ def _search(filter: JobFilter, enough: int, steps: tuple[int, ...], *, together:
         if least > within.high:
             looks.append(Look([], least))
             continue
-        look = yield from _look(way, Span(least, within.high), enough, steps)
+        look = yield from _look(way, filter, Span(least, within.high), enough, steps)
         looks.append(Look(look.found, look.end or (least if least > within.low else None)))
     return looks
 
@@ -241,7 +246,9 @@ def _least(looks: list[Look], enough: int) -> JobId:
     return max([full, *(look.end for look in looks if look.end is not None)])
 
 
-def _look(way: Way, within: Span, enough: int, steps: tuple[int, ...]) -> Generator[Question, Any, Look]:
+def _look(
+    way: Way, filter: JobFilter, within: Span, enough: int, steps: tuple[int, ...]
+) -> Generator[Question, Any, Look]:
     found: Found = []
     end: JobId | None = None
     for number, step in enumerate(steps):
@@ -250,9 +257,9 @@ def _look(way: Way, within: Span, enough: int, steps: tuple[int, ...]) -> Genera
             ids: list[JobId] = yield Few(way.few, FEW + 1)
             if len(ids) <= FEW:
                 chosen: Found = yield Chosen(way.chosen, ids, within)
-                return Look(found + chosen, None)
+                return Look(found + [each for each in chosen if ends_so(filter, each[0])], None)
         looked, smallest, some = yield Walked(way.walk, within, step)
-        found += some
+        found += [each for each in some if ends_so(filter, each[0])]
         if looked < step:
             return Look(found, None)
         end, within = smallest, Span(within.low, below(smallest))

@@ -1,14 +1,15 @@
-"""How often the ticker may look, and what two looks say about speed. Pure.
+"""How often the ticker may look, and how fast things move. Pure.
 
-Two sources: what lies in the store now, twice a second, and what the workers have counted, in stretches of 10 s, which are
-complete 10 s after their end. Successes go by the first, so that they are seen at once; starts, failures and what leaves a
-queue by the second; what comes into a queue is what left it and what it has grown by.
+All speeds have one source and one window: what the workers have counted in the last stretch of 10 s that every one of them has
+reported, which is 10 to 20 s ago. What comes into a queue is what left it in that stretch and what it has grown by between
+the looks at its beginning and its end. What is not known is None, never 0.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import pairwise
 
 import msgspec
 
@@ -20,32 +21,36 @@ SHARE = 200
 LONGEST_PAUSE = 10.0
 REMEMBERED = 5
 """So many looks are remembered for their length."""
-WINDOW = 5.0
-"""Speeds are over so many seconds."""
 STRETCH_US = int(Grain.TEN_SECONDS)
 
 
-class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs in a second."""
+KEPT_US = 4 * STRETCH_US
+"""Looks are kept for so long: the last complete stretch began at most 30 s ago."""
+MAX_GAP_US = STRETCH_US + 1_000_000
+"""Between two looks further apart nobody knows how a queue went: nobody was watching."""
 
-    started: float = 0.0
-    succeeded: float = 0.0
-    failed: float = 0.0
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs in a second, over the last stretch of 10 s that all workers have reported; null: not known yet."""
+
+    started: float | None = None
+    succeeded: float | None = None
+    failed: float | None = None
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """What one look has found."""
 
-    at: float
-    succeeded: int
+    at: int
+    """By the store's clock (µs), as roll-ups are."""
     live: dict[str, int]
     """Of each queue: its pending and running jobs."""
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates
-    queues: dict[str, tuple[float, float]]
-    """Of each queue: jobs that come and that go, in a second."""
+    queues: dict[str, tuple[float | None, float | None]]
+    """Of each queue: jobs that come and that go, in a second; None: not known yet."""
 
 
 class Pace:
@@ -53,8 +58,9 @@ class Pace:
         self._took: deque[float] = deque(maxlen=REMEMBERED)
         self._samples: deque[Sample] = deque()
         self._stretch_at: int | None = None
-        self._counted = Rates()
-        self._left: dict[str, float] = {}
+        self._rates = Rates()
+        self._left: dict[str, float] | None = None
+        """By queue; None: not known."""
 
     def pause(self, took: float) -> float:
         """How long to wait after a look that took so long."""
@@ -72,12 +78,19 @@ class Pace:
     def wants_stretch(self, now_us: int) -> bool:
         return self._stretch_at != self.complete_before(now_us)
 
-    def take_stretch(self, now_us: int, rollups: Iterable[Rollup]) -> None:
-        """Go by what was counted in the last complete stretch."""
-        self._stretch_at = self.complete_before(now_us)
-        seconds = STRETCH_US / 1_000_000
+    def take_stretch(self, now_us: int, rollups: Iterable[Rollup], *, working_since: int | None) -> None:
+        """Go by what was counted in the last complete stretch.
+
+        working_since: when the first living worker began; None: there is none.
+        """
+        end = self._stretch_at = self.complete_before(now_us)
         rows = list(rollups)
-        self._counted = Rates(
+        if not rows and working_since is not None and working_since > end - STRETCH_US:
+            # Nobody worked in that stretch, and somebody does now: it says nothing about them.
+            self._rates, self._left = Rates(), None
+            return
+        seconds = STRETCH_US / 1_000_000
+        self._rates = Rates(
             started=sum(row.started for row in rows) / seconds,
             succeeded=sum(row.succeeded for row in rows) / seconds,
             failed=sum(row.failed for row in rows) / seconds,
@@ -89,19 +102,24 @@ class Pace:
 
     def moves(self, sample: Sample) -> Moves:
         """The speeds after this look."""
-        # After a pause without viewers the old looks say nothing about now.
-        while self._samples and sample.at - self._samples[0].at > WINDOW:
+        while self._samples and sample.at - self._samples[0].at > KEPT_US:
             self._samples.popleft()
-        first = self._samples[0] if self._samples else sample
         self._samples.append(sample)
-        seconds = sample.at - first.at
-        if seconds <= 0:
-            return Moves(rates=self._counted, queues={name: (gone, gone) for name, gone in self._left.items()})
-        # What is pruned meanwhile makes the number smaller: no success is taken back.
-        succeeded = max(0.0, (sample.succeeded - first.succeeded) / seconds)
-        queues = {}
-        for name, live in sample.live.items():
-            gone = self._left.get(name, 0.0)
-            grown = (live - first.live.get(name, 0)) / seconds
-            queues[name] = (round(max(0.0, gone + grown), 2), round(gone, 2))
-        return Moves(rates=msgspec.structs.replace(self._counted, succeeded=round(succeeded, 2)), queues=queues)
+        return Moves(rates=self._rates, queues={name: self._of_queue(name) for name in sample.live})
+
+    def _of_queue(self, name: str) -> tuple[float | None, float | None]:
+        if self._left is None or self._stretch_at is None:
+            return None, None
+        gone = self._left.get(name, 0.0)
+        before, after = self._live_at(name, self._stretch_at - STRETCH_US), self._live_at(name, self._stretch_at)
+        if before is None or after is None:
+            return None, round(gone, 2)
+        return round(max(0.0, gone + (after - before) * 1_000_000 / STRETCH_US), 2), round(gone, 2)
+
+    def _live_at(self, name: str, at: int) -> float | None:
+        """How many jobs a queue had then, between the looks before and after; None: nobody looked."""
+        for one, next in pairwise(self._samples):
+            if one.at <= at <= next.at and next.at - one.at <= MAX_GAP_US:
+                share = (at - one.at) / max(1, next.at - one.at)
+                return one.live.get(name, 0) * (1 - share) + next.live.get(name, 0) * share
+        return None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from drumbeat.nouns.health import HealthWatch
 from drumbeat.web.access import Access, Gate
 from drumbeat.web.files import Files
 from drumbeat.web.host import Host
@@ -26,6 +27,7 @@ class Parts:
         """Rows of the table of routes that are in this dashboard only."""
         self.kept: dict[type, tuple[float, Any]] = {}
         """What costs the store more than a moment: when it was asked for (monotonic), and the answer."""
+        self.health = HealthWatch(host.clock)
         self.viewers = 0
         """Open event streams."""
         self.is_closing = False
@@ -43,5 +45,5 @@ class Parts:
         """The one of the running loop: a server has one, and a store belongs to its loop."""
         loop = asyncio.get_running_loop()
         if (found := self._tickers.get(loop)) is None:
-            found = self._tickers[loop] = Ticker(self._host)
+            found = self._tickers[loop] = Ticker(self._host, self.health)
         return found

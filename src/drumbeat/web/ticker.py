@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 
 from drumbeat.clock import jittered
-from drumbeat.durations import from_us
+from drumbeat.durations import from_us, to_us
 from drumbeat.errors import DrumbeatError
-from drumbeat.model.instance import Instance, LeaderInfo
+from drumbeat.model.finding import Level
+from drumbeat.model.instance import Instance, LeaderInfo, Role
 from drumbeat.model.job import JobCounts, JobFilter, QueueStats
 from drumbeat.model.stats import Grain
+from drumbeat.nouns.health import HealthWatch
 from drumbeat.store.protocol import Store
 from drumbeat.web.host import Host
 from drumbeat.web.metrics import lag
@@ -41,15 +44,22 @@ class QueueTick(QueueStats, frozen=True, kw_only=True):
 
     lag: float
     """Seconds that its oldest ready job has been waiting."""
-    come: float = msgspec.field(name="in")
-    """Jobs that come in a second, and that leave it."""
-    gone: float = msgspec.field(name="out")
+    come: float | None = msgspec.field(name="in")
+    """Jobs that come in a second, and that leave it, over the same 10 s as `rates`; null: not known yet."""
+    gone: float | None = msgspec.field(name="out")
 
 
 class InstancesTick(msgspec.Struct, frozen=True, kw_only=True):
     alive: int
     slots: int
     running: int
+
+
+class HealthTick(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the cluster does its work; why not is in `/api/v1/status`."""
+
+    level: Level
+    text: str
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +74,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     """Dead letters."""
     rates: Rates
+    health: HealthTick
     store_ms: float
     """How long the store took to say who leads: a question that costs it next to nothing."""
 
@@ -90,12 +101,14 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     instances: InstancesTick
     leader: LeaderInfo | None
     dead: int
+    health: HealthTick
     store_ms: float
 
 
 class Ticker:
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, health: HealthWatch) -> None:
         self._host = host
+        self._health = health
         self._turn = asyncio.Lock()
         self._last = Told(0, b"", float("-inf"))
         self._due = float("-inf")
@@ -168,33 +181,39 @@ class Ticker:
         slow = self._slow
         # The store's clock, as it was asked for a moment ago.
         now = slow.now + int((self._host.clock.monotonic() - slow.asked) * 1_000_000)
-        sample = Sample(at=asked, succeeded=counts.succeeded, live={each.name: _live(each) for each in queues})
-        moves = self._pace.moves(sample)
+        moves = self._pace.moves(Sample(at=now, live={each.name: _live(each) for each in queues}))
         return Tick(
             at=from_us(now),
             counts=counts,
-            queues=[_queue_tick(queue, now, *moves.queues.get(queue.name, (0.0, 0.0))) for queue in queues],
+            queues=[_queue_tick(queue, now, *moves.queues[queue.name]) for queue in queues],
             instances=slow.instances,
             leader=slow.leader,
             dead=slow.dead,
             rates=moves.rates,
+            health=slow.health,
             store_ms=slow.store_ms,
         )
 
     async def _look_slowly(self, store: Store, counts: JobCounts) -> Slow:
         clock = self._host.clock
-        asked = clock.monotonic()
-        leader = await store.inspect.leader()
-        store_ms = (clock.monotonic() - asked) * 1_000
-        instances = await store.inspect.instances()
+        look = await self._health.look(store)
+        instances = look.signs.instances
         dead = await letters(store, counts)
         asked = clock.monotonic()
         now = await store.inspect.now()
         if self._pace.wants_stretch(now):
             end = self._pace.complete_before(now)
-            self._pace.take_stretch(now, await store.stats.read(Grain.TEN_SECONDS, end - STRETCH_US, end))
+            rollups = await store.stats.read(Grain.TEN_SECONDS, end - STRETCH_US, end)
+            began = [to_us(each.started_at) for each in instances if Role.WORKER in each.roles]
+            self._pace.take_stretch(now, rollups, working_since=min(began, default=None))
         return Slow(
-            asked=asked, now=now, instances=_sum(instances), leader=leader, dead=dead, store_ms=round(store_ms, 3)
+            asked=asked,
+            now=now,
+            instances=_sum(instances),
+            leader=look.signs.leader,
+            dead=dead,
+            health=HealthTick(level=look.health.level, text=look.health.text),
+            store_ms=look.signs.store_ms,
         )
 
     def _told_away(self, error: DrumbeatError) -> None:
@@ -219,12 +238,12 @@ def _live(queue: QueueStats) -> int:
     return queue.ready + queue.scheduled + queue.running + queue.waiting
 
 
-def _queue_tick(queue: QueueStats, now: int, come: float, gone: float) -> QueueTick:
+def _queue_tick(queue: QueueStats, now: int, come: float | None, gone: float | None) -> QueueTick:
     return QueueTick(**msgspec.structs.asdict(queue), lag=round(lag(queue, now), 3), come=come, gone=gone)
 
 
-def _sum(instances: list[Instance]) -> InstancesTick:
-    workers = [each for each in instances if "worker" in each.roles]
+def _sum(instances: Sequence[Instance]) -> InstancesTick:
+    workers = [each for each in instances if Role.WORKER in each.roles]
     return InstancesTick(
         alive=len(instances),
         slots=sum(each.concurrency for each in workers),

@@ -6,10 +6,12 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from drumbeat import Drumbeat
+from tests.contract import making
 from tests.web.browser.judging import violations
 from tests.web.browser.places import furnish, places
 from tests.web.browser.shop import dead_letters
 from tests.web.browser.watching import DESK, PHONE, OpenPage
+from tests.web.serving import served
 
 IN_THE_DARK = ("/", "/jobs", "/dead", "/queues", "/tasks", "/schedules/new", "/timeline", "/locks/ledger", "/system")
 """Those that have every colour between them."""
@@ -79,6 +81,47 @@ PAINTED = """() => new Promise((told) => {
 })"""
 SCRIPTS = """() => performance.getEntriesByType("resource")
   .filter((each) => each.name.includes(".js")).map((each) => [each.name, each.decodedBodySize])"""
+
+
+async def test_what_can_be_done_to_a_row_is_in_sight_however_narrow_the_screen(
+    page: Page, furnished: list[str], app: Drumbeat
+) -> None:
+    # Long names make wide tables.
+    store = await app.store()
+    await making.add(store, making.new_job(queue="a_queue_with_quite_a_long_name_for_reports"))
+    hidden, silent = [], []
+    for place in ("/queues", "/dead", "/schedules", "/locks", "/jobs", "/instances", "/tasks"):
+        for width in (PHONE["width"], 768, 1024):
+            await page.set_viewport_size({"width": width, "height": 800})
+            await page.goto(place)
+            await expect(page.locator(".table-box table").first).to_be_visible()
+            for box in await page.locator("td.act-cell button").all():
+                seen = await box.bounding_box()
+                if seen is None or seen["x"] < 0 or seen["x"] + seen["width"] > width:
+                    hidden.append((place, width, seen))
+            silent += [(place, width, more) for more in await page.evaluate(CUT) if "right" not in more]
+    assert (hidden, silent) == ([], [])
+
+
+CUT = """() => [...document.querySelectorAll(".table-box")]
+  .filter((box) => box.scrollWidth > box.clientWidth + 1)
+  .map((box) => getComputedStyle(box, "::after").content.includes("more columns") ? box.dataset.more : "no sign")"""
+
+
+async def test_a_table_that_goes_on_to_the_right_says_so_until_its_end(open_page: OpenPage, app: Drumbeat) -> None:
+    store = await app.store()
+    await making.add(store, making.new_job(queue="a_queue_with_quite_a_long_name_for_reports"))
+    async with served(app.dashboard()) as (address, _):
+        page = await open_page(address, phone=True)
+        await page.goto("/queues")
+        box = page.locator(".table-box")
+        await expect(box).to_have_attribute("data-more", "right")
+        await box.evaluate("(box) => box.scrollTo(box.scrollWidth, 0)")
+        await expect(box).to_have_attribute("data-more", "left")
+        # A live update knows nothing of it, and does not take it away.
+        await app.registry["send_mail"].enqueue("bob")
+        await expect(page.get_by_test_id("row-mail").get_by_role("link", name="1", exact=True)).to_be_visible()
+        await expect(box).to_have_attribute("data-more", "left")
 
 
 async def test_a_phone_has_a_menu_that_leads_to_every_page(open_page: OpenPage, address: str) -> None:

@@ -41,6 +41,28 @@ async def test_rows_stay_under_the_pointer_and_new_ones_come_when_it_leaves(page
     await expect(page.locator(".news.on")).to_have_count(0)
 
 
+async def test_the_keyboard_cursor_stays_on_its_row_through_live_updates(page: Page, app: Drumbeat) -> None:
+    first, second, _ = await enqueue(app, 3)
+    await page.goto("/jobs")
+    row = page.get_by_test_id(f"row-{second}")
+    await expect(row).to_be_visible()
+    await page.mouse.move(640, 20)
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    await expect(row).to_have_class("at")
+    # The row itself changes, and others come: both are merged into the page.
+    await app.jobs.cancel(second)
+    await enqueue(app, 2)
+    await expect(row).to_contain_text("cancelled")
+    await expect(page.locator(".news.on")).to_have_text("2 new; they come when you let go of the list")
+    await expect(row).to_have_class("at")
+    await page.keyboard.press("j")
+    await expect(page.get_by_test_id(f"row-{first}")).to_have_class("at")
+    await page.keyboard.press("k")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"**/jobs/{second}")
+
+
 async def test_what_is_selected_stays_selected_and_only_that_is_acted_on(page: Page, app: Drumbeat) -> None:
     first, second, third = await enqueue(app, 3)
     await page.goto("/jobs")
@@ -112,3 +134,18 @@ async def test_under_a_path_of_another_program_everything_works_too(open_page: O
         await expect(row).to_contain_text("over lunch")
         await row.get_by_role("link", name="2", exact=True).first.click()
         await page.wait_for_url("**/admin/jobs/jobs?state=ready&queue=mail")
+
+
+async def test_a_schedule_that_is_run_by_hand_shows_it_and_its_notice_leads_to_the_job(
+    page: Page, app: Drumbeat
+) -> None:
+    await app.schedules.create(app.registry["send_mail"], cron="0 9 * * 1-5", args=["all"], name="weekly")
+    await page.goto("/schedules/weekly")
+    await confirm(page, page.get_by_test_id("act-run-now"), "a test")
+    [job] = await app.jobs.list(task="send_mail")
+    runs = page.get_by_test_id("by-hand").locator("tbody tr")
+    await expect(runs).to_have_count(1)
+    await expect(runs).to_contain_text("a test")
+    await expect(runs.get_by_role("link", name=job.id[-10:])).to_have_attribute("href", f"/jobs/{job.id}")
+    await page.get_by_test_id("toast").click()
+    await page.wait_for_url(f"**/jobs/{job.id}")

@@ -139,7 +139,7 @@ class RedisSearch:
                 if ask:
                     found += await self._chosen(some, filter)
                 else:
-                    found += [(unpacked(id), "") for id in some]
+                    found += [(id, "") for id in map(unpacked, some) if searching.ends_so(filter, id)]
                 looked += len(some)
                 if looked >= most or len(found) >= enough:
                     return Look(found, unpacked(some[-1]))
@@ -153,7 +153,8 @@ class RedisSearch:
         return found
 
     async def _chosen(self, ids: Sequence[bytes], filter: JobFilter) -> Found:
-        flat = await self._link.run("inspect_chosen", *_wanted(filter), *ids)
+        ids = [id for id in ids if searching.ends_so(filter, unpacked(id))] if filter.id_end else ids
+        flat = await self._link.run("inspect_chosen", *_wanted(filter), *ids) if ids else []
         return [(unpacked(id), word.decode()) for id, word in zip(flat[::2], flat[1::2], strict=True)]
 
     async def _in_lines(self, lines: Sequence[str], within: Span) -> Ids:

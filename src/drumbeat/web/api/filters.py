@@ -35,6 +35,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Created before this moment."""
     id: str | None = None
     """An id, or how it begins: at least 4 characters."""
+    id_end: str | None = None
+    """How the id ends: at least 4 characters; the dashboard's lists show ids by their ends."""
 
 
 class Counted(Chosen, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,6 +46,10 @@ class Counted(Chosen, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Listed(Chosen, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which jobs to list, newest first."""
 
+    ended_since: datetime | None = None
+    """Ended at or after this moment, with its offset. Ends have no index: a page may be short or empty and have a next one."""
+    ended_until: datetime | None = None
+    """Ended before this moment."""
     before: str | None = None
     """Only jobs older than the one of this id: `next` of the page before."""
     limit: int = 50
@@ -51,8 +57,12 @@ class Listed(Chosen, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def wanted_of(chosen: Chosen) -> Wanted:
-    """The same words for the nouns."""
-    given: Any = {name: value for name, value in msgspec.structs.asdict(chosen).items() if value is not None}
+    """The same words for the nouns, without those that only the API has (`ended.py`)."""
+    given: Any = {
+        name: value
+        for name, value in msgspec.structs.asdict(chosen).items()
+        if value is not None and not name.startswith("ended_")
+    }
     if "limit" in given:
         given["limit"] = clamped(given["limit"])
     wanted: Wanted = given

@@ -13,6 +13,7 @@ from drumbeat.model.job import Attempt, CancelAnswer, JobCounts
 from drumbeat.nouns.bulk import Action
 from drumbeat.nouns.explaining import Explanation
 from drumbeat.web.api.acting import BulkRecord, acted, target_of
+from drumbeat.web.api.ended import page_ended
 from drumbeat.web.api.filters import Chosen, Counted, Listed, filter_of
 from drumbeat.web.api.finding import in_its_state
 from drumbeat.web.api.records import JobRecord, Page, job_page, job_record, store_now
@@ -96,7 +97,9 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 async def list_(call: Call) -> Page[JobRecord]:
     query: Listed = call.query
     store = await call.host.store()
-    return await job_page(store, await store.inspect.page(filter_of(query)))
+    if query.ended_since is None and query.ended_until is None:
+        return await job_page(store, await store.inspect.page(filter_of(query)))
+    return await job_page(store, await page_ended(store, filter_of(query), query))
 
 
 async def counts(call: Call) -> JobCounts:

@@ -10,6 +10,7 @@ from drumbeat.durations import from_us
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import JobCounts, JobFilter
 from drumbeat.model.stats import Grain
+from drumbeat.nouns.health import Health
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import masked
 from drumbeat.web.call import Call
@@ -39,6 +40,8 @@ class StatusNow(msgspec.Struct, frozen=True, kw_only=True):
 
     at: datetime
     """By the store's clock."""
+    health: Health
+    """Whether the cluster does its work, and what speaks against it."""
     store: str
     """Its URL, without a password."""
     instances: list[Instance]
@@ -58,14 +61,15 @@ class StatusNow(msgspec.Struct, frozen=True, kw_only=True):
 
 async def show(call: Call) -> StatusNow:
     store = await call.host.store()
-    now = await store.inspect.now()
-    instances = await call.host.instances.list()
+    look = await call.parts.health.look(store)
+    now, instances = look.signs.now, list(look.signs.instances)
     counts = await store.inspect.counts(JobFilter())
     return StatusNow(
         at=from_us(now),
+        health=look.health,
         store=masked(store.url),
         instances=instances,
-        leader=await store.inspect.leader(),
+        leader=look.signs.leader,
         slots=sum(each.concurrency for each in instances if "worker" in each.roles),
         counts=counts,
         pending=counts.ready + counts.scheduled + counts.retrying + counts.waiting,

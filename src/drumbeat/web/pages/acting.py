@@ -40,6 +40,8 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     """It goes by a selection or a filter: a dry run says how many it would touch."""
     then: str = ""
     """Where to go afterwards; empty: stay."""
+    leads: str = ""
+    """Where the notice leads that it is done; {id} is the id in the answer. Empty: nowhere."""
 
 
 def act(

@@ -1,4 +1,7 @@
-"""The line at the top of every page: is it healthy, who leads, how much room is there, how fast is the store."""
+"""The line at the top of every page: is it healthy, who leads, how much room is there, how fast is the store.
+
+What healthy means is decided by `nouns/health.py`; here it gets its links.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ import msgspec
 from drumbeat.ids import InstanceId
 from drumbeat.model.instance import Role
 from drumbeat.model.job import JobCounts
-from drumbeat.web.api import instances, jobs
+from drumbeat.nouns.health import Health, HealthReason
+from drumbeat.web.api import jobs
 from drumbeat.web.api.filters import Chosen
-from drumbeat.web.api.records import Page
 from drumbeat.web.call import Call
 
-SLOW_MS = 500.0
-"""A store that takes longer for two small questions is worth a word."""
+from .showing import part
+
+PLACES = {"task": "/tasks/", "queue": "/queues/", "schedule": "/schedules/", "instance": "/instances/"}
+"""Where a reason with a name leads."""
+LISTS = {"instances": "/instances", "store": "/system"}
 
 
 class Led(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,10 +27,8 @@ class Led(msgspec.Struct, frozen=True, kw_only=True):
     term: int
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True):
-    level: str
-    """ok, warn or bad: the colour, and with `icon` the shape."""
-    word: str
+class HealthLine(msgspec.Struct, frozen=True, kw_only=True):
+    judged: Health
     leader: Led | None
     alive: int
     running: int
@@ -33,46 +37,48 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     store_ms: float
 
     @property
+    def level(self) -> str:
+        """ok, warn or bad: the colour, and with `icon` the shape."""
+        return str(self.judged.level)
+
+    @property
     def icon(self) -> str:
         return f"s-{self.level}"
 
+    @property
+    def text(self) -> str:
+        return self.judged.text
 
-async def health_of(call: Call) -> Health:
-    asked = call.host.clock.monotonic()
-    found: Page[instances.InstanceRecord] = await call.ask(instances.list_, query=instances.InstancesQuery())
-    store_ms = (call.host.clock.monotonic() - asked) * 1_000
+    @property
+    def more(self) -> int:
+        """How many reasons there are besides the one that is told."""
+        return max(0, len(self.judged.reasons) - 1)
+
+    @property
+    def detail(self) -> str:
+        """Every reason in a line of its own, for whoever points at it."""
+        return "\n".join(f"{one.text}: {one.detail}" if one.detail else one.text for one in self.judged.reasons)
+
+    @property
+    def path(self) -> str:
+        """Where the reason that is told leads."""
+        return path_of(self.judged.reasons[0]) if self.judged.reasons else "/"
+
+
+def path_of(reason: HealthReason) -> str:
+    return PLACES[reason.kind] + part(reason.name) if reason.name else LISTS[reason.kind]
+
+
+async def health_of(call: Call) -> HealthLine:
+    look = await call.parts.health.look(await call.host.store())
     counts: JobCounts = await call.ask(jobs.counts, query=Chosen())
-    workers = [one for one in found.items if Role.WORKER in one.roles]
-    leader = next((Led(instance=one.id, term=one.term) for one in found.items if one.term is not None), None)
-    level, word = verdict(
-        healthy=sum(one.healthy for one in workers),
-        silent=sum(not one.healthy for one in workers),
-        pending=counts.ready + counts.scheduled + counts.retrying + counts.waiting,
-        has_leader=leader is not None,
-        store_ms=store_ms,
-    )
-    return Health(
-        level=level,
-        word=word,
-        leader=leader,
-        alive=len(found.items),
-        running=sum(one.running for one in found.items),
-        slots=sum(one.concurrency for one in workers),
+    signs = look.signs
+    return HealthLine(
+        judged=look.health,
+        leader=None if signs.leader is None else Led(instance=signs.leader.instance, term=signs.leader.term),
+        alive=len(signs.instances),
+        running=sum(one.running for one in signs.instances),
+        slots=sum(one.concurrency for one in signs.instances if Role.WORKER in one.roles),
         counts=counts,
-        store_ms=store_ms,
+        store_ms=signs.store_ms,
     )
-
-
-def verdict(*, healthy: int, silent: int, pending: int, has_leader: bool, store_ms: float) -> tuple[str, str]:
-    """One word for the whole, the worst first."""
-    if not healthy and not silent:
-        return ("bad", "No worker is alive") if pending else ("warn", "No worker yet")
-    if not healthy:
-        return "bad", "No worker's heart beats"
-    if silent:
-        return "warn", "A worker is silent" if silent == 1 else f"{silent} workers are silent"
-    if store_ms > SLOW_MS:
-        return "warn", "The store is slow"
-    if not has_leader:
-        return "warn", "No leader"
-    return "ok", "Healthy"

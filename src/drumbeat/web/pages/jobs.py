@@ -15,9 +15,8 @@ from drumbeat.web.call import Answer, Call, Role
 
 from .acting import Act, act
 from .rendering import render
-from .searching import ENDED, STATES, JobsQuery, chosen_of, listed_of, stretch_of, understood
+from .searching import ENDED, STATES, JobsQuery, chosen_of, listed_of, understood
 from .showing import between, first_line
-from .stretch import ended_in
 
 PENDING = tuple(View)
 TIMES = (("15m", "last 15 min"), ("1h", "last hour"), ("24h", "last 24 h"), ("7d", "last 7 days"))
@@ -57,7 +56,10 @@ class Tab(msgspec.Struct, frozen=True, kw_only=True):
 async def show_list(call: Call) -> Answer:
     query: JobsQuery = call.query
     if query.q:
-        return await _sent_on(call, query)
+        try:
+            return await _sent_on(call, query)
+        except InvalidArguments as error:
+            return await _shown(call, query, Found(error=error), status=422)
     now = await store_now(call.host)
     try:
         found = await _found(call, query, now)
@@ -68,11 +70,10 @@ async def show_list(call: Call) -> Answer:
 
 async def _found(call: Call, query: JobsQuery, now: datetime) -> Found:
     listed, chosen = listed_of(query, now), chosen_of(query, now)
-    if (stretch := stretch_of(query, now)) is not None:
-        # Acts on all that match go by the API's filter, which cannot say this: here only what is picked is acted on.
-        page = await ended_in(call, stretch, listed)
+    page: Page[JobRecord] = await call.ask(jobs.list_, query=listed)
+    if query.is_past:
+        # Counts and acts on all that match cannot go by ends: here only what is picked is acted on.
         return Found(page=page, matching=len(page.items))
-    page = await call.ask(jobs.list_, query=listed)
     counts: JobCounts = await call.ask(jobs.counts, query=msgspec.structs.replace(chosen, state=None))
     return Found(
         page=page,
@@ -85,7 +86,6 @@ async def _found(call: Call, query: JobsQuery, now: datetime) -> Found:
 
 async def _shown(call: Call, query: JobsQuery, found: Found, status: int = 200) -> Answer:
     fields = query.fields()
-    is_past = query.ended_since is not None or query.ended_until is not None
     page = found.page
     return await render(
         call,
@@ -94,9 +94,9 @@ async def _shown(call: Call, query: JobsQuery, found: Found, status: int = 200) 
         title=f"{query.state or 'all'} jobs".capitalize(),
         status=status,
         fields=query,
-        hidden=("instance", "until", "id", *ENDED),
+        hidden=("instance", "until", "id", "id_end", *ENDED),
         is_narrowed=bool(set(fields) - {"state"}),
-        is_past=is_past,
+        is_past=query.is_past,
         tabs=[] if found.error else tabs(call, query, found.counts),
         times=TIMES,
         rows=[row_of(job) for job in page.items],
@@ -106,8 +106,9 @@ async def _shown(call: Call, query: JobsQuery, found: Found, status: int = 200) 
         capped=found.capped,
         older=call.url("/jobs", **fields, before=page.next, limit=_limit(query)) if page.next else None,
         newest=call.url("/jobs", **fields) if query.before else None,
-        export=None if is_past or found.error else call.url("/jobs/export", **fields),
+        export=None if found.error else call.url("/jobs/export", **fields),
         error=found.error,
+        q=query.q or "",
     )
 
 

@@ -30,7 +30,7 @@ THINNEST = 0.3
 _STEPS = (10_000_000, 30_000_000, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 _LONG_STEPS = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY)
 _MOST_TICKS = 9
-_ON_TOP = ("unseen", "future", "succeeded", "cancelled", "waiting", "running", "failed", "missed", "dead")
+_ON_TOP = ("unseen", "future", "skipped", "succeeded", "cancelled", "waiting", "running", "failed", "missed", "dead")
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     first: int
     last: int
     kind: str
-    """succeeded, failed, dead, cancelled, running, waiting, missed or future: a class of the style sheet."""
+    """succeeded, failed, dead, cancelled, running, waiting, missed, skipped or future: a class of the style sheet."""
     title: str
     href: str = ""
     count: int = 1
@@ -182,7 +182,9 @@ def strip(pieces: Sequence[Piece], slots: int = 60) -> tuple[Mark, ...]:
     longest = max((piece.last - piece.first for piece in last), default=0)
     found: list[Mark] = []
     for place, piece in enumerate(last, start=slots - len(last)):
-        height = _height(piece.last - piece.first, longest) if piece.kind not in ("missed", "future") else 1.0
+        height = (
+            _height(piece.last - piece.first, longest) if piece.kind not in ("missed", "skipped", "future") else 1.0
+        )
         found.append(
             Mark(
                 x=round(place * width, 3),

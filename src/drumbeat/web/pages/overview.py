@@ -15,9 +15,8 @@ from drumbeat.web.call import Answer, Call
 from drumbeat.web.problem import Problem
 
 from .charting import DRAWN, RANGES, charts_of
-from .health import Health, health_of
+from .health import HealthLine, health_of, path_of
 from .panels import panels_for
-from .queues import OLD_S
 from .rendering import render, wants
 from .showing import count, part, span
 
@@ -70,7 +69,7 @@ async def show(call: Call) -> Answer:
 
 
 def needs_of(
-    health: Health,
+    health: HealthLine,
     lines: list[queues.QueueShown],
     groups: list[DeadGroup],
     plans: list[ScheduleInfo],
@@ -78,10 +77,16 @@ def needs_of(
 ) -> list[Need]:
     """What is wrong first, then what may be."""
     found: list[Need] = []
-    if health.level != "ok":
-        found.append(Need(level=health.level, text=health.word, more="", path="/instances"))
+    told = {(reason.kind, reason.name) for reason in health.judged.reasons}
+    found += [
+        Need(level=str(reason.level), text=reason.text, more=reason.detail, path=path_of(reason))
+        for reason in health.judged.reasons
+    ]
     found += [need for line in lines if (need := _of_queue(line)) is not None]
-    found += [need for plan in plans if (need := _of_schedule(plan, now)) is not None]
+    # Health names the latest schedule only; here are all that are late.
+    found += [
+        need for plan in plans if ("schedule", plan.name) not in told and (need := _of_schedule(plan, now)) is not None
+    ]
     found += _of_dead(health.counts, groups)
     if health.counts.waiting:
         text = f"{count(health.counts.waiting)} jobs wait for something other than time"
@@ -91,17 +96,13 @@ def needs_of(
 
 
 def _of_queue(line: queues.QueueShown) -> Need | None:
+    """A pause is somebody's will and no illness, but worth a line. A queue that is behind is told by health."""
     path = f"/queues/{part(line.name)}"
     if line.paused:
         why = f": {line.paused_why}" if line.paused_why else ""
         text = f"Queue {line.name} is paused"
         more = f"by {line.paused_by}{why}; {count(line.ready)} ready"
         return Need(level="warn" if line.ready else "note", text=text, more=more, path=path)
-    if line.ready and line.lag >= OLD_S:
-        text = f"Queue {line.name} is {span(line.lag)} behind"
-        return Need(
-            level="bad" if line.lag >= 10 * OLD_S else "warn", text=text, more=f"{count(line.ready)} ready", path=path
-        )
     return None
 
 

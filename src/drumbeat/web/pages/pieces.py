@@ -1,4 +1,4 @@
-"""Jobs, fires and previews as pieces of a lane or a strip: when, how it went, what is said of it. Pure, free of HTML."""
+"""Runs, fires and previews as pieces of a lane or a strip: when, how it went, what is said of it. Pure, free of HTML."""
 
 from __future__ import annotations
 
@@ -9,14 +9,35 @@ from statistics import median
 import msgspec
 
 from drumbeat.durations import to_us
-from drumbeat.model.job import JobState
+from drumbeat.model.job import Attempt, Failure, JobState
 from drumbeat.model.schedule import FireOutcome
-from drumbeat.nouns import FireInfo
+from drumbeat.nouns import FireInfo, Run
 from drumbeat.web.api.records import JobRecord
 
 from .lanes import Piece
 from .showing import exact, first_line, span
 
+RUN_KINDS = {
+    "succeeded": ("succeeded", "succeeded"),
+    "retry": ("failed", "failed"),
+    "dead": ("dead", "failed for the last time"),
+    "crashed": ("failed", "crashed its process"),
+    "cancelled": ("cancelled", "cancelled"),
+    "snoozed": ("cancelled", "put off"),
+    "released": ("cancelled", "given back"),
+    "parked": ("cancelled", "put aside"),
+    "running": ("running", "running"),
+}
+"""How a run ended: the class of its bar, and the words."""
+MISSED = "late"
+SKIPS = {
+    MISSED: "nobody fired it in time (catch_up, max_late)",
+    "overlap": "the run before was not done (overlap)",
+    "paused": "the schedule was paused",
+    "caught up": "only the last moment was run (catch_up)",
+    "limit": "more moments than catch_up_limit",
+}
+"""Why a moment was not fired. Only what came too late was missed; the rest is what the schedule's policies ask for."""
 KINDS = {
     JobState.SUCCEEDED: "succeeded",
     JobState.DEAD: "dead",
@@ -34,39 +55,73 @@ class Lateness(msgspec.Struct, frozen=True, kw_only=True):
     worst: float | None
 
 
-def of_job(job: JobRecord, now: datetime, href: str) -> Piece:
-    """A job as one piece: from the start of its last run to its end, or to now."""
-    first = job.started_at or job.run_at
-    last = job.finished_at or (now if job.state is JobState.RUNNING else first)
-    lines = [exact(first), _story(job, first, last)]
-    if (late := late_by(job)) is not None and late >= 0.001:
-        lines.append(f"{span(late)} after its moment")
-    if job.error is not None:
-        lines.append(first_line(f"{job.error.type}: {job.error.message}", 80))
-    return Piece(
-        first=to_us(first), last=max(to_us(first), to_us(last)), kind=kind_of(job), title="\n".join(lines), href=href
+def runs_of(job: JobRecord, ended: Iterable[Attempt]) -> list[Run]:
+    """All runs of a job, oldest first: those that have ended, and the one that is under way."""
+    found = [
+        _run(job, number, str(each.outcome), each.started_at, each.finished_at, each.error)
+        for number, each in enumerate(ended, start=1)
+    ]
+    if job.state is JobState.RUNNING:
+        found.append(_run(job, len(found) + 1, "running", job.started_at, None, None))
+    return found
+
+
+def last_run(job: JobRecord) -> list[Run]:
+    """What the record of a job itself tells of its runs: the one that is under way, or was its last."""
+    if job.started_at is None or job.state is JobState.PENDING:
+        return []
+    ended = None if job.state is JobState.RUNNING else job.finished_at
+    return [_run(job, job.attempt, str(job.state), job.started_at, ended, job.error)]
+
+
+def _run(
+    job: JobRecord,
+    number: int,
+    outcome: str,
+    started_at: datetime | None,
+    finished_at: datetime | None,
+    error: Failure | None,
+) -> Run:
+    return Run(
+        job=job.id,
+        task=job.task,
+        schedule=job.schedule,
+        number=number,
+        due_at=job.due_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        instance=None,
+        outcome=outcome,
+        error=error,
+        late=None if started_at is None else max(0.0, (started_at - job.due_at).total_seconds()),
     )
 
 
-def kind_of(job: JobRecord) -> str:
-    """The class of its bar: a pending job that failed before is failed, not waiting."""
-    return "failed" if job.view == "retrying" else KINDS[job.state]
-
-
-def _story(job: JobRecord, first: datetime, last: datetime) -> str:
+def of_run(run: Run, now: datetime, href: str) -> Piece:
+    """One run, from its start to its end, or to now."""
+    first = run.started_at or run.finished_at or run.due_at
+    last = run.finished_at or now
     took = span((last - first).total_seconds())
-    if job.state is JobState.RUNNING:
-        return f"running for {took}, attempt {job.attempt}"
-    if job.started_at is None or job.finished_at is None:
-        return job.view
-    tried = f", attempt {job.attempt}" if job.attempt > 1 else ""
-    return f"{job.view} in {took}{tried}"
+    kind, word = RUN_KINDS.get(run.outcome, ("unknown", run.outcome))
+    story = f"{word} for {took}" if kind == "running" else f"{word} in {took}" if run.started_at else word
+    lines = [exact(first), story if run.number == 1 else f"{story}, run {run.number}"]
+    if run.number == 1 and run.late is not None and run.late >= 0.001:
+        lines.append(f"{span(run.late)} after its moment")
+    if run.error is not None:
+        lines.append(first_line(f"{run.error.type}: {run.error.message}", 80))
+    return Piece(first=to_us(first), last=max(to_us(first), to_us(last)), kind=kind, title="\n".join(lines), href=href)
+
+
+def of_pending(job: JobRecord, href: str) -> Piece:
+    """A job that is to run: at the moment when it is due."""
+    first = to_us(job.run_at)
+    return Piece(first=first, last=first, kind="waiting", title=f"{exact(job.run_at)}\n{job.view}", href=href)
 
 
 def of_fire(fire: FireInfo, now: datetime, job_href: str, href: str) -> Piece:
     """A moment and what became of its job; `href` is the schedule's, for a moment without one."""
     if fire.outcome is FireOutcome.SKIPPED:
-        return _missed(fire, href)
+        return _skipped(fire, href)
     first = fire.started_at or fire.at
     last = fire.finished_at or (now if fire.state is JobState.RUNNING else first)
     took = span((last - first).total_seconds())
@@ -94,13 +149,15 @@ def late_of(fire: FireInfo) -> float | None:
     return max(0.0, (fire.started_at - fire.at).total_seconds())
 
 
-def _missed(fire: FireInfo, href: str) -> Piece:
+def _skipped(fire: FireInfo, href: str) -> Piece:
     """A moment, or a stretch of them, that was not fired."""
+    kind = "missed" if fire.reason == MISSED else "skipped"
+    reason = SKIPS.get(fire.reason, fire.reason)
     if fire.count == 1:
-        text = f"{exact(fire.at)}\nmissed: {fire.reason}"
+        text = f"{exact(fire.at)}\n{kind}: {reason}"
     else:
-        text = f"{exact(fire.at)}\nto {exact(fire.last)}\n{fire.count:,} moments missed: {fire.reason}"
-    return Piece(first=to_us(fire.at), last=to_us(fire.last), kind="missed", title=text, href=href, count=fire.count)
+        text = f"{exact(fire.at)}\nto {exact(fire.last)}\n{fire.count:,} moments {kind}: {reason}"
+    return Piece(first=to_us(fire.at), last=to_us(fire.last), kind=kind, title=text, href=href, count=fire.count)
 
 
 def of_moment(at: datetime, note: str, href: str) -> Piece:
@@ -118,13 +175,6 @@ def unseen(first: int, until: int, href: str) -> Piece:
         title="Runs before this are not drawn: choose a shorter range",
         href=href,
     )
-
-
-def late_by(job: JobRecord) -> float | None:
-    """Seconds from the moment it was meant for to its start; None: it has not begun, or was tried before."""
-    if job.started_at is None or job.failures or job.crashes:
-        return None
-    return max(0.0, (job.started_at - job.due_at).total_seconds())
 
 
 def lateness(fires: Iterable[FireInfo]) -> Lateness:

@@ -8,6 +8,7 @@ from drumbeat.web.call import Answer, Call
 
 from .health import health_of
 from .navigation import NAVIGATION
+from .searching import FIELDS
 from .showing import FILTERS
 
 
@@ -19,6 +20,7 @@ async def render(call: Call, template: str, *, page: str, title: str, status: in
         "q": "",
         "health": await health_of(call),
         "navigation": NAVIGATION,
+        "search_fields": FIELDS,
         "now": from_us(call.host.clock.now_us()),
         "app_name": call.host.settings.name,
     }

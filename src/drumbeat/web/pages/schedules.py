@@ -7,22 +7,27 @@ from datetime import datetime
 
 import msgspec
 
+from drumbeat.ids import JobId, is_job_id
+from drumbeat.model.audit import Act as AuditAct
 from drumbeat.model.schedule import CatchUp, Origin, Overlap, ScheduleState
 from drumbeat.nouns import FireInfo, ScheduleInfo
 from drumbeat.schedules.preview import Previewed
 from drumbeat.web.api import schedules
-from drumbeat.web.api.records import store_now
+from drumbeat.web.api.records import JobRecord, job_record, store_now
 from drumbeat.web.api.schedules import FiresQuery, PreviewQuery, SchedulesQuery
 from drumbeat.web.call import Answer, Call, Role
 
 from .acting import Act, act
 from .lanes import Mark, Piece, strip
-from .pieces import Lateness, lateness, of_fire, tally
+from .pieces import SKIPS, Lateness, lateness, of_fire, tally
 from .rendering import render
-from .showing import part, span
+from .showing import between, part, span
 
 SLOTS = 60
 ROWS = 25
+RUN_NOW = "schedules.run"
+"""How the verbs of the audit begin, of the API and of the command line."""
+MOST_BY_HAND = 10
 LATE = 5.0
 """Seconds: an active schedule whose moment is longer past than this is late."""
 OVERLAPS = {
@@ -52,6 +57,26 @@ class Track(msgspec.Struct, frozen=True, kw_only=True):
     late: Lateness
 
 
+class _Made(msgspec.Struct, frozen=True):
+    id: str | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What the audit keeps of a run by hand: of the API status and body, of the command line the record itself."""
+
+    id: str | None = None
+    body: _Made | None = None
+
+
+class ManualRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that somebody asked for."""
+
+    act: AuditAct
+    job: JobId | None
+    record: JobRecord | None
+    """None: it is no longer on record, or the act does not say which job it made."""
+
+
 class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     info: ScheduleInfo
     track: Track
@@ -61,7 +86,7 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pieces_of(call: Call, fires: Sequence[FireInfo], now: datetime) -> list[Piece]:
-    """Runs and missed moments of a schedule."""
+    """Runs of a schedule, and moments that were missed or skipped."""
     return [
         of_fire(
             fire, now, call.url(f"/jobs/{fire.job}") if fire.job else "", call.url(f"/schedules/{part(fire.schedule)}")
@@ -150,9 +175,37 @@ async def show(call: Call) -> Answer:
         next=fires.next,
         before=query.before,
         coming=coming,
+        by_hand=await _by_hand(call, name),
+        between=between,
+        skips=SKIPS,
         acts=_acts(call, info, whole=True),
         may_edit=is_dynamic(info) and call.may(Role.ADMIN),
     )
+
+
+async def _by_hand(call: Call, name: str) -> list[ManualRun]:
+    """Runs that people asked for are no fires: they are in the audit, and their jobs where jobs are."""
+    acts = await call.host.audit.list(verb=RUN_NOW, target=name, limit=MOST_BY_HAND)
+    jobs = {act.id: job_of(act) for act in acts}
+    store = await call.host.store()
+    known = await store.inspect.records([id for id in jobs.values() if id is not None])
+    now = await store_now(call.host)
+    return [
+        ManualRun(act=act, job=id, record=job_record(known[id], now) if id in known else None)
+        for act in acts
+        if act.outcome != "refused"
+        for id in [jobs[act.id]]
+    ]
+
+
+def job_of(act: AuditAct) -> JobId | None:
+    """The job that an act has enqueued, as its answer says; None: it does not."""
+    try:
+        answer = msgspec.json.decode(act.answer or "{}", type=_Answer)
+    except msgspec.DecodeError:
+        return None
+    id = answer.id if answer.body is None else answer.body.id
+    return JobId(id) if id is not None and is_job_id(id) else None
 
 
 async def _track(call: Call, info: ScheduleInfo, now: datetime) -> Track:
@@ -172,7 +225,8 @@ def _acts(call: Call, info: ScheduleInfo, *, whole: bool = False) -> tuple[Act |
         url=f"{address}/run-now",
         title=f"Run {info.name} now?",
         text="One job more, at once, beside its own moments; these stay as they are.",
-        done=f"One run of {info.name} is enqueued",
+        done=f"One run of {info.name} is enqueued: open its job",
+        leads="/jobs/{id}",
     )
     change = _pause(call, info, address) if info.state is ScheduleState.ACTIVE else _resume(call, info, address)
     return (run, change, _delete(call, info, address)) if whole else (run, change)

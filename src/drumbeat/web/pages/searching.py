@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 
 import msgspec
 
@@ -14,17 +15,36 @@ from drumbeat.durations import seconds
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
 from drumbeat.model.job import JobState, View
+from drumbeat.names import shown
 from drumbeat.web.api import jobs, queues, tasks
 from drumbeat.web.api.filters import Chosen, Listed
 from drumbeat.web.call import Call
 
-from .stretch import Stretch
-
 STATES = (*View, JobState.RUNNING, JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
-WORDS = ("state", "task", "queue", "key", "error", "schedule", "instance", "since", "until", "id")
+WORDS = ("state", "task", "queue", "key", "error", "schedule", "instance", "since", "until", "id", "id_end")
 ENDED = ("ended_since", "ended_until")
+FIELDS = (
+    ("state", "dead", "ready, scheduled, retrying, waiting, running, succeeded, dead or cancelled"),
+    ("task", "send_email", "the name of a task"),
+    ("queue", "mail", "the name of a queue"),
+    ("key", "order-7", "the whole key"),
+    ("error", '"mailbox full"', "a part of the error's type or message"),
+    ("schedule", "nightly", "fires of a schedule"),
+    ("instance", "1f0c…", "where it runs, or ran last: 16 characters"),
+    ("since", "2h", "made since: a moment such as 2026-11-15T09:30Z, or how long ago; so is until"),
+    ("ended_since", "15m", "ended since; so is ended_until"),
+    ("id", "01a1dfac", "how the id begins: at least 4 characters"),
+    ("id_end", "b1d099f427", "how the id ends, as lists show it"),
+)
+"""What the search box understands: a field, an example, what it is."""
 _PAIR = re.compile(r'(\w+):(?:"([^"]*)"|(\S+))')
+_UNKNOWN = re.compile(r"(?:^|\s)([a-z_]+):(?!//)\S")
+"""What looks like a field. Errors (`ValueError: no`), addresses and times do not."""
 _ID_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")
+_CUT_ID = re.compile(r"(?:…|\.\.\.)([0-9a-f-]{4,36})")
+"""As lists show it."""
+LONGEST_END = 12
+"""More than this many characters without a dash are no end of an id."""
 
 
 class JobsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,11 +61,17 @@ class JobsQuery(msgspec.Struct, frozen=True, kw_only=True):
     since: str | None = None
     until: str | None = None
     id: str | None = None
+    id_end: str | None = None
     ended_since: str | None = None
     ended_until: str | None = None
-    """What a bar of a chart means; the filter of the API has no such words."""
+    """What a bar of a chart means; counts and acts on many cannot go by them."""
     before: str | None = None
     limit: int = 50
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it asks when jobs ended."""
+        return self.ended_since is not None or self.ended_until is not None
 
     def fields(self) -> dict[str, str]:
         """Those that narrow, as the address has them."""
@@ -67,16 +93,10 @@ def chosen_of(query: JobsQuery, now: datetime) -> Chosen:
 
 def listed_of(query: JobsQuery, now: datetime) -> Listed:
     chosen = msgspec.structs.asdict(chosen_of(query, now))
+    for name in ENDED:
+        if (text := getattr(query, name)) is not None:
+            chosen[name] = moment_of(text, now, name)
     return Listed(**chosen, before=query.before, limit=query.limit)
-
-
-def stretch_of(query: JobsQuery, now: datetime) -> Stretch | None:
-    """When they are to have ended; None: whenever, or not at all."""
-    since, until = (
-        None if text is None else moment_of(text, now, name)
-        for name, text in (("ended_since", query.ended_since), ("ended_until", query.ended_until))
-    )
-    return None if since is None and until is None else Stretch(since=since, until=until)
 
 
 def moment_of(text: str, now: datetime, name: str) -> datetime:
@@ -94,23 +114,45 @@ def moment_of(text: str, now: datetime, name: str) -> datetime:
 
 
 async def understood(call: Call, line: str) -> dict[str, str]:
-    """The fields that a line from the search box means: `task:send_email error:"mailbox full"`, an id, or one bare word."""
+    """The fields that a line from the search box means: `task:send_email error:"mailbox full"`, an id, or one bare word.
+
+    Raises:
+        InvalidArguments: it has a field that there is not, and is no name or key as it stands.
+    """
     found: dict[str, str] = {}
     for name, quoted, plain in _PAIR.findall(line):
-        if name in WORDS:
+        if name in (*WORDS, *ENDED):
             found[name] = quoted or plain
-    rest = _PAIR.sub(lambda pair: "" if pair[1] in WORDS else pair[0], line).strip().strip('"')
+    rest = _PAIR.sub(lambda pair: "" if pair[1] in (*WORDS, *ENDED) else pair[0], line).strip().strip('"')
     if rest:
         name, value = await _guess(call, rest)
+        if name == "error" and (slip := _UNKNOWN.search(rest)) is not None:
+            raise _no_field(slip[1], rest)
         found.setdefault(name, value)
     return found
+
+
+def _no_field(name: str, text: str) -> InvalidArguments:
+    near = get_close_matches(name, (*WORDS, *ENDED), n=1)
+    meant = f"; did you mean {near[0]}?" if near else "."
+    return InvalidArguments(
+        f"there is no field {shown(name)}{meant} Fields are {', '.join((*WORDS, *ENDED))}. "
+        f'To look for this text in errors, write error:"{text}"',
+        "q",
+    )
 
 
 async def _guess(call: Call, text: str) -> tuple[str, str]:
     """What a bare word means: whatever has that very name, and else a part of an error."""
     lower = text.lower()
-    if is_job_id(lower) or _ID_START.fullmatch(lower):
+    if is_job_id(lower):
         return "id", lower
+    if (cut := _CUT_ID.fullmatch(lower)) is not None:
+        return await _by_end(call, cut[1]) or ("id_end", cut[1])
+    if _ID_START.fullmatch(lower):
+        begins = await call.ask(jobs.list_, query=Listed(id=lower, limit=1))
+        by_end = None if begins.items or len(lower) > LONGEST_END else await _by_end(call, lower)
+        return by_end or ("id", lower)
     if lower in STATES:
         return "state", lower
     if text in {task.name for task in (await call.ask(tasks.list_)).items}:
@@ -122,3 +164,11 @@ async def _guess(call: Call, text: str) -> tuple[str, str]:
     except InvalidArguments:
         return "error", text
     return ("key", text) if keyed.items else ("error", text)
+
+
+async def _by_end(call: Call, end: str) -> tuple[str, str] | None:
+    """The job whose id ends so, if a look at the newest finds just one; or all that do; None: there is none."""
+    found = await call.ask(jobs.list_, query=Listed(id_end=end, limit=2))
+    if len(found.items) == 1:
+        return "id", found.items[0].id
+    return ("id_end", end) if found.items or found.next is not None else None

@@ -11,6 +11,7 @@ import msgspec
 
 from drumbeat.durations import from_us, to_us
 from drumbeat.ids import JobId, created_us
+from drumbeat.model.job import JobState
 from drumbeat.model.schedule import ScheduleState
 from drumbeat.nouns import ScheduleInfo
 from drumbeat.web.api import jobs, schedules, tasks
@@ -20,13 +21,15 @@ from drumbeat.web.api.schedules import FiresQuery, PreviewQuery, SchedulesQuery
 from drumbeat.web.call import Answer, Call
 
 from .lanes import RANGES, Lane, Piece, Span, bars, shifted, span_of, ticks
-from .pieces import of_job, of_moment, unseen
+from .pieces import last_run, of_moment, of_pending, of_run, runs_of, unseen
 from .rendering import render
 from .schedules import pieces_of
 from .showing import iso, part
 
 LANES = 20
 MOST_RUNS = 300
+MOST_TRIED = 50
+"""Jobs of a lane that are asked for each of their runs; of others only the last is drawn."""
 MOST_COMING = 60
 MOST_SEARCHED = 500
 
@@ -155,24 +158,39 @@ async def _task_lanes(
 async def _task_lane(call: Call, name: str, span: Span, now: datetime) -> Lane:
     pieces = await _runs(call, span, now, Listed(task=name, limit=MOST_RUNS))
     drawn, hidden = bars(pieces, span)
-    number = sum(bar.count for bar in drawn if bar.kind != "unseen")
-    note = "nothing in this range" if not number else "1 job" if number == 1 else f"{number:,} jobs"
+    number = sum(bar.count for bar in drawn if bar.kind not in ("unseen", "waiting"))
+    note = "no run in this range" if not number else "1 run" if number == 1 else f"{number:,} runs"
     if any(bar.kind == "unseen" for bar in drawn):
-        note = f"the newest {number:,} jobs" if number else "none among the newest jobs"
+        note = f"the newest {number:,} runs" if number else "none among the newest jobs"
     return Lane(name=name, href=call.url(f"/tasks/{part(name)}"), note=note, bars=drawn, hidden=hidden)
 
 
 async def _runs(call: Call, span: Span, now: datetime, wanted: Listed) -> list[Piece]:
-    """The jobs of a lane that may have run within the picture: a job is made before it runs, usually not long before."""
+    """Of jobs that may have run within the picture, every run: a job is made before it runs, usually not long before."""
     reach = timedelta(microseconds=span.length)
     query = msgspec.structs.replace(wanted, since=from_us(span.first) - reach, until=from_us(span.last))
     found: Page[JobRecord] = await call.ask(jobs.list_, query=query)
-    pieces = [of_job(job, now, call.url(f"/jobs/{job.id}")) for job in found.items]
+    pieces: list[Piece] = []
+    store = await call.host.store()
+    left = MOST_TRIED
+    for job in found.items:
+        href, runs = call.url(f"/jobs/{job.id}"), last_run(job)
+        if left and _ran_before(job):
+            runs, left = runs_of(job, await store.inspect.attempts(job.id)), left - 1
+        pieces += [of_run(run, now, href) for run in runs]
+        if job.state is JobState.PENDING:
+            pieces.append(of_pending(job, href))
     # A page of a search may end before the picture does, also an empty one: up to there nobody has looked.
     if found.next is not None and (looked_until := created_us(JobId(found.next))) > span.first:
         until = min(looked_until, span.now)
         pieces.append(unseen(span.first, until, _list_of(call, wanted.task, span, until)))
     return pieces
+
+
+def _ran_before(job: JobRecord) -> bool:
+    """Whether there may be more runs than the one that its record tells of: it failed, crashed, was replayed or put off."""
+    put_off = job.started_at is not None and (job.started_at - job.due_at).total_seconds() > 1
+    return bool(job.failures or job.crashes or job.life or put_off)
 
 
 def _list_of(call: Call, task: str | None, span: Span, until: int) -> str:

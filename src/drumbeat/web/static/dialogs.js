@@ -109,7 +109,7 @@ async function perform() {
       location.assign(asked.data.then);
       return;
     }
-    toast(text);
+    toast(text, false, asked.data.leads && record.id ? asked.data.leads.replace("{id}", encodeURIComponent(record.id)) : "");
     refresh();
   } catch (error) {
     say(error.message);

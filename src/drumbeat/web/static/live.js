@@ -31,9 +31,9 @@ function open() {
     dirty = true;
     away("");
   });
-  stream.addEventListener("gone", () => away("The store does not answer."));
+  stream.addEventListener("gone", () => away("The store does not answer.", "Store is away"));
   stream.addEventListener("error", () => {
-    away("The server of this page does not answer.");
+    away("The server of this page does not answer.", "Health unknown");
     // The browser asks again by itself unless it was refused; then we do, later.
     if (stream?.readyState === EventSource.CLOSED) { close(); setTimeout(open, 5000); }
   });
@@ -44,10 +44,19 @@ function close() {
   stream = null;
 }
 
-function away(why) {
+// Nothing that was known before is health now: the verdict says so until the server has drawn a new one.
+function away(why, verdict = "") {
+  const was = document.documentElement.classList.contains("store-gone");
   document.documentElement.classList.toggle("store-gone", why !== "");
-  const note = document.querySelector(".away");
-  if (note && why) setText(note, `${why} What you see is what was last known; it goes on by itself.`);
+  if (why) {
+    const note = document.querySelector(".away"), judged = document.querySelector("[data-verdict]");
+    if (note) setText(note, `${why} What you see is what was last known; it goes on by itself.`);
+    if (!judged) return;
+    judged.className = "verdict bad";
+    judged.title = why;
+    setText(judged.querySelector("span"), verdict);
+    judged.querySelector("use").setAttribute("href", "#i-s-bad");
+  } else if (was) due.set("health", 0);
 }
 
 // ---- one batch ----
@@ -95,7 +104,7 @@ function isDue(region, now, changedAt) {
 }
 
 function dueRegions(now) {
-  const print = tick ? JSON.stringify([tick.counts, tick.queues.map((q) => [q.name, q.ready, q.running, q.paused]), tick.instances.alive, tick.leader?.instance]) : "";
+  const print = tick ? JSON.stringify([tick.counts, tick.queues.map((q) => [q.name, q.ready, q.running, q.paused]), tick.instances.alive, tick.leader?.instance, tick.health.level, tick.health.text]) : "";
   if (print !== seen.print) seen = { print, at: now };
   return [...document.querySelectorAll("[data-region][data-refresh]")].filter((region) => isDue(region, now, seen.at)).map((region) => region.dataset.region);
 }
@@ -139,13 +148,18 @@ function batch() {
 
 // ---- merging ----
 
-const KEPT = new Set(["open", "checked", "aria-selected", "aria-expanded"]);
+// What only the page itself sets: the server's HTML knows nothing of it and must not take it away.
+const KEPT = new Set(["open", "checked", "aria-selected", "aria-expanded", "data-more", "class"]);
+const KEPT_CLASSES = ["at", "fresh"];
 
 function attributes(old, next) {
   for (const { name, value } of [...next.attributes]) {
-    if (!KEPT.has(name) && old.getAttribute(name) !== value && !(name === "class" && old.classList.contains("at"))) old.setAttribute(name, value);
+    if (!KEPT.has(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) if (!KEPT.has(name) && !next.hasAttribute(name)) old.removeAttribute(name);
+  const kept = KEPT_CLASSES.filter((name) => old.classList.contains(name));
+  const wanted = [...next.classList, ...kept.filter((name) => !next.classList.contains(name))].join(" ");
+  if ((old.getAttribute("class") ?? "") !== wanted) old.setAttribute("class", wanted);
 }
 
 function same(a, b) {

@@ -41,14 +41,17 @@ export function ago(moment, now) {
 
 export const formats = { count, ms, rate, span };
 
-export function toast(text, bad = false) {
+// `leads`: an address of our own that the notice is a link to; then it stays longer, and as long as somebody is at it.
+export function toast(text, bad = false, leads = "") {
   const box = document.querySelector(".toasts");
-  const note = document.createElement("div");
+  const note = document.createElement(leads ? "a" : "div");
   note.className = bad ? "toast bad" : "toast";
   note.textContent = text;
   note.dataset.test = "toast";
+  if (leads) note.href = leads;
   box.append(note);
-  setTimeout(() => note.remove(), bad ? 9000 : 5000);
+  const leave = () => (note.matches(":hover, :focus") ? setTimeout(leave, 1000) : note.remove());
+  setTimeout(leave, bad || leads ? 9000 : 5000);
 }
 
 // Left from the page before, when an act led here.
