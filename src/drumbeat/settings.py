@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -79,10 +80,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     queues: dict[str, int] = {}
-    """Queues with their weights, as `critical=6,default=3`; a name alone has its default weight (critical 6, low 1, others
-    3). A worker takes these and every queue that its tasks name.
+    """The queues that a worker takes, these and no others, with their weights, as `critical=6,default=3`; a name alone has
+    its default weight (critical 6, low 1, others 3).
 
-    Default: none.
+    Default: none; a worker then takes every queue that its tasks name.
     """
 
     strict: bool = False
@@ -245,10 +246,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     origin: dict[str, str] = {}
     """Where each value came from: `settings.origin["url"] == "environment DRUMBEAT_URL"`."""
 
+    declared_queues: frozenset[str] = frozenset()
+    """Queues that flags, code, environment or `.env` name: a worker that takes only some of them may enqueue to all."""
+
     def weights(self, named: Iterable[str] = ()) -> dict[str, int]:
-        """The weight of every queue to take: those of `queues`, and those that tasks name."""
-        weights = {queue: readers.default_weight(queue) for queue in sorted(named)}
-        return weights | self.queues
+        """The weight of every queue to take: those of `queues`, and if there are none, those that tasks name."""
+        return self.queues or {queue: readers.default_weight(queue) for queue in sorted(named)}
 
 
 class MoreSettings(TypedDict, total=False):
@@ -284,7 +287,8 @@ class MoreSettings(TypedDict, total=False):
     dashboard_hosts: str | Iterable[str]
 
 
-NAMES = tuple(field.name for field in msgspec.structs.fields(Settings) if field.name != "origin")
+DERIVED = ("origin", "declared_queues")
+NAMES = tuple(field.name for field in msgspec.structs.fields(Settings) if field.name not in DERIVED)
 
 
 def load(flags: Mapping[str, object], code: Mapping[str, object]) -> Settings:
@@ -322,7 +326,8 @@ def resolve(
         else:
             origin[name] = "default"
     values.setdefault("url", readers.url(DEFAULT_URL))
-    settings = Settings(**values, origin=origin)
+    declared = (_declared(layer.get(prefix + "QUEUES" if prefix else "queues")) for layer, prefix, _ in layers)
+    settings = Settings(**values, origin=origin, declared_queues=frozenset(chain.from_iterable(declared)))
     _check_together(settings)
     return settings
 
@@ -343,6 +348,14 @@ def _read(name: str, value: object, origin: str) -> object:
         raise ConfigError(f"setting {name} ({origin}): {error}", name) from error
     except ValueError as error:
         raise ConfigError(f"setting {name} ({origin}) must be {error}, not {shown(value)}", name) from error
+
+
+def _declared(queues: object) -> Iterable[str]:
+    """Of a layer that may have been overruled: what is wrong there is told by whoever goes by it."""
+    try:
+        return readers.queues(queues) if queues else ()
+    except (ConfigError, ValueError):
+        return ()
 
 
 def _check_together(settings: Settings) -> None:

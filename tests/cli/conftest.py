@@ -18,7 +18,7 @@ from decimal import Decimal
 
 from drumbeat import Drumbeat, SkipRetry
 
-app = Drumbeat(queues={"mail": 2})
+app = Drumbeat(queues={"critical": 6, "default": 3, "mail": 2})
 
 
 @app.task(queue="critical")

@@ -15,6 +15,11 @@ def count(folder: Path, state: str) -> int:
     return call("jobs", "list", "--state", state, "--json", folder=folder).stdout.count("\n")
 
 
+def ready(folder: Path, queue: str) -> int:
+    found: int = json.loads(call("queues", "show", queue, "--json", folder=folder).stdout)["ready"]
+    return found
+
+
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_jobs_run_until_sigterm_and_the_exit_code_is_0(shop: Path, processes: str) -> None:
     before = count(shop, "succeeded")
@@ -52,8 +57,25 @@ def test_options_of_the_line_overrule_the_program(shop: Path) -> None:
         os.kill(worker.pid, signal.SIGTERM)
         _, err = worker.communicate(timeout=30)
     assert instance["concurrency"] == 3
-    assert {"critical", "default", "extra"} <= set(instance["queues"])
-    assert "queues='critical=9,default=3,extra=3 strict'" in err
+    assert sorted(instance["queues"]) == ["critical", "extra"]
+    assert "queues='critical=9,extra=3 strict'" in err
+    assert "queues of this app that this worker does not take left_queues=default" in err
+
+
+def ready(folder: Path, queue: str) -> int:
+    found: int = json.loads(call("queues", "show", queue, "--json", folder=folder).stdout)["ready"]
+    return found
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_worker_can_be_restricted_to_some_queues(shop: Path, processes: str) -> None:
+    for words in (("give_up", "order=1"), ("charge", "customer=1")):
+        call("enqueue", *words, "--app", "shop:app", folder=shop)
+    with running("run", "shop:app", "--queues", "mail,critical", "--processes", processes, folder=shop) as worker:
+        until_sync(lambda: ready(shop, "critical") == 0, deadline=30, what="the critical job to be taken")
+        assert ready(shop, "default") == 1
+        os.kill(worker.pid, signal.SIGTERM)
+        assert worker.wait(30) == 0
 
 
 def test_the_app_may_come_from_the_environment(shop: Path) -> None:

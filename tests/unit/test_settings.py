@@ -137,9 +137,14 @@ def test_queues_have_their_weights() -> None:
     assert resolved(code={"queues": ["default"]}).queues == {"default": 3}
 
 
-def test_a_worker_takes_the_queues_of_its_tasks_and_of_its_settings() -> None:
-    settings = resolved(code={"queues": "default=9,extra=1"})
-    assert settings.weights({"default", "critical"}) == {"critical": 6, "default": 9, "extra": 1}
+def test_a_worker_takes_the_queues_of_its_settings_and_no_others_else_those_of_its_tasks() -> None:
+    assert resolved(code={"queues": "default=9,extra"}).weights({"default", "critical"}) == {"default": 9, "extra": 3}
+    assert resolved().weights({"default", "critical"}) == {"critical": 6, "default": 3}
+
+
+def test_queues_that_a_flag_leaves_out_stay_declared() -> None:
+    settings = resolved(flags={"queues": "mail"}, code={"queues": {"critical": 6}}, environ={"DRUMBEAT_QUEUES": "low"})
+    assert settings.queues == {"mail": 3} and settings.declared_queues == {"mail", "critical", "low"}
 
 
 def test_load_reads_the_environment_and_the_file_in_the_current_folder(

@@ -5,6 +5,8 @@ import time
 from collections import Counter
 from contextvars import ContextVar
 
+import pytest
+
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
 from drumbeat.events import LoopBlocked
@@ -34,6 +36,23 @@ async def test_queues_are_served_by_weight_and_none_starves(app: Drumbeat) -> No
             await until(lambda: len(order) >= 200, deadline=30)
     share = Counter(order[:200])
     assert abs(share["critical"] - 120) <= 3 and abs(share["default"] - 60) <= 3 and abs(share["low"] - 20) <= 3
+
+
+@pytest.mark.parametrize("weights", [{"a": 3, "b": 1}, {"a": 1, "b": 1}])
+async def test_shares_hold_while_a_heavier_queue_is_empty(store_url: str, weights: dict[str, int]) -> None:
+    app = Drumbeat(store_url, queues=weights | {"empty": 6})
+    order: list[str] = []
+
+    @app.task
+    async def work(queue: str) -> None:
+        order.append(queue)
+
+    async with app:
+        await app.enqueue_many([work.using(queue=queue).bind(queue) for queue in weights for _ in range(300)])
+        async with working(app, concurrency=10, batch=10):
+            await until(lambda: len(order) >= 240, deadline=30)
+    share = Counter(order[:240])
+    assert abs(share["a"] / weights["a"] - share["b"] / weights["b"]) <= 10
 
 
 async def test_strict_order_empties_the_heavier_queue_first(app: Drumbeat) -> None:

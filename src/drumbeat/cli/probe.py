@@ -28,7 +28,9 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[str]
     rooms: list[str]
     queues: dict[str, int]
-    """With their weights."""
+    """Those that are taken, with their weights."""
+    task_queues: frozenset[str]
+    """Those that tasks name."""
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     flags: dict[str, Any] = {}
     tasks: list[str] = []
     rooms: list[str] = []
+    task_queues: frozenset[str] = frozenset()
 
 
 def known(app: Drumbeat, settings: Settings) -> Known:
@@ -45,7 +48,8 @@ def known(app: Drumbeat, settings: Settings) -> Known:
         settings=settings,
         tasks=sorted(task.name for task in tasks),
         rooms=sorted(room.name for room in app.registered_rooms),
-        queues=settings.weights(task.queue for task in tasks),
+        queues=settings.weights(app.registry.queues()),
+        task_queues=app.registry.queues(),
     )
 
 
@@ -65,7 +69,13 @@ def ask(ref: str, flags: Mapping[str, Any]) -> Known:
     if answer.problem is not None:
         raise Refused(answer.problem)
     settings = load(answer.flags, {})
-    return Known(settings=settings, tasks=answer.tasks, rooms=answer.rooms, queues=settings.queues)
+    return Known(
+        settings=settings,
+        tasks=answer.tasks,
+        rooms=answer.rooms,
+        queues=settings.queues,
+        task_queues=answer.task_queues,
+    )
 
 
 def tell(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any]) -> int:
@@ -80,6 +90,6 @@ def tell(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
     else:
         # The weights of all queues, so that nobody else must know which ones the tasks name.
         flags = appref.flags_of(found.settings) | {"queues": found.queues}
-        answer = _Answer(flags=flags, tasks=found.tasks, rooms=found.rooms)
+        answer = _Answer(flags=flags, tasks=found.tasks, rooms=found.rooms, task_queues=found.task_queues)
     send(link, msgspec.json.encode(answer))
     return 0

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.argument("app", required=False, metavar="MODULE:ATTR")
 @click.option("--role", type=click.Choice(["both", "worker", "controller"]), help="What it does. Default: both.")
 @click.option(
-    "--queues", metavar="NAME=WEIGHT,...", help="Such as critical=6,default=3,low=1; besides those of the tasks."
+    "--queues",
+    metavar="NAME[=WEIGHT],...",
+    help="Take these and no others, such as critical=6,mail. Default: those that tasks name.",
 )
 @click.option("--strict", is_flag=True, default=None, help="Higher weights first, always: lower queues may starve.")
 @click.option("--concurrency", metavar="N", help="Jobs at the same time in one process. Default: 10.")
@@ -119,3 +121,5 @@ def _begin(program: Known, ref: str, *, migrate: bool) -> None:
     log.info("drumbeat starts", extra=facts)
     if not program.tasks and not program.rooms:
         log.warning("this app has no tasks: import the modules that register them")
+    if left := sorted(program.task_queues - program.queues.keys()):
+        log.info("queues of this app that this worker does not take", extra={"left_queues": ",".join(left)})

@@ -63,8 +63,8 @@ class Client:
         self.registry.add(task)
 
     def declared_queues(self) -> frozenset[str]:
-        """Every queue that some worker of this program takes."""
-        return self.registry.queues() | self.settings.queues.keys()
+        """Every queue that some worker of this program may take."""
+        return self.registry.queues() | self.settings.declared_queues
 
     async def store(self) -> Store:
         """The store of the running loop, opened if need be."""

@@ -138,7 +138,7 @@ class Fetcher:
         jobs = answer.jobs
         self._moments.saw(answer.now, asked_at)
         self._on_their_way -= claim.limit
-        self._turns.took(claim.queues, Counter(job.queue for job in jobs))
+        self._turns.took(claim.queues, Counter(job.queue for job in jobs), claim.limit)
         self._came(jobs)
         if answer.stands or (claim is self._to_stand and not jobs):
             self._stands = answer.stands
@@ -164,6 +164,7 @@ class Fetcher:
     def failed(self, claim: Claim) -> None:
         """The claim was not answered."""
         self._on_their_way -= claim.limit
+        self._turns.took(claim.queues, {}, 0)
         self._hungry = True
 
     @property

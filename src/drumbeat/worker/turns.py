@@ -1,10 +1,18 @@
 """Whose turn it is among queues: by weight over time, or strictly. Pure; knows nothing of jobs or stores.
 
-Each claim is divided by weight; what a whole number cannot express is carried over to the next claim, so that 6:3:1 holds
-also when jobs are claimed one by one. A queue that had less than its share starts anew: nothing is saved up while idle.
+Each queue has a clock that advances by 1/weight for each job it gave, whether of its share or of what others left over; the
+next job belongs to the queue whose clock is behind (start-time fair queueing). So 6:3:1 holds over time between any two queues
+that have jobs, also when jobs are claimed one by one, and whatever other queues are empty.
+
+A queue that gave less than it was asked for is empty: its clock is brought forward to that of the others, so nothing is saved
+up while idle. It is still asked first for its share, in case it has jobs again; the others divide the whole claim among
+themselves, so that nothing is left over which would fall to whoever is asked first. Hence shares may exceed the limit: a store
+takes them in their order, and stops at the limit.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from math import lcm
 
 
 class Turns:
@@ -13,42 +21,91 @@ class Turns:
     ) -> None:
         """`rests`: for queues that may have to be left alone for a while, whether this is such a while."""
         self._weights = dict(sorted(weights.items(), key=lambda item: (-item[1], item[0])))
-        self._strict = strict
+        self._is_simple = strict or len(weights) == 1
         self._rests = dict(rests or {})
-        self._carry = dict.fromkeys(self._weights, 0.0)
+        # Whole numbers, so that no rounding adds up: what one job of a queue costs.
+        scale = lcm(*self._weights.values())
+        self._costs = {queue: scale // weight for queue, weight in self._weights.items()}
+        self._clocks = dict.fromkeys(self._weights, 0)
+        self._empty: set[str] = set()
 
     @property
     def queues(self) -> tuple[str, ...]:
         return tuple(self._weights)
 
     def divide(self, limit: int) -> tuple[tuple[str, int], ...]:
-        """(queue, share) in the order of their turn; shares add up to limit unless strict, where each is limit.
+        """(queue, share) in the order of their turn; the shares of queues that have jobs add up to limit, unless strict,
+        where each is limit. `took` must follow.
 
         Nothing, if all of them rest.
         """
-        weights = self._awake() if self._rests else self._weights
-        if self._strict or len(weights) <= 1:
-            return tuple((queue, limit) for queue in weights)
-        total = sum(weights.values())
-        for queue, weight in weights.items():
-            self._carry[queue] += limit * weight / total
-        shares = {queue: max(0, int(self._carry[queue])) for queue in weights}
-        order = sorted(weights, key=lambda queue: shares[queue] - self._carry[queue])
-        left = limit - sum(shares.values())
-        for queue in order[: max(0, left)]:
-            shares[queue] += 1
-        for queue, share in shares.items():
-            self._carry[queue] -= share
-        # Those with something to get come first, so that a claim of one job asks the queue whose turn it is.
-        order.sort(key=lambda queue: -shares[queue])
+        queues = self._awake() if self._rests else tuple(self._weights)
+        if self._is_simple or not queues:
+            return tuple((queue, limit) for queue in queues)
+        first = self._bring_forward(queues)
+        empty = self._empty.intersection(queues)
+        shares = self._share(queues, limit)
+        if 0 < len(empty) < len(queues):
+            # It is the turn of each of the empty ones, should it have jobs.
+            shares |= {queue: max(1, shares[queue]) for queue in empty if self._clocks[queue] == first}
+            shares |= self._share(tuple(queue for queue in queues if queue not in empty), limit)
+        order = sorted(queues, key=lambda queue: (not shares[queue], queue not in empty, self._clocks[queue]))
+        for queue in queues:
+            self._clocks[queue] += shares[queue] * self._costs[queue]
         return tuple((queue, shares[queue]) for queue in order)
 
-    def _awake(self) -> dict[str, int]:
-        asleep = {queue for queue, rests in self._rests.items() if rests()}
-        return {queue: weight for queue, weight in self._weights.items() if queue not in asleep}
-
-    def took(self, shares: Iterable[tuple[str, int]], counts: Mapping[str, int]) -> None:
-        """What a claim that was divided like this has given: a queue with less than its share starts anew."""
+    def took(self, shares: Sequence[tuple[str, int]], counts: Mapping[str, int], limit: int) -> None:
+        """What a claim of so many jobs, divided like this, has given; a limit of 0: it was not answered."""
+        if self._is_simple:
+            return
+        left = limit
+        found_empty = sum(counts.values()) < limit
+        asked = []
         for queue, share in shares:
-            if counts.get(queue, 0) < share:
-                self._carry[queue] = 0.0
+            asked.append(min(share, left))
+            left -= min(asked[-1], counts.get(queue, 0))
+        for (queue, share), wanted in zip(reversed(shares), reversed(asked), strict=True):
+            count = counts.get(queue, 0)
+            self._clocks[queue] += (count - share) * self._costs[queue]
+            if found_empty or count < wanted:
+                self._empty.add(queue)
+            elif count:
+                self._empty.discard(queue)
+            # More than was asked for is what others left over, and those before it in line were offered that first.
+            found_empty = found_empty or count > wanted
+        self._bring_forward(tuple(queue for queue, _ in shares))
+
+    def _awake(self) -> tuple[str, ...]:
+        asleep = {queue for queue, rests in self._rests.items() if rests()}
+        self._empty |= asleep
+        return tuple(queue for queue in self._weights if queue not in asleep)
+
+    def _bring_forward(self, queues: tuple[str, ...]) -> int:
+        """No empty queue is behind one that has jobs. Gives the clock of the one whose turn it is."""
+        filled = [self._clocks[queue] for queue in queues if queue not in self._empty]
+        first = min(filled) if filled else max(self._clocks[queue] for queue in queues)
+        for queue in self._empty.intersection(queues):
+            self._clocks[queue] = max(self._clocks[queue], first)
+        return first
+
+    def _share(self, queues: tuple[str, ...], limit: int) -> dict[str, int]:
+        """Each of `limit` jobs to the queue whose clock is behind; of several the first."""
+        clocks, costs = self._clocks, self._costs
+        # Most of them at once: what would be even if jobs could be divided, less one job of each.
+        jobs, speed, moment = float(max(0, limit - len(queues))), 0.0, 0.0
+        for queue in sorted(queues, key=clocks.__getitem__):
+            if (clocks[queue] - moment) * speed >= jobs:
+                break
+            jobs -= (clocks[queue] - moment) * speed
+            moment = clocks[queue]
+            speed += 1 / costs[queue]
+        moment += jobs / speed if speed else 0
+        shares = {queue: max(0, int((moment - clocks[queue]) // costs[queue])) for queue in queues}
+        # The rest one by one.
+        line = [(clocks[queue] + shares[queue] * costs[queue], place, queue) for place, queue in enumerate(queues)]
+        heapq.heapify(line)
+        for _ in range(limit - sum(shares.values())):
+            clock, place, queue = line[0]
+            shares[queue] += 1
+            heapq.heapreplace(line, (clock + costs[queue], place, queue))
+        return shares
