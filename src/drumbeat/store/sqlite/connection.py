@@ -94,6 +94,14 @@ class Connection:
         cursor.close()
         return row
 
+    def rows(self, sql: str, parameters: Parameters = ()) -> list[Any]:
+        """All rows as they are stored, whatever that is. A text that is no UTF-8 comes with lone surrogates in it."""
+        self._db.text_factory = _as_stored
+        try:
+            return self._db.execute(sql, parameters).fetchall()
+        finally:
+            self._db.text_factory = str
+
     def run_rows(self, sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any] = ()) -> int:
         """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows, with NULL for None.
 
@@ -131,6 +139,10 @@ class Connection:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _as_stored(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
 
 
 def _batches(

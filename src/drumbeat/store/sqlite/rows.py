@@ -12,10 +12,11 @@ from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role
-from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Hold, Job, JobState, OutcomeKind, TaskStats, Unique
-from drumbeat.store.scheduled import FireRow, ScheduleRow, Standing
+from drumbeat.model.job import Attempt, Claimed, Ended, Hold, Job, JobState, Malformed, OutcomeKind, TaskStats, Unique
+from drumbeat.store.malformed import UNREADABLE_NAME, quoted, read_failure, reasons, undecodable
+from drumbeat.store.scheduled import FireRow, ScheduleRow, Standing, mend_schedule
+from drumbeat.store.sqlite.shapes import Faults, Shape, leave_out
 
-_failure = msgspec.json.Decoder(Failure)
 encoded = msgspec.json.Encoder().encode
 
 
@@ -24,10 +25,7 @@ def as_json(value: Any) -> str:
     return encoded(value).decode()
 
 
-def failure(text: str | None) -> Failure | None:
-    return None if text is None else _failure.decode(text)
-
-
+failure = read_failure
 moment = from_us
 
 
@@ -80,6 +78,14 @@ class EndedRow(msgspec.Struct, frozen=True, array_like=True):
     result: str | None
     result_error: str | None
     error: str | None
+
+    @classmethod
+    def of(cls, job: "JobRow") -> "EndedRow":
+        if job.finished_at is None:
+            return cls(job.id, job.task, None, None, None, None)
+        if job.state is not JobState.DEAD and (error := read_failure(job.error)) is not None:
+            return cls(job.id, job.task, job.state, None, error.message, None)
+        return cls(job.id, job.task, job.state, job.result, job.result_error, job.error)
 
     def record(self) -> Ended | None:
         if self.state is None:
@@ -210,6 +216,12 @@ class QueueRow(msgspec.Struct, frozen=True, array_like=True):
     oldest_due: int | None
 
 
+class DueRow(msgspec.Struct, frozen=True, array_like=True):
+    queue: str
+    ready: int
+    scheduled: int
+
+
 class PauseRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
     paused_by: str
@@ -283,28 +295,75 @@ class InstanceRow(msgspec.Struct, frozen=True, array_like=True):
         return Instance(**facts)
 
 
-claimed = msgspec.json.Decoder(list[Claimed]).decode
-held = msgspec.json.Decoder(list[Held]).decode
-holders = msgspec.json.Decoder(list[Holder]).decode
-letters = msgspec.json.Decoder(list[Letter]).decode
+class StateRow(msgspec.Struct, frozen=True, array_like=True):
+    id: JobId
+    state: str | None
+    """None: it is nowhere."""
+
+
+def _mend_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    if any(field == "state" for field, _ in faults) and values["finished_at"] is not None:
+        values["state"] = JobState.DEAD
+    names = {field: values[field] or UNREADABLE_NAME for field in ("task", "queue")}
+    return values | names | {"error": as_json(undecodable(reasons(faults)))}
+
+
+def _mend_schedule(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    return values | mend_schedule(faults)
+
+
+def _mend_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    return values | {"ended_why": reasons(faults)}
+
+
+_claimed = msgspec.json.Decoder(list[Claimed]).decode
+_claim = Shape(Claimed, "job")
+
+
+def claimed(answer: str | list[tuple[JobId | None, tuple[Any, ...]]]) -> tuple[list[Claimed], list[Malformed]]:
+    """Claimed jobs, and those that cannot be read; `answer` is what `Claiming.claim` gave."""
+    if isinstance(answer, str):
+        if not answer:
+            return [], []
+        try:
+            return _claimed(answer), []
+        except msgspec.DecodeError:
+            answer = [(None, tuple(row)) for row in msgspec.json.decode(answer)]
+    jobs: list[Claimed] = []
+    malformed: list[Malformed] = []
+    for new_id, row in answer:
+        job, faults = _claim.salvage(row)
+        assert job is not None
+        if new_id is not None or faults:
+            names = {field: getattr(job, field) or UNREADABLE_NAME for field in ("task", "queue")}
+            job = msgspec.structs.replace(job, id=new_id or job.id, **names)
+            malformed.append(Malformed(job, reasons(faults or [("id", quoted(row[0]))])))
+        else:
+            jobs.append(job)
+    return jobs, malformed
+
+
+held = Shape(Held, "job").read
+holders = Shape(Holder, "job").read
+letters = Shape(Letter, "job").read
 ended = msgspec.json.Decoder(list[EndedRow | None]).decode
-jobs = msgspec.json.Decoder(list[JobRow]).decode
-attempts = msgspec.json.Decoder(list[AttemptRow]).decode
-queues = msgspec.json.Decoder(list[QueueRow]).decode
-due = msgspec.json.Decoder(dict[str, tuple[int, int]]).decode
-pauses = msgspec.json.Decoder(list[PauseRow]).decode
-tasks = msgspec.json.Decoder(list[TaskRow]).decode
-instances = msgspec.json.Decoder(list[InstanceRow]).decode
-groups = msgspec.json.Decoder(list[GroupRow]).decode
-leader = msgspec.json.Decoder(LeaderRow).decode
-schedules = msgspec.json.Decoder(list[ScheduleRow]).decode
-fires = msgspec.json.Decoder(list[FireRow]).decode
-standings = msgspec.json.Decoder(list[Standing]).decode
+job_shape = Shape(JobRow, "job", mend=_mend_job)
+jobs = job_shape.read
+attempts = Shape(AttemptRow, "attempt", id="token", mend=leave_out).read
+queues = Shape(QueueRow, "queue", id="name", mend=leave_out).read
+due = Shape(DueRow, "queue", id="queue", mend=leave_out).read
+pauses = Shape(PauseRow, "queue", id="name").read
+tasks = Shape(TaskRow, "task", id="name", mend=leave_out).read
+instances = Shape(InstanceRow, "instance", mend=_mend_instance).read
+groups = Shape(GroupRow, "dead letter", id="sample", mend=leave_out).read
+leaders = Shape(LeaderRow, "leader", id="instance", mend=leave_out).read
+schedules = Shape(ScheduleRow, "schedule", id="name", mend=_mend_schedule).read
+fires = Shape(FireRow, "fire", id="schedule", mend=leave_out).read
+standings = Shape(Standing, "schedule", id="name", mend=leave_out).read
 moments = msgspec.json.Decoder(list[tuple[str, int]]).decode
-once = msgspec.json.Decoder(tuple[InstanceId, int | None]).decode
-holds = msgspec.json.Decoder(list[Hold]).decode
+once = msgspec.json.Decoder(tuple[InstanceId | None, int]).decode
+holds = Shape(Hold, "job", mend=leave_out).read
+states = Shape(StateRow, "job").read
 ids = msgspec.json.Decoder(list[JobId]).decode
 seqs = msgspec.json.Decoder(list[int]).decode
 texts = msgspec.json.Decoder(list[str]).decode
-texts_or_none = msgspec.json.Decoder(list[str | None]).decode
-pairs = msgspec.json.Decoder(list[tuple[JobId, str | None]]).decode

@@ -34,7 +34,7 @@ class SqliteSearch:
             ids, following = searching.newest(looks, filter.limit)
             found: list[JobRow] = []
             for name in searching.records(filter, looks, ids):
-                found += rows.jobs(db.value(getattr(self._records, name), {"ids": as_json(ids)}))
+                found += rows.jobs(db, getattr(self._records, name), {"ids": as_json(ids)})
             return found, following
 
         found, following = await self._reader.read(look)

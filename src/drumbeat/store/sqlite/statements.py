@@ -29,6 +29,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     pick: str
     pick_waiting: str
     claim: str
+    rename: str
     end_waits: str
     claimed: str
     next_due: str
@@ -59,6 +60,11 @@ class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     register: str
     beat: str
     pulse: str
+    pulse_own: str
+    pulse_cancels: str
+    pulse_waiting: str
+    pulse_peers: str
+    pulse_leader: str
     lead: str
     give_up_lead: str
     end: str
@@ -121,6 +127,9 @@ class LockSql(msgspec.Struct, frozen=True, kw_only=True):
     clear: str
     redate: str
     expire: str
+    drop_malformed: str
+    mend: str
+    drop_malformed_grants: str
     admit: str
     renew: str
     lines: str
