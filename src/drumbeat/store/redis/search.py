@@ -25,6 +25,8 @@ AT_ONCE = 500
 LOOKED_AT = 1_000
 """Of a page; fewer than on other engines, because one job costs more here, and the server does nothing else meanwhile."""
 _RECORDS = 500
+_ID = 16
+"""Bytes of an id: what is of another length is none."""
 _TRIED = 2_000
 """Of those that were claimed before, so many are looked at for those that are retrying."""
 
@@ -147,7 +149,10 @@ class RedisSearch:
 
     async def _chosen_of(self, ids: Sequence[bytes], filter: JobFilter, within: Span) -> Found:
         low, high = packed(within.low), packed(within.high)
-        wanted, found = sorted({id for id in ids if low <= id <= high}, reverse=True), list[tuple[JobId, str]]()
+        wanted, found = (
+            sorted({id for id in ids if low <= id <= high and len(id) == _ID}, reverse=True),
+            list[tuple[JobId, str]](),
+        )
         for first in range(0, len(wanted), AT_ONCE):
             found += await self._chosen(wanted[first : first + AT_ONCE], filter)
         return found
@@ -166,7 +171,8 @@ class RedisSearch:
             ids = heapq.nlargest(_RECORDS, {id for page in pages for id in page})
             if not ids:
                 return
-            yield ids
+            if known := [id for id in ids if len(id) == _ID]:
+                yield known
             high = b"(" + ids[-1]
 
     async def _walk(self, within: Span) -> Ids:

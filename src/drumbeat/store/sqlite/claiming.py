@@ -51,7 +51,7 @@ class Claiming:
             return self._row_by_row(write, seqs), next_due
 
     def _row_by_row(self, write: Write, seqs: str) -> list[tuple[JobId | None, tuple[Any, ...]]]:
-        """What was claimed, where a row cannot be made JSON. One without a text as id gets another, by which it can be named."""
+        """What was claimed, where a row cannot be made JSON. One whose id is no text gets another, to be named by."""
         picked = {"picked": seqs}
         found: list[tuple[JobId | None, tuple[Any, ...]]] = []
         places = rows.seqs(seqs)

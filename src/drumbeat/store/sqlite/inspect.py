@@ -12,13 +12,14 @@ from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
 from drumbeat.store.protocol.inspect import NEWEST
+from drumbeat.store.records import AttemptRow, JobRow
 from drumbeat.store.searching import Due, Recent, total_due, total_of_tasks, whole, with_due
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.facts import SqliteFacts
 from drumbeat.store.sqlite.jobs import nowhere
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.rows import AttemptRow, JobRow, PauseRow, QueueRow, as_json
+from drumbeat.store.sqlite.rows import PauseRow, QueueRow, as_json
 from drumbeat.store.sqlite.search import SqliteSearch
 from drumbeat.store.sqlite.statements import InspectSql, JobSql
 

@@ -11,11 +11,12 @@ import msgspec
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.death import DeadGroup
-from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role
-from drumbeat.model.job import Attempt, Claimed, Ended, Hold, Job, JobState, Malformed, OutcomeKind, TaskStats, Unique
-from drumbeat.store.malformed import UNREADABLE_NAME, quoted, read_failure, reasons, undecodable
-from drumbeat.store.scheduled import FireRow, ScheduleRow, Standing, mend_schedule
-from drumbeat.store.sqlite.shapes import Faults, Shape, leave_out
+from drumbeat.model.instance import LeaderInfo
+from drumbeat.model.job import Claimed, Ended, Hold, JobState, Malformed, TaskStats, Unique
+from drumbeat.store.malformed import UNREADABLE_NAME, quoted, read_failure, reasons
+from drumbeat.store.records import AttemptRow, InstanceRow, JobRow, mend_instance, mend_job, mend_schedule
+from drumbeat.store.scheduled import FireRow, ScheduleRow, Standing
+from drumbeat.store.sqlite.shapes import Shape, leave_out
 
 encoded = msgspec.json.Encoder().encode
 
@@ -100,115 +101,6 @@ class EndedRow(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class JobRow(msgspec.Struct, frozen=True, array_like=True):
-    """A job of any table; columns that a table lacks are null."""
-
-    id: JobId
-    task: str
-    queue: str
-    state: JobState
-    priority: int
-    key: str | None
-    args: str
-    signature: str
-    created_at: int
-    due_at: int
-    run_at: int
-    started_at: int | None
-    finished_at: int | None
-    instance: InstanceId | None
-    token: int
-    outcome: OutcomeKind | None
-    failures: int
-    crashes: int
-    retries: int | None
-    timeout: int | None
-    crash_limit: int
-    unique: Unique
-    waits_for: str | None
-    waits_since: int | None
-    cancel_requested: int
-    progress: str | None
-    result: str | None
-    result_error: str | None
-    error: str | None
-    on_dead: str | None
-    life: int
-    tenant: str
-    schedule: str | None
-    trace: str | None
-
-    def record(self) -> Job:
-        return Job(
-            id=self.id,
-            task=self.task,
-            queue=self.queue,
-            state=self.state,
-            priority=self.priority,
-            key=self.key,
-            args=self.args,
-            signature=self.signature,
-            created_at=moment(self.created_at),
-            due_at=moment(self.due_at),
-            run_at=moment(self.run_at),
-            started_at=moment_or_none(self.started_at),
-            finished_at=moment_or_none(self.finished_at),
-            instance=self.instance,
-            token=self.token,
-            failures=self.failures,
-            crashes=self.crashes,
-            retries=self.retries,
-            timeout=None if self.timeout is None else self.timeout / 1_000_000,
-            crash_limit=self.crash_limit,
-            unique=self.unique,
-            waits_for=self.waits_for,
-            cancel_requested=bool(self.cancel_requested),
-            progress=self.progress,
-            result=self.result,
-            result_error=self.result_error,
-            error=failure(self.error),
-            on_dead=self.on_dead,
-            life=self.life,
-            tenant=self.tenant,
-            schedule=self.schedule,
-            trace=self.trace,
-        )
-
-    def last_attempt(self) -> Attempt | None:
-        """The run that ended this job; None if it ended without one."""
-        if self.outcome is None or self.finished_at is None:
-            return None
-        if self.outcome is OutcomeKind.CANCELLED and self.started_at is None:
-            return None  # it was claimed, heard of its cancellation and never started
-        return Attempt(
-            token=self.token,
-            instance=self.instance,
-            outcome=self.outcome,
-            started_at=moment_or_none(self.started_at),
-            finished_at=moment(self.finished_at),
-            error=failure(self.error),
-        )
-
-
-class AttemptRow(msgspec.Struct, frozen=True, array_like=True):
-    token: int
-    instance: InstanceId | None
-    outcome: OutcomeKind
-    started_at: int | None
-    finished_at: int
-    error: str | None
-
-    def record(self) -> Attempt:
-        return Attempt(
-            token=self.token,
-            instance=self.instance,
-            outcome=self.outcome,
-            started_at=moment_or_none(self.started_at),
-            finished_at=moment(self.finished_at),
-            error=failure(self.error),
-        )
-
-
 class QueueRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
     running: int
@@ -265,55 +157,10 @@ class LeaderRow(msgspec.Struct, frozen=True, array_like=True):
         return LeaderInfo(instance=self.instance, term=self.term, since=moment(self.since), until=moment(self.until))
 
 
-class InstanceRow(msgspec.Struct, frozen=True, array_like=True):
-    id: InstanceId
-    state: InstanceState
-    app: str
-    version: str
-    host: str
-    pid: int
-    roles: tuple[Role, ...]
-    queues: tuple[str, ...]
-    tasks: dict[str, str]
-    concurrency: int
-    running: int
-    refused: int
-    beat: int
-    started_at: int
-    beat_at: int
-    rooms: dict[str, str]
-    ended_at: int | None
-    ended_why: str | None
-
-    def record(self) -> Instance:
-        facts = msgspec.structs.asdict(self)
-        facts |= {
-            "started_at": moment(self.started_at),
-            "beat_at": moment(self.beat_at),
-            "ended_at": moment_or_none(self.ended_at),
-        }
-        return Instance(**facts)
-
-
 class StateRow(msgspec.Struct, frozen=True, array_like=True):
     id: JobId
     state: str | None
     """None: it is nowhere."""
-
-
-def _mend_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    if any(field == "state" for field, _ in faults) and values["finished_at"] is not None:
-        values["state"] = JobState.DEAD
-    names = {field: values[field] or UNREADABLE_NAME for field in ("task", "queue")}
-    return values | names | {"error": as_json(undecodable(reasons(faults)))}
-
-
-def _mend_schedule(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    return values | mend_schedule(faults)
-
-
-def _mend_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    return values | {"ended_why": reasons(faults)}
 
 
 _claimed = msgspec.json.Decoder(list[Claimed]).decode
@@ -347,17 +194,17 @@ held = Shape(Held, "job").read
 holders = Shape(Holder, "job").read
 letters = Shape(Letter, "job").read
 ended = msgspec.json.Decoder(list[EndedRow | None]).decode
-job_shape = Shape(JobRow, "job", mend=_mend_job)
+job_shape = Shape(JobRow, "job", mend=mend_job)
 jobs = job_shape.read
 attempts = Shape(AttemptRow, "attempt", id="token", mend=leave_out).read
 queues = Shape(QueueRow, "queue", id="name", mend=leave_out).read
 due = Shape(DueRow, "queue", id="queue", mend=leave_out).read
 pauses = Shape(PauseRow, "queue", id="name").read
 tasks = Shape(TaskRow, "task", id="name", mend=leave_out).read
-instances = Shape(InstanceRow, "instance", mend=_mend_instance).read
+instances = Shape(InstanceRow, "instance", mend=mend_instance).read
 groups = Shape(GroupRow, "dead letter", id="sample", mend=leave_out).read
 leaders = Shape(LeaderRow, "leader", id="instance", mend=leave_out).read
-schedules = Shape(ScheduleRow, "schedule", id="name", mend=_mend_schedule).read
+schedules = Shape(ScheduleRow, "schedule", id="name", mend=mend_schedule).read
 fires = Shape(FireRow, "fire", id="schedule", mend=leave_out).read
 standings = Shape(Standing, "schedule", id="name", mend=leave_out).read
 moments = msgspec.json.Decoder(list[tuple[str, int]]).decode

@@ -1,7 +1,7 @@
 """How rows are read that may not be as we wrote them: a column of SQLite takes a value of any type.
 
-A statement gives a batch as one JSON text, decoded at once. Where SQLite cannot make the text (a blob, broken JSON, bytes that are
-no UTF-8) or it does not decode, the same statement is asked again for plain rows, and each is read field by field.
+A statement gives a batch as one JSON text, decoded at once. Where SQLite cannot make the text (a blob, broken JSON, bytes that
+are no UTF-8) or it does not decode, the same statement is asked again for plain rows, and each is read field by field.
 """
 
 import re
