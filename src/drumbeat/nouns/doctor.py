@@ -23,6 +23,8 @@ from drumbeat.model.lock import LockInfo
 from drumbeat.model.schedule import Schedule, ScheduleState
 from drumbeat.store.protocol import Store
 
+from . import malformed
+
 OVERDUE_US = 5_000_000
 """A schedule that has not fired so long after its moment stands still: a leader's death costs about 2 s."""
 LAG_US = 60_000_000
@@ -71,7 +73,8 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
 
 async def examine(client: Client, clock: Clock) -> list[Finding]:
     """Look at everything that is on the store; what the store says of itself is `app.system.facts()`."""
-    return judge(await _seen(await client.store(), client, clock))
+    store = await client.store()
+    return [*judge(await _seen(store, client, clock)), *malformed.judge(await store.inspect.malformed(MOST))]
 
 
 async def _seen(store: Store, client: Client, clock: Clock) -> Signs:

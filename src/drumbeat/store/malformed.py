@@ -46,6 +46,45 @@ class Fault(msgspec.Struct, frozen=True):
         return f"stored {self.field} cannot be read: {self.reason}"
 
 
+class Looked(msgspec.Struct, frozen=True):
+    """Records of one kind that the doctor looks at."""
+
+    kind: str
+    record: type[msgspec.Struct]
+    id: str = "id"
+    """The field that names one."""
+    states: tuple[str, ...] = ()
+    """Of jobs: those that belong where it was found."""
+
+
+def look_at(looked: Looked, stored: Iterable[Mapping[str, Any]]) -> list[Fault]:
+    """What cannot be read of these records, by the names of their fields."""
+    found: list[Fault] = []
+    for record in stored:
+        faults = salvage(looked.record, record).faults
+        if (
+            looked.states
+            and record.get("state") not in looked.states
+            and not any(name == "state" for name, _ in faults)
+        ):
+            faults.append(("state", f"{quoted(record.get('state'))} is none of such a job"))
+        error = record.get("error")
+        if isinstance(error, str) and not faults and _is_broken(error):
+            faults.append(("error", f"{quoted(error)}: no error as JSON"))
+        name = record.get(looked.id)
+        id = name if isinstance(name, str) else quoted(name)
+        found += [Fault(looked.kind, id, field, reason) for field, reason in faults]
+    return found
+
+
+def _is_broken(error: str) -> bool:
+    try:
+        _failure(error)
+    except (msgspec.DecodeError, UnicodeError):
+        return True
+    return False
+
+
 class Salvaged(NamedTuple):
     values: dict[str, Any]
     """By field; those that could not be read are neutral."""

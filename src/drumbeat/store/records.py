@@ -1,4 +1,4 @@
-"""Rows of jobs, attempts and instances as SQL engines give them, and their way to our records.
+"""Rows of jobs, attempts, instances, acts and roll-ups as SQL engines give them, and their way to our records.
 
 The order of fields is the order of columns in the `.sql` files. Times are still integers here. `mend_*` says what becomes of a
 row that cannot be read as it is: it is shown, with the reason where people look.
@@ -11,6 +11,7 @@ import msgspec
 
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
+from drumbeat.model.audit import Act
 from drumbeat.model.instance import Instance, InstanceState, Role
 from drumbeat.model.job import Attempt, Job, JobState, OutcomeKind, Unique
 from drumbeat.store import scheduled
@@ -162,6 +163,34 @@ class InstanceRow(msgspec.Struct, frozen=True, array_like=True):
             "ended_at": moment_or_none(self.ended_at),
         }
         return Instance(**facts)
+
+
+class ActRow(msgspec.Struct, frozen=True, array_like=True):
+    id: str
+    who: str
+    role: str
+    via: str
+    verb: str
+    target: str
+    why: str
+    at: int
+    request_key: str | None
+    request_hash: str | None
+    done_at: int | None
+    touched: int | None
+    outcome: str | None
+    answer: str | None
+
+    def record(self) -> Act:
+        facts = msgspec.structs.asdict(self)
+        return Act(**facts | {"at": moment(self.at), "done_at": moment_or_none(self.done_at)})
+
+
+class RollupRow(msgspec.Struct, frozen=True, array_like=True):
+    at: int
+    queue: str
+    task: str
+    counts: list[int]
 
 
 def mend_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from drumbeat.model.death import DeadGroup
 from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.store.malformed import Fault
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.caution import Guard, careful
 from drumbeat.store.postgres.connections import LONG, Link, Session
 from drumbeat.store.postgres.facts import PostgresFacts
+from drumbeat.store.postgres.finder import find
 from drumbeat.store.postgres.jobs import nowhere
 from drumbeat.store.postgres.search import PostgresSearch
 from drumbeat.store.postgres.statements import Statements
@@ -105,6 +107,9 @@ class PostgresInspect:
         if found is None:
             raise nowhere(id, count)
         return count or 0
+
+    async def malformed(self, limit: int = 1_000) -> list[Fault]:
+        return await self._lists.call(lambda session: find(session, self._sql.malformed, limit), patience=LONG)
 
     async def facts(self) -> list[Finding]:
         return await self._facts.gather()

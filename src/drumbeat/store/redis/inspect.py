@@ -9,11 +9,12 @@ from drumbeat.model.death import DeadGroup
 from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
-from drumbeat.store.malformed import explain, reasons, tell
+from drumbeat.store.malformed import Fault, explain, reasons, tell
 from drumbeat.store.protocol.inspect import NEWEST
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.facts import RedisFacts
+from drumbeat.store.redis.finder import Finder
 from drumbeat.store.redis.jobs import nowhere
 from drumbeat.store.redis.search import RedisSearch
 from drumbeat.store.searching import whole
@@ -146,6 +147,9 @@ class RedisInspect:
         if count is None:
             raise nowhere(id, pruned_before)
         return min(int(count), limit)
+
+    async def malformed(self, limit: int = 1_000) -> list[Fault]:
+        return await Finder(self._link, self._search).find(limit)
 
     async def facts(self) -> list[Finding]:
         return await self._facts.gather()

@@ -52,6 +52,11 @@ class RedisSearch:
         filter = msgspec.structs.replace(filter, before=None)
         return searching.tally(await self._looks(filter, 3 * searching.COUNTED, searching.COUNTED, words=True))
 
+    async def ids(self, filter: JobFilter) -> list[bytes]:
+        """Those of a page, without their records."""
+        looks = await self._looks(filter, filter.limit, filter.limit, words=False)
+        return [packed(id) for id in searching.newest(looks, filter.limit)[0]]
+
     async def records(self, ids: Sequence[bytes]) -> list[Job]:
         found: list[Job] = []
         for first in range(0, len(ids), _RECORDS):

@@ -9,40 +9,18 @@ import msgspec
 
 from drumbeat.model.audit import REPEATS_US, Act, NewAct, kept_answer
 from drumbeat.store.malformed import reasons
+from drumbeat.store.records import ActRow
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.rows import moment, moment_or_none
 from drumbeat.store.sqlite.shapes import Faults, Shape
 from drumbeat.store.sqlite.statements import AuditSql
 from drumbeat.store.sqlite.writer import Write, Writer
-
-
-class _Row(msgspec.Struct, frozen=True, array_like=True):
-    id: str
-    who: str
-    role: str
-    via: str
-    verb: str
-    target: str
-    why: str
-    at: int
-    request_key: str | None
-    request_hash: str | None
-    done_at: int | None
-    touched: int | None
-    outcome: str | None
-    answer: str | None
-
-    def record(self) -> Act:
-        facts = msgspec.structs.asdict(self)
-        return Act(**facts | {"at": moment(self.at), "done_at": moment_or_none(self.done_at)})
 
 
 def _mend(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     return values | {"outcome": f"undecodable: {reasons(faults)}"}
 
 
-audit_shape = Shape(_Row, "act", mend=_mend)
-_rows = audit_shape.read
+_rows = Shape(ActRow, "act", mend=_mend).read
 
 
 class SqliteAudit:
@@ -85,7 +63,7 @@ class SqliteAudit:
             lambda write, given: write.db.run(self._sql.prune, given), {"before": before, "limit": limit}
         )
 
-    def _begin(self, write: Write, given: tuple[NewAct, int]) -> _Row | None:
+    def _begin(self, write: Write, given: tuple[NewAct, int]) -> ActRow | None:
         """On the writer's thread. The act that has the key, whoever's it is; None: there is no key."""
         act, within = given
         facts = msgspec.structs.asdict(act) | {"now": write.now, "until": write.now - within}

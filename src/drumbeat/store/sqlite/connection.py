@@ -102,6 +102,16 @@ class Connection:
         finally:
             self._db.text_factory = str
 
+    def named_rows(self, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
+        """As `rows`, each by the names of its columns."""
+        self._db.text_factory = _as_stored
+        try:
+            cursor = self._db.execute(sql, parameters)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        finally:
+            self._db.text_factory = str
+
     def run_rows(self, sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any] = ()) -> int:
         """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows, with NULL for None.
 

@@ -11,23 +11,34 @@ from drumbeat.model.death import DeadGroup
 from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.store.malformed import Fault
 from drumbeat.store.protocol.inspect import NEWEST
 from drumbeat.store.records import AttemptRow, JobRow
 from drumbeat.store.searching import Due, Recent, total_due, total_of_tasks, whole, with_due
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.facts import SqliteFacts
+from drumbeat.store.sqlite.finder import find
 from drumbeat.store.sqlite.jobs import nowhere
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import PauseRow, QueueRow, as_json
 from drumbeat.store.sqlite.search import SqliteSearch
-from drumbeat.store.sqlite.statements import InspectSql, JobSql
+from drumbeat.store.sqlite.statements import InspectSql, JobSql, MalformedSql
 
 
 class SqliteInspect:
     def __init__(
-        self, sql: InspectSql, jobs: JobSql, search: SqliteSearch, *, facts: SqliteFacts, reader: Reader, clock: Clock
+        self,
+        sql: InspectSql,
+        jobs: JobSql,
+        malformed: MalformedSql,
+        search: SqliteSearch,
+        *,
+        facts: SqliteFacts,
+        reader: Reader,
+        clock: Clock,
     ) -> None:
+        self._malformed = malformed
         self._facts = facts
         self._sql = sql
         self._search = search
@@ -133,6 +144,9 @@ class SqliteInspect:
         if found is None:
             raise nowhere(id, count)
         return count or 0
+
+    async def malformed(self, limit: int = 1_000) -> list[Fault]:
+        return await self._reader.read(lambda db: find(db, self._malformed, limit))
 
     async def facts(self) -> list[Finding]:
         return await self._facts.gather()

@@ -176,6 +176,20 @@ class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
     prune: str
 
 
+class MalformedSql(msgspec.Struct, frozen=True, kw_only=True):
+    jobs: str
+    history: str
+    letters: str
+    schedules: str
+    instances: str
+    acts: str
+    tickets: str
+    locks: str
+    rollups: str
+    messages: str
+    pauses: str
+
+
 class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
     is_alive: str
     put: str
@@ -207,5 +221,6 @@ LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
 AUDIT = sqlfile.load(AuditSql, _PACKAGE, "audit.sql")
 STATS = sqlfile.load(StatsSql, _PACKAGE, "stats.sql")
+MALFORMED = sqlfile.load(MalformedSql, _PACKAGE, "malformed.sql")
 FACTS = sqlfile.load(FactSql, _PACKAGE, "facts.sql")
 SCHEMA = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")

@@ -10,6 +10,7 @@ import msgspec
 
 from drumbeat.ids import InstanceId
 from drumbeat.model.stats import Grain, Rollup, Row, counts_of, merged
+from drumbeat.store.records import RollupRow
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.place import Room
 from drumbeat.store.sqlite.reader import Reader
@@ -19,13 +20,6 @@ from drumbeat.store.sqlite.statements import StatsSql
 from drumbeat.store.sqlite.writer import Write, Writer
 
 NOBODY = InstanceId("")
-
-
-class RollupRow(msgspec.Struct, frozen=True, array_like=True):
-    at: int
-    queue: str
-    task: str
-    counts: list[int]
 
 
 class FoldableRow(msgspec.Struct, frozen=True, array_like=True):
