@@ -4,7 +4,7 @@ Values only. Times are integer microseconds UTC by the store's clock; `Job`, whi
 records (`NewJob`, `Claimed`, `Outcome`) are structs because thousands of them are made in a second.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -177,6 +177,14 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody said that a job is due: an engine that would look before it takes a lock may save the look."""
 
 
+class Malformed(msgspec.Struct, frozen=True):
+    """A claimed job whose stored record cannot be read: whoever claimed it ends it as dead, with this reason."""
+
+    job: Claimed
+    """What could be read of it; id and token are those of the claim, what cannot be read is neutral."""
+    reason: str
+
+
 class Exchanged(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to outcomes and a claim."""
 
@@ -187,6 +195,8 @@ class Exchanged(msgspec.Struct, frozen=True, kw_only=True):
     """When the claim was not filled: the next moment at which one of its queues has a job due."""
     stands: bool = False
     """The claim found nothing, and may be answered later."""
+    malformed: Sequence[Malformed] = ()
+    """Claimed like `jobs`, and not to be run."""
 
 
 class CancelAnswer(StrEnum):

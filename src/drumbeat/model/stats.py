@@ -107,6 +107,8 @@ def merged(grain: Grain, rows: Iterable[Row]) -> list[Rollup]:
     """One roll-up for each stretch, queue and task, in this order: what all instances counted."""
     found: dict[tuple[int, str, str], Sequence[int]] = {}
     for at, queue, task, counts in rows:
+        if len(counts) != WIDTH:  # no version of ours has written it
+            continue
         place = (at, queue, task)
         before = found.get(place)
         found[place] = counts if before is None else added(before, counts)

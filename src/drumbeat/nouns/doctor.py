@@ -24,6 +24,7 @@ from drumbeat.model.schedule import Schedule, ScheduleState
 from drumbeat.model.stats import Rollup
 from drumbeat.store.protocol import Store
 
+from . import malformed
 from .health import failing_tasks, read_recent
 
 OVERDUE_US = 5_000_000
@@ -77,7 +78,8 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
 
 async def examine(client: Client, clock: Clock) -> list[Finding]:
     """Look at everything that is on the store; what the store says of itself is `app.system.facts()`."""
-    return judge(await _seen(await client.store(), client, clock))
+    store = await client.store()
+    return [*judge(await _seen(store, client, clock)), *malformed.judge(await store.inspect.malformed(MOST))]
 
 
 async def _seen(store: Store, client: Client, clock: Clock) -> Signs:

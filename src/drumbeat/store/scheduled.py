@@ -4,7 +4,8 @@ The decision is pure: an engine finds out how a schedule stands (locked, in its 
 what comes of it in a few statements for all schedules together. Which moments are due is not decided here but by the planner.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -25,6 +26,7 @@ from drumbeat.model.schedule import (
     Skip,
     waits_for_schedule,
 )
+from drumbeat.store.malformed import reasons
 
 OVERLAP = "overlap"
 _DEFINITION = NewSchedule.__struct_fields__
@@ -71,6 +73,11 @@ class ScheduleRow(msgspec.Struct, frozen=True, array_like=True):
         facts = msgspec.structs.asdict(self)
         definition = NewSchedule(**{name: facts.pop(name) for name in _DEFINITION})
         return Schedule(definition=definition, **facts)
+
+
+def mend_schedule(faults: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """What makes a schedule with faults readable, shown as such, and never fired: no planner reads such a rule."""
+    return {"kind": RuleKind.CRON, "rule": f"undecodable: {reasons(faults)}"}
 
 
 class FireRow(msgspec.Struct, frozen=True, array_like=True):

@@ -15,7 +15,7 @@ from drumbeat.context import Aborted, AbortReason, Completion
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId
 from drumbeat.model.death import follow_up
-from drumbeat.model.job import Claimed, Failure, Job, JobState, NewJob, Outcome, OutcomeKind
+from drumbeat.model.job import Claimed, Failure, Job, JobState, Malformed, NewJob, Outcome, OutcomeKind
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 
 MESSAGE_LIMIT = 4_000
@@ -125,6 +125,20 @@ def judge(
         error=ending.error,
         delay=delay,
         follow_up=_follow_up(job, kind, ending, instance, started_at, finished_at) if dies and job.on_dead else None,
+    )
+
+
+def end_malformed(malformed: Malformed, instance: InstanceId) -> Outcome:
+    """The outcome of a claimed job whose stored record cannot be read. It never started."""
+    job = malformed.job
+    ending = Ending(how=How.UNDECODABLE, error=Failure("Undecodable", storable(malformed.reason, MESSAGE_LIMIT)))
+    can_follow = job.on_dead and job.queue
+    return Outcome(
+        id=job.id,
+        token=job.token,
+        kind=OutcomeKind.DEAD,
+        error=ending.error,
+        follow_up=_follow_up(job, OutcomeKind.DEAD, ending, instance, job.token, job.token) if can_follow else None,
     )
 
 

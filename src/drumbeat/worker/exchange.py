@@ -21,10 +21,11 @@ from drumbeat.clock import Clock
 from drumbeat.errors import StoreError, StoreLost, StoreUnavailable
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.instance import Pulse
-from drumbeat.model.job import Claim, Claimed, Exchanged, Hold, Outcome, OutcomeKind
+from drumbeat.model.job import Claim, Exchanged, Hold, Outcome, OutcomeKind
 from drumbeat.service import Patience, Wakeup
 from drumbeat.store.protocol import Jobs
 from drumbeat.worker.buffer import Buffer
+from drumbeat.worker.ending import end_malformed
 from drumbeat.worker.fetcher import Fetcher
 from drumbeat.worker.moments import StoreClock
 from drumbeat.worker.reporter import Reporter
@@ -82,7 +83,7 @@ class Exchange:
         if instance != self._identity():
             return
         self._store_clock.heard(answer.now, self._clock.now_us())
-        self._accept(answer.jobs)
+        self._accept(answer)
         self._fetcher.given(answer.jobs)
 
     def close(self) -> None:
@@ -169,10 +170,14 @@ class Exchange:
             self._welcome(claim, answer, asked_at)
 
     def _welcome(self, claim: Claim, answer: Exchanged, asked_at: float) -> None:
-        self._accept(answer.jobs)  # first: slots run before the lanes look again
+        self._accept(answer)  # first: slots run before the lanes look again
         self._fetcher.got(claim, answer, asked_at)
 
-    def _accept(self, jobs: list[Claimed]) -> None:
+    def _accept(self, answer: Exchanged) -> None:
+        jobs = answer.jobs
+        for malformed in answer.malformed:
+            self._reporter.hold([malformed.job])
+            self._reporter.put(end_malformed(malformed, self._identity()))
         if self._fetcher.is_stopped:  # asked to stop while they were under way
             self._reporter.hold(jobs)
             self._reporter.give_back(jobs)

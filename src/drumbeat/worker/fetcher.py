@@ -142,7 +142,7 @@ class Fetcher:
         self._came(jobs)
         if answer.stands or (claim is self._to_stand and not jobs):
             self._stands = answer.stands
-        self._was_filled = len(jobs) >= claim.limit
+        self._was_filled = len(jobs) + len(answer.malformed) >= claim.limit
         if self._was_filled:
             self._hungry = self._expects = True
             return

@@ -3,10 +3,13 @@
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from drumbeat.model.audit import REPEATS_US, Act, NewAct, kept_answer
+from drumbeat.store.malformed import reasons, salvage, tell
 from drumbeat.store.postgres.connections import LONG, Link, Session
-from drumbeat.store.postgres.rows import moment, moment_or_none
 from drumbeat.store.postgres.statements import Statements
+from drumbeat.store.records import moment, moment_or_none
 
 
 class PostgresAudit:
@@ -54,4 +57,10 @@ class PostgresAudit:
 
 
 def _act(row: Any) -> Act:
-    return Act(**dict(row) | {"at": moment(row["at"]), "done_at": moment_or_none(row["done_at"])})
+    facts = dict(row) | {"at": moment(row["at"] or 0), "done_at": moment_or_none(row["done_at"])}
+    try:
+        return msgspec.convert(facts, Act)
+    except msgspec.ValidationError:
+        values, faults = salvage(Act, facts)
+        tell("act", row["id"], faults)
+        return Act(**values | {"outcome": f"undecodable: {reasons(faults)}"})

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from drumbeat.clock import Clock
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.job import Claim, Claimed, Outcome
+from drumbeat.model.job import Claim, Claimed, Malformed, Outcome
 from drumbeat.store.postgres.connections import Session
-from drumbeat.store.postgres.rows import array
+from drumbeat.store.postgres.rows import array, claimed
 from drumbeat.store.postgres.statements import JobSql
 
 _LEVELS = 10
@@ -85,7 +85,7 @@ def _order(bound: Bound) -> tuple[int, str]:
 class Answer:
     """What the statement `exchange` gave."""
 
-    __slots__ = ("ended", "jobs", "next_due", "now", "recorded")
+    __slots__ = ("ended", "jobs", "malformed", "next_due", "now", "recorded")
 
     def __init__(self, rows: Sequence[Any]) -> None:
         first = rows[0]
@@ -94,7 +94,7 @@ class Answer:
         self.recorded: str | None = first["args"]
         """The ids of the runs that were recorded, if those were not all."""
         self.next_due: int | None = first["due_at"]
-        self.jobs = [Claimed(*row) for row in rows[1:]]
+        self.jobs, self.malformed = claimed(rows[1:])
 
 
 class Claiming:
@@ -118,12 +118,13 @@ class Claiming:
         answer = await self._ask(session, instance, good, claim, bounds)
         if claim is None:
             return answer
-        missing = claim.limit - len(answer.jobs)
+        missing = claim.limit - len(answer.jobs) - len(answer.malformed)
         if missing > 0 and any(bound != NO_BOUND for bound in bounds):
             self._bounds.drop()
             rest = Claim(queues=tuple((queue, missing) for queue, _ in claim.queues), limit=missing)
             more = await self._ask(session, instance, (), rest, self._bounds.of(rest))
             answer.jobs += more.jobs
+            answer.malformed += more.malformed
             answer.next_due = more.next_due
         answer.jobs.sort(key=attrgetter("priority", "run_at", "id"))
         if len(claim.queues) > 1:
@@ -133,11 +134,14 @@ class Claiming:
             self._bounds.saw(answer.jobs)
         return answer
 
-    async def claim_waiting(self, session: Session, instance: InstanceId, claim: Claim) -> list[Claimed]:
+    async def claim_waiting(
+        self, session: Session, instance: InstanceId, claim: Claim
+    ) -> tuple[list[Claimed], list[Malformed]]:
         """Jobs that wait for what this worker has."""
         queues = [queue for queue, _ in claim.queues]
         rows = await session.fetch(self._sql.claim_waiting, instance, list(claim.wants), queues, claim.limit)
-        return sorted((Claimed(*row) for row in rows), key=lambda job: (job.priority, job.run_at, job.id))
+        jobs, malformed = claimed(rows)
+        return sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id)), malformed
 
     async def _ask(
         self,

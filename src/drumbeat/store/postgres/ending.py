@@ -14,6 +14,7 @@ from drumbeat.store.outcomes import UNHARMED, is_the_same
 from drumbeat.store.postgres.adding import Adding, keys_of
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.rows import Held, columns, failure_text
+from drumbeat.store.postgres.rows import held as held_of
 from drumbeat.store.postgres.statements import JobSql
 
 Row = tuple[Any, ...]
@@ -94,7 +95,7 @@ class Ending:
     ) -> tuple[set[tuple[JobId, int]], int | None]:
         """What was current, and the earliest due moment of what is pending again."""
         found = await session.fetch(self._sql.held, instance, [outcome.id for outcome in outcomes])
-        current = {(held.id, held.token): held for held in (Held(*row) for row in found)}
+        current = {(held.id, held.token): held for held in map(held_of, found)}
         fates = Fates(instance)
         done: set[tuple[JobId, int]] = set()
         for outcome in outcomes:

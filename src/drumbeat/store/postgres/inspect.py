@@ -10,9 +10,12 @@ from drumbeat.model.death import DeadGroup
 from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.store.malformed import Fault
 from drumbeat.store.postgres import rows
+from drumbeat.store.postgres.caution import Guard, careful
 from drumbeat.store.postgres.connections import LONG, Link, Session
 from drumbeat.store.postgres.facts import PostgresFacts
+from drumbeat.store.postgres.finder import find
 from drumbeat.store.postgres.jobs import nowhere
 from drumbeat.store.postgres.search import PostgresSearch
 from drumbeat.store.postgres.statements import Statements
@@ -62,22 +65,24 @@ class PostgresInspect:
         return await self._lists.transact(partial(self._attempts, id), patience=LONG)
 
     async def queues(self) -> list[QueueStats]:
-        return await self._lists.transact(self._queues, patience=LONG)
+        return await careful(lambda guard: self._lists.transact(partial(self._queues, guard), patience=LONG))
 
     async def tasks(self) -> list[TaskStats]:
         return await self._tasks.get(self._count_tasks)
 
-    async def _queues(self, session: Session) -> list[QueueStats]:
+    async def _queues(self, guard: Guard, session: Session) -> list[QueueStats]:
         await session.execute(self._sql.schema.one_snapshot)
         due = await self._due.get(partial(self._count_due, session))
-        return [with_due(rows.queue(row), due) for row in await session.fetch(self._sql.inspect.queues)]
+        return [with_due(rows.queue(row), due) for row in await session.fetch(guard(self._sql.inspect.queues))]
 
     async def _count_due(self, session: Session) -> Due:
         found = await session.fetch(self._sql.inspect.due)
         return {row["queue"]: (row["ready"], row["scheduled"]) for row in found}
 
     async def _count_tasks(self) -> list[TaskStats]:
-        found = await self._lists.call(lambda session: session.fetch(self._sql.inspect.tasks), patience=LONG)
+        found = await careful(
+            lambda guard: self._lists.call(lambda session: session.fetch(guard(self._sql.inspect.tasks)), patience=LONG)
+        )
         return [rows.task(row) for row in found]
 
     async def instances(self, *, all: bool = False) -> list[Instance]:
@@ -86,7 +91,11 @@ class PostgresInspect:
 
     async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
         wanted = (max(limit, 0), newest)
-        found = await self._lists.call(lambda session: session.fetch(self._sql.inspect.groups, *wanted), patience=LONG)
+        found = await careful(
+            lambda guard: self._lists.call(
+                lambda session: session.fetch(guard(self._sql.inspect.groups), *wanted), patience=LONG
+            )
+        )
         return [rows.group(row) for row in found]
 
     async def leader(self) -> LeaderInfo | None:
@@ -99,6 +108,9 @@ class PostgresInspect:
             raise nowhere(id, count)
         return count or 0
 
+    async def malformed(self, limit: int = 1_000) -> list[Fault]:
+        return await self._lists.call(lambda session: find(session, self._sql.malformed, limit), patience=LONG)
+
     async def facts(self) -> list[Finding]:
         return await self._facts.gather()
 
@@ -107,7 +119,7 @@ class PostgresInspect:
         row, pruned_before = await self._look(id, session)
         if row is None:
             return None, pruned_before
-        if row["state"] != JobState.PENDING.value or row["waits_for"] is not None:
+        if row["state"] != JobState.PENDING.value or row["waits_for"] is not None or row["run_at"] is None:
             return row, 0
         place = (row["queue"], row["priority"], row["run_at"], row["id"], limit)
         return row, await session.fetchval(self._sql.inspect.ahead, *place)
@@ -136,7 +148,7 @@ class PostgresInspect:
 
     async def _attempts(self, id: JobId, session: Session) -> list[Attempt]:
         await session.execute(self._sql.schema.one_snapshot)
-        found = [rows.attempt(row) for row in await session.fetch(self._sql.inspect.attempts, id)]
+        found = rows.attempts(await session.fetch(self._sql.inspect.attempts, id))
         row, _ = await self._look(id, session)
-        last = None if row is None else rows.last_attempt(row)
+        last = None if row is None else rows.job_row(row).last_attempt()
         return found if last is None else [*found, last]

@@ -70,9 +70,9 @@ class PostgresInstances:
             beat=row["beat"],
             now=row["now"],
             running=running if row["running"] is None else row["running"],
-            cancels=[Hold(*hold) for hold in zip(row["cancel_ids"], row["cancel_tokens"], strict=True)],
+            cancels=[Hold(*hold) for hold in zip(row["cancel_ids"], row["cancel_tokens"], strict=True) if all(hold)],
             waiting=row["waiting"],
-            peers=[Peer(*peer) for peer in zip(row["peers"], row["peer_beats"], strict=True)],
+            peers=[Peer(id, beat or 0) for id, beat in zip(row["peers"], row["peer_beats"], strict=True)],
             leader=None
             if leader is None or leader["leader"] is None
             else Leader(instance=leader["leader"], term=leader["term"]),
@@ -99,7 +99,7 @@ class PostgresInstances:
         await session.fetch(self._sql.jobs.held_by, id)
         if await session.fetchval(self._sql.instances.lock, id, beat) is None:
             return None
-        return [Held(*row) for row in await session.fetch(self._sql.jobs.held_by, id)]
+        return [rows.held(row) for row in await session.fetch(self._sql.jobs.held_by, id)]
 
     async def _leave(self, id: InstanceId, why: str, session: Session) -> int | None:
         held = await self._held(id, None, session)

@@ -19,6 +19,7 @@ from drumbeat.model.job import (
     Exchanged,
     Failure,
     Hold,
+    Malformed,
     NewJob,
     Outcome,
     OutcomeKind,
@@ -100,11 +101,11 @@ class PostgresJobs:
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         wanted = [id for id in dict.fromkeys(ids) if is_job_id(id)]
         states = await self._side.transact(partial(self._cancel, wanted)) if wanted else {}
-        return [_ANSWERS[states.get(id)] for id in ids]
+        return [_answer(states.get(id)) for id in ids]
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
         states = await self._side.transact(partial(self._cancel_keys, task, list(keys))) if keys else {}
-        return [_ANSWERS[state] for state in states.values()]
+        return [_answer(state) for state in states.values()]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
         wanted = [id for id in ids if is_job_id(id)]
@@ -170,7 +171,9 @@ class PostgresJobs:
             recorded = set((answer.recorded or "").split())
             done = {(each.id, each.token) for each in outcomes if each.id in recorded}
             verdicts = await self._ending.verdicts(session, instance, outcomes, done)
-        return Exchanged(verdicts=verdicts, jobs=answer.jobs, now=answer.now, next_due=answer.next_due)
+        return Exchanged(
+            verdicts=verdicts, jobs=answer.jobs, now=answer.now, next_due=answer.next_due, malformed=answer.malformed
+        )
 
     async def _exchange_all(
         self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None, session: Session
@@ -183,12 +186,16 @@ class PostgresJobs:
             if soonest is not None:
                 self._claiming.hear(soonest)
         wanted: list[Claimed] = []
+        malformed: list[Malformed] = []
         if claim is not None and claim.wants and claim.limit > 0:
-            wanted = await self._claiming.claim_waiting(session, instance, claim)
-            claim = Claim(queues=claim.queues, limit=claim.limit - len(wanted))
+            wanted, malformed = await self._claiming.claim_waiting(session, instance, claim)
+            claim = Claim(queues=claim.queues, limit=claim.limit - len(wanted) - len(malformed))
         answer = await self._claiming.exchange(session, instance, (), claim)
-        jobs = wanted + answer.jobs
-        return Exchanged(verdicts=verdicts, jobs=jobs, now=answer.now, next_due=answer.next_due), soonest
+        jobs, malformed = wanted + answer.jobs, malformed + answer.malformed
+        exchanged = Exchanged(
+            verdicts=verdicts, jobs=jobs, now=answer.now, next_due=answer.next_due, malformed=malformed
+        )
+        return exchanged, soonest
 
     async def _cancel(self, ids: Sequence[JobId], session: Session) -> dict[JobId, str]:
         found = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock, ids)}
@@ -204,7 +211,7 @@ class PostgresJobs:
         return found
 
     async def _cancel_locked(self, found: dict[JobId, str], session: Session) -> None:
-        pending = [(id, _CANCELLED, *[None] * 6) for id, state in found.items() if state == "pending"]
+        pending = [(id, _CANCELLED, *[None] * 6) for id, state in found.items() if state != "running"]
         running = [id for id, state in found.items() if state == "running"]
         if pending:
             await session.execute(self._sql.finish, *rows.columns(pending, 8))
@@ -254,6 +261,11 @@ class PostgresJobs:
     def _tell(self, soonest: int | None) -> None:
         if soonest is not None:
             self._announcer.tell(soonest)
+
+
+def _answer(state: str | None) -> CancelAnswer:
+    # A state that nobody knows is one of a live job that was written by hand: it never ran, and is cancelled now.
+    return _ANSWERS.get(state, CancelAnswer.CANCELLED)
 
 
 def nowhere(id: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from drumbeat.ids import InstanceId
 from drumbeat.model.room import RoomMessage, hint
+from drumbeat.store.malformed import salvage, tell
 from drumbeat.store.postgres.connections import Link
 from drumbeat.store.postgres.statements import Statements
 
@@ -32,7 +33,14 @@ class PostgresRooms:
 
     async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
         found = await self._link.call(lambda session: session.fetch(self._sql.take, instance, limit))
-        return sorted((RoomMessage(**row) for row in found), key=lambda message: message.id)
+        messages: list[RoomMessage] = []
+        for row in found:
+            values, faults = salvage(RoomMessage, dict(row))
+            if faults:
+                tell("message of a room", row["id"], faults)
+            else:
+                messages.append(RoomMessage(**values))
+        return sorted(messages, key=lambda message: message.id)
 
     async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
         return len(await self._link.call(lambda session: session.fetch(self._sql.prune, age, limit, list(but))))

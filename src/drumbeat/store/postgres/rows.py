@@ -4,21 +4,25 @@ The order of fields is the order of columns in the `.sql` files. Times are still
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from drumbeat.durations import from_us
-from drumbeat.ids import InstanceId, JobId
+from drumbeat.ids import JobId
 from drumbeat.model.death import DeadGroup
-from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role
-from drumbeat.model.job import Attempt, Ended, Failure, Job, JobState, OutcomeKind, QueueStats, TaskStats, Unique
+from drumbeat.model.instance import Instance, LeaderInfo
+from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Job, JobState, Malformed, QueueStats, TaskStats
+from drumbeat.store.malformed import UNREADABLE_NAME, read_failure, read_value, reasons, salvage, tell, undecodable
+from drumbeat.store.records import (
+    AttemptRow,
+    InstanceRow,
+    JobRow,
+    mend_instance,
+    mend_job,
+    moment,
+    moment_or_none,
+)
 
-_failure = msgspec.json.Decoder(Failure).decode
-_texts = msgspec.json.Decoder(tuple[str, ...]).decode
-_roles = msgspec.json.Decoder(tuple[Role, ...]).decode
-_tasks = msgspec.json.Decoder(dict[str, str]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -30,15 +34,7 @@ def failure_text(error: Failure | None) -> str | None:
     return None if error is None else as_json(error)
 
 
-def failure(text: str | None) -> Failure | None:
-    return None if text is None else _failure(text)
-
-
-moment = from_us
-
-
-def moment_or_none(us: int | None) -> datetime | None:
-    return None if us is None else moment(us)
+failure = read_failure
 
 
 def array(values: Sequence[str | int | None]) -> str:
@@ -72,74 +68,72 @@ class Held(msgspec.Struct, frozen=True):
     """The moment at which it was looked at; the same for all of one look."""
 
 
+def job_row(row: Any) -> JobRow:
+    """A job of any table. One that cannot be read has that as its error."""
+    try:
+        return msgspec.convert(tuple(row), JobRow)
+    except msgspec.ValidationError:
+        values, faults = salvage(JobRow, tuple(row))
+        tell("job", row["id"], faults)
+        return JobRow(**mend_job(values, faults))
+
+
 def job(row: Any) -> Job:
-    """The record of a job of any table."""
-    return Job(
-        id=row["id"],
-        task=row["task"],
-        queue=row["queue"],
-        state=JobState(row["state"]),
-        priority=row["priority"],
-        key=row["key"],
-        args=row["args"],
-        signature=row["signature"],
-        created_at=moment(row["created_at"]),
-        due_at=moment(row["due_at"]),
-        run_at=moment(row["run_at"]),
-        started_at=moment_or_none(row[11]),  # claimed_at of a live job
-        finished_at=moment_or_none(row["finished_at"]),
-        instance=row["instance"],
-        token=row["token"],
-        failures=row["failures"],
-        crashes=row["crashes"],
-        retries=row["retries"],
-        timeout=None if row["timeout"] is None else row["timeout"] / 1_000_000,
-        crash_limit=row["crash_limit"],
-        unique=Unique(row["unique"]),
-        waits_for=row["waits_for"],
-        cancel_requested=row["cancel_requested"],
-        progress=row["progress"],
-        result=row["result"],
-        result_error=row["result_error"],
-        error=failure(row["error"]),
-        on_dead=row["on_dead"],
-        life=row["life"],
-        tenant=row["tenant"],
-        schedule=row["schedule"],
-        trace=row["trace"],
-    )
+    return job_row(row).record()
 
 
-def last_attempt(row: Any) -> Attempt | None:
-    """The run that ended this job; None if it ended without one."""
-    outcome, finished_at = row["outcome"], row["finished_at"]
-    if outcome is None or finished_at is None:
-        return None
-    if outcome == OutcomeKind.CANCELLED and row["started_at"] is None:
-        return None  # it was claimed, heard of its cancellation and never started
-    return attempt(row)
+def attempts(rows: Iterable[Any]) -> list[Attempt]:
+    """Those that can be read."""
+    found: list[Attempt] = []
+    for row in rows:
+        values, faults = salvage(AttemptRow, tuple(row))
+        if faults:
+            tell("attempt", str(row["token"]), faults)
+        else:
+            found.append(AttemptRow(**values).record())
+    return found
 
 
-def attempt(row: Any) -> Attempt:
-    instance: InstanceId | None = row["instance"]
-    return Attempt(
-        token=row["token"],
-        instance=instance,
-        outcome=OutcomeKind(row["outcome"]),
-        started_at=moment_or_none(row["started_at"]),
-        finished_at=moment(row["finished_at"]),
-        error=failure(row["error"]),
-    )
+def claimed(rows: Iterable[Any]) -> tuple[list[Claimed], list[Malformed]]:
+    """Claimed jobs, and those that cannot be read."""
+    jobs: list[Claimed] = []
+    malformed: list[Malformed] = []
+    for row in rows:
+        stored = tuple(row)
+        try:
+            jobs.append(msgspec.convert(stored, Claimed))
+        except msgspec.ValidationError:
+            values, faults = salvage(Claimed, stored)
+            tell("job", values["id"], faults)
+            values |= {field: values[field] or UNREADABLE_NAME for field in ("task", "queue")}
+            malformed.append(Malformed(Claimed(**values), reasons(faults)))
+    return jobs, malformed
+
+
+_MAX_COUNT = 2**31 - 2
+"""One more can still be stored."""
+
+
+def held(row: Any) -> Held:
+    """What cannot be read of it is neutral: when the job is claimed again, the claim finds out."""
+    values, _ = salvage(Held, tuple(row))
+    for name in ("failures", "crashes"):
+        values[name] = min(values[name], _MAX_COUNT)
+    return Held(**values)
 
 
 def ended(row: Any) -> Ended | None:
     """None for a live job."""
     if row["state"] is None:
         return None
+    state, reason = read_value("state", row["state"], JobState)
+    if reason is not None:
+        faults = [("state", reason)]
+        return Ended(id=row["id"], task=row["task"] or "", state=JobState.DEAD, error=undecodable(reasons(faults)))
     return Ended(
         id=row["id"],
-        task=row["task"],
-        state=JobState(row["state"]),
+        task=row["task"] or "",
+        state=state,
         result=row["result"],
         result_error=row["result_error"],
         error=failure(row["error"]),
@@ -149,7 +143,7 @@ def ended(row: Any) -> Ended | None:
 def queue(row: Any) -> QueueStats:
     """But for how many of its jobs are due."""
     return QueueStats(
-        name=row["name"],
+        name=row["name"] or UNREADABLE_NAME,
         ready=0,
         scheduled=0,
         running=row["running"],
@@ -164,7 +158,7 @@ def queue(row: Any) -> QueueStats:
 
 def task(row: Any) -> TaskStats:
     return TaskStats(
-        name=row["name"],
+        name=row["name"] or UNREADABLE_NAME,
         pending=row["pending"],
         running=row["running"],
         succeeded=row["succeeded"],
@@ -174,31 +168,18 @@ def task(row: Any) -> TaskStats:
 
 
 def instance(row: Any) -> Instance:
-    return Instance(
-        id=row["id"],
-        state=InstanceState(row["state"]),
-        app=row["app"],
-        version=row["version"],
-        host=row["host"],
-        pid=row["pid"],
-        roles=_roles(row["roles"]),
-        queues=_texts(row["queues"]),
-        tasks=_tasks(row["tasks"]),
-        concurrency=row["concurrency"],
-        running=row["running"],
-        refused=row["refused"],
-        beat=row["beat"],
-        started_at=moment(row["started_at"]),
-        beat_at=moment(row["beat_at"]),
-        rooms=_tasks(row["rooms"]),
-        ended_at=moment_or_none(row["ended_at"]),
-        ended_why=row["ended_why"],
-    )
+    """One that cannot be read has that as the reason of its end."""
+    values, faults = salvage(InstanceRow, tuple(row))
+    if faults:
+        tell("instance", row["id"], faults)
+        values = mend_instance(values, faults)
+    return InstanceRow(**values).record()
 
 
 def group(row: Any) -> DeadGroup:
-    return DeadGroup(**dict(row) | {"first_at": moment(row["first_at"]), "last_at": moment(row["last_at"])})
+    facts = dict(row) | {"first_at": moment(row["first_at"] or 0), "last_at": moment(row["last_at"] or 0)}
+    return DeadGroup(**facts | {"task": row["task"] or UNREADABLE_NAME})
 
 
 def leader(row: Any) -> LeaderInfo:
-    return LeaderInfo(**dict(row) | {"since": moment(row["since"]), "until": moment(row["until"])})
+    return LeaderInfo(**dict(row) | {"since": moment(row["since"] or 0), "until": moment(row["until"])})

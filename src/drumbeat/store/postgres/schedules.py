@@ -27,11 +27,22 @@ from drumbeat.model.schedule import (
     Skip,
     waits_for_schedule,
 )
+from drumbeat.store.malformed import salvage, tell
 from drumbeat.store.postgres.connections import Link, Session
 from drumbeat.store.postgres.rows import columns
 from drumbeat.store.postgres.statements import Statements
 from drumbeat.store.postgres.wake import Announcer
-from drumbeat.store.scheduled import FireRow, Plan, ScheduleRow, Standing, decide, every, in_rounds, skip_row
+from drumbeat.store.scheduled import (
+    FireRow,
+    Plan,
+    ScheduleRow,
+    Standing,
+    decide,
+    every,
+    in_rounds,
+    mend_schedule,
+    skip_row,
+)
 
 _LAST = 2**63 - 1
 _PAUSES_S = (0.0, 0.01, 0.02, 0.04, 0.08)
@@ -136,7 +147,14 @@ class PostgresSchedules:
     async def fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
         last = _LAST if before is None else before
         found = await self._link.call(lambda session: session.fetch(self._sql.fires, name, last, limit))
-        return [msgspec.convert(tuple(row), FireRow).record() for row in found]
+        fires: list[Fire] = []
+        for row in found:
+            values, faults = salvage(FireRow, tuple(row))
+            if faults:
+                tell("fire", name, faults)
+            else:
+                fires.append(FireRow(**values).record())
+        return fires
 
     async def forget(self, before: int, limit: int) -> int:
         return len(await self._link.call(lambda session: session.fetch(self._sql.forget, before, limit)))
@@ -174,11 +192,14 @@ class PostgresSchedules:
         currents = [row["current"] for row in locked if row["current"] is not None]
         live = {row["id"]: row["state"] for row in await session.fetch(self._sql.live, currents)} if currents else {}
         waiting, busy = await self._seized(locked, live, session)
-        standings = {
-            row["name"]: _standing(row, live.get(row["current"]), waiting.get(row["name"], []))
-            for row in locked
-            if row["name"] not in busy
-        }
+        standings: dict[str, Standing] = {}
+        for row in locked:
+            if row["name"] in busy:
+                continue
+            try:
+                standings[row["name"]] = _standing(row, live.get(row["current"]), waiting.get(row["name"], []))
+            except ValueError:  # its state or overlap is no word of ours: it is not fired
+                missing.add(row["name"])
         return now, standings, missing
 
     async def _seized(
@@ -260,4 +281,9 @@ def _standing(row: Any, live: str | None, waiting: list[JobId]) -> Standing:
 
 
 def _schedule(row: Any) -> Schedule:
-    return msgspec.convert(tuple(row), ScheduleRow).record()
+    """One that cannot be read says so in its rule, and is never fired."""
+    values, faults = salvage(ScheduleRow, tuple(row))
+    if faults:
+        tell("schedule", row["name"], faults)
+        values |= mend_schedule(faults)
+    return ScheduleRow(**values).record()

@@ -8,6 +8,7 @@ from drumbeat.ids import JobId
 from drumbeat.model.job import JobCounts, JobFilter, JobPage
 from drumbeat.store import searching
 from drumbeat.store.postgres import rows
+from drumbeat.store.postgres.caution import Guard, careful
 from drumbeat.store.postgres.connections import LONG, Link, Session
 from drumbeat.store.postgres.statements import Statements
 from drumbeat.store.searching import Few, Look, Question, Recent, Search, Walked
@@ -20,7 +21,7 @@ class PostgresSearch:
         self._all = Recent[JobCounts](clock, lambda counts: counts.total)
 
     async def page(self, filter: JobFilter) -> JobPage:
-        return await self._link.transact(partial(self._page, filter), patience=LONG)
+        return await careful(lambda guard: self._link.transact(partial(self._page, filter, guard), patience=LONG))
 
     async def counts(self, filter: JobFilter) -> JobCounts:
         if searching.is_open(filter):
@@ -28,15 +29,17 @@ class PostgresSearch:
         if searching.is_letters(filter):
             counted = self._sql.search.count_letters
             return JobCounts(dead=await self._link.call(lambda session: session.fetchval(counted), patience=LONG))
-        return searching.tally(await self._link.transact(partial(self._count, filter), patience=LONG))
+        return searching.tally(
+            await careful(lambda guard: self._link.transact(partial(self._count, filter, guard), patience=LONG))
+        )
 
     async def _count_all(self) -> JobCounts:
         found = await self._link.call(lambda session: session.fetchrow(self._sql.search.counts), patience=LONG)
         return JobCounts(**dict(found.items()))
 
-    async def _page(self, filter: JobFilter, session: Session) -> JobPage:
+    async def _page(self, filter: JobFilter, guard: Guard, session: Session) -> JobPage:
         await session.execute(self._sql.schema.one_snapshot)
-        looks = await self._drive(session, filter, searching.page_search(filter))
+        looks = await self._drive(session, filter, guard, searching.page_search(filter))
         ids, following = searching.newest(looks, filter.limit)
         found: list[Any] = []
         for name in searching.records(filter, looks, ids):
@@ -44,11 +47,11 @@ class PostgresSearch:
         found.sort(key=lambda row: str(row["id"]), reverse=True)
         return JobPage(items=[rows.job(row) for row in found], next=following)
 
-    async def _count(self, filter: JobFilter, session: Session) -> list[Look]:
+    async def _count(self, filter: JobFilter, guard: Guard, session: Session) -> list[Look]:
         await session.execute(self._sql.schema.one_snapshot)
-        return await self._drive(session, filter, searching.count_search(filter))
+        return await self._drive(session, filter, guard, searching.count_search(filter))
 
-    async def _drive(self, session: Session, filter: JobFilter, search: Search) -> list[Look]:
+    async def _drive(self, session: Session, filter: JobFilter, guard: Guard, search: Search) -> list[Look]:
         answer: Any = None
         while True:
             try:
@@ -56,10 +59,10 @@ class PostgresSearch:
             except StopIteration as end:
                 looks: list[Look] = end.value
                 return looks
-            answer = await self._answered(session, filter, question)
+            answer = await self._answered(session, filter, guard, question)
 
-    async def _answered(self, session: Session, filter: JobFilter, question: Question) -> Any:
-        statement: str = getattr(self._sql.search, question.statement)
+    async def _answered(self, session: Session, filter: JobFilter, guard: Guard, question: Question) -> Any:
+        statement = guard(getattr(self._sql.search, question.statement))
         if isinstance(question, Few):
             found = await session.fetch(statement, *_of_set(question.statement, filter), question.limit)
             return [row["id"] for row in found]

@@ -143,6 +143,16 @@ class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
     prune: str
 
 
+class MalformedSql(msgspec.Struct, frozen=True, kw_only=True):
+    jobs: str
+    history: str
+    letters: str
+    schedules: str
+    instances: str
+    acts: str
+    rollups: str
+
+
 class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
     put: str
     read: str
@@ -197,6 +207,7 @@ class Statements(msgspec.Struct, frozen=True, kw_only=True):
     audit: AuditSql
     facts: FactSql
     stats: StatsSql
+    malformed: MalformedSql
     schema: SchemaSql
 
 
@@ -209,6 +220,7 @@ _SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
 _ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
 _AUDIT = sqlfile.load(AuditSql, _PACKAGE, "audit.sql")
 _STATS = sqlfile.load(StatsSql, _PACKAGE, "stats.sql")
+_MALFORMED = sqlfile.load(MalformedSql, _PACKAGE, "malformed.sql")
 _FACTS = sqlfile.load(FactSql, _PACKAGE, "facts.sql")
 _SCHEMA_SQL = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
 
@@ -224,6 +236,7 @@ def statements(namespace: str) -> Statements:
         rooms=_in_schema(_ROOMS, namespace),
         audit=_in_schema(_AUDIT, namespace),
         stats=_in_schema(_STATS, namespace),
+        malformed=_in_schema(_MALFORMED, namespace),
         facts=_in_schema(_FACTS, namespace),
         schema=_in_schema(_SCHEMA_SQL, namespace),
     )

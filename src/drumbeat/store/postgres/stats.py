@@ -8,6 +8,7 @@ import msgspec
 
 from drumbeat.ids import InstanceId
 from drumbeat.model.stats import Grain, Rollup, Row, counts_of, merged
+from drumbeat.store.malformed import explain, tell
 from drumbeat.store.postgres.connections import LONG, Link, Session
 from drumbeat.store.postgres.statements import Statements
 
@@ -72,4 +73,10 @@ def _text(rollup: Rollup) -> str:
 
 
 def _rows(found: Iterable[Any]) -> list[Row]:
-    return [(row["at"], row["queue"], row["task"], _counts(row["counts"])) for row in found]
+    rows: list[Row] = []
+    for row in found:
+        try:
+            rows.append((row["at"], row["queue"], row["task"], _counts(row["counts"])))
+        except (TypeError, msgspec.DecodeError) as error:
+            tell("roll-up", f"{row['queue']}/{row['task']}", [("counts", explain("counts", row["counts"], error))])
+    return rows

@@ -8,6 +8,7 @@ from drumbeat.model.death import DeadGroup
 from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.store.malformed import Fault
 
 NEWEST = 10_000
 """So many dead letters are looked at to group them."""
@@ -85,6 +86,12 @@ class Inspect(Protocol):
     async def ahead(self, id: JobId, limit: int = 10_000) -> int:
         """How many ready jobs of its queue would be claimed before this one, counted up to `limit`. One that is not due yet is
         taken as if it were; 0 for one that is not pending, or waits for something other than time. Raises as `job` does.
+        """
+        ...
+
+    async def malformed(self, limit: int = 1_000) -> list[Fault]:
+        """Records that cannot be read as they are, field by field: up to `limit` records of each kind are looked at, the newest
+        first.
         """
         ...
 

@@ -2,10 +2,12 @@
 that finds little is several, so that it never keeps the server from its work."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from drumbeat.model.audit import REPEATS_US, Act, NewAct, kept_answer
+from drumbeat.store.malformed import explain, reasons, tell
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.rows import as_json, moment, pairs
 
@@ -20,7 +22,7 @@ class RedisAudit:
 
     async def begin(self, act: NewAct, *, within: int = REPEATS_US) -> Act | None:
         earlier = await self._link.run("audit_begin", act.id, act.who, act.request_key or "", within, as_json(act))
-        return None if earlier is None else _act(earlier)
+        return None if earlier is None else act_of(*earlier)[0]
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
         kept = kept_answer(answer)
@@ -28,7 +30,7 @@ class RedisAudit:
 
     async def get(self, id: str) -> Act | None:
         flat = await self._link.command("HGETALL", self._link.keys.act(id))
-        return _act(flat) if flat else None
+        return act_of(id.encode(), flat)[0] if flat else None
 
     async def page(
         self,
@@ -46,12 +48,25 @@ class RedisAudit:
             last, *acts = await self._link.run("audit_page", last, *wanted)
             if not last:
                 break
-            found += [_act(flat) for flat in acts]
+            found += [act_of(id, flat)[0] for id, flat in acts]
         return found
 
     async def prune(self, before: int, limit: int) -> int:
         count: int = await self._link.run("audit_prune", before, limit)
         return count
+
+
+def act_of(id: bytes, flat: Sequence[bytes]) -> tuple[Act, list[tuple[str, str]]]:
+    """The hash act:<id>. One that cannot be read says so as its outcome."""
+    try:
+        return _act(flat), []
+    except (ValueError, KeyError, msgspec.DecodeError) as error:
+        name = id.decode("utf-8", "replace")
+        faults = [("record", explain("record", dict(pairs(flat)).get(b"act"), error))]
+        tell("act", name, faults)
+        nothing = dict.fromkeys(("who", "role", "via", "verb", "target", "why"), "")
+        facts: dict[str, Any] = {"id": name, "at": moment(0), **nothing}
+        return Act(**facts, outcome=f"undecodable: {reasons(faults)}"), faults
 
 
 def _act(flat: Sequence[bytes]) -> Act:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 
 from drumbeat.ids import InstanceId, JobId, packed
-from drumbeat.model.job import Claim, Claimed, Exchanged, Outcome, OutcomeKind, Verdict
+from drumbeat.model.job import Claim, Claimed, Exchanged, Malformed, Outcome, OutcomeKind, Verdict
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.adding import follow_up
 from drumbeat.store.redis.connections import Link
@@ -39,8 +39,10 @@ class Exchanging:
         verdicts = [Verdict.DONE] * len(outcomes)
         for position, recorded in zip(unsure[::2], unsure[1::2], strict=True):
             verdicts[places[position - 1]] = Verdict.ALREADY if recorded else Verdict.STALE
-        jobs = self._claimed(now, ids, bodies, mores)
-        return Exchanged(verdicts=verdicts, jobs=jobs, now=now, next_due=next_due, stands=stands == 1)
+        jobs, malformed = self._claimed(now, ids, bodies, mores)
+        return Exchanged(
+            verdicts=verdicts, jobs=jobs, now=now, next_due=next_due, stands=stands == 1, malformed=malformed
+        )
 
     def given(self, text: bytes) -> tuple[InstanceId, Exchanged]:
         """What was heard at the door: whose claim got what (lua/_giving.lua: give)."""
@@ -54,12 +56,12 @@ class Exchanging:
             ids.append(rest[at:start])
             bodies.append(rest[start:end])
             at = end
-        jobs = self._claimed(int(now), ids, bodies, ())
-        return InstanceId(instance.decode()), Exchanged(verdicts=[], jobs=jobs, now=int(now))
+        jobs, malformed = self._claimed(int(now), ids, bodies, ())
+        return InstanceId(instance.decode()), Exchanged(verdicts=[], jobs=jobs, now=int(now), malformed=malformed)
 
     def _claimed(
         self, now: int, ids: Sequence[bytes], bodies: Sequence[bytes], mores: Sequence[bytes | None]
-    ) -> list[Claimed]:
+    ) -> tuple[list[Claimed], list[Malformed]]:
         if len(self._hints) > _REMEMBERED:
             self._hints.clear()
         return rows.claimed(now, ids, bodies, mores, self._hints)

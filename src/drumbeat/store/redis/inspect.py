@@ -9,10 +9,12 @@ from drumbeat.model.death import DeadGroup
 from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.store.malformed import Fault, explain, reasons, tell
 from drumbeat.store.protocol.inspect import NEWEST
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.facts import RedisFacts
+from drumbeat.store.redis.finder import Finder
 from drumbeat.store.redis.jobs import nowhere
 from drumbeat.store.redis.search import RedisSearch
 from drumbeat.store.searching import whole
@@ -21,6 +23,15 @@ _LETTERS = 250
 """Dead letters that one call looks at to group them: about 4 ms."""
 _PAGE = 500
 _pause = msgspec.json.Decoder(tuple[int, str, str]).decode
+
+
+def _read_pause(queue: bytes, text: bytes) -> tuple[int, str, str]:
+    try:
+        return _pause(text)
+    except (ValueError, msgspec.DecodeError) as error:
+        faults = [("pause", explain("pause", text, error))]
+        tell("pause of a queue", queue, faults)
+        return 0, "", reasons(faults)
 
 
 class RedisInspect:
@@ -60,21 +71,21 @@ class RedisInspect:
 
     async def queues(self) -> list[QueueStats]:
         lines, running, waiting, paused, records = await self._link.run("inspect_queues")
-        pauses = {name: _pause(text) for name, text in rows.pairs(paused).items()}
+        pauses = {name: _read_pause(name, text) for name, text in rows.pairs(paused).items()}
         runs, waits = rows.pairs(running), rows.pairs(waiting)
         pending = {line[0]: line[1:] for line in lines}
-        taken = {queue.encode() for record in records for queue in rows.new_instance(record).queues}
+        taken = {queue.encode() for record in rows.new_instances(records) for queue in record.queues}
         found: list[QueueStats] = []
         for name in sorted(pending.keys() | runs.keys() | waits.keys() | pauses.keys() | taken):
             ready, scheduled, oldest = pending.get(name, (0, 0, None))
             at, by, why = pauses.get(name, (None, None, None))
             found.append(
                 QueueStats(
-                    name=name.decode(),
+                    name=name.decode("utf-8", "replace"),
                     ready=ready,
                     scheduled=scheduled,
                     running=runs.get(name, 0),
-                    waiting=int(waits.get(name, 0)),
+                    waiting=rows.number_or_0(waits.get(name)),
                     oldest_due=rows.moment_or_none(oldest),
                     paused=at is not None,
                     paused_by=by,
@@ -88,10 +99,10 @@ class RedisInspect:
         counters, running, records = await self._link.run("inspect_tasks")
         counts: dict[str, dict[str, int]] = {}
         for field, number in rows.pairs(counters).items():
-            task, what = field.decode().split("\0")
-            counts.setdefault(task, {})[what] = int(number)
-        runs = {name.decode(): number for name, number in rows.pairs(running).items()}
-        known = {task for record in records for task in rows.new_instance(record).tasks}
+            task, _, what = field.decode("utf-8", "replace").partition("\0")
+            counts.setdefault(task, {})[what] = rows.number_or_0(number)
+        runs = {name.decode("utf-8", "replace"): number for name, number in rows.pairs(running).items()}
+        known = {task for record in rows.new_instances(records) for task in record.tasks}
         found: list[TaskStats] = []
         for name in sorted(counts.keys() | known):
             count = counts.get(name, {})
@@ -109,7 +120,7 @@ class RedisInspect:
 
     async def instances(self, *, all: bool = False) -> list[Instance]:
         flat = await self._link.run("inspect_instances", int(all))
-        found = [rows.instance(row) for row in flat[1::2]]
+        found = [rows.instance(id, row)[0] for id, row in zip(flat[::2], flat[1::2], strict=True)]
         return sorted(found, key=lambda each: (each.started_at, each.id))
 
     async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
@@ -136,6 +147,9 @@ class RedisInspect:
         if count is None:
             raise nowhere(id, pruned_before)
         return min(int(count), limit)
+
+    async def malformed(self, limit: int = 1_000) -> list[Fault]:
+        return await Finder(self._link, self._search).find(limit)
 
     async def facts(self) -> list[Finding]:
         return await self._facts.gather()

@@ -44,10 +44,12 @@ class RedisInstances:
             now=now,
             running=held,
             # A score may be written as 1.7e+15; it is exact all the same.
-            cancels=[Hold(unpacked(id), int(float(token))) for id, token in sorted(_pairs(cancels))],
-            waiting=sorted(why.decode() for why in waiting),
-            peers=[Peer(InstanceId(id.decode()), int(count)) for id, count in sorted(_pairs(peers))],
-            leader=Leader(instance=InstanceId(leader[0].decode()), term=int(leader[1])) if leader else None,
+            cancels=[
+                Hold(unpacked(id), rows.number_or_0(token)) for id, token in sorted(_pairs(cancels)) if len(id) == 16
+            ],
+            waiting=sorted(why.decode("utf-8", "replace") for why in waiting),
+            peers=[Peer(_name(id), rows.number_or_0(count)) for id, count in sorted(_pairs(peers))],
+            leader=Leader(instance=_name(leader[0]), term=rows.number_or_0(leader[1])) if leader else None,
             next_fire=next_fire,
         )
 
@@ -94,6 +96,10 @@ class RedisInstances:
         safe, promise = await schema.promise(self._link)
         self._has_told = True
         log.log(logging.INFO if safe else logging.WARNING, "what the server keeps", extra={"persistence": promise})
+
+
+def _name(id: bytes) -> InstanceId:
+    return InstanceId(id.decode("utf-8", "replace"))
 
 
 def _pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:

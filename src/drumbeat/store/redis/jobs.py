@@ -53,7 +53,8 @@ class RedisJobs:
     async def running(self, instance: InstanceId) -> list[Hold]:
         flat = await self._link.command("ZRANGE", self._link.keys.held(instance), 0, -1, "WITHSCORES")
         # A score may be written as 1.7e+15; it is exact all the same.
-        return [Hold(unpacked(id), int(float(token))) for id, token in zip(flat[::2], flat[1::2], strict=True)]
+        found = zip(flat[::2], flat[1::2], strict=True)
+        return [Hold(unpacked(id), rows.number_or_0(token)) for id, token in found if len(id) == 16]
 
     async def release(self, instance: InstanceId, holds: Sequence[Hold]) -> int:
         if not holds:
@@ -116,7 +117,10 @@ class RedisJobs:
             known = None if answer is None or not answer[2] else answer[2]
             if answer is None or answer[1] != b"pending" or known is None:
                 continue
-            wait = rows.more(known)
+            try:
+                wait = rows.more(known)
+            except ValueError:
+                continue  # the doctor names it
             if wait.waits_since is None:
                 continue
             hours = (now - wait.waits_since) / 3_600_000_000
@@ -144,6 +148,6 @@ class RedisJobs:
 
 def nowhere(id: JobId, pruned_before: bytes | None) -> JobNotFound | JobExpired:
     """Which of the two it is for an id that is nowhere."""
-    if pruned_before is not None and is_job_id(id) and created_us(id) < int(pruned_before):
+    if pruned_before is not None and is_job_id(id) and created_us(id) < rows.number_or_0(pruned_before):
         return JobExpired(id)
     return JobNotFound(id)

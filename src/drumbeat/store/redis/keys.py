@@ -97,6 +97,7 @@ class Keys:
         self.meta = self.prefix + "meta"
         self.unsucceeded = self.prefix + "unsucceeded"
         self.dead = self.prefix + "dead"
+        self.buckets = self.prefix + "buckets"
         self.wake = self.prefix + "wake"
         self.tickets = self.prefix + "tickets"
         self.rooms = self.prefix + "rooms"

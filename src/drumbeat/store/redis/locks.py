@@ -6,6 +6,7 @@ from typing import Any
 from drumbeat.durations import from_us
 from drumbeat.model.lock import LockInfo, NewTicket, Seen, TicketInfo, TicketState
 from drumbeat.store.redis.connections import Link
+from drumbeat.store.redis.rows import number_or_0
 
 _HOLDS, _WAITS = 1, 2
 
@@ -46,7 +47,7 @@ class RedisLocks:
 def _seen(id: str, answer: list[Any]) -> Seen:
     if answer[0] not in (_HOLDS, _WAITS):
         why = answer[1] if len(answer) > 1 else None
-        return Seen(ticket=id, state=TicketState.LOST, why=None if why is None else why.decode())
+        return Seen(ticket=id, state=TicketState.LOST, why=None if why is None else _text(why))
     state, token, lane, granted_at, place, look_after = answer
     return Seen(
         ticket=id,
@@ -59,20 +60,24 @@ def _seen(id: str, answer: list[Any]) -> Seen:
     )
 
 
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "replace")
+
+
 def _info(answer: list[Any]) -> LockInfo:
     name, limit, per, holding, waiting, released, tickets, opens_at = answer
     infos = [_ticket(ticket) for ticket in tickets]
     return LockInfo(
-        name=name.decode(),
-        limit=int(limit),
-        per=int(per) / 1_000_000 if per else None,
+        name=_text(name),
+        limit=number_or_0(limit),
+        per=number_or_0(per) / 1_000_000 if per else None,
         holding=holding,
         waiting=waiting,
         holders=[info for info in infos if info.granted_at is not None],
         waiters=[info for info in infos if info.granted_at is None],
-        released_at=from_us(int(released[0])) if released else None,
-        released_by=released[1].decode() if released else None,
-        released_why=released[2].decode() if released else None,
+        released_at=from_us(number_or_0(released[0])) if released else None,
+        released_by=_text(released[1]) if released else None,
+        released_why=_text(released[2]) if released else None,
         opens_at=from_us(opens_at) if opens_at else None,
     )
 
@@ -80,12 +85,12 @@ def _info(answer: list[Any]) -> LockInfo:
 def _ticket(answer: list[Any]) -> TicketInfo:
     id, number, lane, owner, what, entered_at, granted_at, left = answer
     return TicketInfo(
-        id=id.decode(),
-        token=int(number),
-        lane=int(lane) if lane else None,
-        owner=owner.decode(),
-        what=what.decode(),
-        entered_at=from_us(int(entered_at)),
-        granted_at=from_us(int(granted_at)) if granted_at else None,
+        id=_text(id),
+        token=number_or_0(number),
+        lane=number_or_0(lane) if lane else None,
+        owner=_text(owner),
+        what=_text(what),
+        entered_at=from_us(number_or_0(entered_at)),
+        granted_at=from_us(number_or_0(granted_at)) if granted_at else None,
         lease_left=left / 1_000_000,
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from drumbeat.ids import InstanceId
 from drumbeat.model.room import RoomMessage, hint
+from drumbeat.store.malformed import explain, tell
 from drumbeat.store.redis.connections import Link
 
 
@@ -21,7 +22,13 @@ class RedisRooms:
         await self._link.run("rooms_send", hint(messages), *texts)
 
     async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
-        return [_message(instance, text) for text in await self._link.run("rooms_take", instance, limit)]
+        found: list[RoomMessage] = []
+        for text in await self._link.run("rooms_take", instance, limit):
+            try:
+                found.append(_message(instance, text))
+            except ValueError as error:
+                tell("message of a room", text[:40], [("text", explain("text", text, error))])
+        return found
 
     async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
         count: int = await self._link.run("rooms_prune", age, limit, *but)

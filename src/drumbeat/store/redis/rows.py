@@ -3,6 +3,7 @@
 Times are still integers here.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -13,13 +14,24 @@ from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId, unpacked
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, NewInstance
-from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Job, JobState, OutcomeKind, Unique
+from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Job, JobState, Malformed, OutcomeKind, Unique
+from drumbeat.store.malformed import (
+    UNREADABLE_NAME,
+    explain,
+    quoted,
+    read_failure,
+    read_value,
+    reasons,
+    salvage,
+    tell,
+    undecodable,
+)
 
-_failure = msgspec.json.Decoder(Failure).decode
 _text = msgspec.json.Decoder(str).decode
 _instance = msgspec.json.Decoder(NewInstance).decode
 as_json = msgspec.json.Encoder().encode
 
+_FLAGS = (b"-", b"k", b"l", b"p")
 UNIQUE = {ord("-"): Unique.NO, ord("k"): Unique.NO, ord("l"): Unique.LIVE, ord("p"): Unique.PENDING}
 
 
@@ -86,9 +98,19 @@ def head(body: bytes) -> Head:
     return _head(body[1 : body.index(b"\n")])
 
 
+_MORE = re.compile(rb"(-?\d+),(\d+),(\d+),(\d+),(\d+),(\d*)\n")
+"""As lua/_base.lua: more_of. What that cannot read is as if it were not there, so token and moment are the same here."""
+
+
 def more(text: bytes) -> More:
-    facts, error, waits_for = text.split(b"\n", 2)
-    run_at, token, failures, crashes, life, since = facts.split(b",")
+    """Raises:
+    ValueError: it cannot be read.
+    """
+    facts = _MORE.match(text)
+    error, end, waits_for = (b"", b"", b"") if facts is None else text[facts.end() :].partition(b"\n")
+    if facts is None or not end:
+        raise ValueError("not the numbers, the error and the wait of a job")
+    run_at, token, failures, crashes, life, since = facts.groups()
     return More(
         run_at=int(run_at),
         token=int(token),
@@ -96,7 +118,7 @@ def more(text: bytes) -> More:
         crashes=int(crashes),
         life=int(life),
         waits_since=int(since) if since else None,
-        error=_failure(error) if error else None,
+        error=read_failure(error) if error else None,
         waits_for=waits_for.decode() if waits_for else None,
     )
 
@@ -111,18 +133,25 @@ def claimed(
     bodies: Sequence[bytes],
     mores: Sequence[bytes | None],
     hints: dict[JobId, Hint],
-) -> list[Claimed]:
+) -> tuple[list[Claimed], list[Malformed]]:
     """Jobs as the script gave them; each has the token that the script has given it. Adds a hint for each."""
     jobs: list[Claimed] = []
+    malformed: list[Malformed] = []
     for number, body in enumerate(bodies):
-        end = body.index(b"\n")
-        of = _head(body[1:end])
         raw = ids[number]
         id = unpacked(raw)
+        text = mores[number] if mores else None
+        try:
+            end = body.index(b"\n")
+            of = _head(body[1:end])
+            args = body[end + 1 :].decode()
+            known = None if text is None else more(text)
+        except (ValueError, msgspec.DecodeError):
+            malformed.append(_malformed(now, id, body, text))
+            continue
         hints[id] = (raw, of.task if of.key is None and not of.schedule else "")
         token, run_at, failures, crashes, life, waits_since = now, of.due_at, 0, 0, 0, None
-        if mores and (text := mores[number]) is not None:
-            known = more(text)
+        if known is not None:
             token, run_at, waits_since = max(now, known.token + 1), known.run_at, known.waits_since
             failures, crashes, life = known.failures, known.crashes, known.life
         jobs.append(
@@ -133,7 +162,7 @@ def claimed(
                 of.queue,
                 of.priority,
                 of.key,
-                body[end + 1 :].decode(),
+                args,
                 of.signature,
                 of.created_at,
                 of.due_at,
@@ -149,21 +178,69 @@ def claimed(
                 of.trace,
             )
         )
-    return jobs
+    return jobs, malformed
 
 
-def done(text: bytes) -> Done:
-    return _done(text.partition(b"\n")[0])
+Faults = list[tuple[str, str]]
+
+
+def _salvage_head(body: bytes) -> tuple[Head, str, Faults]:
+    """What can be read of a body: its head and args."""
+    first, end, rest = body[1:].partition(b"\n")
+    faults: Faults = []
+    try:
+        stored = msgspec.json.decode(first)
+        values, faults = salvage(Head, stored if isinstance(stored, list) else [])
+    except (ValueError, msgspec.DecodeError) as error:
+        values, _ = salvage(Head, [])
+        faults = [("body", explain("body", body, error))]
+    names = {field: values[field] or UNREADABLE_NAME for field in ("task", "queue")}
+    try:
+        args = rest.decode()
+    except UnicodeDecodeError as error:
+        args = rest.decode("utf-8", "replace")
+        faults.append(("args", explain("args", rest, error)))
+    if not end and not faults:
+        faults.append(("body", "it has no arguments"))
+    return Head(**values | names), args, faults
+
+
+def _salvage_more(text: bytes | None, due_at: int) -> tuple[More, Faults]:
+    if text is None:
+        return More(run_at=due_at), []
+    try:
+        return more(text), []
+    except ValueError as error:
+        return More(run_at=due_at), [("more", explain("more", text, error))]
+
+
+def _malformed(now: int, id: JobId, body: bytes, text: bytes | None) -> Malformed:
+    of, args, faults = _salvage_head(body)
+    known, others = _salvage_more(text, of.due_at)
+    faults += others
+    tell("job", id, faults)
+    job = Claimed(
+        id,
+        max(now, known.token + 1),
+        *(of.task, of.queue, of.priority, of.key, args, of.signature, of.created_at, of.due_at),
+        *(known.run_at, known.failures, known.crashes, of.retries, of.timeout, of.crash_limit, of.on_dead),
+        *(known.life, known.waits_since, of.trace),
+    )
+    return Malformed(job, reasons(faults))
 
 
 def ended(id: JobId, task: bytes, text: bytes) -> Ended | None:
     """None for a live job."""
     if not text:
         return None
-    end = done(text)
+    end, faults = _salvage_done(text)
+    if faults and end.state is JobState.SUCCEEDED:
+        end = msgspec.structs.replace(end, result=None, result_error=reasons(faults))
+    elif faults:
+        end = msgspec.structs.replace(end, error=undecodable(reasons(faults)))
     return Ended(
         id=id,
-        task=task.decode(),
+        task=task.decode("utf-8", "replace"),
         state=end.state,
         result=end.result,
         result_error=end.result_error,
@@ -171,8 +248,78 @@ def ended(id: JobId, task: bytes, text: bytes) -> Ended | None:
     )
 
 
+def _salvage_done(text: bytes) -> tuple[Done, Faults]:
+    first = text.partition(b"\n")[0]
+    try:
+        return _done(first), []
+    except (ValueError, msgspec.DecodeError) as error:
+        try:
+            stored = msgspec.json.decode(first)
+        except (ValueError, msgspec.DecodeError):
+            stored = None
+        if not isinstance(stored, list):
+            return Done(0, JobState.DEAD, None, None, None, 0), [("end", explain("end", first, error))]
+        values, faults = salvage(Done, stored)
+        if any(field == "state" for field, _ in faults):
+            values["state"] = JobState.DEAD
+        return Done(**values), faults
+
+
 def job(id: JobId, answer: Sequence[Any]) -> Job:
-    """One job of the script `inspect_records`."""
+    """One job of the script `inspect_records`. One that cannot be read has that as its error."""
+    try:
+        return _job(id, answer)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError):
+        job, faults = _salvage_job(id, answer)
+    tell("job", id, faults)
+    return job
+
+
+def faults_of(id: JobId, answer: Sequence[Any]) -> Faults:
+    """What cannot be read of a job of `inspect_records`."""
+    try:
+        _job(id, answer)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError):
+        return _salvage_job(id, answer)[1]
+    return []
+
+
+def _salvage_job(id: JobId, answer: Sequence[Any]) -> tuple[Job, Faults]:
+    body, text = answer[0], answer[2]
+    state, _ = read_value("state", answer[1].decode("utf-8", "replace"), JobState)
+    of, args, faults = _salvage_head(body)
+    if body[:1] not in _FLAGS:
+        faults.append(("key", f"{quoted(body[:1])} is none of the marks of a body"))
+    facts: dict[str, Any]
+    if state in (JobState.PENDING, JobState.RUNNING):
+        known, others = _salvage_more(text, of.due_at)
+        facts = {"run_at": moment(known.run_at), "token": known.token, "failures": known.failures}
+        facts |= {"crashes": known.crashes, "life": known.life, "waits_for": known.waits_for}
+    else:
+        end, others = _salvage_done(text or b"")
+        facts = {"run_at": moment(of.due_at), "token": end.token, "instance": end.instance, "result": end.result}
+        facts |= {"started_at": moment_or_none(end.started_at), "finished_at": moment(end.finished_at)}
+    faults += others
+    faults = faults or [("record", "its parts do not fit together")]
+    job = Job(
+        id=id,
+        **{name: getattr(of, name) for name in ("task", "queue", "priority", "key", "signature", "retries", "trace")},
+        state=state,
+        args=args,
+        created_at=moment(of.created_at),
+        due_at=moment(of.due_at),
+        timeout=None if of.timeout is None else of.timeout / 1_000_000,
+        crash_limit=of.crash_limit,
+        on_dead=of.on_dead,
+        tenant=of.tenant,
+        schedule=of.schedule or None,
+        error=undecodable(reasons(faults)),
+        **facts,
+    )
+    return job, faults
+
+
+def _job(id: JobId, answer: Sequence[Any]) -> Job:
     body, state, text = answer[0], JobState(answer[1].decode()), answer[2]
     of = head(body)
     facts: dict[str, Any]
@@ -228,10 +375,14 @@ def attempts(tries: Sequence[bytes], text: bytes | None) -> list[Attempt]:
     """Earlier runs and the last one, if the job has ended by one."""
     found = []
     for each in tries:
-        token, instance, outcome, started_at, finished_at, error = _attempt(each)
+        try:
+            token, instance, outcome, started_at, finished_at, error = _attempt(each)
+        except (ValueError, msgspec.DecodeError) as broken:
+            tell("attempt", each, [("record", explain("record", each, broken))])
+            continue
         found.append(_run(token, instance, outcome, started_at, finished_at, error))
     if text is not None:
-        end = done(text)
+        end, _ = _salvage_done(text)
         # One that was claimed, heard of its cancellation and never started has had no run.
         unstarted = end.outcome is OutcomeKind.CANCELLED and end.started_at is None
         if end.outcome is not None and not unstarted:
@@ -257,18 +408,48 @@ def _run(
     )
 
 
-def new_instance(record: bytes) -> NewInstance:
-    return _instance(record)
+def new_instances(records: Sequence[bytes]) -> list[NewInstance]:
+    """Those that can be read."""
+    found: list[NewInstance] = []
+    for record in records:
+        try:
+            found.append(_instance(record))
+        except (ValueError, msgspec.DecodeError) as error:
+            tell("instance", record[:60], [("record", explain("record", record, error))])
+    return found
 
 
-def instance(flat: Sequence[bytes]) -> Instance:
-    """The hash inst:<instance>."""
-    row = pairs(flat)
-    given = new_instance(row[b"record"])
-    ended_at, why = row.get(b"ended_at"), row.get(b"why")
-    return Instance(
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of the hash inst:<instance> beside its record."""
+
+    state: InstanceState
+    running: int
+    refused: int
+    beat: int
+    started_at: int
+    beat_at: int
+    ended_at: int | None = None
+    why: str | None = None
+
+
+def instance(id: bytes, flat: Sequence[bytes]) -> tuple[Instance, Faults]:
+    """The hash inst:<instance>. One that cannot be read has that as the reason of its end."""
+    row = {name.decode("utf-8", "replace"): value for name, value in pairs(flat).items()}
+    record = row.pop("record", b"")
+    faults: Faults = []
+    try:
+        given = _instance(record)
+    except (ValueError, msgspec.DecodeError) as error:
+        values, _ = salvage(NewInstance, {"id": id.decode("utf-8", "replace")})
+        given = NewInstance(**values)
+        faults = [("record", explain("record", record or None, error))]
+    values, others = salvage(Counts, {name: _plain(value) for name, value in row.items() if value})
+    counts, faults = Counts(**values), faults + others
+    if faults:
+        tell("instance", given.id, faults)
+    found = Instance(
         id=given.id,
-        state=InstanceState(row[b"state"].decode()),
+        state=counts.state,
         app=given.app,
         version=given.version,
         host=given.host,
@@ -277,15 +458,24 @@ def instance(flat: Sequence[bytes]) -> Instance:
         queues=given.queues,
         tasks=given.tasks,
         concurrency=given.concurrency,
-        running=int(row[b"running"]),
-        refused=int(row[b"refused"]),
-        beat=int(row[b"beat"]),
-        started_at=moment(int(row[b"started_at"])),
-        beat_at=moment(int(row[b"beat_at"])),
-        rooms={} if b"left_rooms" in row else given.rooms,
-        ended_at=moment(int(ended_at)) if ended_at else None,
-        ended_why=None if why is None else why.decode(),
+        running=counts.running,
+        refused=counts.refused,
+        beat=counts.beat,
+        started_at=moment(counts.started_at),
+        beat_at=moment(counts.beat_at),
+        rooms={} if "left_rooms" in row else given.rooms,
+        ended_at=moment_or_none(counts.ended_at),
+        ended_why=reasons(faults) if faults else counts.why,
     )
+    return found, faults
+
+
+def _plain(value: bytes) -> int | str:
+    """A number, or a text: what a field of a hash holds."""
+    try:
+        return int(value)
+    except ValueError:
+        return value.decode("utf-8", "surrogateescape")
 
 
 def pairs(flat: Sequence[Any]) -> dict[bytes, Any]:
@@ -304,8 +494,8 @@ class Group(msgspec.Struct, frozen=True):
     def record(self, task: bytes, error: bytes, sample: Job | None) -> DeadGroup:
         """`sample` None: somebody has replayed it meanwhile."""
         return DeadGroup(
-            task=task.decode(),
-            error=error.decode(),
+            task=task.decode("utf-8", "replace"),
+            error=error.decode("utf-8", "replace"),
             count=self.count,
             first_at=moment(self.first_at),
             last_at=moment(self.last_at),
@@ -317,7 +507,7 @@ class Group(msgspec.Struct, frozen=True):
 def put_together(groups: dict[tuple[bytes, bytes], Group], name: tuple[bytes, bytes], facts: Sequence[Any]) -> None:
     """Add what a further look has found; earlier looks were at greater ids."""
     count, first_at, last_at, sample = facts
-    group = Group(count, int(first_at), int(last_at), sample)
+    group = Group(count, number_or_0(first_at), number_or_0(last_at), sample)
     if (known := groups.get(name)) is not None:
         latest = group if group.last_at > known.last_at else known
         group = Group(known.count + group.count, min(known.first_at, group.first_at), latest.last_at, latest.sample)
@@ -329,8 +519,15 @@ def leader(answer: Sequence[bytes] | None) -> LeaderInfo | None:
         return None
     instance, term, since, until = answer
     return LeaderInfo(
-        instance=InstanceId(instance.decode()),
-        term=int(term),
-        since=moment(int(since or 0)),
-        until=moment(int(until)),
+        instance=InstanceId(instance.decode("utf-8", "replace")),
+        term=number_or_0(term),
+        since=moment(number_or_0(since)),
+        until=moment(number_or_0(until)),
     )
+
+
+def number_or_0(text: bytes | None) -> int:
+    try:
+        return int(float(text or 0))
+    except (ValueError, OverflowError):
+        return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.ids import InstanceId, packed, unpacked
+from drumbeat.ids import InstanceId, JobId, packed, unpacked
 from drumbeat.model.schedule import (
     Due,
     Fire,
@@ -21,10 +21,11 @@ from drumbeat.model.schedule import (
     ScheduleState,
     Skip,
 )
+from drumbeat.store.malformed import explain, salvage, tell
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.line import Value
 from drumbeat.store.redis.rows import as_json
-from drumbeat.store.scheduled import every
+from drumbeat.store.scheduled import every, mend_schedule
 
 _definition = msgspec.json.Decoder(NewSchedule).decode
 _record = msgspec.json.Decoder(tuple[int, int, int, FireOutcome, str, int]).decode
@@ -63,15 +64,16 @@ class RedisSchedules:
 
     async def get(self, name: str) -> Schedule | None:
         fields = await self._link.run("schedules_get", name)
-        return None if fields[0] is None else _schedule(fields)
+        return None if not any(fields) else schedule(name.encode(), fields)[0]
 
     async def page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
         found = await self._link.run("schedules_page", after or "", limit, int(all))
-        return [_schedule(fields) for fields in found]
+        return [schedule(name, fields)[0] for name, fields in found]
 
     async def due(self, limit: int) -> Due:
         now, next_at, shortest, found = await self._link.run("schedules_due", limit)
-        return Due(now=now, schedules=[_schedule(fields) for fields in found], next_at=next_at, shortest=shortest)
+        schedules = [schedule(name, fields)[0] for name, fields in found]
+        return Due(now=now, schedules=schedules, next_at=next_at, shortest=shortest)
 
     async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
         if not firings:
@@ -84,11 +86,17 @@ class RedisSchedules:
         return count
 
     async def retire(self, silent_since: int) -> list[str]:
-        return [name.decode() for name in await self._link.run("schedules_retire", silent_since)]
+        return [name.decode("utf-8", "replace") for name in await self._link.run("schedules_retire", silent_since)]
 
     async def fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
         last = "+inf" if before is None else f"({before}"
-        return [_fire(name, text) for text in await self._link.run("schedules_fires", name, last, limit)]
+        found: list[Fire] = []
+        for text in await self._link.run("schedules_fires", name, last, limit):
+            try:
+                found.append(_fire(name, text or b""))
+            except (ValueError, msgspec.DecodeError) as error:
+                tell("fire", name, [("record", explain("record", text, error))])
+        return found
 
     async def forget(self, before: int, limit: int) -> int:
         count: int = await self._link.run("schedules_forget", before, limit)
@@ -138,7 +146,66 @@ def _fired(name: str, answer: Any) -> Fired:
     return Fired(name=name, done=True, jobs=tuple(map(unpacked, ids)), skipped=skipped)
 
 
-def _schedule(fields: Sequence[bytes]) -> Schedule:
+_FIELDS = ("state", "revision", "cursor", "next_at", "current", "created_at", "changed_at", "declared_at")
+
+
+class _Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands beside the definition."""
+
+    state: ScheduleState
+    revision: int
+    cursor: int | None = None
+    next_at: int | None = None
+    current: JobId | None = None
+    created_at: int
+    changed_at: int
+    declared_at: int | None = None
+    changed_by: str = ""
+    why: str = ""
+
+
+def schedule(name: bytes, fields: Sequence[bytes | None]) -> tuple[Schedule, list[tuple[str, str]]]:
+    """The fields that lua/_showing.lua gives. One that cannot be read says so in its rule, and is never fired."""
+    try:
+        return _schedule(fields), []
+    except (ValueError, TypeError, AttributeError, msgspec.DecodeError):
+        pass
+    text = name.decode("utf-8", "replace")
+    definition, faults = _salvage_definition(text, fields[0])
+    names = (*_FIELDS, "changed_by", "why")
+    stored = {field: _stored(field, value) for field, value in zip(names, fields[1:], strict=False) if value}
+    values, others = salvage(_Facts, stored)
+    faults += others
+    tell("schedule", text, faults)
+    definition = msgspec.structs.replace(definition, **mend_schedule(faults))
+    return Schedule(definition=definition, **values), faults
+
+
+def _salvage_definition(name: str, text: bytes | None) -> tuple[NewSchedule, list[tuple[str, str]]]:
+    try:
+        return _definition(text or b""), []
+    except (ValueError, msgspec.DecodeError) as error:
+        try:
+            stored = msgspec.json.decode(text or b"")
+        except (ValueError, msgspec.DecodeError):
+            stored = None
+        if not isinstance(stored, dict):
+            values, _ = salvage(NewSchedule, {})
+            return NewSchedule(**values | {"name": name}), [("definition", explain("definition", text, error))]
+        values, faults = salvage(NewSchedule, stored)
+        return NewSchedule(**values | {"name": name}), faults
+
+
+def _stored(field: str, value: bytes) -> Any:
+    if field == "current":
+        return unpacked(value) if len(value) == 16 else value
+    try:
+        return int(value)
+    except ValueError:
+        return value.decode("utf-8", "surrogateescape")
+
+
+def _schedule(fields: Sequence[Any]) -> Schedule:
     definition, state, revision, cursor, next_at, current, created_at, changed_at, declared_at, by, why = fields
     return Schedule(
         definition=_definition(definition),

@@ -25,6 +25,8 @@ AT_ONCE = 500
 LOOKED_AT = 1_000
 """Of a page; fewer than on other engines, because one job costs more here, and the server does nothing else meanwhile."""
 _RECORDS = 500
+_ID = 16
+"""Bytes of an id: what is of another length is none."""
 _TRIED = 2_000
 """Of those that were claimed before, so many are looked at for those that are retrying."""
 
@@ -49,6 +51,11 @@ class RedisSearch:
             return JobCounts(dead=await self._link.command("ZCARD", self._link.keys.dead))
         filter = msgspec.structs.replace(filter, before=None)
         return searching.tally(await self._looks(filter, 3 * searching.COUNTED, searching.COUNTED, words=True))
+
+    async def ids(self, filter: JobFilter) -> list[bytes]:
+        """Those of a page, without their records."""
+        looks = await self._looks(filter, filter.limit, filter.limit, words=False)
+        return [packed(id) for id in searching.newest(looks, filter.limit)[0]]
 
     async def records(self, ids: Sequence[bytes]) -> list[Job]:
         found: list[Job] = []
@@ -147,7 +154,10 @@ class RedisSearch:
 
     async def _chosen_of(self, ids: Sequence[bytes], filter: JobFilter, within: Span) -> Found:
         low, high = packed(within.low), packed(within.high)
-        wanted, found = sorted({id for id in ids if low <= id <= high}, reverse=True), list[tuple[JobId, str]]()
+        wanted, found = (
+            sorted({id for id in ids if low <= id <= high and len(id) == _ID}, reverse=True),
+            list[tuple[JobId, str]](),
+        )
         for first in range(0, len(wanted), AT_ONCE):
             found += await self._chosen(wanted[first : first + AT_ONCE], filter)
         return found
@@ -167,7 +177,8 @@ class RedisSearch:
             ids = heapq.nlargest(_RECORDS, {id for page in pages for id in page})
             if not ids:
                 return
-            yield ids
+            if known := [id for id in ids if len(id) == _ID]:
+                yield known
             high = b"(" + ids[-1]
 
     async def _walk(self, within: Span) -> Ids:

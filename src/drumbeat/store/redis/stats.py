@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from drumbeat.ids import InstanceId
 from drumbeat.model.stats import TENS_KEPT_US, WIDTH, Grain, Rollup, Row, counts_of, merged
+from drumbeat.store.malformed import explain, tell
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.connections import Link
 
@@ -48,17 +49,20 @@ class RedisStats:
         while True:
             page = await self._link.run("stats_read", int(grain), since, until, _PAGE, kind)
             for at, stretch in zip(page[::2], page[1::2], strict=True):
-                found += _rows(int(at), stretch)
+                found += _rows(rows.number_or_0(at), stretch)
             if len(page) < 2 * _PAGE:
                 return found
-            since = int(page[-2]) + 1
+            since = max(since, rows.number_or_0(page[-2])) + 1
 
     async def totals(self) -> list[Rollup]:
         folded, *others = await self._link.run("stats_totals")
         sums: dict[tuple[str, str], list[int]] = {}
         for field, number in rows.pairs(folded).items():
-            queue, task, place = field.decode().split("\0")
-            sums.setdefault((queue, task), [0] * WIDTH)[int(place) - 1] = int(number)
+            try:
+                queue, task, place = field.decode().split("\0")
+                sums.setdefault((queue, task), [0] * WIDTH)[int(place) - 1] = int(number)
+            except (ValueError, IndexError) as error:
+                tell("roll-up", field, [("sum", explain("sum", number, error))])
         found: list[Row] = [(0, queue, task, counts) for (queue, task), counts in sums.items()]
         return merged(Grain.TOTAL, found + [row for each in others for row in _rows(0, each)])
 
@@ -71,8 +75,11 @@ class RedisStats:
 
 def _rows(at: int, flat: Sequence[bytes]) -> Iterator[Row]:
     for field, counts in zip(flat[::2], flat[1::2], strict=True):
-        queue, task, *_ = field.decode().split("\0")
-        yield at, queue, task, [int(number) for number in counts.split(b",")]
+        try:
+            queue, task, *_ = field.decode().split("\0")
+            yield at, queue, task, [int(number) for number in counts.split(b",")]
+        except ValueError as error:
+            tell("roll-up", field, [("counts", explain("counts", counts, error))])
 
 
 def _is_wanted(queue: str, task: str, wanted_queue: str | None, wanted_task: str | None) -> bool:

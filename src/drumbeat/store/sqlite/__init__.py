@@ -34,6 +34,7 @@ from drumbeat.store.sqlite.statements import (
     INSTANCES,
     JOBS,
     LOCKS,
+    MALFORMED,
     ROOMS,
     SCHEDULES,
     SCHEMA,
@@ -90,7 +91,13 @@ class SqliteStore:
             prefixed(FACTS, namespace), prefixed(SCHEMA, namespace), path=path, reader=self._lists, room=room
         )
         self.inspect: Inspect = SqliteInspect(
-            inspect_sql, jobs_sql, search, facts=facts, reader=self._lists, clock=clock
+            inspect_sql,
+            jobs_sql,
+            prefixed(MALFORMED, namespace),
+            search,
+            facts=facts,
+            reader=self._lists,
+            clock=clock,
         )
         self.audit: Audit = SqliteAudit(prefixed(AUDIT, namespace), writer=self._writer, reader=self._lists)
         self.wake: Wake = SqliteWake(path, self._announcer, self._writer)

@@ -183,7 +183,7 @@ class Keys:
         wanted = list(dict.fromkeys(keys))
         self._holders: dict[tuple[str, str], list[tuple[JobId, JobState]]] = {}
         if wanted:
-            for found in rows.holders(write.db.value(sql.holders, {"keys": as_json(wanted)})):
+            for found in rows.holders(write.db, sql.holders, {"keys": as_json(wanted)}):
                 self._holders.setdefault((found.task, found.key), []).append((found.id, found.state))
 
     def holder(self, task: str, key: str | None, unique: Unique) -> JobId | None:

@@ -3,38 +3,24 @@
 Rows come as arrays of a JSON text; the order of fields is the order of columns in `sql/audit.sql`.
 """
 
+from typing import Any
+
 import msgspec
 
 from drumbeat.model.audit import REPEATS_US, Act, NewAct, kept_answer
+from drumbeat.store.malformed import reasons
+from drumbeat.store.records import ActRow
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.rows import moment, moment_or_none
+from drumbeat.store.sqlite.shapes import Faults, Shape
 from drumbeat.store.sqlite.statements import AuditSql
 from drumbeat.store.sqlite.writer import Write, Writer
 
 
-class _Row(msgspec.Struct, frozen=True, array_like=True):
-    id: str
-    who: str
-    role: str
-    via: str
-    verb: str
-    target: str
-    why: str
-    at: int
-    request_key: str | None
-    request_hash: str | None
-    done_at: int | None
-    touched: int | None
-    outcome: str | None
-    answer: str | None
-
-    def record(self) -> Act:
-        facts = msgspec.structs.asdict(self)
-        return Act(**facts | {"at": moment(self.at), "done_at": moment_or_none(self.done_at)})
+def _mend(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    return values | {"outcome": f"undecodable: {reasons(faults)}"}
 
 
-_row = msgspec.json.Decoder(_Row).decode
-_rows = msgspec.json.Decoder(list[_Row]).decode
+_rows = Shape(ActRow, "act", mend=_mend).read
 
 
 class SqliteAudit:
@@ -44,8 +30,7 @@ class SqliteAudit:
         self._reader = reader
 
     async def begin(self, act: NewAct, *, within: int = REPEATS_US) -> Act | None:
-        text = await self._writer.write(self._begin, (act, within))
-        earlier = None if text is None else _row(text)
+        earlier = await self._writer.write(self._begin, (act, within))
         return None if earlier is None or earlier.id == act.id else earlier.record()
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
@@ -53,8 +38,8 @@ class SqliteAudit:
         await self._writer.write(lambda write, given: write.db.run(self._sql.end, given | {"now": write.now}), facts)
 
     async def get(self, id: str) -> Act | None:
-        text = await self._reader.read(lambda db: db.value(self._sql.get, {"id": id}))
-        return None if text is None else _row(text).record()
+        found = await self._reader.read(lambda db: _rows(db, self._sql.get, {"id": id}))
+        return found[0].record() if found else None
 
     async def page(
         self,
@@ -71,14 +56,14 @@ class SqliteAudit:
             statement = self._sql.page_of_target
         elif who is not None:
             statement = self._sql.page_of_who
-        return [row.record() for row in _rows(await self._reader.text(statement, wanted))]
+        return [row.record() for row in await self._reader.read(lambda db: _rows(db, statement, wanted))]
 
     async def prune(self, before: int, limit: int) -> int:
         return await self._writer.write(
             lambda write, given: write.db.run(self._sql.prune, given), {"before": before, "limit": limit}
         )
 
-    def _begin(self, write: Write, given: tuple[NewAct, int]) -> str | None:
+    def _begin(self, write: Write, given: tuple[NewAct, int]) -> ActRow | None:
         """On the writer's thread. The act that has the key, whoever's it is; None: there is no key."""
         act, within = given
         facts = msgspec.structs.asdict(act) | {"now": write.now, "until": write.now - within}
@@ -87,5 +72,5 @@ class SqliteAudit:
         write.db.run(self._sql.begin, facts)
         if act.request_key is None:
             return None
-        text: str | None = write.db.value(self._sql.holder, facts)
-        return text
+        found = _rows(write.db, self._sql.holder, facts)
+        return found[0] if found else None

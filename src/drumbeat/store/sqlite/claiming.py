@@ -2,16 +2,19 @@
 
 from typing import Any
 
-from drumbeat.ids import InstanceId
+from drumbeat.ids import InstanceId, JobId, new_job_id
 from drumbeat.model.job import Claim
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.shapes import UNREADABLE, is_text, plain
 from drumbeat.store.sqlite.statements import JobSql
 from drumbeat.store.sqlite.writer import Write
 
 _BEFORE_ALL = -(2**63)
 """Before every due moment: a job may be due since before 1970."""
+Picked = str | list[tuple[JobId | None, tuple[Any, ...]]]
+"""Jobs as JSON text (list[Claimed]); or, where that cannot be made, row by row, with the new id of one that had none."""
 
 
 class Asked:
@@ -30,8 +33,8 @@ class Claiming:
     def __init__(self, sql: JobSql) -> None:
         self._sql = sql
 
-    def claim(self, write: Write, asked: Asked) -> tuple[str, int | None]:
-        """Claim: the jobs as JSON text (list[Claimed]), and the next due moment if there were fewer than wanted."""
+    def claim(self, write: Write, asked: Asked) -> tuple[Picked, int | None]:
+        """Claim: the jobs for `rows.claimed`, and the next due moment if there were fewer than wanted."""
         waited = self._waiting(write.db, asked, write.now, asked.claim.limit) if asked.claim.wants else []
         picked = waited + self._pick(write, asked, asked.claim.limit - len(waited))
         next_due = None
@@ -44,7 +47,22 @@ class Claiming:
         write.db.run(self._sql.claim, {"picked": seqs, "instance": asked.instance, "now": write.now})
         if waited:
             write.db.run(self._sql.end_waits, {"picked": as_json(waited)})
-        return write.db.value(self._sql.claimed, {"picked": seqs}), next_due
+        try:
+            return write.db.value(self._sql.claimed, {"picked": seqs}), next_due
+        except UNREADABLE:
+            return self._row_by_row(write, seqs), next_due
+
+    def _row_by_row(self, write: Write, seqs: str) -> list[tuple[JobId | None, tuple[Any, ...]]]:
+        """What was claimed, where a row cannot be made JSON. One whose id is no text gets another, to be named by."""
+        picked = {"picked": seqs}
+        found: list[tuple[JobId | None, tuple[Any, ...]]] = []
+        places = rows.seqs(seqs)
+        for seq, row in zip(places, write.db.rows(plain(self._sql.claimed), picked), strict=True):
+            new_id = None if is_text(row[0]) else new_job_id()
+            if new_id is not None:
+                write.db.run(self._sql.rename, {"seq": seq, "id": new_id})
+            found.append((new_id, row))
+        return found
 
     def look(self, db: Connection, asked: Asked, now: int) -> tuple[bool, int | None]:
         """Whether anything may be there to claim, and else the next due moment. A read: it disturbs nobody."""
@@ -81,5 +99,5 @@ class Claiming:
 
     def _next_due(self, db: Connection, queues: str, after: int | None) -> int | None:
         parameters: dict[str, Any] = {"queues": queues, "after": _BEFORE_ALL if after is None else after}
-        found: int | None = db.value(self._sql.next_due, parameters)
-        return found
+        found = db.value(self._sql.next_due, parameters)
+        return found if type(found) is int else None

@@ -101,6 +101,24 @@ class Connection:
         cursor.close()
         return row
 
+    def rows(self, sql: str, parameters: Parameters = ()) -> list[Any]:
+        """All rows as they are stored, whatever that is. A text that is no UTF-8 comes with lone surrogates in it."""
+        self._db.text_factory = _as_stored
+        try:
+            return self._db.execute(sql, parameters).fetchall()
+        finally:
+            self._db.text_factory = str
+
+    def named_rows(self, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
+        """As `rows`, each by the names of its columns."""
+        self._db.text_factory = _as_stored
+        try:
+            cursor = self._db.execute(sql, parameters)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        finally:
+            self._db.text_factory = str
+
     def run_rows(self, sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any] = ()) -> int:
         """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows, with NULL for None.
 
@@ -151,6 +169,10 @@ def abandon(db: sqlite3.Connection) -> None:
     another, with jobs in it that were acknowledged. A reference in a module is not enough: modules are emptied at exit.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+
+
+def _as_stored(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
 
 
 def _batches(

@@ -14,6 +14,7 @@ from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.adding import Adding, Keys
 from drumbeat.store.sqlite.connection import NULL
 from drumbeat.store.sqlite.rows import Held, as_json
+from drumbeat.store.sqlite.shapes import scalars
 from drumbeat.store.sqlite.statements import JobSql
 from drumbeat.store.sqlite.writer import Write
 
@@ -144,7 +145,7 @@ class Ending:
             return None
         if not finished:
             return set()
-        found = rows.holds(write.db.value(self._sql.finished_after, {"seq": write.db.last_inserted - finished}))
+        found = rows.holds(write.db, self._sql.finished_after, {"seq": write.db.last_inserted - finished})
         return {(hold.id, hold.token) for hold in found}
 
     def _move(self, write: Write, fixed: Row, ended: Sequence[Row]) -> int:
@@ -162,7 +163,7 @@ class Ending:
         if not outcomes:
             return set()
         ids = as_json([outcome.id for outcome in outcomes])
-        found = rows.held(write.db.value(self._sql.held, {"ids": ids, "instance": instance}))
+        found = rows.held(write.db, self._sql.held, {"ids": ids, "instance": instance})
         current = {(held.id, held.token): held for held in found}
         fates = Fates(instance, write.now)
         done: set[tuple[JobId, int]] = set()
@@ -190,7 +191,7 @@ class Ending:
                 verdicts.append(Verdict.STALE)
         if unsure:
             holds = as_json([(outcomes[at].id, outcomes[at].token) for at in unsure])
-            recorded = rows.texts_or_none(write.db.value(self._sql.recorded, {"holds": holds, "instance": instance}))
+            recorded = scalars(write.db, self._sql.recorded, str, {"holds": holds, "instance": instance})
             for at, kind in zip(unsure, recorded, strict=True):
                 if is_the_same(outcomes[at].kind, kind):
                     verdicts[at] = Verdict.ALREADY

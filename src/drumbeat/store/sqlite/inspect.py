@@ -11,22 +11,34 @@ from drumbeat.model.death import DeadGroup
 from drumbeat.model.finding import Finding
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.store.malformed import Fault
 from drumbeat.store.protocol.inspect import NEWEST
+from drumbeat.store.records import AttemptRow, JobRow
 from drumbeat.store.searching import Due, Recent, total_due, total_of_tasks, whole, with_due
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.facts import SqliteFacts
+from drumbeat.store.sqlite.finder import find
 from drumbeat.store.sqlite.jobs import nowhere
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.rows import JobRow, as_json
+from drumbeat.store.sqlite.rows import PauseRow, QueueRow, as_json
 from drumbeat.store.sqlite.search import SqliteSearch
-from drumbeat.store.sqlite.statements import InspectSql, JobSql
+from drumbeat.store.sqlite.statements import InspectSql, JobSql, MalformedSql
 
 
 class SqliteInspect:
     def __init__(
-        self, sql: InspectSql, jobs: JobSql, search: SqliteSearch, *, facts: SqliteFacts, reader: Reader, clock: Clock
+        self,
+        sql: InspectSql,
+        jobs: JobSql,
+        malformed: MalformedSql,
+        search: SqliteSearch,
+        *,
+        facts: SqliteFacts,
+        reader: Reader,
+        clock: Clock,
     ) -> None:
+        self._malformed = malformed
         self._facts = facts
         self._sql = sql
         self._search = search
@@ -53,7 +65,7 @@ class SqliteInspect:
 
         def look(db: Connection) -> list[JobRow]:
             statements = (self._sql.dead_record, self._sql.history_record, self._sql.live_record)
-            return [row for statement in statements for row in rows.jobs(db.value(statement, wanted))]
+            return [row for statement in statements for row in rows.jobs(db, statement, wanted)]
 
         return {(job := row.record()).id: job for row in await self._reader.read(look)}
 
@@ -67,25 +79,25 @@ class SqliteInspect:
         return await self._search.counts(filter)
 
     async def attempts(self, id: JobId) -> list[Attempt]:
-        def look(db: Connection) -> tuple[str, JobRow | None]:
-            return db.value(self._sql.attempts, {"id": id}), self._find(db, id)
+        def look(db: Connection) -> tuple[list[AttemptRow], JobRow | None]:
+            return rows.attempts(db, self._sql.attempts, {"id": id}), self._find(db, id)
 
-        text, job = await self._reader.read(look)
-        found = [row.record() for row in rows.attempts(text)]
+        tries, job = await self._reader.read(look)
+        found = [row.record() for row in tries]
         last = None if job is None else job.last_attempt()
         return found if last is None else [*found, last]
 
     async def queues(self) -> list[QueueStats]:
         now = {"now": self._clock.now_us()}
 
-        def look(db: Connection) -> tuple[str, str, Due]:
-            due = self._due.ask(lambda: rows.due(db.value(self._sql.due, now)))
-            return db.value(self._sql.queues, now), db.value(self._sql.pauses), due
+        def look(db: Connection) -> tuple[list[QueueRow], list[PauseRow], Due]:
+            due = self._due.ask(lambda: self._count_due(db, now))
+            return rows.queues(db, self._sql.queues, now), rows.pauses(db, self._sql.pauses), due
 
-        text, pauses, due = await self._reader.read(look)
-        paused = {pause.name: pause for pause in rows.pauses(pauses)}
+        queues, pauses, due = await self._reader.read(look)
+        paused = {pause.name: pause for pause in pauses}
         found: list[QueueStats] = []
-        for row in rows.queues(text):
+        for row in queues:
             pause = paused.get(row.name)
             known = QueueStats(
                 name=row.name,
@@ -106,19 +118,20 @@ class SqliteInspect:
         return await self._tasks.get(self._count_tasks)
 
     async def _count_tasks(self) -> list[TaskStats]:
-        return [row.record() for row in rows.tasks(await self._reader.text(self._sql.tasks, {}))]
+        return [row.record() for row in await self._reader.read(lambda db: rows.tasks(db, self._sql.tasks))]
 
     async def instances(self, *, all: bool = False) -> list[Instance]:
-        return [row.record() for row in rows.instances(await self._reader.text(self._sql.instances, {"all": all}))]
+        found = await self._reader.read(lambda db: rows.instances(db, self._sql.instances, {"all": all}))
+        return [row.record() for row in found]
 
     async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
-        text = await self._reader.text(self._sql.groups, {"limit": max(limit, 0), "newest": newest})
-        return [row.record() for row in rows.groups(text)]
+        wanted = {"limit": max(limit, 0), "newest": newest}
+        return [row.record() for row in await self._reader.read(lambda db: rows.groups(db, self._sql.groups, wanted))]
 
     async def leader(self) -> LeaderInfo | None:
         wanted = {"now": self._clock.now_us()}
-        text = await self._reader.read(lambda db: db.value(self._sql.leader, wanted))
-        return None if text is None else rows.leader(text).record()
+        found = await self._reader.read(lambda db: rows.leaders(db, self._sql.leader, wanted))
+        return found[0].record() if found else None
 
     async def ahead(self, id: JobId, limit: int = 10_000) -> int:
         def look(db: Connection) -> tuple[JobRow | None, int | None]:
@@ -132,10 +145,16 @@ class SqliteInspect:
             raise nowhere(id, count)
         return count or 0
 
+    async def malformed(self, limit: int = 1_000) -> list[Fault]:
+        return await self._reader.read(lambda db: find(db, self._malformed, limit))
+
     async def facts(self) -> list[Finding]:
         return await self._facts.gather()
 
     # On the reader's thread.
+
+    def _count_due(self, db: Connection, now: dict[str, int]) -> Due:
+        return {row.queue: (row.ready, row.scheduled) for row in rows.due(db, self._sql.due, now)}
 
     def _ahead(self, db: Connection, row: JobRow, limit: int) -> int:
         if row.state is not JobState.PENDING or row.waits_for is not None:
@@ -147,6 +166,6 @@ class SqliteInspect:
     def _find(self, db: Connection, id: JobId) -> JobRow | None:
         wanted = {"ids": as_json([id])}
         for statement in (self._sql.live_record, self._sql.history_record, self._sql.dead_record):
-            if found := rows.jobs(db.value(statement, wanted)):
+            if found := rows.jobs(db, statement, wanted):
                 return found[0]
         return None

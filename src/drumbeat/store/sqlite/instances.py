@@ -1,6 +1,7 @@
 """Who lives, on SQLite. The contract is in `store.protocol.Instances`."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -8,14 +9,17 @@ from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.death import follow_up
 from drumbeat.model.instance import Buried, InstanceState, Leader, NewInstance, Peer, Pulse
 from drumbeat.model.job import Hold, Outcome, OutcomeKind
+from drumbeat.store.malformed import readable
 from drumbeat.store.outcomes import crash, crashed, released
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.ending import Ending, Fates
 from drumbeat.store.sqlite.rows import Held, as_json
+from drumbeat.store.sqlite.shapes import UNREADABLE
 from drumbeat.store.sqlite.statements import InspectSql, InstanceSql, JobSql
 from drumbeat.store.sqlite.writer import Write, Writer
 
-_pulse = msgspec.json.Decoder(tuple[int, int, list[Hold], list[str], list[Peer], Leader | None, int | None]).decode
+Beat = tuple[int, int, list[Hold], list[str], list[Peer], Leader | None, int | None]
+_pulse = msgspec.json.Decoder(Beat).decode
 
 
 class SqliteInstances:
@@ -35,7 +39,10 @@ class SqliteInstances:
         now, text = await self._writer.write(self._beat, (id, running, lead), durable=False)
         if text is None:
             return Pulse(alive=False, beat=0, now=now, running=0, cancels=[], waiting=[], peers=[])
-        beat, held, cancels, waiting, peers, leader, next_fire = _pulse(text)
+        try:
+            beat, held, cancels, waiting, peers, leader, next_fire = _pulse(text)
+        except msgspec.DecodeError:
+            beat, held, cancels, waiting, peers, leader, next_fire = _salvaged(msgspec.json.decode(text))
         return Pulse(
             alive=True,
             beat=beat,
@@ -67,7 +74,7 @@ class SqliteInstances:
             parameters = {"id": id, "beat": None, "state": InstanceState.LEFT.value, "why": why, "now": write.now}
             if write.db.run(self._sql.end, parameters):
                 write.db.run(self._sql.give_up_lead, {"id": id})
-                held = rows.held(write.db.value(self._jobs.held_by, {"instance": id}))
+                held = rows.held(write.db, self._jobs.held_by, {"instance": id})
                 self._ending.give_back(write, id, released((each.id, each.token) for each in held))
 
         await self._writer.write(work, why)
@@ -88,11 +95,24 @@ class SqliteInstances:
             write.db.run(self._sql.give_up_lead, {"id": id})
         else:
             write.db.run(self._sql.lead, {"id": id, "now": write.now, "lease": lead})
-        return write.now, write.db.value(self._sql.pulse, {"id": id, "now": write.now})
+        wanted = {"id": id, "now": write.now}
+        try:
+            return write.now, write.db.value(self._sql.pulse, wanted)
+        except UNREADABLE:
+            return write.now, self._pulse_in_parts(write, wanted)
+
+    def _pulse_in_parts(self, write: Write, wanted: dict[str, Any]) -> str:
+        """The same where a row cannot be made JSON: such a row is left out."""
+        [(beat, held, next_fire)] = write.db.rows(self._sql.pulse_own, wanted)
+        cancels = write.db.rows(self._sql.pulse_cancels, wanted)
+        waiting = [value for (value,) in write.db.rows(self._sql.pulse_waiting, wanted)]
+        peers = write.db.rows(self._sql.pulse_peers, wanted)
+        leaders = [{"instance": who, "term": term} for who, term in write.db.rows(self._sql.pulse_leader, wanted)]
+        return as_json(_salvaged([beat, held, cancels, waiting, peers, leaders[0] if leaders else None, next_fire]))
 
     def _free(self, write: Write, id: InstanceId, marked: set[tuple[JobId, int]] | None, why: str) -> Buried:
         """What becomes of a dead instance's jobs."""
-        held = rows.held(write.db.value(self._jobs.held_by, {"instance": id}))
+        held = rows.held(write.db, self._jobs.held_by, {"instance": id})
         started = [each for each in held if marked is None or (each.id, each.token) in marked]
         fates = Fates(id, write.now)
         suspect = released_ = dead = cancelled = 0
@@ -120,8 +140,22 @@ class SqliteInstances:
     def _death(self, write: Write, held: Held, why: str) -> Outcome:
         if held.on_dead is None:
             return crashed(held, why)
-        row = rows.jobs(write.db.value(self._inspect.live_record, {"ids": as_json([held.id])}))[0]
+        row = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json([held.id])})[0]
         return crashed(held, why, follow_up(row.record(), crash(why)))
+
+
+def _salvaged(parts: list[Any]) -> Beat:
+    """A pulse without those of its parts that cannot be read."""
+    beat, held, cancels, waiting, peers, leader, next_fire = parts
+    return (
+        beat if type(beat) is int else 0,
+        held,
+        readable(cancels, Hold),
+        readable(waiting, str),
+        readable(peers, Peer),
+        next(iter(readable([leader], Leader)), None),
+        next_fire if type(next_fire) is int else None,
+    )
 
 
 def _unstarted(held: Held) -> Outcome:

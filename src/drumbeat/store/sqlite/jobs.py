@@ -27,12 +27,13 @@ from drumbeat.model.job import (
 from drumbeat.store.outcomes import released
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.adding import Adding, Batch, Keys
-from drumbeat.store.sqlite.claiming import Asked, Claiming
+from drumbeat.store.sqlite.claiming import Asked, Claiming, Picked
 from drumbeat.store.sqlite.connection import NULL, Connection
 from drumbeat.store.sqlite.ending import Ending, take_out
 from drumbeat.store.sqlite.place import Room
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.rows import EndedRow, as_json
+from drumbeat.store.sqlite.shapes import UNREADABLE
 from drumbeat.store.sqlite.statements import InspectSql, JobSql
 from drumbeat.store.sqlite.writer import Write, Writer
 
@@ -84,13 +85,14 @@ class SqliteJobs:
             due, next_due = await self._reader.read(lambda db: self._claiming.look(db, asked, now))
             if not due:
                 return Exchanged(verdicts=[], jobs=[], now=now, next_due=next_due)
-        verdicts, text, now, next_due = await self._writer.write(
+        verdicts, picked, now, next_due = await self._writer.write(
             self._exchange, (instance, outcomes, asked), durable=bool(outcomes)
         )
-        return Exchanged(verdicts=verdicts, jobs=rows.claimed(text) if text else [], now=now, next_due=next_due)
+        jobs, malformed = rows.claimed(picked)
+        return Exchanged(verdicts=verdicts, jobs=jobs, now=now, next_due=next_due, malformed=malformed)
 
     async def running(self, instance: InstanceId) -> list[Hold]:
-        return rows.holds(await self._reader.text(self._sql.running, {"instance": instance}))
+        return await self._reader.read(lambda db: rows.holds(db, self._sql.running, {"instance": instance}))
 
     async def release(self, instance: InstanceId, holds: Sequence[Hold]) -> int:
         if not holds:
@@ -123,12 +125,15 @@ class SqliteJobs:
     async def ended(self, ids: Sequence[JobId]) -> list[Ended | None]:
         wanted = {"ids": as_json(ids)}
 
-        def look(db: Connection) -> tuple[str, int | None]:
-            return db.value(self._sql.ended, wanted), db.value(self._sql.pruned_before)
+        def look(db: Connection) -> tuple[list[EndedRow | None], int | None]:
+            try:
+                return rows.ended(db.value(self._sql.ended, wanted)), db.value(self._sql.pruned_before)
+            except UNREADABLE:
+                return self._ended(db, ids), db.value(self._sql.pruned_before)
 
-        text, pruned_before = await self._reader.read(look)
+        answers, pruned_before = await self._reader.read(look)
         found: list[Ended | None] = []
-        for id, row in zip(ids, rows.ended(text), strict=True):
+        for id, row in zip(ids, answers, strict=True):
             if row is None:
                 raise nowhere(id, pruned_before)
             found.append(row.record())
@@ -162,18 +167,29 @@ class SqliteJobs:
 
         return await self._writer.write(work, queue)
 
+    # On the reader's thread.
+
+    def _ended(self, db: Connection, ids: Sequence[JobId]) -> list[EndedRow | None]:
+        """As the statement `ended`, where a row cannot be made JSON."""
+        wanted = {"ids": as_json(ids)}
+        statements = (self._inspect.dead_record, self._inspect.live_record, self._inspect.history_record)
+        found = {row.id: row for statement in statements for row in rows.jobs(db, statement, wanted)}
+        return [None if id not in found else EndedRow.of(found[id]) for id in ids]
+
     # On the writer's thread.
 
     def _exchange(
         self, write: Write, given: tuple[InstanceId, Sequence[Outcome], Asked | None]
-    ) -> tuple[list[Verdict], str, int, int | None]:
+    ) -> tuple[list[Verdict], Picked, int, int | None]:
         instance, outcomes, asked = given
         verdicts = self._ending.end(write, instance, outcomes) if outcomes else []
-        text, next_due = ("", None) if asked is None else self._claiming.claim(write, asked)
-        return verdicts, text, write.now, next_due
+        picked, next_due = ("", None) if asked is None else self._claiming.claim(write, asked)
+        return verdicts, picked, write.now, next_due
 
     def _cancel(self, write: Write, ids: Sequence[JobId]) -> list[CancelAnswer]:
-        states = dict(rows.pairs(write.db.value(self._sql.states, {"ids": as_json(ids)})))
+        found = rows.states(write.db, self._sql.states, {"ids": as_json(ids)})
+        # A state that nobody knows is one of a live job that was written by hand: it never runs, and may go.
+        states = {row.id: row.state if row.state in _ANSWERS else "pending" for row in found}
         pending = as_json([id for id, state in states.items() if state == "pending"])
         running = as_json([id for id, state in states.items() if state == "running"])
         if pending != "[]":
@@ -194,7 +210,7 @@ class SqliteJobs:
         return changed
 
     def _replay(self, write: Write, ids: Sequence[JobId]) -> list[Replayed]:
-        found = rows.letters(write.db.value(self._sql.dead_letters, {"ids": as_json(ids)}))
+        found = rows.letters(write.db, self._sql.dead_letters, {"ids": as_json(ids)})
         letters = {letter.id: letter for letter in found}
         unique = [letter for letter in found if letter.unique is not Unique.NO]
         keys = Keys(self._sql, write, ((each.task, each.key) for each in unique if each.key is not None))
@@ -224,13 +240,12 @@ class SqliteJobs:
 
     def _expire_waits(self, write: Write, parameters: dict[str, object]) -> int:
         ids = write.db.value(self._sql.waited_too_long, parameters)
-        found = rows.jobs(write.db.value(self._inspect.live_record, {"ids": ids}))
+        found = rows.jobs(write.db, self._inspect.live_record, {"ids": ids})
         if not found:
             return 0
         dead, after = [], []
         for row in found:
-            assert row.waits_since is not None
-            hours = (write.now - row.waits_since) / 3_600_000_000
+            hours = (write.now - (row.waits_since or write.now)) / 3_600_000_000
             error = Failure(type="WaitExpired", message=f"nobody came in {hours:.1f} h for {row.waits_for}")
             dead.append((row.id, NULL, NULL, write.now, row.failures, row.crashes, as_json(error)))
             if (job := follow_up(row.record(), error)) is not None:

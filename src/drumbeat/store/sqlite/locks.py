@@ -5,8 +5,9 @@ at a time. Nothing here waits for the disk: a power cut ends those who hold lock
 gone. A look that only finds what was granted is a read, in nobody's way.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,10 +18,16 @@ from drumbeat.store.sqlite.boot import boot_id, boot_us
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.shapes import UNREADABLE, Shape
 from drumbeat.store.sqlite.statements import LockSql
 from drumbeat.store.sqlite.writer import Write, Writer
 
+log = logging.getLogger(__name__)
+
 HOUR = 3_600_000_000
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 
 class Moment(NamedTuple):
@@ -101,8 +108,8 @@ _heads = msgspec.json.Decoder(list[tuple[str, int, str | None]]).decode
 _holding = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 _reasons = msgspec.json.Decoder(list[tuple[str, str, str]]).decode
 _names = msgspec.json.Decoder(list[str]).decode
-_tickets = msgspec.json.Decoder(list[TicketRow]).decode
-_locks = msgspec.json.Decoder(list[LockRow]).decode
+_tickets = Shape(TicketRow, "ticket of a lock").read
+_locks = Shape(LockRow, "lock", id="name").read
 
 
 class SqliteLocks:
@@ -115,24 +122,24 @@ class SqliteLocks:
         self._boot = boot_id()
 
     async def enter(self, ticket: NewTicket) -> Seen:
-        return await self._writer.write(self._enter, ticket, durable=False)
+        return await self._write(self._enter, ticket)
 
     async def look(self, tickets: Sequence[str], *, renew: bool) -> list[Seen]:
         if not tickets:
             return []
         if not renew:
             facts = {"ids": as_json(tickets), "now": boot_us(self._clock), "boot": self._boot}
-            found = {sight.id: sight for sight in _sights(await self._looks.text(self._sql.granted, facts))}
+            found = await self._looks.read(lambda db: self._granted(db, facts))
             if len(found) == len(set(tickets)):
                 return [_seen(found[ticket], 0, {}) for ticket in tickets]
-        return await self._writer.write(self._look, (tickets, renew), durable=False)
+        return await self._write(self._look, (tickets, renew))
 
     async def leave(self, tickets: Sequence[str]) -> None:
         if tickets:
-            await self._writer.write(self._leave, tickets, durable=False)
+            await self._write(self._leave, tickets)
 
     async def release(self, lock: str, ticket: str | None, *, by: str, why: str) -> int:
-        return await self._writer.write(self._release, (lock, ticket, by, why), durable=False)
+        return await self._write(self._release, (lock, ticket, by, why))
 
     async def page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
         facts = {"after": after, "limit": limit, "all": all, "lock": None}
@@ -143,7 +150,27 @@ class SqliteLocks:
         found = await self._lists.read(lambda db: self._infos(db, facts, waiters=True))
         return found[0] if found else None
 
+    async def _write(self, work: Callable[[Write, A], R], argument: A) -> R:
+        """Where a row cannot be read, those that are not as we write them go, and it is done once more."""
+
+        def guarded(write: Write, argument: A) -> R:
+            try:
+                return work(write, argument)
+            except (*UNREADABLE, TypeError):
+                self._mend(write)
+                return work(write, argument)
+
+        return await self._writer.write(guarded, argument, durable=False)
+
     # On the writer's thread, inside its transaction.
+
+    def _mend(self, write: Write) -> None:
+        gone = write.db.run(self._sql.drop_malformed) + write.db.run(self._sql.drop_malformed_grants)
+        mended = write.db.run(self._sql.mend, {"wall": self._clock.now_us()})
+        log.error(
+            "stored locks could not be read: their malformed tickets were dropped",
+            extra={"rows": gone, "locks": mended},
+        )
 
     def _enter(self, write: Write, ticket: NewTicket) -> Seen:
         db, sql, moment = write.db, self._sql, self._moment()
@@ -280,11 +307,18 @@ class SqliteLocks:
 
     # On a reader's thread.
 
+    def _granted(self, db: Connection, facts: dict[str, Any]) -> dict[str, Sight]:
+        """Where one cannot be read: nothing. Then the writer looks, and mends."""
+        try:
+            return {sight.id: sight for sight in _sights(db.value(self._sql.granted, facts))}
+        except UNREADABLE:
+            return {}
+
     def _infos(self, db: Connection, facts: dict[str, Any], *, waiters: bool) -> list[LockInfo]:
         now, wall = self._moment()
-        locks = _locks(db.value(self._sql.page, facts | {"now": now, "boot": self._boot}))
+        locks = _locks(db, self._sql.page, facts | {"now": now, "boot": self._boot})
         names = as_json([lock.name for lock in locks if lock.holding or lock.waiting])
-        tickets = _tickets(db.value(self._sql.tickets, {"locks": names, "now": now, "all": waiters}))
+        tickets = _tickets(db, self._sql.tickets, {"locks": names, "now": now, "all": waiters})
         return [lock.info(tickets, wall) for lock in locks]
 
 

@@ -5,6 +5,7 @@ first, which is in nobody's way.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -14,11 +15,26 @@ from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.place import Room
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.shapes import Faults, Shape
 from drumbeat.store.sqlite.statements import RoomSql
 from drumbeat.store.sqlite.wake import ROOM
 from drumbeat.store.sqlite.writer import Write, Writer
 
-_messages = msgspec.json.Decoder(list[RoomMessage]).decode
+
+class MessageRow(msgspec.Struct, frozen=True, array_like=True):
+    place: int
+    id: str
+    room: str
+    to: InstanceId
+    args: str
+    signature: str
+
+
+def _mend(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    return values | {"room": ""}
+
+
+_messages = Shape(MessageRow, "message of a room", mend=_mend).read
 
 
 class SqliteRooms:
@@ -51,11 +67,15 @@ class SqliteRooms:
 
     def _take(self, write: Write, given: tuple[InstanceId, int]) -> list[RoomMessage]:
         instance, limit = given
-        messages = _messages(write.db.value(self._sql.waiting, {"to": instance, "limit": limit}))
-        if messages:
-            ids = as_json([message.id for message in messages])
-            write.db.run(self._sql.take, {"to": instance, "ids": ids})
-        return messages
+        found = _messages(write.db, self._sql.waiting, {"to": instance, "limit": limit})
+        if found:
+            write.db.run(self._sql.take, {"places": as_json([message.place for message in found])})
+        # What cannot be read has no room here: it is taken out all the same, and was logged.
+        return [
+            RoomMessage(id=each.id, room=each.room, to=each.to, args=each.args, signature=each.signature)
+            for each in found
+            if each.room
+        ]
 
     def _prune(self, write: Write, given: tuple[int, int, Sequence[InstanceId]]) -> int:
         age, limit, but = given

@@ -10,7 +10,7 @@ import msgspec
 from drumbeat.clock import Clock
 from drumbeat.ids import InstanceId
 from drumbeat.model.schedule import Due, Fire, Fired, Firing, NewSchedule, OnceState, Schedule, ScheduleState, Skip
-from drumbeat.store.scheduled import Plan, decide, every, in_rounds, skip_row
+from drumbeat.store.scheduled import Plan, ScheduleRow, decide, every, in_rounds, skip_row
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.place import Room
@@ -74,23 +74,24 @@ class SqliteSchedules:
         return await self._writer.write(work, facts)
 
     async def get(self, name: str) -> Schedule | None:
-        found = rows.schedules(await self._reader.text(self._sql.get, {"name": name}))
+        found = await self._reader.read(lambda db: rows.schedules(db, self._sql.get, {"name": name}))
         return found[0].record() if found else None
 
     async def page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
         given = {"after": after or "", "limit": limit, "all": all}
-        return [row.record() for row in rows.schedules(await self._reader.text(self._sql.page, given))]
+        found = await self._reader.read(lambda db: rows.schedules(db, self._sql.page, given))
+        return [row.record() for row in found]
 
     async def due(self, limit: int) -> Due:
         now = self._clock.now_us()
 
-        def look(db: Connection) -> tuple[str, int | None, int | None]:
-            text = db.value(self._sql.due, {"now": now, "limit": limit})
-            return text, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest)
+        def look(db: Connection) -> tuple[list[ScheduleRow], int | None, int | None]:
+            found = rows.schedules(db, self._sql.due, {"now": now, "limit": limit})
+            return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest)
 
-        text, next_at, shortest = await self._reader.read(look)
-        found = [row.record() for row in rows.schedules(text)]
-        return Due(now=now, schedules=found, next_at=next_at, shortest=shortest)
+        found, next_at, shortest = await self._reader.read(look)
+        next_at = next_at if type(next_at) is int else None
+        return Due(now=now, schedules=[row.record() for row in found], next_at=next_at, shortest=shortest)
 
     async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
         if not firings:
@@ -119,7 +120,7 @@ class SqliteSchedules:
 
     async def fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
         given = {"name": name, "before": _LAST if before is None else before, "limit": limit}
-        return [row.record() for row in rows.fires(await self._reader.text(self._sql.fires, given))]
+        return [row.record() for row in await self._reader.read(lambda db: rows.fires(db, self._sql.fires, given))]
 
     async def forget(self, before: int, limit: int) -> int:
         given = {"before": before, "limit": limit}
@@ -132,12 +133,12 @@ class SqliteSchedules:
         return await self._writer.write(work, given)
 
     async def once(self, key: str, instance: InstanceId) -> OnceState:
-        def work(write: Write, given: dict[str, str]) -> tuple[InstanceId, int | None]:
+        def work(write: Write, given: dict[str, str]) -> tuple[InstanceId | None, int]:
             write.db.run(self._sql.once, given | {"now": write.now})
             return rows.once(write.db.value(self._sql.once_state, given))
 
-        holder, done_at = await self._writer.write(work, {"key": key, "instance": instance})
-        if done_at is not None:
+        holder, is_done = await self._writer.write(work, {"key": key, "instance": instance})
+        if is_done:
             return OnceState.DONE
         return OnceState.YOURS if holder == instance else OnceState.BUSY
 
@@ -159,7 +160,7 @@ class SqliteSchedules:
 
     def _plans(self, write: Write, firings: Sequence[Firing]) -> list[Plan]:
         names = as_json([firing.name for firing in firings])
-        found = {row.name: row for row in rows.standings(write.db.value(self._sql.standing, {"names": names}))}
+        found = {row.name: row for row in rows.standings(write.db, self._sql.standing, {"names": names})}
         moments = as_json([(firing.name, moment.at) for firing in firings for moment in firing.fires])
         recorded = set(rows.moments(write.db.value(self._sql.recorded, {"moments": moments})))
         return [decide(found.get(firing.name), firing, recorded, write.now) for firing in firings]

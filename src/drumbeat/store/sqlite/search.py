@@ -8,11 +8,12 @@ from drumbeat.clock import Clock
 from drumbeat.ids import JobId
 from drumbeat.model.job import JobCounts, JobFilter, JobPage
 from drumbeat.store import searching
+from drumbeat.store.records import JobRow
 from drumbeat.store.searching import Few, Look, Question, Recent, Search, SearchSql, Walked
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.rows import JobRow, as_json
+from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.statements import InspectSql
 
 _ids = msgspec.json.Decoder(list[JobId]).decode
@@ -34,7 +35,7 @@ class SqliteSearch:
             ids, following = searching.newest(looks, filter.limit)
             found: list[JobRow] = []
             for name in searching.records(filter, looks, ids):
-                found += rows.jobs(db.value(getattr(self._records, name), {"ids": as_json(ids)}))
+                found += rows.jobs(db, getattr(self._records, name), {"ids": as_json(ids)})
             return found, following
 
         found, following = await self._reader.read(look)

@@ -31,6 +31,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     pick: str
     pick_waiting: str
     claim: str
+    rename: str
     end_waits: str
     claimed: str
     next_due: str
@@ -61,6 +62,11 @@ class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     register: str
     beat: str
     pulse: str
+    pulse_own: str
+    pulse_cancels: str
+    pulse_waiting: str
+    pulse_peers: str
+    pulse_leader: str
     lead: str
     give_up_lead: str
     end: str
@@ -123,6 +129,9 @@ class LockSql(msgspec.Struct, frozen=True, kw_only=True):
     clear: str
     redate: str
     expire: str
+    drop_malformed: str
+    mend: str
+    drop_malformed_grants: str
     admit: str
     renew: str
     lines: str
@@ -169,6 +178,20 @@ class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
     prune: str
 
 
+class MalformedSql(msgspec.Struct, frozen=True, kw_only=True):
+    jobs: str
+    history: str
+    letters: str
+    schedules: str
+    instances: str
+    acts: str
+    tickets: str
+    locks: str
+    rollups: str
+    messages: str
+    pauses: str
+
+
 class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
     is_alive: str
     put: str
@@ -200,5 +223,6 @@ LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
 AUDIT = sqlfile.load(AuditSql, _PACKAGE, "audit.sql")
 STATS = sqlfile.load(StatsSql, _PACKAGE, "stats.sql")
+MALFORMED = sqlfile.load(MalformedSql, _PACKAGE, "malformed.sql")
 FACTS = sqlfile.load(FactSql, _PACKAGE, "facts.sql")
 SCHEMA = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")

@@ -4,20 +4,37 @@ Nothing here waits for the disk: what a power cut takes of it, people do not mis
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from drumbeat.ids import InstanceId
 from drumbeat.model.stats import Grain, Rollup, Row, counts_of, merged
+from drumbeat.store.records import RollupRow
+from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.place import Room
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.shapes import Shape, leave_out
 from drumbeat.store.sqlite.statements import StatsSql
 from drumbeat.store.sqlite.writer import Write, Writer
 
 NOBODY = InstanceId("")
-_rows = msgspec.json.Decoder(list[Row]).decode
-_foldable = msgspec.json.Decoder(list[tuple[str, str, InstanceId, list[int]]]).decode
+
+
+class FoldableRow(msgspec.Struct, frozen=True, array_like=True):
+    queue: str
+    task: str
+    instance: InstanceId
+    counts: list[int]
+
+
+_rollups = Shape(RollupRow, "roll-up", id="task", mend=leave_out).read
+_foldable = Shape(FoldableRow, "roll-up", id="task", mend=leave_out).read
+
+
+def _rows(db: Connection, sql: str, wanted: dict[str, Any] | None = None) -> list[Row]:
+    return [(row.at, row.queue, row.task, row.counts) for row in _rollups(db, sql, wanted)]
 
 
 class SqliteStats:
@@ -35,11 +52,11 @@ class SqliteStats:
         self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
         wanted = {"grain": int(grain), "since": since, "until": until, "queue": queue, "task": task}
-        return merged(grain, _rows(await self._lists.text(self._sql.read, wanted)))
+        return merged(grain, await self._lists.read(lambda db: _rows(db, self._sql.read, wanted)))
 
     async def overall(self, grain: Grain, since: int, until: int) -> list[Rollup]:
         wanted = {"grain": int(grain), "since": since, "until": until}
-        return merged(grain, _rows(await self._lists.text(self._sql.overall, wanted)))
+        return merged(grain, await self._lists.read(lambda db: _rows(db, self._sql.overall, wanted)))
 
     async def totals(self) -> list[Rollup]:
         return await self.read(Grain.TOTAL, 0, 1)
@@ -69,10 +86,10 @@ class SqliteStats:
         return done + self._fold(write, gone, limit - done)
 
     def _fold(self, write: Write, gone: int, limit: int) -> int:
-        taken = _foldable(write.db.value(self._sql.foldable, {"gone": gone, "limit": limit}))
+        taken = _foldable(write.db, self._sql.foldable, {"gone": gone, "limit": limit})
         if taken:
-            before = _rows(write.db.value(self._sql.folded))
-            counted = [(0, queue, task, counts) for queue, task, _, counts in taken]
+            before = _rows(write.db, self._sql.folded)
+            counted = [(0, row.queue, row.task, row.counts) for row in taken]
             self._keep(write, NOBODY, merged(Grain.TOTAL, [*before, *counted]))
-            write.db.run(self._sql.drop, {"rows": as_json([row[:3] for row in taken])})
+            write.db.run(self._sql.drop, {"rows": as_json([(row.queue, row.task, row.instance) for row in taken])})
         return len(taken)

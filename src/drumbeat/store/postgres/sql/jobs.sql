@@ -218,7 +218,7 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
        UPDATE drumbeat.job
           SET state = 'running',
               instance = $1,
-              token = greatest(token + 1, (SELECT drumbeat.now_us())),
+              token = greatest(least(token, 1000000000000000000) + 1, (SELECT drumbeat.now_us())),
               claimed_at = (SELECT drumbeat.now_us()),
               waits_for = NULL
         WHERE ctid = ANY (ARRAY(SELECT tid FROM shared UNION ALL SELECT tid FROM rest))
@@ -286,7 +286,7 @@ SELECT id::text, token, task, queue, priority, key, args, signature, created_at,
 UPDATE drumbeat.job
    SET state = 'running',
        instance = $1,
-       token = greatest(token + 1, drumbeat.now_us()),
+       token = greatest(least(token, 1000000000000000000) + 1, drumbeat.now_us()),
        claimed_at = drumbeat.now_us(),
        waits_for = NULL
  WHERE ctid = ANY (ARRAY(SELECT tid FROM picked))
@@ -332,12 +332,12 @@ INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, q
                               created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead, life,
                               tenant, schedule, trace)
-SELECT ended.state, coalesce(ended.finished_at, drumbeat.now_us()), gone.instance, ended.outcome, gone.id, gone.task,
-       gone.queue, gone.priority, gone.key, gone.args, gone.signature, gone.created_at, gone.due_at, gone.run_at,
-       ended.started_at, gone.token, gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit,
-       gone."unique", gone.cancel_requested OR (ended.state = 'cancelled' AND ended.outcome IS NULL), gone.progress,
+SELECT ended.state, coalesce(ended.finished_at, drumbeat.now_us()), gone.instance, ended.outcome, gone.id, coalesce(gone.task, ''),
+       coalesce(gone.queue, ''), coalesce(gone.priority, 5), gone.key, coalesce(gone.args, ''), coalesce(gone.signature, ''), coalesce(gone.created_at, 0), coalesce(gone.due_at, 0), coalesce(gone.run_at, 0),
+       ended.started_at, coalesce(gone.token, 0), coalesce(gone.failures, 0), coalesce(gone.crashes, 0), gone.retries, gone.timeout, coalesce(gone.crash_limit, 0),
+       coalesce(gone."unique", ''), coalesce(gone.cancel_requested, false) OR (ended.state = 'cancelled' AND ended.outcome IS NULL), gone.progress,
        ended.result, ended.result_error,
-       CASE WHEN ended.outcome IS NULL THEN gone.error ELSE ended.error END, gone.on_dead, gone.life, gone.tenant,
+       CASE WHEN ended.outcome IS NULL THEN gone.error ELSE ended.error END, gone.on_dead, coalesce(gone.life, 0), coalesce(gone.tenant, ''),
        gone.schedule, gone.trace
   FROM gone
   JOIN ended ON ended.id = gone.id;
@@ -356,10 +356,10 @@ SELECT ended.state, coalesce(ended.finished_at, drumbeat.now_us()), gone.instanc
 INSERT INTO drumbeat.dead (finished_at, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
                            started_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique",
                            cancel_requested, progress, error, on_dead, life, tenant, schedule, trace)
-SELECT coalesce(ended.finished_at, drumbeat.now_us()), gone.id, gone.task, gone.queue, gone.priority, gone.key, gone.args,
-       gone.signature, gone.created_at, gone.due_at, gone.run_at, ended.started_at, gone.instance, gone.token,
-       ended.outcome, ended.failures, ended.crashes, gone.retries, gone.timeout, gone.crash_limit, gone."unique",
-       gone.cancel_requested, gone.progress, ended.error, gone.on_dead, gone.life, gone.tenant, gone.schedule, gone.trace
+SELECT coalesce(ended.finished_at, drumbeat.now_us()), gone.id, coalesce(gone.task, ''), coalesce(gone.queue, ''), coalesce(gone.priority, 5), gone.key, coalesce(gone.args, ''),
+       coalesce(gone.signature, ''), coalesce(gone.created_at, 0), coalesce(gone.due_at, 0), coalesce(gone.run_at, 0), ended.started_at, gone.instance, coalesce(gone.token, 0),
+       ended.outcome, ended.failures, ended.crashes, gone.retries, gone.timeout, coalesce(gone.crash_limit, 0), coalesce(gone."unique", ''),
+       coalesce(gone.cancel_requested, false), gone.progress, ended.error, gone.on_dead, coalesce(gone.life, 0), coalesce(gone.tenant, ''), gone.schedule, gone.trace
   FROM gone
   JOIN ended ON ended.id = gone.id;
 
@@ -500,8 +500,9 @@ SELECT id, token, instance, outcome, started_at, finished_at, error
                  "unique", on_dead, life, tenant, schedule, trace)
 INSERT INTO drumbeat.job (id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, retries,
                           timeout, crash_limit, "unique", on_dead, life, tenant, schedule, trace)
-SELECT id, task, queue, priority, key, args, signature, created_at, due_at, drumbeat.now_us(), token, retries, timeout,
-       crash_limit, "unique", on_dead, life + 1, tenant, schedule, trace
+SELECT id, task, queue, CASE WHEN priority BETWEEN 0 AND 9 THEN priority ELSE 5 END, key, args, signature, created_at, due_at,
+       drumbeat.now_us(), token, retries, timeout, crash_limit, "unique", on_dead, least(life, 2147483646) + 1, tenant, schedule,
+       trace
   FROM gone
 RETURNING id::text, drumbeat.now_us() AS now;
 

@@ -32,7 +32,8 @@ CASE WHEN state = 'running' THEN 'running'
  END AS word
 
 -- name: _ended
-id, state, task, queue, key, error, schedule, instance, state AS word
+id, state, task, queue, key, error, schedule, instance,
+CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
 
 -- name: live_walk
 -- $11: how many.

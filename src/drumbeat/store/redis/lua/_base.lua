@@ -34,11 +34,36 @@ local function make_way()
   call('DEL', P)
 end
 
+-- Records may not be as we write them: a key of another type, a text that does not parse. A script must not fail on one of them,
+-- least of all after its first write: the others would be half done. So keys that belong to one record, line or bucket are read by
+-- `ask` and written by `put`.
+
+-- A read; false if the key is of another type.
+local function ask(...)
+  local answer = redis.pcall(...)
+  if type(answer) == 'table' and answer.err then
+    return false
+  end
+  return answer
+end
+
+-- A write. A key of another type, which none of us has made, gives way.
+local function put(command, key, ...)
+  local answer = redis.pcall(command, key, ...)
+  if type(answer) == 'table' and answer.err then
+    if find(answer.err, 'WRONGTYPE', 1, true) then
+      call('DEL', key)
+    end
+    return call(command, key, ...)
+  end
+  return answer
+end
+
 -- One command with a long list of values; pairs stay together.
 local function bulk(command, key, list)
   local n = #list
   for first = 1, n, CHUNK do
-    call(command, key, unpack(list, first, math.min(first + CHUNK - 1, n)))
+    put(command, key, unpack(list, first, math.min(first + CHUNK - 1, n)))
   end
 end
 
@@ -46,11 +71,11 @@ end
 local function bulk_get(command, key, list)
   local n = #list
   if n <= CHUNK then
-    return n == 0 and {} or call(command, key, unpack(list))
+    return n > 0 and ask(command, key, unpack(list)) or {}
   end
   local found = {}
   for first = 1, n, CHUNK do
-    local part = call(command, key, unpack(list, first, math.min(first + CHUNK - 1, n)))
+    local part = ask(command, key, unpack(list, first, math.min(first + CHUNK - 1, n))) or {}
     for i = 1, #part do
       found[first + i - 1] = part[i]
     end
@@ -64,7 +89,8 @@ local function bucket(id)
   local head = sub(id, 1, 5)
   local name = buckets[head]
   if not name then
-    name = sub(format('%02x%02x%02x%02x%02x', string.byte(head, 1, 5)), 1, 9)
+    -- What is shorter is no id, and in no bucket.
+    name = #head < 5 and 'none' or sub(format('%02x%02x%02x%02x%02x', string.byte(head, 1, 5)), 1, 9)
     buckets[head] = name
   end
   return name
@@ -76,10 +102,10 @@ local RUN = 8
 local function enter_ids(name, ids, first, last, ascend)
   if ascend and last - first >= RUN then
     local ends = ids[first] .. ids[last]
-    call('HSET', P .. 'runs:' .. name, ends, table.concat(ids, '', first, last))
-    call('RPUSH', P .. 'ids:' .. name, ends .. (last - first + 1))
+    put('HSET', P .. 'runs:' .. name, ends, table.concat(ids, '', first, last))
+    put('RPUSH', P .. 'ids:' .. name, ends .. (last - first + 1))
   else
-    call('RPUSH', P .. 'ids:' .. name, unpack(ids, first, last))
+    put('RPUSH', P .. 'ids:' .. name, unpack(ids, first, last))
   end
 end
 
@@ -101,9 +127,9 @@ end
 local function fetch(kind, ids)
   local found = {}
   by_bucket(ids, function(name, first, last)
-    local part = call('HMGET', P .. kind .. name, unpack(ids, first, last))
-    for i = 1, #part do
-      found[first + i - 1] = part[i]
+    local part = ask('HMGET', P .. kind .. name, unpack(ids, first, last)) or {}
+    for i = 1, last - first + 1 do
+      found[first + i - 1] = part[i] or false
     end
   end)
   return found
@@ -117,7 +143,7 @@ end
 -- that half of it has gone: one dead letter must not keep the ids of the 100,000 jobs that came with it.
 local LISTED_ANEW = 4096
 local function tidy(name, gone)
-  local left = call('HLEN', P .. 'job:' .. name)
+  local left = ask('HLEN', P .. 'job:' .. name) or 0
   local _, halvings = math.frexp(left)
   local _, before = math.frexp(left + gone)
   if left > LISTED_ANEW or (left > 0 and halvings == before) then
@@ -131,9 +157,15 @@ local function tidy(name, gone)
   end
 end
 
+-- What a text of JSON says; nothing if it is none.
+local function table_of(text)
+  local is_json, value = pcall(cjson.decode, text)
+  return is_json and type(value) == 'table' and value or {}
+end
+
 -- The decoded array of a body.
 local function head_of(body)
-  return cjson.decode(sub(body, 2, find(body, '\n', 1, true) - 1))
+  return table_of(sub(body, 2, (find(body, '\n', 1, true) or 1) - 1))
 end
 
 local function due_key(queue, priority)
@@ -143,6 +175,9 @@ end
 -- Counters of tasks: collected, and written by settle_up.
 local counts = {}
 local function count(task, what, by)
+  if task == '' then  -- it could not be read
+    return
+  end
   local field = task .. '\0' .. what
   counts[field] = (counts[field] or 0) + by
 end
@@ -158,7 +193,8 @@ end
 -- The last step of every script that writes.
 local function settle_up()
   for field, by in pairs(counts) do
-    if by ~= 0 and call('HINCRBY', P .. 'count', field, by) == 0 then
+    -- A count that is no number begins anew.
+    if by ~= 0 and (ask('HINCRBY', P .. 'count', field, by) or 0) == 0 then
       call('HDEL', P .. 'count', field)
     end
   end
@@ -173,14 +209,17 @@ end
 --     error as JSON, or nothing
 --     waits_for, or nothing
 local function more_of(text, body)
-  if not text then
+  local run_at, token, failures, crashes, life, since, at
+  if text then
+    run_at, token, failures, crashes, life, since, at = match(text, '^(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d*)\n()')
+  end
+  local stop = at and find(text, '\n', at, true)
+  if not stop then  -- there is none, or one that cannot be read
     return {
-      run_at = tonumber(match(body, DUE_AT)), token = 0, failures = 0, crashes = 0, life = 0, error = '', waits_for = '',
+      run_at = tonumber(body and match(body, DUE_AT)) or now, token = 0, failures = 0, crashes = 0, life = 0, error = '',
+      waits_for = '',
     }
   end
-  local run_at, token, failures, crashes, life, since, at = match(
-    text, '^(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d*)\n()')
-  local stop = find(text, '\n', at, true)
   return {
     run_at = tonumber(run_at), token = tonumber(token), failures = tonumber(failures), crashes = tonumber(crashes),
     life = tonumber(life), waits_since = tonumber(since), error = sub(text, at, stop - 1), waits_for = sub(text, stop + 1),

@@ -4,6 +4,8 @@
 -- The keys of a queue's lines, the most urgent first, and how many of these lines there are. Where there is one, it is nearly always
 -- that of the usual priority, which then comes first.
 local USUAL = 5
+-- A moment beyond all that can be named: nobody waits for it.
+local NEVER = 1e18
 local function lines_of(queue)
   local keys = {}
   for priority = 0, 9 do
@@ -24,7 +26,7 @@ local function take_from(queue, wanted, picked)
     if left <= 0 or filled == 0 then
       break
     end
-    local found = call('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, left)
+    local found = ask('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, left) or {}
     if #found > 0 then
       call('ZREMRANGEBYRANK', key, 0, #found - 1)
       filled = filled - 1
@@ -45,7 +47,7 @@ local function take_wanted(wants, open, limit, picked)
       for priority = 0, 9 do
         local key = wait_key(why, queue, priority)
         local found = #picked < limit
-          and call('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, limit - #picked) or {}
+          and ask('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, limit - #picked) or {}
         for _, id in ipairs(found) do
           picked[#picked + 1] = id
           end_wait(why, queue, priority, id)
@@ -98,7 +100,7 @@ local function hold(instance, picked)
   local found, list, n = fetch('job:', picked), {}, 0
   local ids, bodies, mores = {}, {}, {}
   for i, id in ipairs(picked) do
-    if found[i] then
+    if found[i] and #id == 16 then
       local token = now_text
       n = n + 1
       ids[n], bodies[n] = id, found[i]
@@ -124,9 +126,9 @@ local function next_moment(queues)
       if filled == 0 then
         break
       end
-      local found = call('ZRANGEBYSCORE', key, '(' .. now_text, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+      local found = ask('ZRANGEBYSCORE', key, '(' .. now_text, '+inf', 'WITHSCORES', 'LIMIT', 0, 1) or {}
       local moment = tonumber(found[2])
-      if moment then
+      if moment and moment < NEVER then
         filled = filled - 1
         first = first and math.min(first, moment) or moment
       end

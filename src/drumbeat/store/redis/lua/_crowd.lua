@@ -5,10 +5,11 @@
 local function each_running(visit)
   local records = {}
   for _, instance in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do
-    records[#records + 1] = call('HGET', P .. 'inst:' .. instance, 'record') or nil
-    for _, body in ipairs(fetch('job:', call('ZRANGE', P .. 'held:' .. instance, 0, -1))) do
-      if body then
-        visit(match(body, PLACE))
+    records[#records + 1] = ask('HGET', P .. 'inst:' .. instance, 'record') or nil
+    for _, body in ipairs(fetch('job:', ask('ZRANGE', P .. 'held:' .. instance, 0, -1) or {})) do
+      local task, queue = match(body or '', PLACE)
+      if task then
+        visit(task, queue)
       end
     end
   end

@@ -24,23 +24,27 @@ end
 -- The job of an id, live or ended, with what is common to both; nil if there is none.
 local function job_of(id)
   local name = bucket(id)
-  local body = call('HGET', P .. 'job:' .. name, id)
+  local body = ask('HGET', P .. 'job:' .. name, id)
   if not body then
     return nil
   end
-  local job = {id = id, bucket = name, body = body, flag = sub(body, 1, 1)}
+  local job = {id = id, bucket = name, body = body, flag = match(body, '^[klp]') or '-'}
   job.task, job.queue, job.priority = match(body, PLACE)
+  if not job.queue then
+    -- It is in no line of ours. Whoever makes it pending again has it claimed, and so found out, by the workers of this queue.
+    job.task, job.queue, job.priority = match(body, TASK) or '', 'default', '5'
+  end
   local head = nil
   job.head = function()
     head = head or head_of(body)
     return head
   end
   job.crash_limit = function()
-    return job.head()[10]
+    return tonumber(job.head()[10]) or 3
   end
   job.on_dead = function()
     local task = job.head()[11]
-    return task ~= cjson.null and task or nil
+    return type(task) == 'string' and task or nil
   end
   return job
 end
@@ -53,13 +57,13 @@ local function held_job(instance, id, token)
   end
   job.instance, job.token = instance, token
   job.more = more_of(call('HGET', P .. 'more', id), job.body)
-  job.cancel_requested = call('SISMEMBER', P .. 'cancels:' .. instance, id) == 1
+  job.cancel_requested = ask('SISMEMBER', P .. 'cancels:' .. instance, id) == 1
   return job
 end
 
 -- Frees before anything is added.
 local function let_go(job)
-  call('ZREM', P .. 'held:' .. job.instance, job.id)
+  put('ZREM', P .. 'held:' .. job.instance, job.id)
   if job.cancel_requested then
     call('SREM', P .. 'cancels:' .. job.instance, job.id)
   end
@@ -76,7 +80,7 @@ local function schedule_of(body)
     schedules = exists('schedules')
   end
   local name = schedules and head_of(body)[13]
-  return name and name ~= '' and name or nil
+  return type(name) == 'string' and name ~= '' and name or nil
 end
 
 -- The end of a job of this schedule; see below.
@@ -111,14 +115,14 @@ end
 
 -- History that is not kept: as if it had been pruned at once.
 local function forget_job(id, name)
-  call('HDEL', P .. 'job:' .. name, id)
-  call('HDEL', P .. 'done:' .. name, id)
+  put('HDEL', P .. 'job:' .. name, id)
+  put('HDEL', P .. 'done:' .. name, id)
   call('DEL', P .. 'tries:' .. id)
   tidy(name, 1)
 end
 
 local function keep_pruned_before(moment)
-  local before = tonumber(call('HGET', P .. 'meta', 'pruned_before') or '0')
+  local before = tonumber(call('HGET', P .. 'meta', 'pruned_before') or '0') or 0
   if moment > before then
     call('HSET', P .. 'meta', 'pruned_before', us(moment))
   end
@@ -133,7 +137,7 @@ local function end_cancelled(job, run, recorded)
     return
   end
   local finished = run.finished ~= '' and run.finished or now_text
-  call('HSET', P .. 'done:' .. job.bucket, job.id, done_text(job, 'cancelled', recorded, run, finished))
+  put('HSET', P .. 'done:' .. job.bucket, job.id, done_text(job, 'cancelled', recorded, run, finished))
   call('ZADD', P .. 'history', finished, job.id)
   call('ZADD', P .. 'unsucceeded', 0, job.id)
   count(job.task, 'cancelled', 1)
@@ -143,7 +147,7 @@ end
 local function end_dead(job, run, recorded, follow)
   leave_live(job)
   local finished = run.finished ~= '' and run.finished or now_text
-  call('HSET', P .. 'done:' .. job.bucket, job.id, done_text(job, 'dead', recorded, run, finished))
+  put('HSET', P .. 'done:' .. job.bucket, job.id, done_text(job, 'dead', recorded, run, finished))
   call('ZADD', P .. 'dead', 0, job.id)
   count(job.task, 'dead', 1)
   if follow and not call('HGET', P .. 'job:' .. bucket(follow.id), follow.id) then
@@ -165,19 +169,19 @@ end
 -- Pending jobs that wait for something other than time, and those that do no longer.
 local function begin_wait(job)
   local why = job.more.waits_for
-  call('ZADD', wait_key(why, job.queue, job.priority), us(job.more.run_at), job.id)
-  call('ZADD', P .. 'waits:' .. why, us(job.more.waits_since), job.id)
+  put('ZADD', wait_key(why, job.queue, job.priority), us(job.more.run_at), job.id)
+  put('ZADD', P .. 'waits:' .. why, us(job.more.waits_since), job.id)
   call('HINCRBY', P .. 'waiting', why, 1)
   call('HINCRBY', P .. 'parked', job.queue, 1)
 end
 
 local function end_wait(why, queue, priority, id)
-  call('ZREM', wait_key(why, queue, priority), id)
-  call('ZREM', P .. 'waits:' .. why, id)
-  if call('HINCRBY', P .. 'waiting', why, -1) <= 0 then
+  put('ZREM', wait_key(why, queue, priority), id)
+  put('ZREM', P .. 'waits:' .. why, id)
+  if (ask('HINCRBY', P .. 'waiting', why, -1) or 0) <= 0 then
     call('HDEL', P .. 'waiting', why)
   end
-  if call('HINCRBY', P .. 'parked', queue, -1) <= 0 then
+  if (ask('HINCRBY', P .. 'parked', queue, -1) or 0) <= 0 then
     call('HDEL', P .. 'parked', queue)
   end
 end
@@ -185,7 +189,7 @@ end
 -- A job of unique="pending" whose key was taken while it ran comes back as one that is not unique.
 local function give_up_taken_key(job)
   local key = job.head()[6]
-  if not holder('p', job.task, key, job.id) then
+  if type(key) ~= 'string' or not holder('p', job.task, key, job.id) then
     return
   end
   key_leave(key_field('p', job.task, key), job.id)
@@ -200,7 +204,7 @@ local function make_pending(job)
   if more.waits_for ~= '' then
     begin_wait(job)
   else
-    call('ZADD', due_key(job.queue, job.priority), us(more.run_at), job.id)
+    put('ZADD', due_key(job.queue, job.priority), us(more.run_at), job.id)
   end
   call('SADD', P .. 'queues', job.queue)
   due_from(more.run_at)
@@ -235,7 +239,7 @@ go_on = function(name, id)
   end
   plan.current = successor(name)
   if plan.every ~= '' then
-    local moment, stop = now + tonumber(plan.every), tonumber(plan['end'])
+    local moment, stop = now + (tonumber(plan.every) or 0), tonumber(plan['end'])
     local is_over = plan.current ~= '' or plan.state ~= 'active' or (stop and moment >= stop)
     plan.next_at = is_over and '' or us(moment)
   end
@@ -247,7 +251,7 @@ local function keep_attempt(job, run)
     return
   end
   local finished = run.finished ~= '' and run.finished or now_text
-  call('RPUSH', P .. 'tries:' .. job.id, '[' .. us(job.token) .. ',"' .. job.instance .. '","' .. run.kind .. '",'
+  put('RPUSH', P .. 'tries:' .. job.id, '[' .. us(job.token) .. ',"' .. job.instance .. '","' .. run.kind .. '",'
     .. or_null(run.started) .. ',' .. finished .. ',' .. or_null(run.error) .. ']')
 end
 

@@ -4,22 +4,23 @@
 
 -- The field of the hash `keys`: 'k' or 'u' (unique), task, NUL, key.
 local function key_field(flag, task, key)
+  key = type(key) == 'string' and key or ''
   return (flag == 'k' and 'k' or 'u') .. task .. '\0' .. key
 end
 
 -- Enter a live job. The first one stands in the hash, further ones in a set.
 local function key_enter(field, id)
   if call('HSETNX', P .. 'keys', field, id) == 0 then
-    call('SADD', P .. 'keyset:' .. field, id)
+    put('SADD', P .. 'keyset:' .. field, id)
   end
 end
 
 local function key_leave(field, id)
   if call('HGET', P .. 'keys', field) ~= id then
-    call('SREM', P .. 'keyset:' .. field, id)
+    put('SREM', P .. 'keyset:' .. field, id)
     return
   end
-  local following = call('SPOP', P .. 'keyset:' .. field)
+  local following = ask('SPOP', P .. 'keyset:' .. field)
   if following then
     call('HSET', P .. 'keys', field, following)
   else
@@ -33,7 +34,7 @@ local function key_ids(field)
   if not first then
     return {}
   end
-  local found = call('SMEMBERS', P .. 'keyset:' .. field)
+  local found = ask('SMEMBERS', P .. 'keyset:' .. field) or {}
   found[#found + 1] = first
   return found
 end
@@ -41,7 +42,7 @@ end
 -- Whether a live job is pending: it waits for its moment, or for something else.
 local function is_pending(id, body)
   local _, queue, priority = match(body, PLACE)
-  if call('ZSCORE', due_key(queue, priority), id) then
+  if queue and ask('ZSCORE', due_key(queue, priority), id) then
     return true
   end
   local text = call('HGET', P .. 'more', id)
@@ -55,7 +56,7 @@ local function holder(flag, task, key, but)
       if flag == 'l' then
         return id
       end
-      local body = call('HGET', P .. 'job:' .. bucket(id), id)
+      local body = ask('HGET', P .. 'job:' .. bucket(id), id)
       if body and is_pending(id, body) then
         return id
       end

@@ -9,12 +9,15 @@ end
 -- Take the lead or renew it, for `lease` from now. A lease that ends later than any could was given before the clock went back.
 local function lead(prefix, instance, now, lease)
   local holder = redis.call('HGET', prefix .. 'leader', 'instance')
-  local ends = tonumber(redis.call('HGET', prefix .. 'leader', 'until') or '0')
+  local ends = tonumber(redis.call('HGET', prefix .. 'leader', 'until') or '0') or 0
   if holder and holder ~= instance and ends > now and ends <= now + lease then
     return
   end
   if holder ~= instance then
-    redis.call('HINCRBY', prefix .. 'leader', 'term', 1)
+    local term = redis.pcall('HINCRBY', prefix .. 'leader', 'term', 1)
+    if type(term) == 'table' then  -- it is no number
+      redis.call('HSET', prefix .. 'leader', 'term', 1)
+    end
     redis.call('HSET', prefix .. 'leader', 'since', string.format('%.0f', now))
   end
   redis.call('HSET', prefix .. 'leader', 'instance', instance, 'until', string.format('%.0f', now + lease))

@@ -4,7 +4,7 @@
 
 -- The jobs that it holds: a list of held_job.
 local function jobs_held_by(instance)
-  local found, jobs = call('ZRANGE', P .. 'held:' .. instance, 0, -1, 'WITHSCORES'), {}
+  local found, jobs = ask('ZRANGE', P .. 'held:' .. instance, 0, -1, 'WITHSCORES') or {}, {}
   for i = 1, #found, 2 do
     jobs[#jobs + 1] = held_job(instance, found[i], tonumber(found[i + 1]))
   end
@@ -17,6 +17,6 @@ local function end_instance(instance, state, why)
   call('ZREM', P .. 'standing', instance)
   call('HDEL', P .. 'asked', instance)
   call('ZADD', P .. 'gone', us(now), instance)
-  call('HSET', P .. 'inst:' .. instance, 'state', state, 'running', 0, 'ended_at', us(now), 'why', why)
+  put('HSET', P .. 'inst:' .. instance, 'state', state, 'running', 0, 'ended_at', us(now), 'why', why)
   give_up_lead(P, instance)
 end

@@ -1,8 +1,21 @@
 -- What every script about locks begins with: the prefix P, the moment `now` (µs), and how a line of tickets is served.
 -- Numbers of µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always us(n).
 local P = KEYS[1]
-local call = redis.call
-local clock = call('TIME')
+-- A key that is of another type, or a counter that is no number, none of us has written: it gives way, and its lock begins anew,
+-- rather than that a script ends in the middle.
+local function call(command, key, ...)
+  local answer = redis.pcall(command, key, ...)
+  if type(answer) == 'table' and answer.err then
+    if string.find(answer.err, 'WRONGTYPE', 1, true) then
+      redis.call('DEL', key)
+    elseif string.find(answer.err, 'not an integer', 1, true) then
+      redis.call('HDEL', key, (...))
+    end
+    return redis.call(command, key, ...)
+  end
+  return answer
+end
+local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 
 local function us(n)
@@ -25,7 +38,9 @@ end
 -- Who has a lane holds, who has none waits.
 local function remove(keys, id, lane)
   if lane then
-    call('ZADD', keys.lanes, lane, lane)
+    if tonumber(lane) then
+      call('ZADD', keys.lanes, lane, lane)
+    end
     call('ZREM', keys.holders, id)
   else
     call('ZREM', keys.line, id)
@@ -56,7 +71,7 @@ local function serve(keys, asked)
     return nil
   end
   local facts = call('HMGET', keys.lock, 'limit', 'per')
-  local limit, per = tonumber(facts[1]), tonumber(facts[2])
+  local limit, per = tonumber(facts[1]) or 1, tonumber(facts[2])
   local free = limit - call('ZCARD', keys.holders)
   if per then
     call('ZREMRANGEBYSCORE', keys.grants, '-inf', us(now - per))
@@ -97,7 +112,7 @@ end
 -- {state: 1 holds, 2 waits; token, lane, granted_at}, or nil if it is not there
 local function stands(id)
   local facts = call('HMGET', ticket_key(id), 'number', 'lane', 'granted_at')
-  if not facts[1] then
+  if not tonumber(facts[1]) then
     return nil
   end
   return {facts[3] and 1 or 2, tonumber(facts[1]), tonumber(facts[2]) or 0, tonumber(facts[3]) or 0}

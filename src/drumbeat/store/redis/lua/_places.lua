@@ -6,15 +6,18 @@ local living = nil
 local function runner(id)
   living = living or call('ZRANGE', P .. 'alive', 0, -1)
   for _, instance in ipairs(living) do
-    local token = call('ZSCORE', P .. 'held:' .. instance, id)
+    local token = ask('ZSCORE', P .. 'held:' .. instance, id)
     if token then
       return instance, tonumber(token)
     end
   end
 end
 
+-- What cannot be read is dead: people see it there, and may discard it.
+local STATES = {succeeded = true, cancelled = true, dead = true}
 local function state_of(done)
-  return match(done, '^%[%-?%d+,"(%a+)"')
+  local state = match(done, '^%[%-?%d+,"(%a+)"')
+  return STATES[state] and state or 'dead'
 end
 
 -- The job of an id with its state; of a live one also more, of a running one instance and token, of an ended one done (text).
@@ -23,14 +26,14 @@ local function find_job(id)
   if not job then
     return nil
   end
-  job.done = call('HGET', P .. 'done:' .. job.bucket, id)
+  job.done = ask('HGET', P .. 'done:' .. job.bucket, id)
   if job.done then
     job.state = state_of(job.done)
     return job
   end
   job.more = more_of(call('HGET', P .. 'more', id), job.body)
   job.state = 'pending'
-  if job.more.waits_for == '' and not call('ZSCORE', due_key(job.queue, job.priority), id) then
+  if job.more.waits_for == '' and not ask('ZSCORE', due_key(job.queue, job.priority), id) then
     job.instance, job.token = runner(id)
     job.state = 'running'
   end
@@ -42,7 +45,7 @@ local function leave_line(job)
   if job.more.waits_for ~= '' then
     end_wait(job.more.waits_for, job.queue, job.priority, job.id)
   else
-    call('ZREM', due_key(job.queue, job.priority), job.id)
+    put('ZREM', due_key(job.queue, job.priority), job.id)
   end
 end
 
@@ -57,7 +60,7 @@ local function cancel_job(id)
     job.token, job.cancel_requested = job.more.token, true
     end_cancelled(job, {started = '', finished = '', error = job.more.error}, nil)
   elseif job.state == 'running' and job.instance then
-    redis.call('SADD', P .. 'cancels:' .. job.instance, id)
+    put('SADD', P .. 'cancels:' .. job.instance, id)
   end
   return job.state
 end

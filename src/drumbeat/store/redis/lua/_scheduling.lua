@@ -11,8 +11,8 @@ end
 
 -- These fields of a schedule by name; nil if there is none.
 local function plan_of(name, ...)
-  local values = call('HMGET', plan_key(name), 'state', ...)
-  if not values[1] then
+  local values = ask('HMGET', plan_key(name), 'state', ...)
+  if not values or not values[1] then
     return nil
   end
   local plan = {name = name, state = values[1]}
@@ -25,12 +25,12 @@ end
 -- Writes next_at and current, and what is found by them. The plan has state, every, next_at and current.
 local function keep_moment(plan)
   call('HSET', plan_key(plan.name), 'next_at', plan.next_at, 'current', plan.current)
-  if plan.next_at ~= '' then
+  if tonumber(plan.next_at) then
     call('ZADD', P .. 'moments', plan.next_at, plan.name)
   else
     call('ZREM', P .. 'moments', plan.name)
   end
-  if plan.every ~= '' and plan.state == 'active' and plan.next_at == '' then
+  if tonumber(plan.every) and plan.state == 'active' and plan.next_at == '' then
     call('ZADD', P .. 'intervals', plan.every, plan.name)
   elseif plan.every ~= '' then
     call('ZREM', P .. 'intervals', plan.name)
@@ -39,17 +39,17 @@ end
 
 local function is_live(id)
   local name = bucket(id)
-  return call('HEXISTS', P .. 'job:' .. name, id) == 1 and call('HEXISTS', P .. 'done:' .. name, id) == 0
+  return ask('HEXISTS', P .. 'job:' .. name, id) == 1 and (ask('HEXISTS', P .. 'done:' .. name, id) or 0) == 0
 end
 
 -- One record of moments: kind 'f' (fired or queued) or 's' (skipped), the id of the job if there is one, and a JSON array
 -- [at, last, how many, outcome, reason, recorded_at]. What is on record stays.
 local function record_fire(name, kind, at, last, number, outcome, reason, id)
   local member = kind .. at
-  if call('ZADD', P .. 'fires:' .. name, 'NX', at, member) == 0 then
+  if put('ZADD', P .. 'fires:' .. name, 'NX', at, member) == 0 then
     return
   end
-  call('HSET', P .. 'records:' .. name, member, kind .. id .. '[' .. at .. ',' .. last .. ',' .. number .. ',"' .. outcome .. '",'
+  put('HSET', P .. 'records:' .. name, member, kind .. id .. '[' .. at .. ',' .. last .. ',' .. number .. ',"' .. outcome .. '",'
     .. cjson.encode(reason) .. ',' .. now_text .. ']')
   call('ZADD', P .. 'fired', last, member .. '\0' .. name)
 end

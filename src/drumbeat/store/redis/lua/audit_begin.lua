@@ -12,7 +12,8 @@ if ARGV[3] ~= '' then
   local holder = redis.call('HGET', p .. 'audit_keys', key)
   local at = holder and tonumber(redis.call('ZSCORE', p .. 'audit_at', holder) or '')
   if at and at > now - tonumber(ARGV[4]) then
-    return redis.call('HGETALL', p .. 'act:' .. holder)
+    local earlier = redis.pcall('HGETALL', p .. 'act:' .. holder)
+    return {holder, earlier.err and {} or earlier}
   end
   redis.call('HSET', p .. 'audit_keys', key, id)
 end

@@ -13,7 +13,10 @@ local function is_wanted(record)
   if any then
     return true
   end
-  local act = cjson.decode(record)
+  local is_json, act = pcall(cjson.decode, record)
+  if not is_json or type(act) ~= 'table' or type(act.verb) ~= 'string' then
+    return false
+  end
   return (who == '' or act.who == who) and (target == '' or act.target == target)
     and string.sub(act.verb, 1, #verb) == verb
 end
@@ -22,8 +25,10 @@ for _, id in ipairs(redis.call('ZREVRANGEBYLEX', p .. 'audit', from, '-', 'LIMIT
   if #found > wanted then break end
   found[1] = id
   local act = p .. 'act:' .. id
-  if is_wanted(redis.call('HGET', act, 'act')) then
-    found[#found + 1] = redis.call('HGETALL', act)
+  local record = redis.pcall('HGET', act, 'act')
+  if is_wanted(type(record) == 'string' and record or '') then
+    local fields = redis.pcall('HGETALL', act)
+    found[#found + 1] = {id, fields.err and {} or fields}
   end
 end
 return found

@@ -12,12 +12,12 @@ local ahead = 0
 if job.state == 'pending' and job.more.waits_for == '' then
   local line = due_key(job.queue, job.priority)
   for priority = 0, tonumber(job.priority) - 1 do
-    ahead = ahead + call('ZCOUNT', due_key(job.queue, priority), '-inf', now_text)
+    ahead = ahead + (ask('ZCOUNT', due_key(job.queue, priority), '-inf', now_text) or 0)
   end
   if job.more.run_at <= now then
-    ahead = ahead + call('ZRANK', line, job.id)
+    ahead = ahead + (ask('ZRANK', line, job.id) or 0)
   else
-    ahead = ahead + call('ZCOUNT', line, '-inf', now_text)
+    ahead = ahead + (ask('ZCOUNT', line, '-inf', now_text) or 0)
   end
 end
 return {false, ahead}

@@ -4,4 +4,4 @@
 -- returns: the earlier ones, and how it ended, if it did
 -- include: _base
 
-return {call('LRANGE', P .. 'tries:' .. ARGV[1], 0, -1), call('HGET', P .. 'done:' .. bucket(ARGV[1]), ARGV[1])}
+return {ask('LRANGE', P .. 'tries:' .. ARGV[1], 0, -1) or {}, ask('HGET', P .. 'done:' .. bucket(ARGV[1]), ARGV[1])}

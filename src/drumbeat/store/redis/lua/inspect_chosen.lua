@@ -26,7 +26,8 @@ local function is_of(body, its_task, its_queue)
 end
 
 local function has_part(failure)
-  return type(failure) == 'table' and (find(failure.type, part, 1, true) or find(failure.message, part, 1, true))
+  return type(failure) == 'table' and type(failure.type) == 'string' and type(failure.message) == 'string'
+    and (find(failure.type, part, 1, true) or find(failure.message, part, 1, true))
 end
 
 local function word_of_ended(done)
@@ -37,7 +38,7 @@ local function word_of_ended(done)
   if instance ~= '' and match(done, '^%[%-?%d+,"%a+",[^,]*,[^,]*,"(%w+)"') ~= instance then
     return nil
   end
-  if part ~= '' and not (find(done, written, 1, true) and has_part(cjson.decode(match(done, '^[^\n]*'))[9])) then
+  if part ~= '' and not (find(done, written, 1, true) and has_part(table_of(match(done, '^[^\n]*'))[9])) then
     return nil
   end
   return its_state
@@ -47,12 +48,12 @@ local only_ended = state ~= '' and state ~= 'pending' and state ~= 'running'
 local function word_of_live(id, text, its_queue, priority)
   -- Most have never been claimed: nothing more is known of them.
   local more = text and more_of(text)
-  if only_ended or (part ~= '' and not (more and find(more.error, written, 1, true) and has_part(cjson.decode(more.error)))) then
+  if only_ended or (part ~= '' and not (more and find(more.error, written, 1, true) and has_part(table_of(more.error)))) then
     return nil
   end
   local word = 'waiting'
   if not more or more.waits_for == '' then
-    local moment = call('ZSCORE', due_key(its_queue, priority), id)
+    local moment = its_queue and ask('ZSCORE', due_key(its_queue, priority), id)
     if not moment then
       word = 'running'
     elseif tonumber(moment) <= now then

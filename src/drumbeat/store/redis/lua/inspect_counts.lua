@@ -10,7 +10,7 @@ local ready, future, waiting, running, retrying, looked = 0, 0, 0, 0, 0, 0
 for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
   for priority = 0, 9 do
     local key = due_key(queue, priority)
-    local size = call('ZCARD', key)
+    local size = ask('ZCARD', key) or 0
     if size > 0 then
       local due = call('ZCOUNT', key, '-inf', now_text)
       ready, future = ready + due, future + size - due
@@ -18,10 +18,10 @@ for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
   end
 end
 for _, number in ipairs(call('HVALS', P .. 'parked')) do
-  waiting = waiting + tonumber(number)
+  waiting = waiting + (tonumber(number) or 0)
 end
 for _, instance in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do
-  running = running + call('ZCARD', P .. 'held:' .. instance)
+  running = running + (ask('ZCARD', P .. 'held:' .. instance) or 0)
 end
 
 -- What runs was due when it was claimed: whoever has a moment to come is pending.
@@ -32,7 +32,7 @@ repeat
   for i = 1, #page[2], 2 do
     local run_at, failures, crashes = match(page[2][i + 1], '^(%-?%d+),%d+,(%d+),(%d+),')
     -- A scan may give one twice.
-    if tonumber(run_at) > now and failures + crashes > 0 and sub(page[2][i + 1], -1) == '\n' and not seen[page[2][i]] then
+    if run_at and tonumber(run_at) > now and failures + crashes > 0 and sub(page[2][i + 1], -1) == '\n' and not seen[page[2][i]] then
       seen[page[2][i]] = true
       retrying = retrying + 1
     end

@@ -16,13 +16,17 @@ local function death(done)
   if at then
     return at, kind
   end
-  local failure = cjson.decode(match(done, '^[^\n]*'))[9]
-  return match(done, '%-?%d+'), type(failure) == 'table' and failure.type or ''
+  local record = table_of(match(done, '^[^\n]*'))
+  local failure = record[9]
+  if type(failure) == 'table' and type(failure.type) == 'string' then
+    return match(done, '%-?%d+') or '0', failure.type
+  end
+  return match(done, '%-?%d+') or '0', record[1] and '' or 'Undecodable'
 end
 
 for i, id in ipairs(ids) do
   if bodies[i] and dones[i] then
-    local task, at, kind = match(bodies[i], TASK), death(dones[i])
+    local task, at, kind = match(bodies[i], TASK) or 'undecodable', death(dones[i])
     local name, moment = task .. '\0' .. kind, tonumber(at)
     local group = groups[name]
     if not group then

@@ -9,15 +9,15 @@
 local begin, enough = ARGV[1], tonumber(ARGV[3])
 
 local function recorded(name)
-  local list, size = call('LRANGE', P .. 'ids:' .. name, 0, -1), call('HLEN', P .. 'job:' .. name)
+  local list, size = ask('LRANGE', P .. 'ids:' .. name, 0, -1) or {}, ask('HLEN', P .. 'job:' .. name) or 0
   local n = #list
   if n < size then
     n = 0
     for _, entry in ipairs(list) do
-      n = n + (#entry == 16 and 1 or tonumber(sub(entry, 33)))
+      n = n + (#entry == 16 and 1 or tonumber(sub(entry, 33)) or 0)
     end
   end
-  return n >= size and list or call('HKEYS', P .. 'job:' .. name)
+  return n >= size and list or ask('HKEYS', P .. 'job:' .. name) or {}
 end
 
 local found, given = {''}, 0
@@ -30,10 +30,10 @@ while true do
     given = given + #list
     for _, entry in ipairs(list) do
       if #entry > 16 then
-        given = given + tonumber(sub(entry, 33))
+        given = given + (tonumber(sub(entry, 33)) or 0)
       end
     end
-    begin = '(' .. us(tonumber(name, 16))
+    begin = '(' .. call('ZSCORE', P .. 'buckets', name)
     if given >= enough then
       found[1] = begin
       return found

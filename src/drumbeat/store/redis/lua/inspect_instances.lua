@@ -6,7 +6,8 @@ local prefix, found = KEYS[1], {}
 local function add(line)
   for _, id in ipairs(redis.call('ZRANGE', prefix .. line, 0, -1)) do
     found[#found + 1] = id
-    found[#found + 1] = redis.call('HGETALL', prefix .. 'inst:' .. id)
+    local record = redis.pcall('HGETALL', prefix .. 'inst:' .. id)
+    found[#found + 1] = record.err and {} or record
   end
 end
 add('alive')

@@ -18,7 +18,7 @@ end
 for task in pairs(tasks) do
   for _, flag in ipairs({'u', 'k'}) do
     local field = key_field(flag, task, ARGV[2])
-    if #ids + call('SCARD', P .. 'keyset:' .. field) + 1 > few then
+    if #ids + (ask('SCARD', P .. 'keyset:' .. field) or 0) + 1 > few then
       return false
     end
     for _, id in ipairs(key_ids(field)) do

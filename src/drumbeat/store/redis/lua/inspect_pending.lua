@@ -26,7 +26,7 @@ if which ~= 'waiting' then
   for _, queue in ipairs(ARGV[3] ~= '' and {ARGV[3]} or call('SMEMBERS', P .. 'queues')) do
     for priority = 0, 9 do
       local key = due_key(queue, priority)
-      if #ids + call('ZCOUNT', key, least, most) > few or not add(call('ZRANGEBYSCORE', key, least, most)) then
+      if #ids + (ask('ZCOUNT', key, least, most) or 0) > few or not add(ask('ZRANGEBYSCORE', key, least, most) or {}) then
         return false
       end
     end
@@ -34,7 +34,7 @@ if which ~= 'waiting' then
 end
 if which == 'waiting' or which == 'pending' then
   for _, why in ipairs(call('HKEYS', P .. 'waiting')) do
-    if not add(call('ZRANGE', P .. 'waits:' .. why, 0, few)) then
+    if not add(ask('ZRANGE', P .. 'waits:' .. why, 0, few) or {}) then
       return false
     end
   end

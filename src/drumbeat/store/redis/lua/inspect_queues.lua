@@ -10,12 +10,12 @@ for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
   local ready, all, oldest = 0, 0, false
   for priority = 0, 9 do
     local key = due_key(queue, priority)
-    local size = call('ZCARD', key)
+    local size = ask('ZCARD', key) or 0
     if size > 0 then
       local first = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
       all = all + size
       ready = ready + call('ZCOUNT', key, '-inf', now_text)
-      if first <= now and (not oldest or first < oldest) then
+      if first <= now and first > -1e18 and (not oldest or first < oldest) then
         oldest = first
       end
     end

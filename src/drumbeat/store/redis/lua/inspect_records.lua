@@ -16,7 +16,7 @@ for i, id in ipairs(ARGV) do
     local who = job.instance or ''
     found[i + 1] = {
       job.body, job.state, call('HGET', P .. 'more', id), who, job.token or 0,
-      call('SISMEMBER', P .. 'cancels:' .. who, id), call('HGET', P .. 'progress', id),
+      ask('SISMEMBER', P .. 'cancels:' .. who, id) or 0, call('HGET', P .. 'progress', id),
     }
   end
 end

@@ -6,7 +6,7 @@
 
 local ids = {}
 for _, instance in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do
-  for _, id in ipairs(call('ZRANGE', P .. 'held:' .. instance, 0, -1)) do
+  for _, id in ipairs(ask('ZRANGE', P .. 'held:' .. instance, 0, -1) or {}) do
     ids[#ids + 1] = id
   end
 end

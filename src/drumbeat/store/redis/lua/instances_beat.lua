@@ -12,7 +12,17 @@ local now = time[1] * 1000000 + time[2]
 if not redis.call('ZSCORE', p .. 'alive', id) then return {now} end
 
 local text = string.format('%.0f', now)
-local beat = redis.call('HINCRBY', p .. 'inst:' .. id, 'beat', 1)
+local beat = redis.pcall('HINCRBY', p .. 'inst:' .. id, 'beat', 1)
+if type(beat) == 'table' then
+  -- A count that is no number begins anew. One whose whole record is of another type is not alive: it registers anew.
+  if string.find(beat.err, 'WRONGTYPE', 1, true) then
+    redis.call('DEL', p .. 'inst:' .. id)
+    redis.call('ZREM', p .. 'alive', id)
+    return {now}
+  end
+  redis.call('HSET', p .. 'inst:' .. id, 'beat', 1)
+  beat = 1
+end
 redis.call('HSET', p .. 'inst:' .. id, 'beat_at', text, 'running', ARGV[2])
 redis.call('ZADD', p .. 'alive', text, id)
 if ARGV[3] == '' then
@@ -22,9 +32,10 @@ else
 end
 
 local cancels = {}
-for _, job in ipairs(redis.call('SMEMBERS', p .. 'cancels:' .. id)) do
-  local token = redis.call('ZSCORE', p .. 'held:' .. id, job)
-  if token then
+local wanted = redis.pcall('SMEMBERS', p .. 'cancels:' .. id)
+for _, job in ipairs(wanted) do
+  local token = redis.pcall('ZSCORE', p .. 'held:' .. id, job)
+  if type(token) == 'string' then
     cancels[#cancels + 1] = job
     cancels[#cancels + 1] = token
   end
@@ -45,13 +56,16 @@ local peers = {}
 for _, peer in ipairs(redis.call('ZRANGE', p .. 'alive', 0, -1)) do
   if peer ~= id then
     peers[#peers + 1] = peer
-    peers[#peers + 1] = redis.call('HGET', p .. 'inst:' .. peer, 'beat') or '0'
+    local count = redis.pcall('HGET', p .. 'inst:' .. peer, 'beat')
+    peers[#peers + 1] = type(count) == 'string' and count or '0'
   end
 end
 local leader = {}
 local who, term, ends = unpack(redis.call('HMGET', p .. 'leader', 'instance', 'term', 'until'))
-if who and tonumber(ends) > now then
+if who and (tonumber(ends) or 0) > now then
   leader = {who, term}
 end
-local next_fire = tonumber(redis.call('ZRANGE', p .. 'moments', 0, 0, 'WITHSCORES')[2]) or false
-return {now, beat, redis.call('ZCARD', p .. 'held:' .. id), cancels, waiting, peers, leader, next_fire}
+local next_fire = tonumber(redis.call('ZRANGE', p .. 'moments', 0, 0, 'WITHSCORES')[2])
+next_fire = next_fire and math.abs(next_fire) < 1e18 and next_fire or false
+local running = redis.pcall('ZCARD', p .. 'held:' .. id)
+return {now, beat, type(running) == 'number' and running or 0, cancels, waiting, peers, leader, next_fire}

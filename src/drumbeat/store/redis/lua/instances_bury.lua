@@ -9,7 +9,7 @@
 -- include: _leaving
 local instance, count_seen, why = ARGV[1], ARGV[2], ARGV[3]
 if not call('ZSCORE', P .. 'alive', instance) then return {0} end
-if count_seen ~= '' and call('HGET', P .. 'inst:' .. instance, 'beat') ~= count_seen then return {0} end
+if count_seen ~= '' and (ask('HGET', P .. 'inst:' .. instance, 'beat') or '0') ~= count_seen then return {0} end
 
 local at, follow_ups = 6, {}
 for _ = 1, tonumber(ARGV[5]) do
@@ -70,6 +70,6 @@ for _, part in ipairs({{suspect, 'to run again alone'}, {released, 'given back'}
   end
 end
 if #parts > 0 then
-  call('HSET', P .. 'inst:' .. instance, 'why', why .. '; its jobs: ' .. table.concat(parts, ', '))
+  put('HSET', P .. 'inst:' .. instance, 'why', why .. '; its jobs: ' .. table.concat(parts, ', '))
 end
 return {1, suspect, released, dead, cancelled}

@@ -8,8 +8,8 @@
 local moved = 0
 for _, id in ipairs(ARGV) do
   if call('ZREM', P .. 'dead', id) == 1 then
-    local done = call('HGET', P .. 'done:' .. bucket(id), id)
-    call('ZADD', P .. 'history', match(done, '%-?%d+'), id)
+    local done = ask('HGET', P .. 'done:' .. bucket(id), id) or ''
+    call('ZADD', P .. 'history', match(done, '^%[(%-?%d+)') or now_text, id)
     call('ZADD', P .. 'unsucceeded', 0, id)
     moved = moved + 1
   end

@@ -7,6 +7,6 @@
 local bodies, dones = fetch('job:', ARGV), fetch('done:', ARGV)
 local found = {call('HGET', P .. 'meta', 'pruned_before')}
 for i, body in ipairs(bodies) do
-  found[i + 1] = body and {match(body, TASK), dones[i] or ''}
+  found[i + 1] = body and {match(body, TASK) or '', dones[i] or ''}
 end
 return found

@@ -32,7 +32,7 @@ end
 local function tail_of(i, id, body, mores, progress, cancels)
   local more, requested = mores and mores[i], cancels and cancels[i] == 1
   if requested or more or (progress and progress[i]) then
-    body = body or call('HGET', P .. 'job:' .. bucket(id), id)
+    body = body or ask('HGET', P .. 'job:' .. bucket(id), id) or ''
     return done_tail(more_of(more, body), requested, progress and progress[i])
   end
 end
@@ -63,7 +63,7 @@ local function succeed(ids, records, task)
         m = m + 2
         local its_task = body and match(body, TASK) or task
         tasks[its_task] = (tasks[its_task] or 0) + 1
-        if body and sub(body, 1, 1) ~= '-' then
+        if body and find(body, '^[klp]') then
           key_leave(key_field(sub(body, 1, 1), its_task, head_of(body)[6]), id)
         elseif body then
           of_schedules[id] = schedule_of(body)
@@ -94,14 +94,14 @@ local function on_record(id, token, kind)
   local function same(recorded)
     return recorded == kind or (recorded == 'cancelled' and RETURNING[kind])
   end
-  local done = call('HGET', P .. 'done:' .. bucket(id), id)
+  local done = ask('HGET', P .. 'done:' .. bucket(id), id)
   if done then
     local recorded, who, its = match(done, '^%[%-?%d+,"%a+","?(%a+)"?,%-?%w+,"?(%w+)"?,(%d+)')
     if who == instance and its == token and same(recorded) then
       return true
     end
   end
-  for _, attempt in ipairs(call('LRANGE', P .. 'tries:' .. id, 0, -1)) do
+  for _, attempt in ipairs(ask('LRANGE', P .. 'tries:' .. id, 0, -1) or {}) do
     local its, who, recorded = match(attempt, '^%[(%d+),"(.-)","(%a+)"')
     if who == instance and its == token and same(recorded) then
       return true
@@ -121,7 +121,7 @@ local FEW = 20
 local function held_under(token, ids)
   local current = {}
   if #ids > FEW then
-    local found = call('ZRANGEBYSCORE', held, token, token)
+    local found = ask('ZRANGEBYSCORE', held, token, token) or {}
     for _, id in ipairs(found) do
       current[id] = true
     end
@@ -190,7 +190,7 @@ for _ = 1, others do
     follow = read_follow_up(at)
     at = at + FOLLOW
   end
-  local job = is_current(call('ZSCORE', held, id), token) and held_job(instance, id, tonumber(token))
+  local job = is_current(ask('ZSCORE', held, id), token) and held_job(instance, id, tonumber(token))
   if job then
     settle(job, run, follow)
   else

@@ -14,14 +14,14 @@ bulk('ZREM', P .. 'history', ids)
 bulk('ZREM', P .. 'unsucceeded', ids)
 local tries = {}
 by_bucket(ids, function(name, first, last)
-  call('HDEL', P .. 'job:' .. name, unpack(ids, first, last))
-  call('HDEL', P .. 'done:' .. name, unpack(ids, first, last))
+  put('HDEL', P .. 'job:' .. name, unpack(ids, first, last))
+  put('HDEL', P .. 'done:' .. name, unpack(ids, first, last))
   tidy(name, last - first + 1)
 end)
 for i, id in ipairs(ids) do
   tries[i] = P .. 'tries:' .. id
   if bodies[i] and dones[i] then
-    count(match(bodies[i], TASK), state_of(dones[i]), -1)
+    count(match(bodies[i], TASK) or '', state_of(dones[i]), -1)
   end
 end
 for first = 1, #tries, CHUNK do

@@ -7,20 +7,21 @@
 -- Its last run becomes one of its earlier ones, if there was one.
 local function keep_last_run(job)
   local finished, outcome, started, who, token, rest = match(
-    job.done, '^%[(%-?%d+),"%a+",("?%a+"?),(%-?%w+),("?%w+"?),(%d+),null,null,(.*)')
-  if outcome ~= 'null' then
-    local failure = sub(rest, 1, find(rest, ']\n', 1, true) - 1)
-    call('RPUSH', P .. 'tries:' .. job.id,
+    job.done or '', '^%[(%-?%d+),"%a+",("?%a+"?),(%-?%w+),("?%w+"?),(%d+),null,null,(.*)')
+  local stop = rest and find(rest, ']\n', 1, true)
+  if stop and outcome ~= 'null' then
+    local failure = sub(rest, 1, stop - 1)
+    put('RPUSH', P .. 'tries:' .. job.id,
       '[' .. token .. ',' .. who .. ',' .. outcome .. ',' .. started .. ',' .. finished .. ',' .. failure .. ']')
   end
-  return tonumber(token)
+  return tonumber(token) or 0
 end
 
 local function revive(job)
   call('ZREM', P .. 'dead', job.id)
   local token = keep_last_run(job)
-  local life = tonumber(match(job.done, '\n%-?%d+,%d+,%d+,(%d+)'))
-  call('HDEL', P .. 'done:' .. job.bucket, job.id)
+  local life = tonumber(match(job.done or '', '\n%-?%d+,%d+,%d+,(%d+)')) or 0
+  put('HDEL', P .. 'done:' .. job.bucket, job.id)
   job.more = {run_at = now, token = token, failures = 0, crashes = 0, life = life + 1, error = '', waits_for = ''}
   if job.flag ~= '-' then
     key_enter(key_field(job.flag, job.task, job.head()[6]), job.id)

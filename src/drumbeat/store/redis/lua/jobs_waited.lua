@@ -7,7 +7,7 @@
 local found, limit = {now}, tonumber(ARGV[3])
 for _, why in ipairs(call('HKEYS', P .. 'waiting')) do
   if sub(why, 1, #ARGV[1]) == ARGV[1] and #found <= limit then
-    local ids = call('ZRANGEBYSCORE', P .. 'waits:' .. why, '-inf', '(' .. ARGV[2], 'LIMIT', 0, limit + 1 - #found)
+    local ids = ask('ZRANGEBYSCORE', P .. 'waits:' .. why, '-inf', '(' .. ARGV[2], 'LIMIT', 0, limit + 1 - #found) or {}
     for _, id in ipairs(ids) do
       found[#found + 1] = id
     end

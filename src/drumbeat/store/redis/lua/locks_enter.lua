@@ -67,11 +67,14 @@ elseif #changes > 0 then
 end
 local opens = serve(keys, {[id] = true})
 local answer = stands(id)
+if not answer then
+  return {0}
+end
 if answer[1] == 1 then
   answer[5], answer[6] = 0, -1
   return answer
 end
-answer[5] = call('ZRANK', keys.line, id) + 1
+answer[5] = (call('ZRANK', keys.line, id) or 0) + 1
 -- The next lease to end ahead of it: in the whole line, as it is the last, or nearly.
 local first = call('ZRANGE', keys.leases, 0, 1, 'WITHSCORES')
 local ahead = tonumber(first[1] == id and first[4] or first[2])

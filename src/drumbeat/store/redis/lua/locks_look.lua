@@ -21,7 +21,7 @@ for _, keys in pairs(lines) do
 end
 if ARGV[1] == '1' then
   for id, name in pairs(lock_of) do
-    local lease = call('HGET', ticket_key(id), 'lease')
+    local lease = tonumber(call('HGET', ticket_key(id), 'lease'))
     if lease then
       call('ZADD', lines[name].leases, us(now + lease), id)
     end
@@ -39,12 +39,14 @@ local function walk(keys)
   end
   local ahead
   for _, id in ipairs(call('ZRANGE', keys.holders, 0, -1)) do
-    ahead = math.min(ahead or leases[id], leases[id])
+    local ends = leases[id] or now
+    ahead = math.min(ahead or ends, ends)
   end
   keys.places, keys.ahead = {}, {}
   for place, id in ipairs(call('ZRANGE', keys.line, 0, -1)) do
+    local ends = leases[id] or now
     keys.places[id], keys.ahead[id] = place, ahead
-    ahead = math.min(ahead or leases[id], leases[id])
+    ahead = math.min(ahead or ends, ends)
   end
 end
 
@@ -65,7 +67,7 @@ for i = 2, #ARGV do
     if keys.places[id] == 1 and keys.opens and (after < 0 or keys.opens < after) then
       after = keys.opens
     end
-    answer[5], answer[6] = keys.places[id], after
+    answer[5], answer[6] = keys.places[id] or 1, after
   end
   answers[#answers + 1] = answer
 end

@@ -12,7 +12,7 @@ local function living(keys, set)
   local found = {}
   for _, id in ipairs(call('ZRANGE', set, 0, -1)) do
     local ends = tonumber(call('ZSCORE', keys.leases, id))
-    if ends > now then
+    if ends and ends > now then
       found[#found + 1] = {id, ends - now}
     end
   end
@@ -24,7 +24,7 @@ local function add_tickets(list, found)
     if #list < MOST then
       local facts = call('HMGET', ticket_key(each[1]), 'number', 'lane', 'owner', 'what', 'entered_at', 'granted_at')
       list[#list + 1] = {
-        each[1], facts[1], facts[2] or '', facts[3], facts[4], facts[5], facts[6] or '', each[2],
+        each[1], facts[1] or '', facts[2] or '', facts[3] or '', facts[4] or '', facts[5] or '', facts[6] or '', each[2],
       }
     end
   end
@@ -50,9 +50,9 @@ local function described(name)
   if ARGV[5] == '1' then
     add_tickets(tickets, line)
   end
-  local released = facts[3] and {facts[3], facts[4], facts[5]} or {}
+  local released = facts[3] and {facts[3], facts[4] or '', facts[5] or ''} or {}
   return {name, facts[1], facts[2] or '', #holders, #line, released, tickets,
-    opens_at(keys, tonumber(facts[1]), tonumber(facts[2]))}
+    opens_at(keys, tonumber(facts[1]) or 1, tonumber(facts[2]))}
 end
 
 if ARGV[4] ~= '' then

@@ -13,8 +13,9 @@ local pruned = 0
 for _, instance in ipairs(redis.call('SMEMBERS', p .. 'inboxes')) do
   local inbox = p .. 'inbox:' .. instance
   while not but[instance] and pruned < most do
-    local first = redis.call('LINDEX', inbox, 0)
-    if not first or tonumber(string.match(first, '^%d+')) > till then break end
+    local first = redis.pcall('LINDEX', inbox, 0)
+    if type(first) == 'table' then redis.call('DEL', inbox) end
+    if type(first) ~= 'string' or (tonumber(string.match(first, '^%d+')) or 0) > till then break end
     redis.call('LPOP', inbox)
     pruned = pruned + 1
   end

@@ -15,12 +15,12 @@ plan.state = ARGV[3]
 local is_busy = plan.every ~= '' and plan.current ~= '' and is_live(plan.current)
 plan.next_at = (plan.state ~= 'active' or is_busy) and '' or ARGV[5]
 keep_moment(plan)
-call('HSET', plan_key(name), 'state', plan.state, 'revision', format('%d', tonumber(plan.revision) + 1),
+call('HSET', plan_key(name), 'state', plan.state, 'revision', format('%d', (tonumber(plan.revision) or 0) + 1),
   'cursor', ARGV[4] ~= '' and ARGV[4] or plan.cursor, 'changed_at', now_text, 'by', ARGV[6], 'why', ARGV[7])
 if plan.state == 'retired' then
   call('ZREM', P .. 'declared', name)
 elseif plan.origin == 'code' then
-  call('ZADD', P .. 'declared', plan.declared_at, name)
+  call('ZADD', P .. 'declared', tonumber(plan.declared_at) and plan.declared_at or now_text, name)
 end
 if ARGV[8] then
   record_fire(name, 's', ARGV[8], ARGV[9], ARGV[10], 'skipped', ARGV[11], '')

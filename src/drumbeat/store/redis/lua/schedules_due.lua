@@ -7,16 +7,17 @@
 
 local due = {}
 for i, name in ipairs(call('ZRANGEBYSCORE', P .. 'moments', '-inf', now_text, 'LIMIT', 0, ARGV[1])) do
-  due[i] = shown(name)
+  due[i] = {name, shown(name)}
 end
 local ahead = call('ZRANGEBYSCORE', P .. 'moments', '(' .. now_text, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local shortest, at = false, 0
 repeat
   -- Those that have come to their end have no job.
   local name, every = unpack(call('ZRANGE', P .. 'intervals', at, at, 'WITHSCORES'))
-  if name and call('HGET', plan_key(name), 'current') ~= '' then
+  if name and (ask('HGET', plan_key(name), 'current') or '') ~= '' then
     shortest = tonumber(every)
   end
   at = at + 1
 until shortest or not name
-return {now, tonumber(ahead[2]) or false, shortest, due}
+local following = tonumber(ahead[2])
+return {now, following and following < 1e18 and following or false, shortest, due}

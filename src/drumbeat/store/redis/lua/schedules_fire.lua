@@ -26,8 +26,8 @@ end
 local function enqueue(plan, moment, waits)
   local id, name = moment.id, bucket(moment.id)
   local body = '-[' .. now_text .. ',' .. moment.at .. ',' .. plan.head .. 'null' .. plan.rest
-  call('HSET', P .. 'job:' .. name, id, body)
-  call('RPUSH', P .. 'ids:' .. name, id)
+  put('HSET', P .. 'job:' .. name, id, body)
+  put('RPUSH', P .. 'ids:' .. name, id)
   call('ZADD', P .. 'buckets', tonumber(name, 16), name)
   count(plan.task, 'live', 1)
   if waits or moment.run_at ~= moment.at then
@@ -36,7 +36,7 @@ local function enqueue(plan, moment, waits)
       waits_for = waits and 'schedule:' .. plan.name or '', waits_since = waits and now or nil,
     }})
   else
-    call('ZADD', due_key(plan.queue, plan.priority), moment.run_at, id)
+    put('ZADD', due_key(plan.queue, plan.priority), moment.run_at, id)
     call('SADD', P .. 'queues', plan.queue)
     due_from(tonumber(moment.run_at))
   end
@@ -52,7 +52,7 @@ end
 
 -- Cancels those in line, and the current job; true if the current one has to stop first.
 local function cancel_before(plan, live)
-  for _, id in ipairs(call('ZRANGE', P .. 'waits:schedule:' .. plan.name, 0, -1)) do
+  for _, id in ipairs(ask('ZRANGE', P .. 'waits:schedule:' .. plan.name, 0, -1) or {}) do
     cancel_job(id)
   end
   if live == 'pending' then
@@ -100,12 +100,16 @@ local function carry_out(firing)
   if not plan or plan.state ~= 'active' then
     return nil
   end
+  -- What its jobs are made of.
+  if not match('-[0,0,' .. plan.head, PLACE) or plan.rest == '' or plan.queue == '' or not match(plan.priority, '^%d$') then
+    return nil
+  end
   if firing.moves and (plan.revision ~= firing.revision or plan.cursor ~= firing.before) then
     return nil
   end
   local new, seen = {}, {}
   for _, moment in ipairs(firing.moments) do
-    if not seen[moment.at] and not call('ZSCORE', P .. 'fires:' .. plan.name, 'f' .. moment.at) then
+    if not seen[moment.at] and not ask('ZSCORE', P .. 'fires:' .. plan.name, 'f' .. moment.at) then
       seen[moment.at] = true
       new[#new + 1] = moment
     end

@@ -4,5 +4,5 @@
 -- returns: for each its text (see _scheduling.lua: record_fire)
 -- include: _scheduling
 
-local members = call('ZREVRANGEBYSCORE', P .. 'fires:' .. ARGV[1], ARGV[2], '-inf', 'LIMIT', 0, ARGV[3])
-return bulk_get('HMGET', P .. 'records:' .. ARGV[1], members)
+local members = ask('ZREVRANGEBYSCORE', P .. 'fires:' .. ARGV[1], ARGV[2], '-inf', 'LIMIT', 0, ARGV[3]) or {}
+return #members > 0 and ask('HMGET', P .. 'records:' .. ARGV[1], unpack(members)) or {}

@@ -7,10 +7,10 @@
 
 local old = call('ZRANGEBYSCORE', P .. 'fired', '-inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[2])
 for _, each in ipairs(old) do
-  local stop = find(each, '\0', 1, true)
+  local stop = find(each, '\0', 1, true) or #each + 1
   local member, name = sub(each, 1, stop - 1), sub(each, stop + 1)
   call('ZREM', P .. 'fired', each)
-  call('ZREM', P .. 'fires:' .. name, member)
-  call('HDEL', P .. 'records:' .. name, member)
+  put('ZREM', P .. 'fires:' .. name, member)
+  put('HDEL', P .. 'records:' .. name, member)
 end
 return #old

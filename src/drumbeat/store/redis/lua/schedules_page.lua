@@ -10,7 +10,7 @@ while #found < limit do
   for _, name in ipairs(names) do
     local fields = #found < limit and shown(name)
     if fields and (ARGV[3] == '1' or fields[2] ~= 'retired') then
-      found[#found + 1] = fields
+      found[#found + 1] = {name, fields}
     end
     after = name
   end

@@ -21,9 +21,9 @@ plan.state, plan.every = 'active', ARGV[13]
 local is_busy = plan.every ~= '' and plan.current ~= '' and is_live(plan.current)
 plan.next_at = is_busy and '' or ARGV[4]
 local declared = ARGV[15] == 'code' and now_text or (is_new and '' or plan.declared_at)
-call('HSET', plan_key(name), 'definition', ARGV[6], 'task', ARGV[7], 'queue', ARGV[8], 'priority', ARGV[9], 'head', ARGV[10],
+put('HSET', plan_key(name), 'definition', ARGV[6], 'task', ARGV[7], 'queue', ARGV[8], 'priority', ARGV[9], 'head', ARGV[10],
   'rest', ARGV[11], 'overlap', ARGV[12], 'every', ARGV[13], 'end', ARGV[14], 'origin', ARGV[15], 'app', ARGV[16],
-  'state', 'active', 'revision', format('%d', tonumber(plan.revision) + 1),
+  'state', 'active', 'revision', format('%d', (tonumber(plan.revision) or 0) + 1),
   'cursor', ARGV[3] ~= '' and ARGV[3] or plan.cursor, 'created_at', is_new and now_text or plan.created_at,
   'changed_at', now_text, 'declared_at', declared, 'by', ARGV[5], 'why', '')
 call('ZADD', P .. 'schedules', 0, name)

@@ -17,9 +17,9 @@ for _, why in ipairs(call('HKEYS', P .. 'waiting')) do
 end
 for _, name in ipairs(call('ZRANGE', P .. 'intervals', 0, -1)) do
   local plan = plan_of(name, 'current', 'next_at', 'every', 'end')
-  local stop = tonumber(plan['end'])
+  local stop = plan and tonumber(plan['end'])
   -- One with an end may have come to it.
-  local may = not stop or (plan.current ~= '' and stop > now)
+  local may = plan and (not stop or (plan.current ~= '' and stop > now))
   if may and (plan.current == '' or not is_live(plan.current)) then
     plan.current, plan.next_at = '', now_text
     keep_moment(plan)

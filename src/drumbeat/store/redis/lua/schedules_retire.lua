@@ -11,9 +11,10 @@ if #silent == 0 then
 end
 local apps, retired = {}, {}
 for _, instance in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do
-  local record = call('HGET', P .. 'inst:' .. instance, 'record')
-  if record then
-    apps[cjson.decode(record).app] = true
+  local record = ask('HGET', P .. 'inst:' .. instance, 'record')
+  local app = record and table_of(record).app
+  if app then
+    apps[app] = true
   end
 end
 for _, name in ipairs(silent) do
@@ -22,7 +23,7 @@ for _, name in ipairs(silent) do
     call('ZREM', P .. 'declared', name)
     plan.state, plan.next_at = 'retired', ''
     keep_moment(plan)
-    call('HSET', plan_key(name), 'state', 'retired', 'revision', format('%d', tonumber(plan.revision) + 1),
+    call('HSET', plan_key(name), 'state', 'retired', 'revision', format('%d', (tonumber(plan.revision) or 0) + 1),
       'changed_at', now_text, 'by', '', 'why', 'no longer declared')
     retired[#retired + 1] = name
   end

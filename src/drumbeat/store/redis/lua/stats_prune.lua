@@ -9,7 +9,11 @@ local CHUNK = 1000
 
 -- Deletes up to `left` fields of a stretch; whether none is left.
 local function clear(stretch)
-  local fields = redis.call('HKEYS', stretch)
+  local fields = redis.pcall('HKEYS', stretch)
+  if fields.err then
+    redis.call('DEL', stretch)
+    return true
+  end
   local most = math.min(#fields, left)
   for first = 1, most, CHUNK do
     redis.call('HDEL', stretch, unpack(fields, first, math.min(first + CHUNK - 1, most)))
@@ -31,14 +35,18 @@ end
 
 -- Numbers are added as texts, by the server: in a double they would not be exact for ever.
 local function fold(instance)
-  local rows = redis.call('HGETALL', p .. 'totals:' .. instance)
+  local rows = redis.pcall('HGETALL', p .. 'totals:' .. instance)
+  if rows.err then
+    redis.call('DEL', p .. 'totals:' .. instance)
+    rows = {}
+  end
   for i = 1, #rows, 2 do
     if left == 0 then return end
     local place, number = rows[i], 0
     for count in string.gmatch(rows[i + 1], '%d+') do
       number = number + 1
       if count ~= '0' then
-        redis.call('HINCRBY', p .. 'folded', place .. '\0' .. number, count)
+        redis.pcall('HINCRBY', p .. 'folded', place .. '\0' .. number, count)
       end
     end
     redis.call('HDEL', p .. 'totals:' .. instance, place)

@@ -5,17 +5,27 @@
 -- returns: 1; 0: the instance is not alive
 -- touches: stretch:<grain>:<at>, overall:<grain>:<at>, stretches:<grain>, totals, totals:<instance>
 local p, instance = KEYS[1], ARGV[1]
+
+-- A key of another type, which none of us has made, gives way.
+local function put(key, field, value)
+  local answer = redis.pcall('HSET', key, field, value)
+  if type(answer) == 'table' then
+    if string.find(answer.err, 'WRONGTYPE', 1, true) then redis.call('DEL', key) end
+    redis.call('HSET', key, field, value)
+  end
+end
+
 if not redis.call('ZSCORE', p .. 'alive', instance) then return 0 end
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
 for i = 4, #ARGV, 4 do
   local grain, at, place, counts = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if grain == '0' then
-    redis.call('HSET', p .. 'totals:' .. instance, place, counts)
+    put(p .. 'totals:' .. instance, place, counts)
     redis.call('ZADD', p .. 'totals', now, instance)
   else
     local stretch = p .. (place == '\0' and 'overall:' or 'stretch:') .. grain .. ':' .. at
-    redis.call('HSET', stretch, place .. '\0' .. instance, counts)
+    put(stretch, place .. '\0' .. instance, counts)
     redis.call('EXPIRE', stretch, grain == '10000000' and ARGV[2] or ARGV[3])
     redis.call('ZADD', p .. 'stretches:' .. grain, at, at)
   end

@@ -6,6 +6,7 @@ local found = {}
 local range = {ARGV[2], '(' .. ARGV[3], 'LIMIT', 0, ARGV[4]}
 for _, at in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1] .. 'stretches:' .. ARGV[1], unpack(range))) do
   found[#found + 1] = at
-  found[#found + 1] = redis.call('HGETALL', KEYS[1] .. ARGV[5] .. ':' .. ARGV[1] .. ':' .. at)
+  local stretch = redis.pcall('HGETALL', KEYS[1] .. ARGV[5] .. ':' .. ARGV[1] .. ':' .. at)
+  found[#found + 1] = stretch.err and {} or stretch
 end
 return found

@@ -4,6 +4,7 @@
 -- returns: the sums of instances that have gone, then what each of the others has counted; each a hash as a flat list
 local found = {redis.call('HGETALL', KEYS[1] .. 'folded')}
 for _, instance in ipairs(redis.call('ZRANGE', KEYS[1] .. 'totals', 0, -1)) do
-  found[#found + 1] = redis.call('HGETALL', KEYS[1] .. 'totals:' .. instance)
+  local totals = redis.pcall('HGETALL', KEYS[1] .. 'totals:' .. instance)
+  found[#found + 1] = totals.err and {} or totals
 end
 return found

@@ -16,7 +16,8 @@ VALUES (:id, :now, :who, :role, :via, :verb, :target, :why, :request_key, :reque
 
 -- name: holder
 -- Columns as in rows of audit.py, here and below.
-SELECT json_array(id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched, outcome, answer)
+SELECT json_group_array(json_array(id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched,
+                                   outcome, answer))
   FROM drumbeat_audit
  WHERE holds_key
    AND who = :who
@@ -32,7 +33,8 @@ UPDATE drumbeat_audit
    AND done_at IS NULL;
 
 -- name: get
-SELECT json_array(id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched, outcome, answer)
+SELECT json_group_array(json_array(id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched,
+                                   outcome, answer))
   FROM drumbeat_audit
  WHERE id = :id;
 

@@ -81,14 +81,14 @@ SELECT json_group_array(json_array(name, running, waiting, oldest_due))
                  UNION ALL
                 SELECT taken.value, 0, 0, NULL
                   FROM drumbeat_instance AS instance
-                 CROSS JOIN json_each(instance.queues) AS taken
+                 CROSS JOIN json_each(CASE WHEN json_valid(instance.queues) THEN instance.queues ELSE '[]' END) AS taken
                  WHERE instance.state = 'alive')
          GROUP BY name
          ORDER BY name);
 
 -- name: due
--- {queue: [ready, scheduled]}
-SELECT json_group_object(queue, json_array(ready, scheduled))
+-- Columns as in rows.DueRow.
+SELECT json_group_array(json_array(queue, ready, scheduled))
   FROM (SELECT queue, sum(run_at <= :now) AS ready, sum(run_at > :now) AS scheduled
           FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
          WHERE state = 'pending' AND waits_for IS NULL
@@ -124,7 +124,7 @@ SELECT json_group_array(json_array(name, pending, running, ended - dead - cancel
                  UNION ALL
                 SELECT known.key, 0, 0, 0, 0, 0, 0
                   FROM drumbeat_instance AS instance
-                 CROSS JOIN json_each(instance.tasks) AS known
+                 CROSS JOIN json_each(CASE WHEN json_valid(instance.tasks) THEN instance.tasks ELSE '{}' END) AS known
                  WHERE instance.state = 'alive')
          GROUP BY name
          ORDER BY name);
@@ -143,10 +143,14 @@ SELECT json_group_array(json_array(id, state, app, version, host, pid, json(role
 -- Columns as in rows.GroupRow. The one that died last is found without sorting: the moment, in 20 digits, and the id.
 SELECT json_group_array(json_array(task, error, count, first_at, last_at, sample, message))
   FROM (SELECT found.task, found.error, found.count, found.first_at, found.last_at, found.sample,
-               ifnull(json_extract(letter.error, '$.message'), '') AS message
+               ifnull(CASE WHEN json_valid(letter.error) THEN json_extract(letter.error, '$.message') END, '') AS message
           FROM (SELECT task, error, count(*) AS count, min(finished_at) AS first_at, max(finished_at) AS last_at,
                        substr(max(printf('%020d', finished_at) || id), 21) AS sample
-                  FROM (SELECT id, task, finished_at, ifnull(json_extract(error, '$.type'), '') AS error
+                  FROM (SELECT id, task, finished_at,
+                               CASE WHEN error IS NULL THEN ''
+                                    WHEN json_valid(error) THEN ifnull(json_extract(error, '$.type'), '')
+                                    ELSE 'Undecodable'
+                                END AS error
                           FROM drumbeat_dead
                          ORDER BY id DESC
                          LIMIT :newest)
@@ -159,7 +163,7 @@ SELECT json_group_array(json_array(task, error, count, first_at, last_at, sample
 
 -- name: leader
 -- [instance, term, since, until]
-SELECT json_array(instance, term, since, until)
+SELECT json_group_array(json_array(instance, term, since, until))
   FROM drumbeat_leader
  WHERE instance IS NOT NULL
    AND until > :now;

@@ -7,7 +7,7 @@ VALUES (:id, :app, :version, :host, :pid, :roles, :queues, :tasks, :concurrency,
 
 -- name: beat
 UPDATE drumbeat_instance
-   SET beat = beat + 1,
+   SET beat = CASE WHEN typeof(beat) = 'integer' THEN beat ELSE 0 END + 1,
        beat_at = :now,
        running = :running
  WHERE id = :id
@@ -37,12 +37,44 @@ SELECT json_array(
            json((SELECT json_group_array(json_array(id, beat)) FROM drumbeat_instance WHERE state = 'alive' AND id <> :id)),
            json((SELECT json_object('instance', instance, 'term', term) FROM drumbeat_leader
                   WHERE instance IS NOT NULL AND until > :now)),
-           (SELECT min(next_at) FROM drumbeat_schedule WHERE next_at IS NOT NULL));
+           (SELECT min(next_at) FROM drumbeat_schedule WHERE next_at < 9e18));
+
+-- name: pulse_own
+-- The parts of a pulse one by one, for when one of the rows that it looks at cannot be made JSON.
+SELECT (SELECT beat FROM drumbeat_instance WHERE id = :id),
+       (SELECT count(*) FROM drumbeat_job WHERE instance = :id AND state = 'running'),
+       (SELECT min(next_at) FROM drumbeat_schedule WHERE next_at < 9e18);
+
+-- name: pulse_cancels
+SELECT id, token
+  FROM drumbeat_job
+ WHERE instance = :id
+   AND state = 'running'
+   AND cancel_requested;
+
+-- name: pulse_waiting
+SELECT DISTINCT waits_for
+  FROM drumbeat_job
+ WHERE waits_for IS NOT NULL
+   AND waits_for NOT GLOB 'schedule:*'
+ LIMIT 1000;
+
+-- name: pulse_peers
+SELECT id, beat
+  FROM drumbeat_instance
+ WHERE state = 'alive'
+   AND id <> :id;
+
+-- name: pulse_leader
+SELECT instance, term
+  FROM drumbeat_leader
+ WHERE instance IS NOT NULL
+   AND until > :now;
 
 -- name: lead
 -- Take the lead or renew it. A lease that ends later than any could was given before the clock went back.
 UPDATE drumbeat_leader
-   SET term = term + (instance IS NOT :id),
+   SET term = CASE WHEN typeof(term) = 'integer' THEN term ELSE 0 END + (instance IS NOT :id),
        since = CASE WHEN instance IS :id THEN since ELSE :now END,
        instance = :id,
        until = :now + :lease
@@ -89,4 +121,4 @@ DELETE FROM drumbeat_instance
 SELECT json_group_array(wake)
   FROM drumbeat_instance
  WHERE state = 'alive'
-   AND wake IS NOT NULL;
+   AND typeof(wake) = 'text';

@@ -264,9 +264,14 @@ SELECT json_group_array(seq)
 UPDATE drumbeat_job
    SET state = 'running',
        instance = :instance,
-       token = max(token + 1, :now),
+       token = CASE WHEN typeof(token) = 'integer' AND token < 1e18 THEN max(token + 1, :now) ELSE :now END,
        claimed_at = :now
  WHERE seq IN (SELECT value FROM json_each(:picked));
+
+-- name: rename
+UPDATE drumbeat_job
+   SET id = :id
+ WHERE seq = :seq;
 
 -- name: end_waits
 UPDATE drumbeat_job
@@ -339,7 +344,7 @@ SELECT 'cancelled', job.id, job.task, job.queue, job.priority, job.key, job.args
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = wanted.value
-   AND job.state = 'pending';
+   AND job.state <> 'running';
 
 -- name: request_cancel
 UPDATE drumbeat_job
@@ -364,7 +369,9 @@ SELECT json_group_array(json_array(dead.id, dead.task, dead.key, dead."unique"))
 -- A new life under the same id. The token goes on growing from where it was.
 INSERT INTO drumbeat_job (id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, retries,
                           timeout, crash_limit, "unique", on_dead, life, tenant, schedule, trace)
-SELECT dead.id, dead.task, dead.queue, dead.priority, dead.key, dead.args, dead.signature, dead.created_at, dead.due_at, :now,
+SELECT dead.id, dead.task, dead.queue,
+       CASE WHEN typeof(dead.priority) = 'integer' AND dead.priority BETWEEN 0 AND 9 THEN dead.priority ELSE 5 END,
+       dead.key, dead.args, dead.signature, dead.created_at, dead.due_at, :now,
        dead.token, dead.retries, dead.timeout, dead.crash_limit, dead."unique", dead.on_dead, dead.life + 1, dead.tenant,
        dead.schedule, dead.trace
   FROM json_each(:ids) AS wanted

@@ -32,9 +32,54 @@ UPDATE drumbeat_lock_grant
  WHERE lock = :lock;
 
 -- name: expire
+-- A text or a blob is greater than every number: a lease that ends at no moment has ended.
 DELETE FROM drumbeat_ticket
  WHERE lock = :lock
-   AND expires_at <= :now;
+   AND (expires_at <= :now OR expires_at > 9e18);
+
+-- name: drop_malformed
+-- Tickets that are not as we write them.
+DELETE FROM drumbeat_ticket
+ WHERE typeof(id) <> 'text'
+    OR typeof(lock) <> 'text'
+    OR typeof(number) <> 'integer'
+    OR typeof(lease) <> 'integer'
+    OR typeof(expires_at) <> 'integer'
+    OR typeof(entered_at) <> 'integer'
+    OR typeof(granted_at) NOT IN ('integer', 'null')
+    OR typeof(lane) NOT IN ('integer', 'null')
+    OR typeof(owner) <> 'text'
+    OR typeof(what) <> 'text'
+    OR typeof(wake) NOT IN ('text', 'null');
+
+-- name: mend
+-- What cannot be read of a lock begins anew.
+UPDATE drumbeat_lock
+   SET "limit" = CASE WHEN typeof("limit") = 'integer' THEN "limit" ELSE 1 END,
+       per = CASE WHEN typeof(per) = 'integer' THEN per END,
+       last = CASE WHEN typeof(last) = 'integer' AND last < 1e18 THEN last ELSE :wall END,
+       boot = CASE WHEN typeof(boot) = 'text' THEN boot ELSE '' END,
+       used_at = CASE WHEN typeof(used_at) = 'integer' THEN used_at ELSE :wall END,
+       released = CASE WHEN typeof(released) = 'text' THEN released ELSE '' END,
+       released_at = CASE WHEN typeof(released_at) = 'integer' THEN released_at END,
+       released_by = CASE WHEN typeof(released_by) = 'text' THEN released_by END,
+       released_why = CASE WHEN typeof(released_why) = 'text' THEN released_why END
+ WHERE typeof("limit") <> 'integer'
+    OR typeof(per) NOT IN ('integer', 'null')
+    OR typeof(last) <> 'integer'
+    OR last >= 1e18
+    OR typeof(boot) <> 'text'
+    OR typeof(used_at) <> 'integer'
+    OR typeof(released) <> 'text'
+    OR typeof(released_at) NOT IN ('integer', 'null')
+    OR typeof(released_by) NOT IN ('text', 'null')
+    OR typeof(released_why) NOT IN ('text', 'null');
+
+-- name: drop_malformed_grants
+DELETE FROM drumbeat_lock_grant
+ WHERE typeof(at) <> 'integer'
+    OR typeof(number) <> 'integer'
+    OR typeof(granted_at) <> 'integer';
 
 -- name: admit
 INSERT INTO drumbeat_ticket (id, lock, number, lease, expires_at, entered_at, owner, what, wake)

@@ -11,15 +11,15 @@ SELECT json_group_array(wake)
   FROM drumbeat_instance
  WHERE id IN (SELECT value FROM json_each(:ids))
    AND state = 'alive'
-   AND wake IS NOT NULL;
+   AND typeof(wake) = 'text';
 
 -- name: has_any
 SELECT EXISTS (SELECT 1 FROM drumbeat_room_message WHERE "to" = :to);
 
 -- name: waiting
--- Columns as in model.RoomMessage.
-SELECT json_group_array(json_object('id', id, 'room', room, 'to', "to", 'args', args, 'signature', signature))
-  FROM (SELECT id, room, "to", args, signature
+-- Columns as in rooms.MessageRow.
+SELECT json_group_array(json_array(place, id, room, "to", args, signature))
+  FROM (SELECT rowid AS place, id, room, "to", args, signature
           FROM drumbeat_room_message
          WHERE "to" = :to
          ORDER BY id
@@ -27,13 +27,12 @@ SELECT json_group_array(json_object('id', id, 'room', room, 'to', "to", 'args', 
 
 -- name: take
 DELETE FROM drumbeat_room_message
- WHERE "to" = :to
-   AND id IN (SELECT value FROM json_each(:ids));
+ WHERE rowid IN (SELECT value FROM json_each(:places));
 
 -- name: prune
 DELETE FROM drumbeat_room_message
  WHERE rowid IN (SELECT rowid
                    FROM drumbeat_room_message
-                  WHERE sent_at <= :until
+                  WHERE (sent_at <= :until OR typeof(sent_at) <> 'integer')
                     AND "to" NOT IN (SELECT value FROM json_each(:but))
                   LIMIT :limit);

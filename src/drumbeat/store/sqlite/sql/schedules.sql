@@ -143,15 +143,18 @@ FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retri
          LIMIT :limit);
 
 -- name: next_at
+-- A text or a blob is greater than every number: a moment that is none is no moment.
 SELECT min(next_at)
   FROM drumbeat_schedule
- WHERE next_at > :now;
+ WHERE next_at > :now
+   AND next_at < 9e18;
 
 -- name: shortest
 -- The shortest interval of those whose job is under way.
 SELECT every
   FROM drumbeat_schedule
  WHERE every IS NOT NULL
+   AND typeof(every) = 'integer'
    AND state = 'active'
    AND next_at IS NULL
    AND current IS NOT NULL
@@ -332,8 +335,8 @@ VALUES (:key, :instance, :now)
    AND NOT EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = drumbeat_once.instance AND state = 'alive');
 
 -- name: once_state
--- [instance, done_at]
-SELECT json_array(instance, done_at)
+-- [instance, or null once it is done; whether it is done]
+SELECT json_array(CASE WHEN done_at IS NULL THEN instance END, done_at IS NOT NULL)
   FROM drumbeat_once
  WHERE key = :key;
 

@@ -11,7 +11,8 @@ SELECT json_array(count(*), min(id), json_group_array(json_array(id, word)) FILT
          AND (:key IS NULL OR key = :key)
          AND (:schedule IS NULL OR schedule = :schedule)
          AND (:instance IS NULL OR instance = :instance)
-         AND (:error IS NULL OR instr(json_extract(error, '$.type'), :error) OR instr(json_extract(error, '$.message'), :error))))
+         AND (:error IS NULL OR (json_valid(error) AND (instr(json_extract(error, '$.type'), :error)
+                                                      OR instr(json_extract(error, '$.message'), :error))))))
 
 -- name: _live
 id, task, queue, state, key, schedule, instance, error,
@@ -23,7 +24,8 @@ CASE WHEN state = 'running' THEN 'running'
  END AS word
 
 -- name: _ended
-id, task, queue, state, key, schedule, instance, error, state AS word
+id, task, queue, state, key, schedule, instance, error,
+CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
 
 -- name: live_walk
 -- include: _answer

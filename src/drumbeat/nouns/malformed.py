@@ -1,0 +1,41 @@
+"""What the doctor says of stored records that cannot be read: which they are, and how to get rid of them. Pure."""
+
+from collections.abc import Sequence
+
+from drumbeat.model.finding import Finding, Level
+from drumbeat.store.malformed import Fault
+
+NAME = "stored records"
+MAX_NAMED = 20
+"""Records that are named one by one; of others only the number is told."""
+
+_ADVICE = {
+    "job": "`drumbeat jobs cancel {id}` ends it; a worker that claims it makes it a dead letter",
+    "dead letter": "`drumbeat dead discard {id}` ends it; replayed as it is, it dies again",
+    "schedule": "it is not fired: `drumbeat schedules delete {id}`, then create it anew or restart what declares it",
+    "lock": "`drumbeat locks release {id}`; it is mended when it is entered again",
+}
+_OTHERWISE = "it is left out, and goes when its kind is pruned; or mend that field in the store by hand"
+
+
+def judge(faults: Sequence[Fault]) -> list[Finding]:
+    if not faults:
+        return [Finding(name=NAME, level=Level.OK, value="all that were looked at can be read")]
+    records: dict[tuple[str, str], list[Fault]] = {}
+    for fault in faults:
+        records.setdefault((fault.kind, fault.id), []).append(fault)
+    found = [
+        Finding(
+            name=f"{kind} {id}",
+            level=Level.WARN,
+            value="; ".join(map(str, some)),
+            advice=_ADVICE.get(kind, _OTHERWISE).format(id=id),
+        )
+        for (kind, id), some in list(records.items())[:MAX_NAMED]
+    ]
+    if len(records) > MAX_NAMED:
+        more = f"{len(records) - MAX_NAMED:,} more cannot be read"
+        found.append(
+            Finding(name=NAME, level=Level.WARN, value=more, advice="mend or discard those above, and look again")
+        )
+    return found

@@ -1,0 +1,199 @@
+"""Stored records that are not as any version of this library writes them: edited by hand, or damaged.
+
+One such record must not hide its neighbours. Engines decode batches as before; only where that fails, each record is read
+field by field with `salvage`: what can be read is kept, what cannot gets a neutral value and a `Fault`. Readers show such a
+record with `undecodable` in a place that people look at, a claim makes a dead letter of such a job, and the doctor lists the
+faults. Nothing here does I/O.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from drumbeat.model.job import Failure
+
+log = logging.getLogger(__name__)
+
+UNDECODABLE = "Undecodable"
+"""The type of the error that such a job is shown with."""
+UNREADABLE_NAME = "undecodable"
+"""Stands for the name of a task or queue that cannot be read."""
+MAX_SHOWN = 60
+"""Characters of a stored value that a reason quotes."""
+_MAX_TOLD = 1_000
+_PRIVATE = frozenset({"args", "result", "progress", "answer", "body"})
+"""What these hold may be secret: their values are never quoted."""
+_EMPTY: dict[Any, Any] = {str: "", int: 0, float: 0.0, bool: False, tuple: (), list: [], dict: {}}
+_failure = msgspec.json.Decoder(Failure).decode
+
+T = TypeVar("T")
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One field of one stored record that cannot be read."""
+
+    kind: str
+    """"job", "dead letter", "schedule" ...: what people call such a record."""
+    id: str
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"stored {self.field} cannot be read: {self.reason}"
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """Records of one kind that the doctor looks at."""
+
+    kind: str
+    record: type[msgspec.Struct]
+    id: str = "id"
+    """The field that names one."""
+    states: tuple[str, ...] = ()
+    """Of jobs: those that belong where it was found."""
+
+
+def look_at(looked: Looked, stored: Iterable[Mapping[str, Any]]) -> list[Fault]:
+    """What cannot be read of these records, by the names of their fields."""
+    found: list[Fault] = []
+    for record in stored:
+        faults = salvage(looked.record, record).faults
+        if (
+            looked.states
+            and record.get("state") not in looked.states
+            and not any(name == "state" for name, _ in faults)
+        ):
+            faults.append(("state", f"{quoted(record.get('state'))} is none of such a job"))
+        error = record.get("error")
+        if isinstance(error, str) and not faults and _is_broken(error):
+            faults.append(("error", f"{quoted(error)}: no error as JSON"))
+        name = record.get(looked.id)
+        id = name if isinstance(name, str) else quoted(name)
+        found += [Fault(looked.kind, id, field, reason) for field, reason in faults]
+    return found
+
+
+def _is_broken(error: str) -> bool:
+    try:
+        _failure(error)
+    except (msgspec.DecodeError, UnicodeError):
+        return True
+    return False
+
+
+class Salvaged(NamedTuple):
+    values: dict[str, Any]
+    """By field; those that could not be read are neutral."""
+    faults: list[tuple[str, str]]
+    """Field and reason."""
+
+
+def salvage(record: type[msgspec.Struct], stored: Mapping[str, Any] | Sequence[Any]) -> Salvaged:
+    """Read a record field by field; `stored` is by name, or in the order of the fields. Never raises."""
+    fields = msgspec.structs.fields(record)
+    if not isinstance(stored, Mapping):
+        stored = dict(zip((field.name for field in fields), stored, strict=False))
+    values: dict[str, Any] = {}
+    faults: list[tuple[str, str]] = []
+    for field in fields:
+        if field.name not in stored and not field.required:
+            continue
+        value, reason = read_value(field.name, stored.get(field.name), field.type)
+        if reason is not None:
+            faults.append((field.name, reason))
+        values[field.name] = value
+    return Salvaged(values, faults)
+
+
+def read_value(field: str, stored: Any, kind: Any) -> tuple[Any, str | None]:
+    """The value, or a neutral one and the reason why it cannot be read."""
+    try:
+        if isinstance(stored, str):
+            stored.encode()
+            if get_origin(kind) in (tuple, list, dict):
+                return msgspec.json.decode(stored, type=kind), None
+        return msgspec.convert(stored, kind), None
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        return neutral(kind), explain(field, stored, error)
+
+
+def readable(values: Iterable[Any], kind: type[T]) -> list[T]:
+    """Those that are of this type."""
+    found = (read_value("value", value, kind) for value in values)
+    return [value for value, reason in found if reason is None]
+
+
+def neutral(kind: Any) -> Any:
+    """A value of this type that says nothing."""
+    if get_origin(kind) is Annotated:
+        return neutral(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        parts = get_args(kind)
+        return None if NoneType in parts else neutral(parts[0])
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return next(iter(kind))
+    plain = get_origin(kind) or getattr(kind, "__supertype__", kind)
+    return _EMPTY.get(plain)
+
+
+def undecodable(reason: str) -> Failure:
+    """The error of a job whose stored record cannot be read."""
+    return Failure(type=UNDECODABLE, message=reason)
+
+
+def read_failure(text: str | bytes | None) -> Failure | None:
+    """The error that is stored as JSON."""
+    if text is None:
+        return None
+    try:
+        return _failure(text)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        return undecodable(reasons([("error", explain("error", text, error))]))
+
+
+def reasons(faults: Iterable[tuple[str, str]]) -> str:
+    """All of them in one line."""
+    return "; ".join(f"stored {field} cannot be read: {reason}" for field, reason in faults)
+
+
+def quoted(stored: Any) -> str:
+    """A stored value, whatever it is, short and printable."""
+    if isinstance(stored, str | bytes):
+        stored = stored[: 4 * MAX_SHOWN]
+    shown = ascii(stored) if not isinstance(stored, str) or not stored.isprintable() else f"'{stored}'"
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}..."
+
+
+def explain(field: str, stored: Any, error: Exception) -> str:
+    """Why this stored value of a field cannot be read."""
+    if stored is None:
+        return "it is missing"
+    is_private = field in _PRIVATE and isinstance(stored, str | bytes)
+    shown = (
+        f"{len(stored):,} {'bytes' if isinstance(stored, bytes) else 'characters'}" if is_private else quoted(stored)
+    )
+    if isinstance(error, UnicodeError):
+        return f"{shown}: no valid UTF-8"
+    return f"{shown}: {str(error).partition(' - at ')[0].replace('`', '')}"
+
+
+_told: set[tuple[str, str]] = set()
+
+
+def tell(kind: str, id: Any, faults: Iterable[tuple[str, str]]) -> None:
+    """Log that a record cannot be read: once for each."""
+    name = (kind, id if isinstance(id, str) else quoted(id))
+    if name in _told:
+        return
+    if len(_told) >= _MAX_TOLD:
+        _told.clear()
+    _told.add(name)
+    log.error(
+        "a stored %s cannot be read as it is; `drumbeat doctor` says what to do",
+        kind,
+        extra={"record": name[1], "reason": reasons(faults)},
+    )
