@@ -18,6 +18,8 @@ from drumbeat.events import (
     ScheduleFired,
     ScheduleSkipped,
     StoreDown,
+    StoreHasSpace,
+    StoreOutOfSpace,
     StoreUp,
     ThreadAbandoned,
 )
@@ -70,6 +72,8 @@ __all__ = [
     "SkipRetry",
     "Snooze",
     "StoreDown",
+    "StoreHasSpace",
+    "StoreOutOfSpace",
     "StoreUp",
     "SyncJobHandle",
     "TaskStats",
