@@ -28,6 +28,8 @@ class FaultyStore:
         """Calls that the store says no to, for good."""
         self.is_down = False
         """Nothing is taken, and what was under way is not answered."""
+        self.first: tuple[int, StoreError] | None = None
+        """So many of the first calls of each operation fail with this error, without an effect."""
         self.calls: Counter[str] = Counter()
 
     def __getattr__(self, part: str) -> Any:
@@ -52,6 +54,8 @@ class FaultyPart:
             if faulty.is_down or faulty.fail_before[call] > 0:
                 faulty.fail_before[call] = max(0, faulty.fail_before[call] - 1)
                 raise StoreUnavailable("down on purpose")
+            if faulty.first is not None and faulty.calls[call] <= faulty.first[0]:
+                raise faulty.first[1]
             if faulty.refuse(call, args):
                 raise StoreError("refused on purpose")
             answer = await real(*args, **kwargs)
@@ -91,16 +95,21 @@ class FaultyProgram:
         self._app = app
         self.faults: FaultyStore | None = None
         self.heart: FaultyStore | None = None
+        self.first: tuple[int, StoreError] | None = None
+        """For every store that is opened from now on."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._app, name)
 
     async def store(self) -> Any:
-        self.faults = self.faults or FaultyStore(await self._app.store())
+        if self.faults is None:
+            self.faults = FaultyStore(await self._app.store())
+            self.faults.first = self.first
         return self.faults
 
     async def open_store(self) -> Any:
         self.heart = FaultyStore(await self._app.open_store())
+        self.heart.first = self.first
         return _closing(self.heart)
 
 

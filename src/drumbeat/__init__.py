@@ -18,6 +18,8 @@ from drumbeat.events import (
     ScheduleFired,
     ScheduleSkipped,
     StoreDown,
+    StoreHasSpace,
+    StoreOutOfSpace,
     StoreUp,
     ThreadAbandoned,
 )
@@ -71,6 +73,8 @@ __all__ = [
     "SkipRetry",
     "Snooze",
     "StoreDown",
+    "StoreHasSpace",
+    "StoreOutOfSpace",
     "StoreUp",
     "SyncJobHandle",
     "TaskStats",

@@ -9,7 +9,8 @@ DrumbeatError
 +-- WrongContext                a sync call on a loop's thread, or an async one where no loop runs
 +-- StoreError
 |   +-- StoreUnavailable        try again; services do, with back-off
-|   +-- StoreFull  StoreLost
+|   |   `-- StoreFull           it answers, and has no space for this now
+|   +-- StoreLost
 |   +-- SchemaOutOfDate         run `drumbeat migrate`
 |   +-- NotTransactional        this engine has no transactions that a job can share
 |   +-- ClaimLost               a completion was refused: the job is no longer this worker's
@@ -116,8 +117,11 @@ class StoreUnavailable(StoreError):
     """The store did not answer, or not in time; whether the call took effect may be unknown. Try again."""
 
 
-class StoreFull(StoreError):
-    """The store has no room left: a full disk, or a memory limit."""
+class StoreFull(StoreUnavailable):
+    """The store has no room left: a full disk, or a memory limit. Nothing was stored; try again when there is room.
+
+    It is a kind of StoreUnavailable, so that whatever waits for a store that is away also waits for one that is full.
+    """
 
 
 class StoreLost(StoreError):

@@ -99,6 +99,21 @@ class StoreUp(Event, frozen=True, kw_only=True):
     """Seconds without it."""
 
 
+class StoreOutOfSpace(Event, frozen=True, kw_only=True):
+    """The store answers, but has no space for what was to be written. Told once, until it has."""
+
+    url: str
+    reason: str
+
+
+class StoreHasSpace(Event, frozen=True, kw_only=True):
+    """The store takes again what it had no space for."""
+
+    url: str
+    after: float
+    """Seconds since it was full."""
+
+
 class LoopBlocked(Event, frozen=True, kw_only=True):
     """Something kept the event loop from turning."""
 

@@ -1,29 +1,91 @@
-"""What an instance tells of its store: that it stopped answering, and that it answers again.
+"""What an instance tells of its store: that it stopped answering or is full, and that this is over.
+
+    parts of the worker's loop    --failed, answered--> |        | --> StoreDown, StoreUp
+    parts beside the heart        --full only---------> | Outage | --> StoreOutOfSpace, StoreHasSpace
+
+Each is told once, however many parts meet it. Away is over with the first answer to anybody. Full is over when every part that
+was refused has been served: a full store still answers reads, and lets jobs end where the engine can.
 
 For `Patience`, which knows when; what is told goes to subscribers and logs, so the URL has no password in it.
 """
 
+import threading
 from collections.abc import Callable
 
 from drumbeat.clock import Clock
-from drumbeat.errors import StoreUnavailable
-from drumbeat.events import Events, StoreDown, StoreUp
+from drumbeat.errors import StoreFull, StoreUnavailable
+from drumbeat.events import Events, StoreDown, StoreHasSpace, StoreOutOfSpace, StoreUp
 from drumbeat.ids import InstanceId
 from drumbeat.store.urls import masked
 
 
 class Outage:
+    """A `service.Teller` for the parts of one instance, on whichever thread they live."""
+
     def __init__(self, events: Events, clock: Clock, url: str, identity: Callable[[], InstanceId]) -> None:
         self._events = events
         self._clock = clock
         self._url = masked(url)
         self._identity = identity
-        self._began_at = 0.0
+        self._mutex = threading.Lock()
+        self._began_at = self._full_since = 0.0
+        self._refused: set[int] = set()
+        self.is_away = False
 
-    def begins(self, error: StoreUnavailable) -> None:
-        self._began_at = self._clock.monotonic()
+    def begins(self, part: object, error: StoreUnavailable) -> None:
+        if isinstance(error, StoreFull):
+            self._answered()
+            self.refuses(part, error)
+            return
+        with self._mutex:
+            if self.is_away:
+                return
+            self.is_away, self._began_at = True, self._clock.monotonic()
         self._events.emit(StoreDown(instance=self._identity(), url=self._url, reason=str(error)))
 
-    def ends(self) -> None:
-        after = self._clock.monotonic() - self._began_at
-        self._events.emit(StoreUp(instance=self._identity(), url=self._url, after=after))
+    def ends(self, part: object) -> None:
+        self._answered()
+        self.takes(part)
+
+    def refuses(self, part: object, error: StoreFull) -> None:
+        """There is no space for what this part writes."""
+        with self._mutex:
+            is_news = not self._refused
+            self._refused.add(id(part))
+            if is_news:
+                self._full_since = self._clock.monotonic()
+        if is_news:
+            self._events.emit(StoreOutOfSpace(instance=self._identity(), url=self._url, reason=str(error)))
+
+    def takes(self, part: object) -> None:
+        """What this part writes was taken."""
+        with self._mutex:
+            was_full = bool(self._refused)
+            self._refused.discard(id(part))
+            is_over = was_full and not self._refused
+        if is_over:
+            after = self._clock.monotonic() - self._full_since
+            self._events.emit(StoreHasSpace(instance=self._identity(), url=self._url, after=after))
+
+    def _answered(self) -> None:
+        with self._mutex:
+            was_away, self.is_away = self.is_away, False
+        if was_away:
+            after = self._clock.monotonic() - self._began_at
+            self._events.emit(StoreUp(instance=self._identity(), url=self._url, after=after))
+
+
+class OnlyFull:
+    """A `service.Teller` for parts beside others whose calls tell sooner, and more surely, that the store is away."""
+
+    is_away = False
+
+    def __init__(self, outage: Outage) -> None:
+        self._outage = outage
+
+    def begins(self, part: object, error: StoreUnavailable) -> None:
+        if isinstance(error, StoreFull):
+            self._outage.refuses(part, error)
+
+    def ends(self, part: object) -> None:
+        self._outage.takes(part)

@@ -12,7 +12,7 @@ was claimed since then is claimed no more, so that is a burial as well.
 
 Each beat is timed from the end of the last. An instance learns that its leases are lost from the store's answer, never from
 silence. After `max_failed_beats` failures in a row, `on_hopeless` is called (again at each further one): the worker decides
-whether it may leave.
+whether it may leave. A store that cannot be opened at the start is waited for in the same way, by the same rule.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ from drumbeat.store.protocol import Store
 log = logging.getLogger(__name__)
 
 LEAVE_WITHIN = 5.0
+SHORT_GOODBYE = 0.5
 
 Tell = Callable[..., None]
 """Has the household's loop make a call."""
@@ -56,7 +57,9 @@ class Household(Protocol):
 
     def on_buried(self, peer: Peer, buried: Buried) -> None: ...
 
-    def on_hopeless(self, failures: int) -> None: ...
+    def on_hopeless(self, failures: int, reason: str) -> None:
+        """The store has taken no beat for so long that there is no use in staying."""
+        ...
 
     def running(self) -> int:
         """How many jobs run now. Called on the heart's own thread."""
@@ -85,6 +88,29 @@ class Companion(Protocol):
         ...
 
 
+class ExitRule:
+    """When a store has been away for too long: after `max_failed_beats` failures in a row, or after the time that so many
+    heartbeats may take to fail."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._most = settings.max_failed_beats
+        self._longest = settings.max_failed_beats * (settings.heartbeat + settings.dead_after / 2)
+        self._clock = clock
+        self._since = 0.0
+        self.failures = 0
+
+    def failed(self) -> bool:
+        """One more failure. Whether it is one too many."""
+        now = self._clock.monotonic()
+        if not self.failures:
+            self._since = now
+        self.failures += 1
+        return self.failures >= self._most or now - self._since >= self._longest
+
+    def reset(self) -> None:
+        self.failures = 0
+
+
 class Presence:
     def __init__(
         self,
@@ -105,11 +131,17 @@ class Presence:
         self._locks = locks
         self._watch = watch
         self._observer = Observer(settings.dead_after, longest_gap=settings.dead_after / 2)
-        self._failures = 0
+        self._rule = ExitRule(settings, clock)
+        self._has_told = False
         self._count = 0
         self._id = new_instance_id()
         self._wakeup = Wakeup(clock)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._leave_within = LEAVE_WITHIN
+
+    def expect_no_answer(self) -> None:
+        """The store is known to be away: say goodbye, but do not wait for it."""
+        self._leave_within = SHORT_GOODBYE
 
     def hurry(self) -> None:
         """Beat now instead of in a while. For any thread."""
@@ -118,19 +150,19 @@ class Presence:
                 self._loop.call_soon_threadsafe(self._wakeup.set)
 
     @asynccontextmanager
-    async def registered(self) -> AsyncIterator[None]:
-        """Be a member of the cluster while the body runs, and say goodbye at its end."""
+    async def registered(self) -> AsyncIterator["asyncio.Future[None]"]:
+        """Be a member of the cluster while the body runs, and say goodbye at its end. The future is done as soon as the store
+        knows us: one that is away is waited for."""
         home = asyncio.get_running_loop()
         begun: asyncio.Future[None] = home.create_future()
         tell = functools.partial(_tell, home)
         heart = LoopThread("drumbeat-heart", lambda: self._live(tell, begun), patience=LEAVE_WITHIN + 1)
         async with background(heart):
-            await begun
-            yield
+            yield begun
 
     async def _live(self, tell: Tell, begun: "asyncio.Future[None]") -> None:
         self._loop = asyncio.get_running_loop()
-        async with await self._open_store() as store:
+        async with await self._opened(tell) as store:
             await self._register(store, tell)
             tell(begun.set_result, None)
             try:
@@ -142,6 +174,14 @@ class Presence:
             finally:
                 await self._leave(store, "left")
 
+    async def _opened(self, tell: Tell) -> Store:
+        while True:
+            try:
+                return await self._open_store()
+            except StoreUnavailable as error:
+                self._missed(tell, error)
+                await self._clock.sleep(self._settings.heartbeat)
+
     async def _beat(self, store: Store, tell: Tell) -> None:
         while True:
             self._wakeup.clear()
@@ -149,10 +189,11 @@ class Presence:
             try:
                 async with asyncio.timeout(self._settings.dead_after / 2):
                     pulse = await store.instances.beat(self._id, self._household.running(), lead=self._beside.wish())
-            except (StoreUnavailable, TimeoutError):
-                self._missed(tell)
+            except (StoreUnavailable, TimeoutError) as error:
+                self._missed(tell, error)
             else:
-                self._failures = 0
+                self._rule.reset()
+                self._has_told = False
                 await self._hear(store, tell, pulse, asked_at)
             await self._wakeup.wait(self._settings.heartbeat)
 
@@ -183,8 +224,8 @@ class Presence:
         while True:
             try:
                 await store.instances.register(self._household.describe(self._id))
-            except StoreUnavailable:
-                self._missed(tell)
+            except StoreUnavailable as error:
+                self._missed(tell, error)
                 await self._clock.sleep(self._settings.heartbeat)
             else:
                 self._beside.on_identity(self._id)
@@ -193,17 +234,22 @@ class Presence:
 
     async def _leave(self, store: Store, why: str) -> None:
         try:
-            async with asyncio.timeout(LEAVE_WITHIN):
+            async with asyncio.timeout(self._leave_within):
                 await store.instances.leave(self._id, why)
         except (StoreError, TimeoutError) as error:
             log.warning("could not say goodbye to the store", extra={"instance": self._id, "reason": str(error)})
 
-    def _missed(self, tell: Tell) -> None:
-        self._failures += 1
+    def _missed(self, tell: Tell, error: Exception) -> None:
         self._beside.on_missed()
         self._observer.missed()
-        if self._failures >= self._settings.max_failed_beats:
-            tell(self._household.on_hopeless, self._failures)
+        if not self._rule.failed():
+            return
+        reason = str(error) or f"no answer in {self._settings.dead_after / 2:g} s"
+        if not self._has_told:
+            self._has_told = True
+            facts = {"instance": self._id, "failures": self._rule.failures, "reason": reason}
+            log.error("the store has taken no heartbeat for long", extra=facts)
+        tell(self._household.on_hopeless, self._rule.failures, reason)
 
     async def _bury(self, store: Store, tell: Tell, dead: list[Peer]) -> None:
         for peer in dead:

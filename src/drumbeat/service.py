@@ -1,17 +1,19 @@
 """How long-running parts live: until cancelled, in nested lifetimes, patient with a store that is away.
 
 A service has a name and `run()`. `Wakeup` is how one part shortens another's sleep; `Patience` is the only place that waits
-out an outage.
+out an outage. What it tells of that goes to a `Teller`.
 """
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from drumbeat.clock import Clock, jittered
-from drumbeat.errors import StoreUnavailable
+from drumbeat.errors import StoreFull, StoreUnavailable
+
+T = TypeVar("T")
 
 
 class Service(Protocol):
@@ -65,16 +67,37 @@ class Wakeup:
             timer.cancel()
 
 
+class Teller(Protocol):
+    """Hears of the store from the parts of an instance. A part is whatever object; each tells its own story."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it was told that the store is away, and not yet that it answers: then any answer is news."""
+        ...
+
+    def begins(self, part: object, error: StoreUnavailable) -> None:
+        """Calls of this part fail, and did not before, or for another reason."""
+        ...
+
+    def ends(self, part: object) -> None:
+        """A call of this part was answered."""
+        ...
+
+
 class Patience:
-    """Back-off during an outage of the store, told once when it begins and once when it ends."""
+    """Back-off of one part during an outage of the store, told when it begins and when it ends.
+
+    A store that is full answers some calls and refuses others: calls that may be refused alone need a patience of their own, so
+    that the success of others is not taken for theirs.
+    """
 
     FIRST, LONGEST = 0.05, 2.0
 
-    def __init__(self, clock: Clock, *, down: Callable[[StoreUnavailable], None], up: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, teller: Teller) -> None:
         self._clock = clock
-        self._down = down
-        self._up = up
+        self._teller = teller
         self._delay = 0.0
+        self._is_full = False
 
     @property
     def is_out(self) -> bool:
@@ -82,16 +105,70 @@ class Patience:
 
     def over(self) -> None:
         """A call has been answered."""
-        if self._delay:
+        if self._delay or self._teller.is_away:
             self._delay = 0.0
-            self._up()
+            self._teller.ends(self)
+
+    def failed(self, error: StoreUnavailable) -> None:
+        """A call has failed, and is not made again at once anyway."""
+        is_full = isinstance(error, StoreFull)
+        if not self._delay or is_full != self._is_full:
+            self._is_full = is_full
+            self._teller.begins(self, error)
+        self._delay = min(self.LONGEST, self._delay * 2 or self.FIRST)
 
     async def suffer(self, error: StoreUnavailable) -> None:
         """A call has failed: wait a little, longer each time."""
-        if not self._delay:
-            self._down(error)
-        self._delay = min(self.LONGEST, self._delay * 2 or self.FIRST)
+        self.failed(error)
         await self._clock.sleep(jittered(self._delay))
+
+
+async def open_patiently(
+    open_store: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    failed: Callable[[StoreUnavailable], None],
+    stop: asyncio.Event,
+    pause: float,
+) -> T | None:
+    """Open a store, and try again while it is away or full; `failed` hears of each failure, and may set `stop`.
+
+    None: asked to stop before it was open.
+    """
+    while not stop.is_set():
+        opened: list[T] = []
+        errors: list[Exception] = []
+        async with asyncio.TaskGroup() as group, waiting(stop) as stopping:
+            opening = group.create_task(_open(open_store, opened, errors), name="opening the store")
+            await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            opening.cancel()
+        for store in opened:
+            return store
+        for error in errors:
+            if not isinstance(error, StoreUnavailable):
+                raise error
+            failed(error)
+            async with waiting(stop) as stopping:
+                await asyncio.wait([stopping], timeout=pause)
+    return None
+
+
+async def _open(open_store: Callable[[], Coroutine[Any, Any, T]], opened: list[T], errors: list[Exception]) -> None:
+    """What it raises is kept, to be raised outside of the group."""
+    try:
+        opened.append(await open_store())
+    except Exception as error:
+        errors.append(error)
+
+
+@asynccontextmanager
+async def waiting(event: asyncio.Event) -> AsyncIterator["asyncio.Task[Any]"]:
+    """A task that waits for this event while the body runs, for `asyncio.wait`."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(event.wait(), name="waiting")
+        try:
+            yield task
+        finally:
+            task.cancel()
 
 
 class LoopThread:

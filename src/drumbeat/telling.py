@@ -29,6 +29,8 @@ from .events import (
     ScheduleFired,
     ScheduleSkipped,
     StoreDown,
+    StoreHasSpace,
+    StoreOutOfSpace,
     StoreUp,
     ThreadAbandoned,
 )
@@ -93,6 +95,15 @@ def _store_up(event: StoreUp) -> None:
     log.warning("the store answers again", extra={"url": event.url, "after": event.after})
 
 
+def _store_out_of_space(event: StoreOutOfSpace) -> None:
+    facts = {"url": event.url, "reason": event.reason}
+    log.error("the store is full: make room; what cannot be written is kept and tried again", extra=facts)
+
+
+def _store_has_space(event: StoreHasSpace) -> None:
+    log.warning("the store has room again", extra={"url": event.url, "after": event.after})
+
+
 def _loop_blocked(event: LoopBlocked) -> None:
     facts = {"seconds": event.seconds, "tasks": ",".join(event.tasks), "where": event.where}
     log.warning("a handler blocks the event loop: use `def`, or await", extra=facts)
@@ -144,6 +155,8 @@ _ALWAYS: dict[type[Event], Callable[[Any], None]] = {
     LeaseLost: _lease_lost,
     StoreDown: _store_down,
     StoreUp: _store_up,
+    StoreOutOfSpace: _store_out_of_space,
+    StoreHasSpace: _store_has_space,
     LoopBlocked: _loop_blocked,
     ThreadAbandoned: _thread_abandoned,
     RoomFailed: _room_failed,

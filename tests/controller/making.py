@@ -5,6 +5,7 @@ from typing import Any
 from drumbeat.clock import Clock
 from drumbeat.controller.elector import Elector
 from drumbeat.controller.firing import Firer
+from drumbeat.errors import StoreUnavailable
 from drumbeat.events import Events
 from drumbeat.ids import InstanceId
 from drumbeat.model.instance import Leader, Pulse
@@ -27,8 +28,17 @@ def elector(clock: Clock, *, leading: bool = False, **options: Any) -> Elector:
     return (Leading if leading else Elector)(clock, 10.0, lambda leader: None, **options)
 
 
+class Silent:
+    """A teller that tells nothing."""
+
+    is_away = False
+
+    def begins(self, part: object, error: StoreUnavailable) -> None: ...
+    def ends(self, part: object) -> None: ...
+
+
 def patience(clock: Clock) -> Patience:
-    return Patience(clock, down=lambda error: None, up=lambda: None)
+    return Patience(clock, Silent())
 
 
 def firer(store: Store, clock: Clock, *, leading: bool = True, events: Events | None = None) -> Firer:

@@ -10,10 +10,13 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.clock import FakeClock
+from drumbeat.events import Events
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.job import Claimed, Outcome, OutcomeKind
 from drumbeat.model.stats import BOUNDS_US, BUCKETS, Grain, Rollup, bucket
+from drumbeat.outage import OnlyFull, Outage
 from drumbeat.retry import Backoff, SkipRetry
+from drumbeat.service import Patience
 from drumbeat.store.protocol import Store
 from drumbeat.worker import recording
 from drumbeat.worker.recording import SUCCEEDED, Recorder, Recording, counted_as
@@ -58,6 +61,7 @@ class Bench:
             clock,
             now=clock.now_us,
             identity=lambda: self.identity,
+            patience=Patience(clock, OnlyFull(Outage(Events(), clock, "sqlite:///x.db", lambda: self.identity))),
             spread=lambda low, high: 0.5,
         )
 

@@ -21,7 +21,7 @@ from drumbeat.events import Events, LeaderChanged
 from drumbeat.ids import InstanceId
 from drumbeat.model.instance import Leader, Pulse
 from drumbeat.model.schedule import NewSchedule
-from drumbeat.outage import Outage
+from drumbeat.outage import OnlyFull, Outage
 from drumbeat.service import Patience
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -51,7 +51,8 @@ class Controller:
         self._elector = Elector(clock, lease, self._on_change, is_candidate=self._controls)
         self._firer: Firer | None = None
         self._id = InstanceId("")
-        self._outage = Outage(events, clock, settings.url, lambda: self._id)
+        self.outage = Outage(events, clock, settings.url, lambda: self._id)
+        """What the whole instance tells of its store."""
 
     def wish(self) -> int | None:
         return self._elector.wish()
@@ -73,40 +74,34 @@ class Controller:
     async def run(self, store: Store) -> None:
         """Beside the heart, until cancelled."""
         # A worker tells of an outage itself, by its own calls; who runs no jobs has only these.
-        tells = self._settings.role == "controller"
-        patience = Patience(
-            self._clock,
-            down=self._outage.begins if tells else lambda error: None,
-            up=self._outage.ends if tells else lambda: None,
-        )
+        teller = self.outage if self._settings.role == "controller" else OnlyFull(self.outage)
+        firing, declaring, rescuing = (Patience(self._clock, teller) for _ in range(3))
         firer = self._firer = Firer(
             store.schedules,
             self._elector,
             self._clock,
             self._events,
-            patience,
+            firing,
             heartbeat=self._settings.heartbeat,
             identity=lambda: self._id,
         )
-        declarer = Declarer(store, self._declared, self._elector, self._clock, patience, synchronised=firer.wake)
-        rescuer = Rescuer(store.schedules, self._elector, self._clock, patience, is_needed=lambda: firer.sees_schedules)
+        declarer = Declarer(store, self._declared, self._elector, self._clock, declaring, synchronised=firer.wake)
+        rescuer = Rescuer(store.schedules, self._elector, self._clock, rescuing, is_needed=lambda: firer.sees_schedules)
         async with asyncio.TaskGroup() as group:
             for service in (declarer, firer, rescuer) if self._controls else (declarer,):
                 group.create_task(service.run(), name=service.name)
 
-    def pruner(self, store: Store, patience: Patience) -> Pruner:
+    def pruner(self, store: Store) -> Pruner:
         """A service for the program's own loop."""
-        return Pruner(store, self._settings, self._elector, self._clock, patience)
+        return Pruner(store, self._settings, self._elector, self._clock, Patience(self._clock, self.outage))
 
-    async def start_up(
-        self, store: Store, patience: Patience, *, in_thread: InThread, identity: Callable[[], InstanceId]
-    ) -> None:
+    async def start_up(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
         """Make the start-up calls, on the program's own loop."""
         calls = StartUp(
             self._starters,
             self._settings,
             self._clock,
-            patience,
+            Patience(self._clock, self.outage),
             in_thread=in_thread,
             locked=self._locked,
             identity=identity,

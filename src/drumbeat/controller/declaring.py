@@ -16,7 +16,7 @@ import msgspec
 
 from drumbeat.clock import Clock, jittered
 from drumbeat.controller.elector import Elector
-from drumbeat.errors import StoreUnavailable
+from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.model.schedule import NewSchedule, Origin, Schedule, ScheduleState
 from drumbeat.schedules.planner import first_moment, renewed
 from drumbeat.service import Patience
@@ -60,12 +60,17 @@ class Declarer:
                 await self._patience.suffer(error)
                 self._began_at = self._clock.monotonic()  # nor could others declare anything
             else:
+                self._patience.over()
                 step = self.repeat
                 await self._clock.sleep(jittered(EVERY))
 
     async def synchronise(self) -> None:
-        for definition in self._declared:
-            await self._put(definition)
+        try:
+            for definition in self._declared:
+                await self._put(definition)
+        except StoreFull:
+            await self._declare()  # there may be no space for a change, but what is there must not be retired for that
+            raise
         await self._declare()
         self._synchronised()
 

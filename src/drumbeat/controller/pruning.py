@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from drumbeat.clock import Clock, jittered
 from drumbeat.controller.elector import Elector
-from drumbeat.errors import StoreUnavailable
+from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.model.stats import TENS_KEPT_US
 from drumbeat.service import Patience
 from drumbeat.settings import Settings
@@ -29,6 +29,8 @@ ORPHANS_KEPT = 60.0
 """Messages of rooms for an instance that has gone."""
 MESSAGES_KEPT = 3_600.0
 """Messages of rooms for one that lives, but has no time for them."""
+
+Step = Callable[[], Awaitable[int | None]]
 
 
 class Pruner:
@@ -50,6 +52,8 @@ class Pruner:
                 await self.clear()
             except StoreUnavailable as error:
                 await self._patience.suffer(error)
+            else:
+                self._patience.over()
 
     async def clear(self) -> None:
         """Prune old history, fires, acts and counts, gone instances and messages; give up jobs whose version did not come."""
@@ -57,21 +61,29 @@ class Pruner:
         kept_since = now - int(self._settings.retention * 1e6)
         awaited_since = now - int(self._settings.wait_for_version * 1e6)
         gone_since = now - int(TOTALS_KEPT * 1e6)
-        await self._all(lambda: store.jobs.prune(kept_since, BATCH))
-        await self._all(lambda: store.schedules.forget(kept_since, BATCH))
-        await self._all(lambda: store.jobs.expire_waits("version:", awaited_since, BATCH))
         acted_since = now - int(self._settings.audit_retention * 1e6)
-        await self._all(lambda: store.audit.prune(acted_since, BATCH))
-        await self._all(
-            lambda: store.stats.prune(tens=now - TENS_KEPT_US, minutes=kept_since, gone=gone_since, limit=BATCH)
-        )
-        await store.instances.forget(now - int(INSTANCES_KEPT * 1e6))
+        steps: list[Step] = [
+            lambda: store.jobs.prune(kept_since, BATCH),
+            lambda: store.schedules.forget(kept_since, BATCH),
+            lambda: store.jobs.expire_waits("version:", awaited_since, BATCH),
+            lambda: store.audit.prune(acted_since, BATCH),
+            lambda: store.stats.prune(tens=now - TENS_KEPT_US, minutes=kept_since, gone=gone_since, limit=BATCH),
+            lambda: store.instances.forget(now - int(INSTANCES_KEPT * 1e6)),
+        ]
+        refused: StoreFull | None = None
+        for step in steps:
+            try:
+                await self._all(step)
+            except StoreFull as error:
+                refused = error  # whatever makes room must still be done
         # They may lie in another store than the rest; what is left there now is found the next time.
         with suppress(StoreUnavailable):
             living = [each.id for each in await store.inspect.instances()]
             await self._all(lambda: store.rooms.prune(int(ORPHANS_KEPT * 1e6), BATCH, but=living))
             await self._all(lambda: store.rooms.prune(int(MESSAGES_KEPT * 1e6), BATCH))
+        if refused is not None:
+            raise refused
 
-    async def _all(self, step: Callable[[], Awaitable[int]]) -> None:
+    async def _all(self, step: Step) -> None:
         while await step() == BATCH:
             await self._clock.sleep(PAUSE)

@@ -43,3 +43,5 @@ class Rescuer:
                 await self._schedules.rearm()
             except StoreUnavailable as error:
                 await self._patience.suffer(error)
+            else:
+                self._patience.over()

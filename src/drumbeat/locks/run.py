@@ -152,7 +152,7 @@ class Run:
         self._looks.expect(self._books.called(ticket, after_us))
 
     async def _look(self, store: Store) -> None:
-        patience = Patience(self._clock, down=_down, up=_up)
+        patience = Patience(self._clock, _Renewals())
         while True:
             self._looks.clear()
             asked_at = self._clock.monotonic()
@@ -164,9 +164,9 @@ class Run:
                 seen = await store.locks.look(tickets, renew=renew)
                 for place in self._books.told(seen, asked_at, renewed=renew):
                     await self._enter_anew(store, place)
-            except (StoreUnavailable, StoreFull) as error:
+            except StoreUnavailable as error:
                 self._books.unanswered(tickets)
-                await patience.suffer(StoreUnavailable(error.reason))
+                await patience.suffer(error)
                 continue
             patience.over()
             if renew:
@@ -190,7 +190,7 @@ class Run:
             await self._losses.sleep(min(self._books.expire(now), now + self._books.nap))
 
     async def _leave(self, store: Store) -> None:
-        patience = Patience(self._clock, down=_down, up=_up)
+        patience = Patience(self._clock, _Renewals())
         while True:
             self._leaves.clear()
             asked_at = self._clock.monotonic()
@@ -229,9 +229,15 @@ def _cause(error: Exception) -> Exception:
     return error
 
 
-def _down(error: StoreUnavailable) -> None:
-    log.warning("locks cannot be renewed: the store is away", extra={"reason": str(error)})
+class _Renewals:
+    """A `service.Teller`: locks are kept in any program, and what it tells of is theirs."""
 
+    is_away = False
 
-def _up() -> None:
-    log.info("locks are renewed again")
+    def begins(self, part: object, error: StoreUnavailable) -> None:
+        is_full = isinstance(error, StoreFull)
+        text = "locks cannot be renewed: the store is full" if is_full else "locks cannot be renewed: the store is away"
+        log.warning(text, extra={"reason": str(error)})
+
+    def ends(self, part: object) -> None:
+        log.info("locks are renewed again")

@@ -1,11 +1,13 @@
 """A worker: it claims jobs, runs them and reports how they ended. This module shows only who lives how long.
 
-    listening > subscribers > registered > lifespans > pruning, recording > start-up, then exchange > slots
+    subscribers > store > listening > registered > lifespans > pruning, recording > start-up, then exchange > slots
 
-What stands outside lives longer. Beside the heart lives the controller, which this package does not know: the program brings
-it. To stop, in this order: no claim any more, and no leading; buffered jobs go back; running ones hear that the worker drains
-and have their time; then they are ended and released without charge; the last outcomes are told; whoever led waits a moment
-for its successor; the program's own resources are closed; the instance says goodbye.
+What stands outside lives longer. A store that is away is waited for, at the start as later. Beside the heart lives the
+controller, which this package does not know: the program brings it. To stop, in this order: no claim any more, and no leading;
+buffered jobs go back; running ones hear that the worker drains and have their time; then they are ended and released without
+charge; the last outcomes are told; whoever led waits a moment for its successor; the program's own resources are closed; the
+instance says goodbye. Each step is bounded (departure.py): a store that is away keeps nobody from leaving, and what it could
+not be told is found by others.
 """
 
 import asyncio
@@ -19,14 +21,15 @@ from drumbeat.context import AbortReason
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.events import LoopBlocked
 from drumbeat.ids import InstanceId
-from drumbeat.outage import Outage
-from drumbeat.presence import Presence
-from drumbeat.service import Patience, Wakeup, background
+from drumbeat.outage import OnlyFull
+from drumbeat.presence import ExitRule, Presence
+from drumbeat.service import Patience, Wakeup, background, open_patiently
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.telling import told
 from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.completing import Completing
+from drumbeat.worker.departure import Departure
 from drumbeat.worker.doubts import Doubts
 from drumbeat.worker.exchange import Exchange
 from drumbeat.worker.fetcher import Fetcher
@@ -53,7 +56,6 @@ EXIT_REPLACE = 70
 """Too many threads are stuck in handlers: start me again."""
 EXIT_NO_STORE = 75
 """The store has been away for long and nothing runs: start me again later (EX_TEMPFAIL)."""
-INTERRUPTED_WITHIN = 5.0
 SUCCESSOR_WITHIN = 1.5
 """So long a leader that leaves waits until another leads: a heartbeat, and a little more."""
 LOOK_FOR_SUCCESSOR = 0.1
@@ -70,7 +72,7 @@ class Worker:
         ref: str | None = None,
         marks: Marks | NoMarks | None = None,
         may_leave: bool = False,
-        on_stuck: Callable[[], None] = lambda: None,
+        on_stuck: Callable[[int], None] = lambda code: None,
     ) -> None:
         self._program = program
         self._settings = settings
@@ -83,9 +85,8 @@ class Worker:
         self._tasks = {name: plan.signature for name, plan in self._plans.items()}
         self.exit_code = EXIT_OK
         """What a process that ran this worker should end with."""
-        self._stop = asyncio.Event()
-        self._hurry = asyncio.Event()
-        self._is_urgent = False
+        self._departure = Departure(program.clock, settings.drain, self._on_stop)
+        self._has_given_up = False
         self._presence: Presence | None = None
         self._controller = program.controller(settings)
         self._ref = ref
@@ -127,8 +128,8 @@ class Worker:
         )
         self._threads = Threads(self._on_abandoned)
         self._rooms = Rooms(self._program.registered_rooms, clock, self._events, self._threads, self._identity)
-        outage = Outage(self._events, clock, settings.url, self._identity)
-        self._patience = Patience(clock, down=outage.begins, up=outage.ends)
+        self._outage = self._controller.outage
+        self._patience = Patience(clock, self._outage)
         self._processes = self._pool()
 
     def _pool(self) -> Processes | None:
@@ -143,26 +144,43 @@ class Worker:
         return None
 
     def request_stop(self) -> None:
-        """Drain; called again: do not wait for what runs."""
-        if self._stop.is_set():
-            self._is_urgent = True
-            self._hurry.set()
-        else:
-            self._begin_to_stop()
+        """Drain; called again: do not wait for what runs, nor long for the store."""
+        self._departure.request()
 
-    def _begin_to_stop(self) -> None:
-        self._stop.set()
+    def _on_stop(self) -> None:
         self._controller.resign()
         if self._presence is not None:
             self._presence.hurry()
 
     @property
     def is_stopping(self) -> bool:
-        return self._stop.is_set()
+        return self._departure.stop.is_set()
 
     async def run(self) -> int:
         """Work until asked to stop, and drain. Returns the exit code."""
-        store = await self._program.store()
+        async with self._subscribers():
+            store = await self._open()
+            if store is not None:
+                await self._live(store)
+        return self.exit_code
+
+    async def _open(self) -> Store | None:
+        """The program's store; None: asked to stop, or given up, before it answered."""
+        rule = ExitRule(self._settings, self._clock)
+
+        def failed(error: StoreUnavailable) -> None:
+            self._patience.failed(error)
+            if rule.failed():
+                self._on_hopeless(str(error))
+
+        store = await open_patiently(
+            self._program.store, failed=failed, stop=self._departure.stop, pause=self._settings.heartbeat
+        )
+        if store is not None:
+            self._patience.over()
+        return store
+
+    async def _live(self, store: Store) -> None:
         if any(task.options.transactional for task in self._program.registered_tasks):
             store.inside.check()
         self._exchange = self._household.exchange = Exchange(
@@ -171,13 +189,20 @@ class Worker:
             self._buffer,
             self._fetcher,
             self._reporter,
-            self._patience,
+            self._outage,
             self._wakeup,
             batch=self._settings.batch,
             identity=self._identity,
         )
         store_now = self._exchange.store_now
-        recording = Recording(self._recorder, store.stats, self._clock, now=store_now, identity=self._identity)
+        recording = Recording(
+            self._recorder,
+            store.stats,
+            self._clock,
+            now=store_now,
+            identity=self._identity,
+            patience=Patience(self._clock, OnlyFull(self._outage)),
+        )
         watch = LoopWatch(
             self._clock,
             self._rooms.functions | {name: plan.function for name, plan in self._plans.items()},
@@ -193,18 +218,14 @@ class Worker:
             locks=self._program.keeper.lodge,
             watch=watch.run,
         )
-        async with (
-            self._listening(store) as self._household.address,
-            self._subscribers(),
-            self._presence.registered(),
-            self._lifespans(),
-            background(self._controller.pruner(store, self._patience), recording),
-        ):
-            await self._start_up(store)
-            await (self._stop.wait() if self._settings.role == "controller" else self._work(store))
-            await recording.finish()
-            await self._await_successor(self._presence)
-        return self.exit_code
+        async with self._listening(store) as self._household.address, self._presence.registered() as begun:
+            if await self._departure.comes_first(begun):
+                async with self._lifespans(), background(self._controller.pruner(store), recording):
+                    await self._start_up(store)
+                    await (self._departure.stop.wait() if self._settings.role == "controller" else self._work(store))
+                    if not self._has_given_up:
+                        await recording.finish()
+                        await self._await_successor(self._presence)
 
     def _listening(self, store: Store) -> AbstractAsyncContextManager[str | None]:
         """Who runs no jobs has nothing to be woken for."""
@@ -216,11 +237,11 @@ class Worker:
         """Before the first claim. When asked to stop meanwhile, what is under way has the time that jobs have to drain."""
         async with asyncio.TaskGroup() as group:
             calls = group.create_task(
-                self._controller.start_up(store, self._patience, in_thread=self._threads.run, identity=self._identity),
+                self._controller.start_up(store, in_thread=self._threads.run, identity=self._identity),
                 name="start-up",
             )
-            stop = group.create_task(self._stop.wait(), name="stop")
-            hurry = group.create_task(self._hurry.wait(), name="hurry")
+            stop = group.create_task(self._departure.stop.wait(), name="stop")
+            hurry = group.create_task(self._departure.hurry.wait(), name="hurry")
             await asyncio.wait([calls, stop], return_when=asyncio.FIRST_COMPLETED)
             if not calls.done():
                 await asyncio.wait([calls, hurry], timeout=self._settings.drain, return_when=asyncio.FIRST_COMPLETED)
@@ -230,7 +251,11 @@ class Worker:
     async def _await_successor(self, presence: Presence) -> None:
         """A leader that leaves goes on firing until another leads, so that a deploy makes no fire late."""
         give_up_at = self._clock.monotonic() + SUCCESSOR_WITHIN
-        while self._household.awaits_successor and not self._is_urgent and self._clock.monotonic() < give_up_at:
+        while (
+            self._household.awaits_successor
+            and not self._departure.urgent.is_set()
+            and self._clock.monotonic() < give_up_at
+        ):
             presence.hurry()
             await self._clock.sleep(LOOK_FOR_SUCCESSOR)
 
@@ -256,15 +281,19 @@ class Worker:
         slots = Slots(self._settings.concurrency, self._buffer, runner, self._clock)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._exchange.run(), name="exchange")
+                telling = group.create_task(self._exchange.run(), name="exchange")
                 settling = group.create_task(doubts.run(), name="doubts")
                 async with asyncio.TaskGroup() as inner:
                     working = inner.create_task(self._handle(store, slots), name="handlers")
-                    await self._stop.wait()
+                    await self._departure.stop.wait()
                     await self._drain(store, working)
                 doubts.close()
-                await settling
-                self._exchange.close()
+                last = group.create_task(self._tell_the_last(settling, telling), name="last outcomes")
+                is_hopeless = not self._reporter.held and (self._has_given_up or self._outage.is_away)
+                if not await self._departure.told(last, is_hopeless=is_hopeless):
+                    self._give_up()
+                    for task in (settling, telling, last):
+                        task.cancel()
         finally:
             self._threads.close()
             if self._processes is not None:
@@ -285,25 +314,41 @@ class Worker:
         self._runs.abort_all(AbortReason.DRAINING)
         # What a program does under a lock besides its jobs may go on as long as they may.
         home = asyncio.get_running_loop()
-        quiet = partial(home.call_soon_threadsafe, self._hurry.set)
+        quiet = partial(home.call_soon_threadsafe, self._departure.hurry.set)
         working.add_done_callback(lambda _: self._program.keeper.when_free(quiet))
         if self._settings.drain is not None:
-            self._clock.later(self._settings.drain, self._hurry.set)
-        await self._hurry.wait()
+            self._clock.later(self._settings.drain, self._departure.hurry.set)
+        await self._departure.hurry.wait()
         self._runs.interrupt_all(AbortReason.DRAINING)
         self._rooms.interrupt()
-        done, _ = await asyncio.wait([working], timeout=INTERRUPTED_WITHIN)
-        if not done:
+        if not await self._departure.interrupted(working):
             await self._leave_stuck(store)
+
+    async def _tell_the_last(self, settling: "asyncio.Task[None]", telling: "asyncio.Task[None]") -> None:
+        await asyncio.wait([settling])
+        self._exchange.close()
+        await asyncio.wait([telling])
+
+    def _give_up(self) -> None:
+        """The store is away, and we have waited for long enough."""
+        self._has_given_up = True
+        self.exit_code = EXIT_NO_STORE
+        if self._presence is not None:
+            self._presence.expect_no_answer()
+        if self._reporter.held:
+            log.error(
+                "this worker leaves without having told the store how its last jobs ended: they run again elsewhere",
+                extra={"jobs": len(self._reporter.held), "exit_code": self.exit_code},
+            )
 
     async def _leave_stuck(self, store: Store) -> None:
         """A handler swallows its cancellation: others get its job, and this process must not go on with it."""
         try:
-            async with asyncio.timeout(INTERRUPTED_WITHIN):
+            async with asyncio.timeout(self._departure.goodbye_within):
                 await store.instances.leave(self._identity(), "a handler did not end")
         except (StoreUnavailable, TimeoutError):
-            pass  # found dead by others
-        self._on_stuck()
+            self._give_up()  # found dead by others
+        self._on_stuck(self.exit_code)
 
     def _identity(self) -> InstanceId:
         return self._household.identity
@@ -332,16 +377,18 @@ class Worker:
             with self._events.spawning(spawn), told(self._events):
                 yield
 
-    def _on_hopeless(self) -> None:
-        if self._may_leave and not self._stop.is_set():
-            self.exit_code = EXIT_NO_STORE
-            self._begin_to_stop()
-            self._hurry.set()
+    def _on_hopeless(self, reason: str) -> None:
+        if self._may_leave and not self.is_stopping:
+            self._give_up()
+            facts = {"reason": reason, "exit_code": self.exit_code}
+            log.error("the store has been away for too long and nothing runs: this worker leaves", extra=facts)
+            self._departure.begin()
+            self._departure.hurry.set()
 
     def _on_abandoned(self, count: int) -> None:
-        if self._may_leave and count >= self._settings.concurrency and not self._stop.is_set():
+        if self._may_leave and count >= self._settings.concurrency and not self.is_stopping:
             self.exit_code = EXIT_REPLACE
-            self._begin_to_stop()
+            self._departure.begin()
 
     def _on_blocked(self, seconds: float, tasks: tuple[str, ...], where: str) -> None:
         self._events.emit(LoopBlocked(instance=self._identity(), seconds=seconds, tasks=tasks, where=where))

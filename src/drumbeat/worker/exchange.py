@@ -10,6 +10,9 @@ claims what falls due while the first only tells outcomes: these wait for the di
 What the store believes to be running under this instance and what is held here are compared when an answer may have been lost:
 claims that we do not know of are released, but only what was missing at two looks two seconds apart, since a call under way,
 or an abandoned one, may still take effect after the first.
+
+A store that is full may refuse outcomes and answer everything else. They are kept, and told in smaller and smaller parts, in
+turn, because what frees space, or needs little, may be taken; nothing is claimed meanwhile, or they would pile up here.
 """
 
 import asyncio
@@ -18,10 +21,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from drumbeat.clock import Clock
-from drumbeat.errors import StoreError, StoreLost, StoreUnavailable
+from drumbeat.errors import StoreError, StoreFull, StoreLost, StoreUnavailable
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.instance import Pulse
 from drumbeat.model.job import Claim, Exchanged, Hold, Outcome, OutcomeKind
+from drumbeat.outage import OnlyFull, Outage
 from drumbeat.service import Patience, Wakeup
 from drumbeat.store.protocol import Jobs
 from drumbeat.worker.buffer import Buffer
@@ -46,7 +50,7 @@ class Exchange:
         buffer: Buffer,
         fetcher: Fetcher,
         reporter: Reporter,
-        patience: Patience,
+        outage: Outage,
         wakeup: Wakeup,
         *,
         batch: int,
@@ -57,9 +61,11 @@ class Exchange:
         self._buffer = buffer
         self._fetcher = fetcher
         self._reporter = reporter
-        self._patience = patience
+        self._patience, self._telling = Patience(clock, outage), Patience(clock, outage)
+        self._minding = Patience(clock, OnlyFull(outage))
         self._wakeup = wakeup
         self._batch = batch
+        self._portion = batch
         self._identity = identity
         self._store_clock = StoreClock()
         self._closing = False
@@ -101,10 +107,10 @@ class Exchange:
     async def _first_lane(self) -> None:
         while True:
             self._wakeup.clear()
-            claim = self._fetcher.claim()
-            outcomes = self._reporter.take(self._batch)
+            claim = None if self._telling.is_out else self._fetcher.claim()
+            outcomes = self._reporter.take(self._portion)
             if claim is None and outcomes and len(outcomes) == len(self._reporter.held):
-                claim = self._fetcher.claim_to_stand()
+                claim = None if self._telling.is_out else self._fetcher.claim_to_stand()
             if outcomes or claim:
                 with self._alarm():
                     await self._talk(outcomes, claim)
@@ -119,6 +125,9 @@ class Exchange:
         self._reporter.enough = enough
         while not self._closing:
             self._wakeup.clear()
+            if self._telling.is_out:  # one lane is enough to try whether it has space again
+                await self._wakeup.wait(TICK)
+                continue
             claim = self._fetcher.claim(at_least=enough)
             if claim or len(self._reporter) >= enough:
                 await self._talk(self._reporter.take(self._batch), claim)
@@ -152,11 +161,10 @@ class Exchange:
         try:
             answer = await self._jobs.exchange(instance, outcomes, claim)
         except StoreUnavailable as error:
-            self._reporter.restore(outcomes)
             if claim:
                 self._fetcher.failed(claim)
             self._suspicious = True
-            await self._patience.suffer(error)
+            await self._keep(outcomes, error)
             return
         except StoreError as error:
             if claim:
@@ -164,10 +172,25 @@ class Exchange:
             await self._tell_apart(instance, outcomes, error)
             return
         self._patience.over()
+        if outcomes and self._telling.is_out:
+            self._portion = min(self._batch, 2 * self._portion)
+            if self._portion == self._batch or not self._reporter:
+                self._portion = self._batch
+                self._telling.over()
         self._store_clock.heard(answer.now, self._clock.now_us())
         self._reporter.told(instance, outcomes, answer.verdicts)
         if claim:
             self._welcome(claim, answer, asked_at)
+
+    async def _keep(self, outcomes: list[Outcome], error: StoreUnavailable) -> None:
+        """They were not taken: tell them again after a while."""
+        if not outcomes or not isinstance(error, StoreFull):
+            self._reporter.restore(outcomes)
+            await self._patience.suffer(error)
+            return
+        self._portion = max(1, len(outcomes) // 2)
+        self._reporter.restore(outcomes, last=len(outcomes) == 1)
+        await self._telling.suffer(error)
 
     def _welcome(self, claim: Claim, answer: Exchanged, asked_at: float) -> None:
         self._accept(answer)  # first: slots run before the lanes look again
@@ -218,13 +241,22 @@ class Exchange:
         self._reporter.summarise(self._identity())
         self._unhoard()
         try:
-            if notes := self._reporter.take_notes():
-                await self._jobs.note(self._identity(), notes)
-            if self._suspicious and now - self._reconciled_at >= RECONCILE_EVERY:
-                self._reconciled_at = now
-                await self._reconcile()
+            await self._mind(now)
         except StoreUnavailable as error:
-            await self._patience.suffer(error)
+            self._minding.failed(error)  # the next tick tries again; outcomes and claims do not wait for it
+        else:
+            self._minding.over()
+
+    async def _mind(self, now: float) -> None:
+        if notes := self._reporter.take_notes():
+            try:
+                await self._jobs.note(self._identity(), notes)
+            except StoreUnavailable:
+                self._reporter.restore_notes(notes)
+                raise
+        if self._suspicious and now - self._reconciled_at >= RECONCILE_EVERY:
+            self._reconciled_at = now
+            await self._reconcile()
 
     def _unhoard(self) -> None:
         """Nothing was taken from the buffer for a whole tick: others may be idle, so it goes back."""

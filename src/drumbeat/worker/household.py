@@ -41,7 +41,7 @@ class Household:
         queues: tuple[str, ...],
         tasks: dict[str, str],
         rooms: Callable[[], dict[str, str]],
-        leave: Callable[[], None],
+        leave: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._events = events
@@ -114,7 +114,7 @@ class Household:
     def on_buried(self, peer: Peer, buried: Buried) -> None:
         self._events.emit(InstanceBuried(instance=self.identity, dead=peer.id, jobs=buried))
 
-    def on_hopeless(self, failures: int) -> None:
+    def on_hopeless(self, failures: int, reason: str) -> None:
         # With anything at hand, an outcome that is still to be told included, it stays.
         if not self._reporter.held:
-            self._leave()
+            self._leave(reason)

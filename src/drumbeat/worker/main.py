@@ -10,6 +10,7 @@ import math
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -24,6 +25,11 @@ log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SAME_REQUEST = 0.5
+URGENT_WITHIN = 4.5
+"""So long after the second request to stop the process is gone, whatever its store and its handlers do."""
+LAST_WORDS_WITHIN = 0.3
+
+log = logging.getLogger(__name__)
 
 
 async def serve(program: Program, settings: Settings, *, ref: str | None = None) -> None:
@@ -46,8 +52,13 @@ def run(program: Program, settings: Settings, *, ref: str | None = None, marks_p
         widest = max((task.batch or 1 for task in program.registered_tasks), default=1)
         marks = None if marks_path is None else Marks.create(marks_path, settings.concurrency, widest)
         worker = Worker(program, settings, ref=ref, marks=marks, may_leave=True, on_stuck=_leave_at_once)
-        stop = worker.request_stop if marks_path is None else _once(worker.request_stop, program.clock)
-        with stop_on_signals(stop):
+
+        def stop() -> None:
+            if worker.is_stopping:
+                _leave_soon()
+            worker.request_stop()
+
+        with stop_on_signals(stop if marks_path is None else _once(stop, program.clock)):
             code = await worker.run()
         if worker.has_stuck_threads:
             # A stuck thread must not go on with a job that somebody else has started meanwhile.
@@ -83,10 +94,32 @@ def _once(stop: Callable[[], None], clock: Clock) -> Callable[[], None]:
 
 
 def _leave_at_once(code: int = 0) -> None:
+    # In a thread, because whoever reads our output may have stopped reading.
+    flushing = threading.Thread(target=_flush, name="drumbeat-last-words", daemon=True)
+    flushing.start()
+    flushing.join(LAST_WORDS_WITHIN)
+    os._exit(code)
+
+
+def _flush() -> None:
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
+
+
+def _leave_soon() -> None:
+    """Have this process end, in good order or, when its time is over, without: from a thread, which nothing can hold up."""
+    timer = threading.Timer(URGENT_WITHIN, _leave_by_force)
+    timer.daemon = True
+    timer.start()
+
+
+def _leave_by_force() -> None:
+    saying = threading.Thread(target=log.error, args=["this process leaves by force: its work did not end in time"])
+    saying.daemon = True
+    saying.start()
+    saying.join(LAST_WORDS_WITHIN)
+    _leave_at_once(EXIT_NO_STORE)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -8,8 +8,9 @@ from drumbeat.clock import Clock
 from drumbeat.events import Events
 from drumbeat.ids import InstanceId
 from drumbeat.locks import Keeper
+from drumbeat.outage import Outage
 from drumbeat.presence import Companion
-from drumbeat.service import Patience, Service
+from drumbeat.service import Service
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Room, Task
@@ -20,15 +21,18 @@ InThread = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 class Controls(Companion, Protocol):
     """What looks after the cluster beside a worker: most of it on the heart's loop, this here on the worker's."""
 
+    @property
+    def outage(self) -> Outage:
+        """What the whole instance tells of its store."""
+        ...
+
     def resign(self) -> None:
         """Lead no more, from the next beat on."""
         ...
 
-    def pruner(self, store: Store, patience: Patience) -> Service: ...
+    def pruner(self, store: Store) -> Service: ...
 
-    async def start_up(
-        self, store: Store, patience: Patience, *, in_thread: InThread, identity: Callable[[], InstanceId]
-    ) -> None:
+    async def start_up(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
         """Make the calls that come before the first claim."""
         ...
 

@@ -19,6 +19,7 @@ from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claimed, Outcome, OutcomeKind
 from drumbeat.model.stats import BUCKETS, OVERALL, TENS_KEPT_US, WIDTH, Grain, Rollup, added, counts_of, rollup_of
+from drumbeat.service import Patience
 from drumbeat.store.protocol import Stats
 
 log = logging.getLogger(__name__)
@@ -173,6 +174,7 @@ class Recording:
         *,
         now: Callable[[], int],
         identity: Callable[[], InstanceId],
+        patience: Patience,
         spread: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._recorder = recorder
@@ -180,6 +182,7 @@ class Recording:
         self._clock = clock
         self._now = now
         self._identity = identity
+        self._patience = patience
         self._name = InstanceId("")
         self._lag = spread(0.1, SPREAD_S)
         # An earlier call must not overtake a later one: its rows would replace newer ones.
@@ -208,14 +211,15 @@ class Recording:
                 self._name = identity
             try:
                 await self._write(self._recorder.unwritten())
-            except StoreUnavailable:
-                pass  # told by those whose calls cannot wait
+            except StoreUnavailable as error:
+                self._patience.failed(error)
             except StoreError as error:
                 if not self._is_refused:
                     log.warning("the store does not take counts: they are kept", extra={"reason": str(error)})
                 self._is_refused = True
             else:
                 self._is_refused = False
+                self._patience.over()
             self._recorder.forget()
 
     async def _write(self, rollups: list[Rollup]) -> None:

@@ -83,13 +83,22 @@ class Reporter:
             return outcomes
         return [outbox.popleft() for _ in range(limit)]
 
-    def restore(self, outcomes: list[Outcome]) -> None:
-        """Back to the head of the line: it is unknown whether the store has them. Telling twice is harmless."""
-        self._outbox.extendleft(reversed(outcomes))
+    def restore(self, outcomes: list[Outcome], *, last: bool = False) -> None:
+        """Back to the head of the line, or to its end: it is unknown whether the store has them. Telling twice is harmless."""
+        if last:
+            self._outbox.extend(outcomes)
+        else:
+            self._outbox.extendleft(reversed(outcomes))
 
     def take_notes(self) -> list[tuple[Hold, str]]:
         notes, self._notes = list(self._notes.values()), {}
         return notes
+
+    def restore_notes(self, notes: list[tuple[Hold, str]]) -> None:
+        """The store does not have them; what is newer stays, and what has ended needs none."""
+        for hold, text in notes:
+            if (hold.id, hold.token) in self.held:
+                self._notes.setdefault(hold.id, (hold, text))
 
     def told(self, instance: InstanceId, outcomes: list[Outcome], verdicts: list[Verdict]) -> None:
         """The store has answered."""

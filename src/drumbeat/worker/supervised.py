@@ -1,7 +1,8 @@
 """The first function of a worker process that a supervisor has started.
 
-It puts the supervisor's words into those of a plain worker: the end of the socket is a SIGTERM. What keeps the program from
-starting at all is said over the socket, so that the supervisor tells it once and not each worker for itself.
+It puts the supervisor's words into those of a plain worker: the end of the socket is a SIGTERM, and when the time to drain is
+long over, a second one, as the supervisor would have killed us then. What keeps the program from starting at all is said over
+the socket, so that the supervisor tells it once and not each worker for itself.
 """
 
 import logging
@@ -14,6 +15,7 @@ from typing import Any
 
 from drumbeat import appref
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StartFailed
+from drumbeat.worker import EXIT_NO_STORE
 from drumbeat.worker.main import run
 
 log = logging.getLogger(__name__)
@@ -21,14 +23,20 @@ log = logging.getLogger(__name__)
 EXIT_NOT_STARTED = 1
 EXIT_WRONG = 2
 WORDS_LIMIT = 60_000
+LAST_RESORT = 10.0
+"""So long after its time to drain an orphan is in a hurry."""
+URGENT_WITHIN = 5.0
 
 
 def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any], marks_path: str) -> int:
     """Work until told to stop. Returns the exit code."""
-    threading.Thread(target=_drain_when_orphaned, args=[link], name="drumbeat-lifeline", daemon=True).start()
+    lifeline = Lifeline(link)
+    lifeline.start()
     try:
         app = appref.load(ref, prepare=prepare)
-        return run(app, app.configure(flags), ref=ref, marks_path=marks_path)
+        settings = app.configure(flags)
+        lifeline.drain = settings.drain
+        return run(app, settings, ref=ref, marks_path=marks_path)
     except (ConfigError, SchemaOutOfDate) as error:
         return _say(link, error)
     except BaseExceptionGroup as group:
@@ -41,13 +49,29 @@ def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
         return _say(link, _first(known))
 
 
-def _drain_when_orphaned(link: socket.socket) -> None:
-    try:
-        while link.recv(1):
+class Lifeline(threading.Thread):
+    """Drains this process when its supervisor is gone, and sees to it that it ends."""
+
+    def __init__(self, link: socket.socket) -> None:
+        super().__init__(name="drumbeat-lifeline", daemon=True)
+        self._link = link
+        self.drain: float | None = None
+        """None: as long as it takes."""
+
+    def run(self) -> None:
+        try:
+            while self._link.recv(1):
+                pass
+        except OSError:
             pass
-    except OSError:
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        if self.drain is None:
+            return
+        never = threading.Event()
+        never.wait(self.drain + LAST_RESORT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        never.wait(URGENT_WITHIN)
+        os._exit(EXIT_NO_STORE)
 
 
 def _say(link: socket.socket, error: BaseException) -> int:

@@ -1,0 +1,130 @@
+"""A store that is away or full is waited out by every part of an instance, whichever of its calls fails.
+
+One worker with all that it can have (schedules, a room, locks, progress, retries, a start-up call) lives through failures of
+every operation that it calls; then everything that was asked for is done, and the store has it.
+"""
+
+import asyncio
+
+import pytest
+
+from drumbeat import Backoff
+from drumbeat.app import Drumbeat
+from drumbeat.context import current_job
+from drumbeat.controller import declaring, pruning, rescuing
+from drumbeat.errors import StoreError, StoreFull, StoreUnavailable
+from drumbeat.events import StoreDown, StoreHasSpace, StoreOutOfSpace, StoreUp
+from drumbeat.ids import new_instance_id
+from drumbeat.model.instance import InstanceState
+from drumbeat.service import Patience
+from drumbeat.worker import exchange, recording, rooms
+from tests.contract.making import new_instance
+from tests.faults import FaultyProgram, FaultyStore
+from tests.waiting import until
+from tests.worker.harness import Recorder, working
+
+FAILURES = 3
+HEART = {
+    *("instances.register", "instances.beat", "instances.bury", "locks.look"),
+    *("schedules.get", "schedules.put", "schedules.declare", "schedules.due", "schedules.fire"),
+    *("schedules.rearm", "schedules.retire", "inspect.now"),
+}
+"""What is called beside the heart."""
+LOOP = {
+    *("jobs.exchange", "jobs.note", "jobs.running", "jobs.prune", "jobs.expire_waits"),
+    *("schedules.once", "schedules.once_done", "schedules.forget", "audit.prune", "stats.prune", "stats.put"),
+    *("instances.forget", "inspect.now", "inspect.instances", "rooms.take", "rooms.prune"),
+}
+"""What is called on the worker's own loop."""
+AT_TIMES = {"jobs.release", "locks.leave", "instances.leave", "instances.leave_rooms", "inspect.job"}
+"""Called when an answer was lost, a handler was cancelled, a worker leaves: tests of their own show what becomes of that."""
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done from time to time is done all the time."""
+    for module in (declaring, pruning, rescuing):
+        monkeypatch.setattr(module, "EVERY", 0.05)
+    monkeypatch.setattr(rescuing, "SELDOM", 0.0)
+    monkeypatch.setattr(declaring, "SILENT", 0.5)
+    monkeypatch.setattr(rooms, "POLL", 0.05)
+    monkeypatch.setattr(exchange, "TICK", 0.05)
+    monkeypatch.setattr(exchange, "RECONCILE_EVERY", 0.1)
+    monkeypatch.setattr(recording, "STRETCH_US", 200_000)
+    monkeypatch.setattr(recording, "SPREAD_S", 0.1)
+    monkeypatch.setattr(Patience, "LONGEST", 0.1)
+
+
+@pytest.mark.parametrize("kind", [StoreUnavailable, StoreFull])
+async def test_every_call_of_a_worker_may_fail_for_a_while(
+    app: Drumbeat, recorder: Recorder, kind: type[StoreError]
+) -> None:
+    ticks: list[int] = []
+    met: list[int] = []
+    began: list[str] = []
+    go_on = asyncio.Event()
+
+    @app.every(0.1)
+    async def tick() -> None:
+        ticks.append(1)
+
+    @app.task(retries=3, backoff=Backoff(base=0.01))
+    async def work(number: int) -> int:
+        current_job().progress(number)
+        async with app.lock(f"lock-{number % 2}"):
+            await app.clock.sleep(0.05)
+        if current_job().attempt == 1 and number % 5 == 0:
+            raise ValueError("once")
+        return number
+
+    @app.task
+    async def hold() -> str:
+        current_job().progress("holding")
+        async with app.lock("held"):
+            await go_on.wait()
+        return "held all the time"
+
+    @app.room
+    async def meet(numbers: list[int]) -> None:
+        met.extend(numbers)
+
+    @app.on_start(once=True)
+    async def prepare() -> None:
+        began.append("prepared")
+
+    program = FaultyProgram(app)
+    program.first = (FAILURES, kind("on purpose"))
+    async with app:
+        store = await app.store()
+        dead = new_instance(new_instance_id())
+        await store.instances.register(dead)
+        holder = await hold.enqueue()
+        jobs = await app.enqueue_many([work.bind(number) for number in range(20)])
+        async with working(program, lock_renew=0.1, lock_lease=3, max_failed_beats=1_000) as worker:
+            heart = await until(lambda: program.heart)
+            await all_answered(heart, HEART)
+            loop = await until(lambda: program.faults)
+            await all_answered(loop, LOOP)
+            go_on.set()
+            assert await holder.result(timeout=10) == "held all the time"
+            assert [await job.result(timeout=10) for job in jobs] == list(range(20))
+            seen = len(ticks)
+            await until(lambda: len(ticks) > seen + 2, what="fires after the trouble")
+            await until(lambda: meet.fan_out([1]), what="somebody in the room")
+            await until(lambda: met, what="a message")
+            buried = next(each for each in await app.instances.list(all=True) if each.id == dead.id)
+            assert buried.state is InstanceState.DEAD
+            assert began == ["prepared"]
+            assert not worker.is_stopping
+        assert worker.exit_code == 0
+    assert set(heart.calls) <= HEART | AT_TIMES and set(loop.calls) <= LOOP | AT_TIMES
+    began_as, ended_as = (StoreOutOfSpace, StoreHasSpace) if kind is StoreFull else (StoreDown, StoreUp)
+    assert len(recorder.of(began_as)) == len(recorder.of(ended_as)) >= 1
+
+
+async def all_answered(store: FaultyStore, calls: set[str]) -> None:
+    """Until each of these calls has been answered, after its failures."""
+    try:
+        await until(lambda: all(store.calls[call] > FAILURES for call in calls), deadline=15)
+    except AssertionError:
+        pytest.fail(f"not called again: {sorted(call for call in calls if store.calls[call] <= FAILURES)}")
