@@ -213,6 +213,7 @@ class Presence:
             except StoreUnavailable:
                 return  # still dead at the next look
             if buried.buried:
+                self._wakeup.set()  # it may have led: ask for the lead now, and not in a second
                 tell(self._household.on_buried, peer, buried)
 
 

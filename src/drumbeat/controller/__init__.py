@@ -47,7 +47,8 @@ class Controller:
         self._starters = starters
         self._locked = locked
         self._controls = settings.role != "worker"
-        lease = max(settings.leader_lease, 3 * settings.heartbeat)
+        # It runs out, and another takes the lead with its next beat, before a dead leader is found dead.
+        lease = max(min(settings.leader_lease, settings.dead_after - 2 * settings.heartbeat), 3 * settings.heartbeat)
         self._elector = Elector(clock, lease, self._on_change, is_candidate=self._controls)
         self._firer: Firer | None = None
         self._id = InstanceId("")
