@@ -27,8 +27,10 @@ from .events import (
     ResultRefused,
     RoomFailed,
     ScheduleFired,
+    ScheduleRestored,
     ScheduleSkipped,
     StoreDown,
+    StoreEmptied,
     StoreUp,
     ThreadAbandoned,
 )
@@ -93,6 +95,11 @@ def _store_up(event: StoreUp) -> None:
     log.warning("the store answers again", extra={"url": event.url, "after": event.after})
 
 
+def _store_emptied(event: StoreEmptied) -> None:
+    facts = {"url": event.url, "instance": event.instance}
+    log.error("the store was emptied: jobs, people's schedules, pauses, locks and history are gone", extra=facts)
+
+
 def _loop_blocked(event: LoopBlocked) -> None:
     facts = {"seconds": event.seconds, "tasks": ",".join(event.tasks), "where": event.where}
     log.warning("a handler blocks the event loop: use `def`, or await", extra=facts)
@@ -124,6 +131,10 @@ def _schedule_fired(event: ScheduleFired) -> None:
     log.debug("schedule fired", extra=facts)
 
 
+def _schedule_restored(event: ScheduleRestored) -> None:
+    log.error("a declared schedule had vanished from the store: declared again", extra={"schedule": event.schedule})
+
+
 def _schedule_skipped(event: ScheduleSkipped) -> None:
     facts = {"schedule": event.schedule, "first": _moment(event.first), "count": event.count, "reason": event.reason}
     if event.reason == "overlap":
@@ -144,12 +155,14 @@ _ALWAYS: dict[type[Event], Callable[[Any], None]] = {
     LeaseLost: _lease_lost,
     StoreDown: _store_down,
     StoreUp: _store_up,
+    StoreEmptied: _store_emptied,
     LoopBlocked: _loop_blocked,
     ThreadAbandoned: _thread_abandoned,
     RoomFailed: _room_failed,
     InstanceBuried: _instance_buried,
     LeaderChanged: _leader_changed,
     ScheduleSkipped: _schedule_skipped,
+    ScheduleRestored: _schedule_restored,
 }
 _WHEN_DEBUGGING: dict[type[Event], Callable[[Any], None]] = {
     JobStarted: _job_started,

@@ -87,6 +87,7 @@ class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
     put_new: str
     put_changed: str
     declare: str
+    missing: str
     change: str
     get: str
     page: str
