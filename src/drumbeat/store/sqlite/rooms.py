@@ -38,6 +38,13 @@ class SqliteRooms:
             return []
         return await self._writer.write(self._take, (instance, limit), durable=False)
 
+    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
+        found = await self._looks.read(lambda db: db.value(self._sql.waiting, _named(messages)))
+        return rows.texts(found)
+
+    async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await self._writer.write(self._withdraw, messages, durable=False)
+
     async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
         return await self._writer.write(self._prune, (age, limit, but), durable=False)
 
@@ -51,12 +58,23 @@ class SqliteRooms:
 
     def _take(self, write: Write, given: tuple[InstanceId, int]) -> list[RoomMessage]:
         instance, limit = given
-        messages = _messages(write.db.value(self._sql.waiting, {"to": instance, "limit": limit}))
+        messages = _messages(write.db.value(self._sql.first, {"to": instance, "limit": limit}))
         if messages:
             ids = as_json([message.id for message in messages])
             write.db.run(self._sql.take, {"to": instance, "ids": ids})
         return messages
 
+    def _withdraw(self, write: Write, messages: Sequence[RoomMessage]) -> list[str]:
+        found = set(rows.texts(write.db.value(self._sql.waiting, _named(messages))))
+        for message in messages:
+            if message.id in found:
+                write.db.run(self._sql.take, {"to": message.to, "ids": as_json([message.id])})
+        return sorted(found)
+
     def _prune(self, write: Write, given: tuple[int, int, Sequence[InstanceId]]) -> int:
         age, limit, but = given
         return write.db.run(self._sql.prune, {"until": write.now - age, "limit": limit, "but": as_json(list(but))})
+
+
+def _named(messages: Sequence[RoomMessage]) -> dict[str, str]:
+    return {"to": as_json([each.to for each in messages]), "ids": as_json([each.id for each in messages])}

@@ -151,8 +151,9 @@ class RoomSql(msgspec.Struct, frozen=True, kw_only=True):
     send: str
     addresses: str
     has_any: str
-    waiting: str
+    first: str
     take: str
+    waiting: str
     prune: str
 
 

@@ -16,7 +16,7 @@ SELECT json_group_array(wake)
 -- name: has_any
 SELECT EXISTS (SELECT 1 FROM drumbeat_room_message WHERE "to" = :to);
 
--- name: waiting
+-- name: first
 -- Columns as in model.RoomMessage.
 SELECT json_group_array(json_object('id', id, 'room', room, 'to', "to", 'args', args, 'signature', signature))
   FROM (SELECT id, room, "to", args, signature
@@ -28,6 +28,13 @@ SELECT json_group_array(json_object('id', id, 'room', room, 'to', "to", 'args', 
 -- name: take
 DELETE FROM drumbeat_room_message
  WHERE "to" = :to
+   AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: waiting
+-- Those of these messages that nobody has taken.
+SELECT json_group_array(id)
+  FROM drumbeat_room_message
+ WHERE "to" IN (SELECT value FROM json_each(:to))
    AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: prune
