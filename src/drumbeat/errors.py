@@ -5,6 +5,7 @@ DrumbeatError
 +-- InvalidArguments            at enqueue: which argument, why
 +-- UnknownTask                 no task of this name is registered here
 +-- UniqueConflict              a replay would make a second live job of one key
++-- SharesNotTaken              workers died before they took their shares of a fan_out, and there is nobody else
 +-- StartFailed                 a start-up task failed for good: the process must not work
 +-- WrongContext                a sync call on a loop's thread, or an async one where no loop runs
 +-- StoreError
@@ -82,6 +83,19 @@ class StartFailed(DrumbeatError):
         super().__init__(f"start-up task {task!r} failed: {problem}")
         self.task = task
         self.problem = problem
+
+
+class SharesNotTaken(DrumbeatError):
+    """Shares of a `fan_out` were taken by no worker: theirs died, and no other one is in the room. The others were taken."""
+
+    def __init__(self, room: str, not_taken: int, sent: int) -> None:
+        super().__init__(
+            f"room {room!r}: {not_taken} of {sent} shares were taken by no worker: "
+            "the workers they were sent to have died, and no other is in the room"
+        )
+        self.room = room
+        self.not_taken = not_taken
+        self.sent = sent
 
 
 class UniqueConflict(DrumbeatError):

@@ -99,6 +99,14 @@ class StoreUp(Event, frozen=True, kw_only=True):
     """Seconds without it."""
 
 
+class StoreEmptied(Event, frozen=True, kw_only=True):
+    """The store has no trace of this instance any more: it was emptied or replaced while this instance ran.
+
+    Everything in it is gone: jobs, schedules that people made, pauses, locks, history. What code declares is put again."""
+
+    url: str
+
+
 class StoreOutOfSpace(Event, frozen=True, kw_only=True):
     """The store answers, but has no space for what was to be written. Told once, until it has."""
 
@@ -181,6 +189,12 @@ class ScheduleSkipped(Event, frozen=True, kw_only=True):
     """Moments, in microseconds since 1970 UTC."""
     count: int
     reason: str
+
+
+class ScheduleRestored(Event, frozen=True, kw_only=True):
+    """A schedule that this program declares had vanished from the store, and was put there again."""
+
+    schedule: str
 
 
 E = TypeVar("E", bound=Event)

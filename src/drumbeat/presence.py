@@ -55,6 +55,10 @@ class Household(Protocol):
         """Every claim so far belongs to others. `on_identity` follows."""
         ...
 
+    def on_emptied(self) -> None:
+        """The store knows nothing of this instance: not that it lived, nor that it died."""
+        ...
+
     def on_buried(self, peer: Peer, buried: Buried) -> None: ...
 
     def on_hopeless(self, failures: int, reason: str) -> None:
@@ -215,9 +219,18 @@ class Presence:
             log.error("the store has gone back in time: an older copy of it was restored", extra=facts)
             # What the copy says we hold, others may have at once.
             await self._leave(store, "the store went back in time")
+        elif not await self._is_known(store):
+            tell(self._household.on_emptied)
         self._id = new_instance_id()
         self._count = 0
         await self._register(store, tell)
+
+    async def _is_known(self, store: Store) -> bool:
+        """Whether the store remembers this instance, which it does for a day after its end."""
+        try:
+            return any(each.id == self._id for each in await store.inspect.instances(all=True))
+        except StoreUnavailable:
+            return True  # nothing is known, so nothing is said
 
     async def _register(self, store: Store, tell: Tell) -> None:
         """Patient, because a store that has lost us may be away as well."""
@@ -259,6 +272,7 @@ class Presence:
             except StoreUnavailable:
                 return  # still dead at the next look
             if buried.buried:
+                self._wakeup.set()  # it may have led: ask for the lead now, and not in a second
                 tell(self._household.on_buried, peer, buried)
 
 

@@ -140,10 +140,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Default: 2 seconds: with the heartbeat an idle worker sends less than 2 statements a second.
     """
 
-    leader_lease: float = 10.0
-    """For how long a leader is believed to lead after its last heartbeat, which renews it; three heartbeats if that is longer.
+    leader_lease: float = 5.0
+    """For how long a leader is believed to lead after its last heartbeat, which renews it; at least three heartbeats, and at
+    most `dead_after` less two.
 
-    Default: 10 seconds.
+    Default: 5 seconds.
     """
 
     max_failed_beats: int = 30

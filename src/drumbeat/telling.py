@@ -27,8 +27,10 @@ from .events import (
     ResultRefused,
     RoomFailed,
     ScheduleFired,
+    ScheduleRestored,
     ScheduleSkipped,
     StoreDown,
+    StoreEmptied,
     StoreHasSpace,
     StoreOutOfSpace,
     StoreUp,
@@ -95,6 +97,11 @@ def _store_up(event: StoreUp) -> None:
     log.warning("the store answers again", extra={"url": event.url, "after": event.after})
 
 
+def _store_emptied(event: StoreEmptied) -> None:
+    facts = {"url": event.url, "instance": event.instance}
+    log.error("the store was emptied: jobs, people's schedules, pauses, locks and history are gone", extra=facts)
+
+
 def _store_out_of_space(event: StoreOutOfSpace) -> None:
     facts = {"url": event.url, "reason": event.reason}
     log.error("the store is full: make room; what cannot be written is kept and tried again", extra=facts)
@@ -135,6 +142,10 @@ def _schedule_fired(event: ScheduleFired) -> None:
     log.debug("schedule fired", extra=facts)
 
 
+def _schedule_restored(event: ScheduleRestored) -> None:
+    log.error("a declared schedule had vanished from the store: declared again", extra={"schedule": event.schedule})
+
+
 def _schedule_skipped(event: ScheduleSkipped) -> None:
     facts = {"schedule": event.schedule, "first": _moment(event.first), "count": event.count, "reason": event.reason}
     if event.reason == "overlap":
@@ -155,6 +166,7 @@ _ALWAYS: dict[type[Event], Callable[[Any], None]] = {
     LeaseLost: _lease_lost,
     StoreDown: _store_down,
     StoreUp: _store_up,
+    StoreEmptied: _store_emptied,
     StoreOutOfSpace: _store_out_of_space,
     StoreHasSpace: _store_has_space,
     LoopBlocked: _loop_blocked,
@@ -163,6 +175,7 @@ _ALWAYS: dict[type[Event], Callable[[Any], None]] = {
     InstanceBuried: _instance_buried,
     LeaderChanged: _leader_changed,
     ScheduleSkipped: _schedule_skipped,
+    ScheduleRestored: _schedule_restored,
 }
 _WHEN_DEBUGGING: dict[type[Event], Callable[[Any], None]] = {
     JobStarted: _job_started,

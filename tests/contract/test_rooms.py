@@ -64,6 +64,38 @@ async def test_sending_nothing_does_nothing(store: Store) -> None:
     assert await store.rooms.take(ONE, 10) == []
 
 
+async def test_who_sent_a_message_sees_whether_it_was_taken_and_can_withdraw_it_until_then(
+    store: Store, open_again: OpenAgain
+) -> None:
+    other = await open_again()
+    foreign = message(ONE)
+    mine, yours = [message(ONE, room=f"r{number}") for number in range(3)], [message(TWO) for _ in range(2)]
+    await store.rooms.send([foreign, *mine, *yours])
+    every = [*mine, *yours]
+    assert sorted(await other.rooms.waiting(every)) == sorted(each.id for each in every)
+    assert await other.rooms.take(ONE, 2) == [foreign, mine[0]]
+    left = [*mine[1:], *yours]
+    assert sorted(await store.rooms.waiting(every)) == sorted(each.id for each in left)
+    assert sorted(await store.rooms.withdraw([mine[0], mine[1], yours[0]])) == sorted([mine[1].id, yours[0].id])
+    assert await store.rooms.withdraw([mine[1]]) == await store.rooms.waiting([mine[1]]) == []
+    assert await other.rooms.take(ONE, 10) == [mine[2]]
+    assert await other.rooms.take(TWO, 10) == [yours[1]]
+    assert await store.rooms.waiting(every) == []
+
+
+async def test_a_message_is_either_taken_or_withdrawn(store: Store, open_again: OpenAgain) -> None:
+    sent = [message() for _ in range(20)]
+    await store.rooms.send(sent)
+    other = await open_again()
+    async with asyncio.TaskGroup() as group:
+        takers = [group.create_task(other.rooms.take(ONE, 2)) for _ in range(5)]
+        drawers = [group.create_task(store.rooms.withdraw(sent[at : at + 4])) for at in range(0, 20, 4)]
+    taken = [each.id for taker in takers for each in taker.result()]
+    withdrawn = [id for drawer in drawers for id in drawer.result()]
+    left = [each.id for each in await store.rooms.take(ONE, 20)]
+    assert sorted(taken + withdrawn + left) == sorted(each.id for each in sent)
+
+
 async def test_old_messages_are_pruned_but_not_from_the_inboxes_that_are_named(store: Store) -> None:
     kept, gone = message(ONE), [message(TWO) for _ in range(3)]
     await store.rooms.send([kept, *gone])

@@ -209,6 +209,16 @@ async def test_only_what_code_no_longer_declares_is_retired_and_only_beside_livi
     assert await store.schedules.retire(await store.inspect.now() + MINUTE) == []
 
 
+async def test_whoever_declares_hears_what_is_not_in_the_store(store: Store) -> None:
+    await put(store, new_schedule("kept", origin=Origin.CODE, app="shop"))
+    await put(store, new_schedule("deleted", origin=Origin.CODE, app="shop"))
+    await change(store, await got(store, "deleted"), ScheduleState.RETIRED)
+    assert await store.schedules.declare([]) == []
+    assert await store.schedules.declare(["kept", "deleted"]) == []
+    assert sorted(await store.schedules.declare(["two", "deleted", "kept", "one"])) == ["one", "two"]
+    assert names(await store.schedules.page(all=True)) == ["deleted", "kept"]
+
+
 async def test_firing_does_not_touch_the_revision(store: Store) -> None:
     first = await put(store, new_schedule())
     await fire(store, "nightly", moment(9))

@@ -1,7 +1,9 @@
 """What code declares becomes schedules, and stays so in rolling deploys."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,12 @@ def interval(rule: int, **changes: Any) -> NewSchedule:
 
 def declarer(store: Store, clock: FakeClock, *schedules: NewSchedule, leading: bool = False) -> Declarer:
     return Declarer(store, schedules, elector(clock, leading=leading), clock, patience(clock))
+
+
+def forget_schedule(store: Store, name: str) -> None:
+    """As somebody else would, in the database itself."""
+    with closing(sqlite3.connect(store.url.removeprefix("sqlite:///"))) as database, database:
+        assert database.execute("DELETE FROM drumbeat_schedule WHERE name = ?", [name]).rowcount == 1
 
 
 async def known(store: Store, name: str = "nightly") -> Schedule:
@@ -183,6 +191,45 @@ async def test_whoever_does_not_lead_retires_nothing(store: Store, clock: FakeCl
     await clock.advance(3_600)
     await follower.repeat()
     assert (await known(store)).state is ScheduleState.ACTIVE
+
+
+async def test_what_has_vanished_from_the_store_is_put_again_and_told_and_a_deleted_one_is_not(
+    store: Store, clock: FakeClock
+) -> None:
+    told: list[str] = []
+    service = Declarer(
+        store,
+        [declared("nightly"), declared("deleted"), declared("kept")],
+        elector(clock),
+        clock,
+        patience(clock),
+        restored=told.append,
+    )
+    await service.synchronise()
+    facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "ada", "why": "not any more"}
+    await store.schedules.change("deleted", revision=1, state=ScheduleState.RETIRED, **facts)
+    await clock.advance(60)
+    await service.repeat()
+    assert told == []
+    forget_schedule(store, "nightly")
+    await clock.advance(60)
+    await service.repeat()
+    assert told == ["nightly"]
+    found = await known(store)
+    assert (found.definition, found.state, found.revision) == (declared(), ScheduleState.ACTIVE, 1)
+    assert found.next_at == first_moment(declared(), clock.now_us())
+    assert (await known(store, "deleted")).state is ScheduleState.RETIRED
+
+
+async def test_one_that_is_woken_declares_again_at_once(store: Store, clock: FakeClock) -> None:
+    service = declarer(store, clock, declared())
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(service.run())
+        await until(lambda: clock.sleepers == 1, what="its sleep")
+        forget_schedule(store, "nightly")
+        service.wake()
+        await until(lambda: store.schedules.get("nightly"), what="the declaration")
+        running.cancel()
 
 
 async def test_an_outage_at_the_start_is_waited_out(store: Store, clock: FakeClock) -> None:

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from drumbeat.clock import FakeClock
+from drumbeat.durations import from_us
 from drumbeat.events import Event, Events, ScheduleFired, ScheduleSkipped
 from drumbeat.model.schedule import CatchUp, RuleKind
 from drumbeat.schedules.planner import first_moment
@@ -107,6 +108,36 @@ async def test_whoever_does_not_lead_looks_for_nothing_while_the_leader_fires(st
         await me.look()
         await clock.advance(1)
     assert counted.calls["schedules.due"] == 0
+
+
+async def test_whoever_had_to_fire_for_the_leader_stands_in_until_somebody_else_fires(
+    store: Store, clock: FakeClock
+) -> None:
+    start = clock.now_us()
+    await put(store, definition("grid", str(SECOND), kind=RuleKind.GRID, start=start), start + SECOND)
+    counted = FaultyStore(store)
+    me, leader = firer(counted, clock, leading=False), firer(store, clock)  # type: ignore[arg-type]
+    me.hear(pulse(start, leader=YOU, next_fire=start + SECOND))
+    await clock.advance(2.3)
+    await clock.advance(await me.look())  # the first was overdue, and the second is due
+    while clock.now_us() < start + 6 * SECOND:
+        await clock.advance(await me.look())
+    await me.look()
+    late = {job.due_at: (job.created_at - job.due_at).total_seconds() for job in await jobs(store)}
+    assert len(late) == 6
+    assert sorted(late.values())[-1] < 1.5
+    assert all(seconds < 0.2 for due_at, seconds in late.items() if due_at > from_us(start + 2 * SECOND))
+    # A leader that fires in time is left alone again after one look.
+    for second in range(7, 13):
+        await clock.advance((start + second * SECOND - clock.now_us()) / 1e6)
+        await leader.look()
+        me.hear(pulse(clock.now_us(), leader=YOU, next_fire=start + (second + 1) * SECOND))
+        before = counted.calls["schedules.due"]
+        await clock.advance(0.5)
+        await me.look()
+        if second > 7:
+            assert counted.calls["schedules.due"] == before
+    assert len(await jobs(store)) == 12
 
 
 async def test_a_rule_that_cannot_be_read_is_told_once_and_holds_up_no_other(

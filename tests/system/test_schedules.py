@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from drumbeat.durations import to_us
+from drumbeat.model.instance import LeaderInfo
 from drumbeat.model.job import Job, JobFilter, JobState
 from drumbeat.store.protocol import Store
 from tests.contract.making import worker
@@ -63,6 +65,16 @@ class Clockwork(Cluster):
             return next((process for process in among if process.pid == pid), None)
 
         found: Process = await until(look, deadline=30, what="a leader")
+        return found
+
+    async def next_leader(self, after: LeaderInfo, deadline: float = 30.0) -> LeaderInfo:
+        """Whoever leads after this one."""
+
+        async def look() -> LeaderInfo | None:
+            found = await self._store.inspect.leader()
+            return found if found is not None and found.term > after.term else None
+
+        found: LeaderInfo = await until(look, deadline=deadline, what=f"another leader\n{self.logs()}")
         return found
 
     async def are_up(self, count: int) -> None:
@@ -187,21 +199,55 @@ DEFAULTS = {"TEST_EVERY": "0.1", "DRUMBEAT_HEARTBEAT": "1", "DRUMBEAT_DEAD_AFTER
 
 
 @pytest.mark.parametrize("engine", EVERY_ENGINE if FULL else ["sqlite"])
-@pytest.mark.parametrize(("how", "seconds"), [(signal.SIGTERM, 1.0), (signal.SIGKILL, 2.5)])
-async def test_whatever_becomes_of_the_leader_costs_little_time(
-    clockwork: Clockwork, how: signal.Signals, seconds: float
-) -> None:
+async def test_a_leader_that_is_told_to_stop_delays_nothing(clockwork: Clockwork) -> None:
     processes = [clockwork.start(**DEFAULTS) for _ in range(2)]
     first = await clockwork.leader(processes)
     await clockwork.fired(10)
     before = len(await clockwork.jobs())
     with Stalls() as stalls:
-        first.send_signal(how)
+        first.terminate()
         await clockwork.fired(30)
     jobs = sorted(await clockwork.jobs(), key=lambda job: job.due_at)
     check_each_moment_once(jobs, schedules=1, every=0.1)
-    assert lateness(jobs[before - 5 :]) < seconds + stalls.seconds
-    assert first.wait(10) == (0 if how is signal.SIGTERM else -how)
+    assert lateness(jobs[before - 5 :]) < 1 + stalls.seconds
+    assert first.wait(10) == 0
+
+
+@pytest.mark.parametrize("engine", EVERY_ENGINE)
+@pytest.mark.parametrize(
+    ("flags", "dead_after", "seconds"), [(["--processes", "3"], 10, 2.5), ([], 5, 5)], ids=["supervised", "alone"]
+)
+async def test_a_leader_that_is_killed_costs_little_time_and_is_replaced(
+    clockwork: Clockwork, store: Store, flags: list[str], dead_after: float, seconds: float
+) -> None:
+    """Another leads within 2.5 s if a supervisor saw the death, else within dead_after; no fire is later than 2.5 s."""
+    environ = DEFAULTS | {"DRUMBEAT_DEAD_AFTER": f"{dead_after}"}
+    processes = [clockwork.start(*flags, **environ) for _ in range(1 if flags else 3)]
+    await clockwork.are_up(3)
+    await clockwork.fired(10)
+    before = max(job.due_at for job in await clockwork.jobs())
+    for _ in range(5 if FULL else 2 if flags else 1):
+        leader = await until(store.inspect.leader, what="a leader")
+        pids = {each.id: each.pid for each in await store.inspect.instances()}
+        with Stalls() as stalls:
+            died_at = await store.inspect.now()
+            os.kill(pids[leader.instance], signal.SIGKILL)
+            found = await clockwork.next_leader(leader)
+            assert (to_us(found.since) - died_at) / 1e6 < seconds + stalls.seconds, clockwork.logs()
+            await clockwork.fired(1)
+            late = sorted(
+                (job.created_at - job.due_at).total_seconds() for job in await clockwork.jobs() if job.due_at > before
+            )
+            assert late[-1] < 2.5 + stalls.seconds
+            # Only the first moments wait for somebody to notice.
+            assert late[len(late) // 2] < 0.5 + stalls.seconds
+        if not flags:
+            processes.append(clockwork.start(**environ))
+        await clockwork.are_up(3)
+    jobs = await clockwork.jobs()
+    check_each_moment_once(jobs, schedules=1, every=0.1)
+    for process in processes:
+        process.terminate()
 
 
 @pytest.fixture

@@ -11,8 +11,10 @@ from drumbeat.events import (
     JobFinished,
     JobsDone,
     LeaderChanged,
+    ScheduleRestored,
     ScheduleSkipped,
     StoreDown,
+    StoreEmptied,
     StoreUp,
 )
 from drumbeat.ids import InstanceId, JobId
@@ -57,6 +59,16 @@ ERROR = Failure("ValueError", "broken")
             InstanceBuried(instance=ME, dead=InstanceId("you"), jobs=Buried(buried=True, suspect=1)),
             "WARNING",
             "an instance was found dead: its jobs are free",
+        ),
+        (
+            StoreEmptied(instance=ME, url="u"),
+            "ERROR",
+            "the store was emptied: jobs, people's schedules, pauses, locks and history are gone",
+        ),
+        (
+            ScheduleRestored(instance=ME, schedule="s"),
+            "ERROR",
+            "a declared schedule had vanished from the store: declared again",
         ),
         (LeaderChanged(instance=ME, leader=ME, term=3), "INFO", "the controllers have a new leader"),
         (

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.events import RoomFailed
-from drumbeat.ids import new_job_id
+from drumbeat.ids import InstanceId, new_job_id
+from drumbeat.model import instance
 from drumbeat.model.job import JobFilter
 from drumbeat.model.room import RoomMessage
 from drumbeat.worker import rooms
+from tests.contract.making import worker
 from tests.faults import FaultyProgram
-from tests.waiting import until
+from tests.waiting import until, within
 from tests.worker.harness import Recorder, working
 
 
@@ -304,6 +307,106 @@ async def test_a_handler_that_outlives_the_drain_is_ended_and_told(app: Drumbeat
             await endless.broadcast()
             await begun.wait()
     assert [event.error.type for event in recorder.of(RoomFailed)] == ["Interrupted"]
+
+
+async def stranger(app: Drumbeat, room: Any, **facts: Any) -> InstanceId:
+    """A worker that is in a room and does nothing, not even beat."""
+    store = await app.store()
+    return await worker(store, rooms={room.name: room.signature.hash}, **facts)
+
+
+async def test_the_share_of_a_worker_that_dies_before_it_takes_it_goes_to_another(
+    app: Drumbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instance, "HEALTHY_WITHIN", 0.2)
+    heard: list[list[int]] = []
+
+    @app.room
+    async def refresh(numbers: list[int]) -> None:
+        heard.append(numbers)
+
+    async with app, working(app, dead_after=30), working(app, dead_after=30):
+        await present(app, 2)
+        dead = await stranger(app, refresh)
+        assert await refresh.fan_out(list(range(9))) == 2
+        await until(lambda: len(heard) == 3, what="three calls")
+        assert sorted(heard) == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+        # From now on it is silent, and nothing is sent to it but news.
+        store = await app.store()
+        with within(1.0):
+            assert await refresh.fan_out([1, 2, 3, 4]) == 2
+        assert await store.rooms.take(dead, 10) == []
+        await until(lambda: len(heard) == 5, what="two calls more")
+        assert sorted(heard[3:]) == [[1, 2], [3, 4]]
+        assert await refresh.broadcast([0]) == 2
+        assert len(await store.rooms.take(dead, 10)) == 1
+
+
+async def test_a_buried_worker_costs_a_fan_out_no_time(app: Drumbeat) -> None:
+    heard: list[int] = []
+
+    @app.room
+    async def refresh(numbers: list[int]) -> None:
+        heard.extend(numbers)
+
+    async with app, working(app, dead_after=30):
+        await present(app, 1)
+        dead = await stranger(app, refresh)
+        store = await app.store()
+        with within(1.0):
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(refresh.fan_out([1, 2]))
+                await until(lambda: heard, what="the first share")
+                await store.instances.bury(dead, beat=None, started=[], why="process died: SIGKILL")
+            assert sending.result() == 1
+        await until(lambda: sorted(heard) == [1, 2], what="both shares")
+
+
+async def test_shares_that_nobody_is_left_to_take_are_told(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instance, "HEALTHY_WITHIN", 0.2)
+
+    @app.room
+    async def refresh(numbers: list[int]) -> None: ...
+
+    app.configure({"heartbeat": 0.05, "dead_after": 30})
+    async with app:
+        first, second = [await stranger(app, refresh) for _ in range(2)]
+        store = await app.store()
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(expect_not_taken(refresh.fan_out([1, 2, 3])))
+            await until(lambda: store.rooms.take(first, 10), what="the first share")
+        error = sending.result()
+        assert (error.room, error.not_taken, error.sent) == ("refresh", 1, 2)
+        assert await store.rooms.take(second, 10) == []
+        # Nobody took anything: as if nobody lived.
+        await stranger(app, refresh)
+        assert await refresh.fan_out([1, 2, 3]) == 0
+
+
+async def expect_not_taken(sending: Coroutine[Any, Any, int]) -> errors.SharesNotTaken:
+    with pytest.raises(errors.SharesNotTaken) as caught:
+        await sending
+    return caught.value
+
+
+async def test_a_worker_that_lives_but_has_no_time_keeps_its_share(
+    app: Drumbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "MOST", 1)
+    gate, heard = asyncio.Event(), list[int]()
+
+    @app.room
+    async def work(numbers: list[int]) -> None:
+        heard.extend(numbers)
+        await gate.wait()
+
+    async with app, working(app):
+        await present(app, 1)
+        for number in range(3):
+            assert await work.fan_out([number]) == 1
+        assert heard == [0]
+        gate.set()
+        await until(lambda: heard == [0, 1, 2], what="the rest")
 
 
 def test_a_room_is_refused_where_it_is_written() -> None:

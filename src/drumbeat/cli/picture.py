@@ -76,7 +76,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
 
 async def taken(app: Drumbeat, place: str, watch: HealthWatch) -> Picture:
     store = await app.store()
-    look = await watch.look(store)
+    look = await watch.look(store, heartbeat=app.settings.heartbeat)
     at = from_us(look.signs.now)
     # The stretch that is under way has not been told yet, and the one before it perhaps not by all.
     until = at - timedelta(seconds=at.second % STRETCH_S + STRETCH_S, microseconds=at.microsecond)

@@ -6,7 +6,6 @@ It is what tasks (`tasks.Home`) and handles (`handle.Client`) stand on. It runs 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,9 +17,8 @@ from drumbeat.codec import Undecodable, decode_result
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, ResultNotKept
 from drumbeat.handle import JobHandle, SyncJobHandle, job_error
-from drumbeat.ids import JobId, new_job_ids
+from drumbeat.ids import JobId
 from drumbeat.model.job import CancelAnswer, Cancelled, Ended, Job, JobState, NewJob
-from drumbeat.model.room import RoomMessage
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Inside, Store
 from drumbeat.store.urls import inside_of, open_store
@@ -28,6 +26,7 @@ from drumbeat.sync import THREAD
 from drumbeat.tasks import Registry, Task
 
 from .connections import Connections
+from .rooms import RoomSender
 
 __all__ = ["Client"]
 
@@ -123,19 +122,14 @@ class Client:
             counts.update(await store.jobs.cancel_keys(task, keys[start : start + MAX_KEYS_IN_A_STEP]))
         return Cancelled(counts[CancelAnswer.CANCELLED], counts[CancelAnswer.REQUESTED])
 
-    async def send_to_room(self, room: str, signature: str, write: Callable[[int], Sequence[str]]) -> int:
-        """Send what `write(workers)` gives, one each, to living workers that are in this room; gives to how many."""
-        store = await self.store()
-        there = [each.id for each in await store.inspect.instances() if each.rooms.get(room) == signature]
-        # So that it is not always the same who get more, or anything at all.
-        random.shuffle(there)
-        texts = write(len(there))
-        messages = [
-            RoomMessage(id=id, room=room, to=to, args=args, signature=signature)
-            for id, to, args in zip(new_job_ids(len(texts)), there, texts, strict=False)
-        ]
-        await store.rooms.send(messages)
-        return len(messages)
+    async def broadcast(self, room: str, signature: str, args: str) -> int:
+        return await (await self._sender(room, signature)).broadcast(args)
+
+    async def share(self, room: str, signature: str, write: Callable[[int], Sequence[str]]) -> int:
+        return await (await self._sender(room, signature)).share(write)
+
+    async def _sender(self, room: str, signature: str) -> RoomSender:
+        return RoomSender(await self.store(), self._clock, room, signature, heartbeat=self.settings.heartbeat)
 
     async def show_job(self, id: JobId) -> Job:
         store = await self.store()

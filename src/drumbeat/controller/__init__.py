@@ -17,7 +17,7 @@ from drumbeat.controller.firing import Firer
 from drumbeat.controller.pruning import Pruner
 from drumbeat.controller.rescuing import Rescuer
 from drumbeat.controller.starting import InThread, Locked, Starter, StartUp
-from drumbeat.events import Events, LeaderChanged
+from drumbeat.events import Events, LeaderChanged, ScheduleRestored
 from drumbeat.ids import InstanceId
 from drumbeat.model.instance import Leader, Pulse
 from drumbeat.model.schedule import NewSchedule
@@ -47,9 +47,11 @@ class Controller:
         self._starters = starters
         self._locked = locked
         self._controls = settings.role != "worker"
-        lease = max(settings.leader_lease, 3 * settings.heartbeat)
+        # It runs out, and another takes the lead with its next beat, before a dead leader is found dead.
+        lease = max(min(settings.leader_lease, settings.dead_after - 2 * settings.heartbeat), 3 * settings.heartbeat)
         self._elector = Elector(clock, lease, self._on_change, is_candidate=self._controls)
         self._firer: Firer | None = None
+        self._declarer: Declarer | None = None
         self._id = InstanceId("")
         self.outage = Outage(events, clock, settings.url, lambda: self._id)
         """What the whole instance tells of its store."""
@@ -62,6 +64,8 @@ class Controller:
 
     def on_identity(self, id: InstanceId) -> None:
         self._id = id
+        if self._declarer is not None:
+            self._declarer.wake()  # registered anew: whoever forgot us may have forgotten the schedules, too
 
     def on_pulse(self, pulse: Pulse, asked_at: float) -> None:
         self._elector.hear(self._id, pulse, asked_at)
@@ -85,7 +89,15 @@ class Controller:
             heartbeat=self._settings.heartbeat,
             identity=lambda: self._id,
         )
-        declarer = Declarer(store, self._declared, self._elector, self._clock, declaring, synchronised=firer.wake)
+        declarer = self._declarer = Declarer(
+            store,
+            self._declared,
+            self._elector,
+            self._clock,
+            declaring,
+            synchronised=firer.wake,
+            restored=lambda name: self._events.emit(ScheduleRestored(instance=self._id, schedule=name)),
+        )
         rescuer = Rescuer(store.schedules, self._elector, self._clock, rescuing, is_needed=lambda: firer.sees_schedules)
         async with asyncio.TaskGroup() as group:
             for service in (declarer, firer, rescuer) if self._controls else (declarer,):

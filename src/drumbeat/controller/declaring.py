@@ -1,12 +1,16 @@
 """What the code declares becomes rows: at the start of every instance, whatever its role; never by clients or commands.
 
     at start      each declared schedule that the store has not, or has otherwise, is put (compare and set on its revision)
-    every minute  its name is declared again: somebody's code still has it
+    every minute  its name is declared again: somebody's code still has it; what is not in the store any more is put again
     the leader    retires what nobody has declared for ten minutes, if living instances of the same app exist
 
 In a rolling deploy old and new code run side by side: the last one to start has its say, and what only one of them declares
 stays. A schedule that another app declares, or that a person made, is not touched. A person's pause survives a change of the
 code.
+
+A store that was emptied (FLUSHALL, a server that keeps nothing over a restart) has no schedules, and would never fire again.
+Its instances notice with their next beat that they are unknown, and register anew: then, too, names are declared again at once.
+A schedule that a person has deleted is retired and still in the store, so it does not come back by this.
 """
 
 import logging
@@ -19,7 +23,7 @@ from drumbeat.controller.elector import Elector
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.model.schedule import NewSchedule, Origin, Schedule, ScheduleState
 from drumbeat.schedules.planner import first_moment, renewed
-from drumbeat.service import Patience
+from drumbeat.service import Patience, Wakeup
 from drumbeat.store.protocol import Store
 
 log = logging.getLogger(__name__)
@@ -42,18 +46,27 @@ class Declarer:
         patience: Patience,
         *,
         synchronised: Callable[[], None] = lambda: None,
+        restored: Callable[[str], None] = lambda name: None,
     ) -> None:
+        """`restored` is called with the name of a schedule that had vanished from the store and was put again."""
         self._store = store
         self._declared = declared
         self._elector = elector
         self._clock = clock
         self._patience = patience
         self._synchronised = synchronised
+        self._restored = restored
+        self._wakeup = Wakeup(clock)
         self._began_at = clock.monotonic()
+
+    def wake(self) -> None:
+        """Declare again now: the store may have been emptied."""
+        self._wakeup.set()
 
     async def run(self) -> None:
         step = self.synchronise
         while True:
+            self._wakeup.clear()
             try:
                 await step()
             except StoreUnavailable as error:
@@ -62,7 +75,7 @@ class Declarer:
             else:
                 self._patience.over()
                 step = self.repeat
-                await self._clock.sleep(jittered(EVERY))
+                await self._wakeup.wait(jittered(EVERY))
 
     async def synchronise(self) -> None:
         try:
@@ -75,28 +88,38 @@ class Declarer:
         self._synchronised()
 
     async def repeat(self) -> None:
-        """Say again what the code declares; the leader retires what nobody does.
+        """Say again what the code declares, and put what has vanished; the leader retires what nobody declares.
 
         Only one that has watched for so long itself: after a night without any instance every declaration is old, and whoever
         comes back first must not retire what the others will declare in a minute.
         """
-        await self._declare()
+        await self._restore(await self._declare())
         if self._elector.leads and self._clock.monotonic() - self._began_at >= SILENT:
             silent_since = await self._store.inspect.now() - int(SILENT * 1e6)
             for name in await self._store.schedules.retire(silent_since):
                 log.warning("schedule retired: no code declares it any more", extra={"schedule": name})
 
-    async def _declare(self) -> None:
-        if self._declared:
-            await self._store.schedules.declare([each.name for each in self._declared])
+    async def _declare(self) -> list[str]:
+        """Returns the names that are not in the store."""
+        if not self._declared:
+            return []
+        return await self._store.schedules.declare([each.name for each in self._declared])
 
-    async def _put(self, definition: NewSchedule) -> None:
-        """Have the store know it as the code has it. Whoever loses a race looks again: the other may have put the same."""
+    async def _restore(self, missing: Sequence[str]) -> None:
+        for definition in self._declared:
+            if definition.name in missing and await self._put(definition):
+                self._restored(definition.name)
+        if missing:
+            self._synchronised()
+
+    async def _put(self, definition: NewSchedule) -> bool:
+        """Have the store know it as the code has it. Whoever loses a race looks again: the other may have put the same.
+        Returns whether this call has written anything."""
         for _ in range(TRIES):
             known = await self._store.schedules.get(definition.name)
             if known is not None and known.state is not ScheduleState.RETIRED:
                 if not _is_ours(known.definition, definition) or _same(known.definition, definition):
-                    return
+                    return False
                 done = await self._change(known, definition)
             else:
                 now = await self._store.inspect.now()
@@ -104,7 +127,8 @@ class Declarer:
                     definition, revision=None, cursor=None, next_at=first_moment(definition, now), by=_by(definition)
                 )
             if done:
-                return
+                return True
+        return False
 
     async def _change(self, known: Schedule, definition: NewSchedule) -> bool:
         cursor, next_at = known.cursor, known.next_at

@@ -1,9 +1,11 @@
 """Fires what is due: looks, has it planned, writes it down in batches, and sleeps until the next moment.
 
 The leader fires at once. Whoever does not lead looks only when the heartbeat says that a moment is overdue by more than a
-second and nobody has fired it: the death of the leader costs about that much, with no election in between. Each firing names
-the revision and the cursor that it was planned for, and the store refuses it if either has moved: whoever comes second
-changes nothing. What moments a rule has, and which of them are caught up, is decided in `schedules/`.
+second and nobody has fired it: the death of the leader costs about that much, with no election in between. Whoever has fired
+something overdue stands in for the leader: it fires the next moments a tenth of a second after they are due, until it finds
+that somebody else has fired one. So the first fire after a leader's death is a second late, not all until the next election.
+Each firing names the revision and the cursor that it was planned for, and the store refuses it if either has moved: whoever
+comes second changes nothing. What moments a rule has, and which of them are caught up, is decided in `schedules/`.
 """
 
 import logging
@@ -28,6 +30,8 @@ OVERDUE_US = 1_000_000
 """From then on it is anybody's to fire."""
 SPREAD_US = 250_000
 """Followers come one after the other, so that the first can do it for all."""
+STAND_IN_US = 100_000
+"""How late a stand-in fires: a leader that lives comes first, and the stand-in finds out that it is not needed."""
 AGAIN_US = 50_000
 SOONEST = 0.05
 LONGEST = 3_600.0
@@ -60,6 +64,7 @@ class Firer:
         self._skew_us = 0
         self._expected: int | None = None
         self._broken: dict[str, int] = {}
+        self._stands_in = False
         self.sees_schedules = True
         """Whether the last look found any that is active: due, to come, or under way."""
 
@@ -67,6 +72,9 @@ class Firer:
         """What the heartbeat says of the next moment; we look again if it is sooner than expected, or if we lead anew."""
         self._set_clock(pulse.now)
         leads = self._elector.leads
+        was_due = self._expected is not None and self._expected <= pulse.now
+        if was_due and (pulse.next_fire is None or pulse.next_fire > (self._expected or 0)):
+            self._stands_in = False  # somebody else has fired it
         sooner = pulse.next_fire is not None and (self._expected is None or pulse.next_fire < self._expected)
         if sooner or not leads:
             self._expected = pulse.next_fire
@@ -93,13 +101,15 @@ class Firer:
     async def look(self) -> float:
         """Fire what is ours to fire. Returns for how many seconds to sleep."""
         self._led = self._elector.leads
+        if self._led:
+            self._stands_in = False
         return await (self._fire_all() if self._led else self._fire_overdue())
 
     async def _fire_all(self) -> float:
         while True:
             limit = BATCH + len(self._broken)
             due = await self._due(limit)
-            following = await self._fire(due, due.schedules)
+            following, _ = await self._fire(due, due.schedules)
             if len(due.schedules) < limit:
                 break
         self._expected = min(following, default=None)
@@ -107,15 +117,22 @@ class Firer:
 
     async def _fire_overdue(self) -> float:
         """What somebody else should have fired, and has not."""
-        patience = OVERDUE_US + random.randrange(SPREAD_US)
-        if (pause := self._until_expected(patience, LONGEST)) > 0:
+        if (pause := self._until_expected(self._overdue(spread=True), LONGEST)) > 0 and not self._stands_in:
             return pause
         due = await self._due(BATCH + len(self._broken))
-        late = [each for each in due.schedules if each.next_at is not None and each.next_at <= due.now - OVERDUE_US]
-        following = await self._fire(due, late)
+        overdue_since = due.now - self._overdue()
+        late = [each for each in due.schedules if each.next_at is not None and each.next_at <= overdue_since]
+        following, fired = await self._fire(due, late)
+        if late or (pause <= 0 and not due.schedules):  # in the second case somebody else has fired what was expected
+            self._stands_in = fired > 0
         following += [each.next_at for each in due.schedules if each not in late and each.next_at is not None]
         self._expected = min(following, default=None)
-        return max(SOONEST, self._until_expected(patience, LONGEST))
+        most = self._look_often(due) if self._stands_in else LONGEST
+        return max(SOONEST, self._until_expected(self._overdue(spread=True), most))
+
+    def _overdue(self, *, spread: bool = False) -> int:
+        """How late a moment must be to be ours, though we do not lead."""
+        return STAND_IN_US if self._stands_in else OVERDUE_US + (random.randrange(SPREAD_US) if spread else 0)
 
     async def _due(self, limit: int) -> Due:
         due = await self._schedules.due(limit)
@@ -123,20 +140,22 @@ class Firer:
         self.sees_schedules = bool(due.schedules) or due.next_at is not None or due.shortest is not None
         return due
 
-    async def _fire(self, due: Due, schedules: Sequence[Schedule]) -> list[int]:
-        """Fire these; the moments that follow, to be looked at."""
+    async def _fire(self, due: Due, schedules: Sequence[Schedule]) -> tuple[list[int], int]:
+        """Fire these. Returns the moments that follow, to be looked at, and how many schedules were fired by this call."""
         firings = [firing for each in schedules if (firing := self._planned(each, due.now)) is not None]
         following = [] if due.next_at is None else [due.next_at]
+        done = 0
         for start in range(0, len(firings), BATCH):
             batch = firings[start : start + BATCH]
             for firing, fired in zip(batch, await self._schedules.fire(batch), strict=True):
                 if not fired.done:
                     following.append(due.now + AGAIN_US)  # somebody else has done it, or it was changed: look again
                     continue
+                done += 1
                 if firing.next_at is not None:
                     following.append(firing.next_at)
                 self._tell(firing, fired, due.now)
-        return following
+        return following, done
 
     def _planned(self, schedule: Schedule, now: int) -> Firing | None:
         try:

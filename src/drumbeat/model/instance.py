@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from drumbeat.durations import to_us
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Hold
 
@@ -131,3 +132,15 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """name -> signature hash of every room it is in; one that drains has left them."""
     ended_at: datetime | None = None
     ended_why: str | None = None
+
+
+HEALTHY_WITHIN = 2.0
+
+
+def is_healthy(instance: Instance, now: int, heartbeat: float) -> bool:
+    """Whether its last heartbeat is no older than 2 s (two heartbeats if that is more) at this time of the store's clock.
+
+    It says whom to count on now. Whether an instance is dead is judged by observers, after `dead_after`."""
+    if instance.state is not InstanceState.ALIVE:
+        return False
+    return now - to_us(instance.beat_at) <= 1e6 * max(HEALTHY_WITHIN, 2 * heartbeat)

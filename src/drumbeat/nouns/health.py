@@ -16,13 +16,11 @@ from drumbeat import durations
 from drumbeat.clock import Clock
 from drumbeat.durations import to_us
 from drumbeat.model.finding import Level
-from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role
+from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role, is_healthy
 from drumbeat.model.job import QueueStats
 from drumbeat.model.schedule import Schedule
 from drumbeat.model.stats import Grain, Rollup
 from drumbeat.store.protocol import Store
-
-from .instances import HEALTHY_US
 
 RECENT_US = 600_000_000
 """Runs and deaths of the last 10 minutes count."""
@@ -87,6 +85,8 @@ class HealthSigns(msgspec.Struct, frozen=True, kw_only=True):
     rollups: Sequence[Rollup] = ()
     """What was counted lately, for each queue and task."""
     store_ms: float = 0.0
+    heartbeat: float = 1.0
+    """Seconds between two heartbeats of an instance, as this program has it."""
 
 
 class HealthLook(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ class HealthWatch:
         self._clock = clock
         self._recent: tuple[float, list[Instance], list[Rollup]] | None = None
 
-    async def look(self, store: Store) -> HealthLook:
+    async def look(self, store: Store, *, heartbeat: float) -> HealthLook:
         """Raises what the store raises: one that is away is told by whoever asks."""
         look = store.inspect
         asked = self._clock.monotonic()
@@ -120,6 +120,7 @@ class HealthWatch:
             died=died,
             rollups=rollups,
             store_ms=round(store_ms, 3),
+            heartbeat=heartbeat,
         )
         return HealthLook(health=judge_health(signs), signs=signs)
 
@@ -164,7 +165,7 @@ def failing_tasks(rollups: Iterable[Rollup]) -> list[FailingTask]:
 
 def _workers(signs: HealthSigns) -> Iterator[HealthReason]:
     workers = [each for each in signs.instances if Role.WORKER in each.roles]
-    silent = [each for each in workers if signs.now - to_us(each.beat_at) > HEALTHY_US]
+    silent = [each for each in workers if not is_healthy(each, signs.now, signs.heartbeat)]
     if not workers:
         pending = sum(queue.ready + queue.scheduled + queue.waiting for queue in signs.queues)
         if pending or signs.died:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import builtins
 
 from drumbeat.client import Client
-from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments
-from drumbeat.model.instance import Instance, InstanceState, LeaderInfo
+from drumbeat.model.instance import Instance, LeaderInfo, is_healthy
 from drumbeat.names import shown
-
-HEALTHY_US = 2_000_000
-"""An instance is healthy if its last beat is no older than this, by the store's clock."""
 
 
 class Instances:
@@ -23,15 +19,15 @@ class Instances:
     async def list(self, *, healthy: bool | None = None, all: bool = False) -> builtins.list[Instance]:
         """Living instances, oldest first.
 
-        healthy: True: only those that beat within the last 2 s; False: only those that did not. None: both.
+        healthy: True: only those that beat within the last 2 s (or two heartbeats); False: only those that did not. None: both.
         all: also those that left or died in the last day.
         """
         store = await self._client.store()
         found = await store.inspect.instances(all=all)
         if healthy is None:
             return found
-        now = await store.inspect.now()
-        return [each for each in found if _is_healthy(each, now) == healthy]
+        now, heartbeat = await store.inspect.now(), self._client.settings.heartbeat
+        return [each for each in found if is_healthy(each, now, heartbeat) == healthy]
 
     async def show(self, id: str) -> Instance:
         """One instance, also one that left or died."""
@@ -43,7 +39,3 @@ class Instances:
     async def leader(self) -> LeaderInfo | None:
         """Who leads the cluster, in which term, and for how long; None: nobody does at this moment."""
         return await (await self._client.store()).inspect.leader()
-
-
-def _is_healthy(instance: Instance, now: int) -> bool:
-    return instance.state is InstanceState.ALIVE and now - to_us(instance.beat_at) <= HEALTHY_US

@@ -189,6 +189,12 @@ class CoordinatedRooms:
     async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
         return await (await self._second.store()).rooms.take(instance, limit)
 
+    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await (await self._second.store()).rooms.waiting(messages)
+
+    async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await (await self._second.store()).rooms.withdraw(messages)
+
     async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
         return await (await self._second.store()).rooms.prune(age, limit, but=but)
 

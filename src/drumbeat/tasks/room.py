@@ -42,8 +42,12 @@ class RoomHome(Protocol):
     @property
     def settings(self) -> Settings: ...
 
-    async def send_to_room(self, room: str, signature: str, write: Write) -> int:
-        """Send to living workers that are in this room; gives to how many."""
+    async def broadcast(self, room: str, signature: str, args: str) -> int:
+        """Send these arguments (JSON) to each living worker that is in this room; gives how many of them are healthy."""
+        ...
+
+    async def share(self, room: str, signature: str, write: Write) -> int:
+        """Send a share to each healthy worker that is in this room; gives how many have one."""
         ...
 
     def call_sync(self, called: str, work: Coroutine[Any, Any, T]) -> T: ...
@@ -65,35 +69,41 @@ class Room(Generic[P, R]):
     def fan_out(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
         """Split the first argument, a list, over the living workers, evenly and in order; each gets the other arguments too.
 
-        Nine items and three workers are three each. Gives the number of workers that were sent something: 0 if none lives;
-        then nothing is kept. A plain function, as `Task.enqueue` is.
+        Nine items and three workers are three each. Gives the number of workers that have taken a share: 0 if none lives;
+        then nothing is kept. The share of a worker that dies before it has taken it goes to another. A plain function, as
+        `Task.enqueue` is.
+
+        Raises:
+            SharesNotTaken: workers died before they took their shares, and there is nobody else to take them.
         """
         check_loop(f"{self.name}.fan_out", f"{self.name}.fan_out_sync")
-        return self._send(self._shares(args, kwargs))
+        return self._share(self._shares(args, kwargs))
 
     def fan_out_sync(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `fan_out`, from code without a loop."""
         called = f"{self.name}.fan_out_sync"
         check_no_loop(called, f"await {self.name}.fan_out")
-        return self._home.call_sync(called, self._send(self._shares(args, kwargs)))
+        return self._home.call_sync(called, self._share(self._shares(args, kwargs)))
 
     def broadcast(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
-        """Call it in every living worker, this one included if it is one. Gives the number of workers it was sent to."""
+        """Call it in every living worker, this one included if it is one. Gives the number of healthy ones among them."""
         check_loop(f"{self.name}.broadcast", f"{self.name}.broadcast_sync")
-        return self._send(self._copies(args, kwargs))
+        return self._broadcast(self._copy(args, kwargs))
 
     def broadcast_sync(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `broadcast`, from code without a loop."""
         called = f"{self.name}.broadcast_sync"
         check_no_loop(called, f"await {self.name}.broadcast")
-        return self._home.call_sync(called, self._send(self._copies(args, kwargs)))
+        return self._home.call_sync(called, self._broadcast(self._copy(args, kwargs)))
 
-    async def _send(self, write: Write) -> int:
-        return await self._home.send_to_room(self.name, self.signature.hash, write)
+    async def _broadcast(self, args: str) -> int:
+        return await self._home.broadcast(self.name, self.signature.hash, args)
 
-    def _copies(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Write:
-        text = self.signature.encode(args, kwargs, limit=self._home.settings.payload_limit)
-        return lambda workers: [text] * workers
+    async def _share(self, write: Write) -> int:
+        return await self._home.share(self.name, self.signature.hash, write)
+
+    def _copy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        return self.signature.encode(args, kwargs, limit=self._home.settings.payload_limit)
 
     def _shares(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Write:
         if not self.signature.parameters:

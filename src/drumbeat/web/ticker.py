@@ -196,7 +196,7 @@ class Ticker:
 
     async def _look_slowly(self, store: Store, counts: JobCounts) -> Slow:
         clock = self._host.clock
-        look = await self._health.look(store)
+        look = await self._health.look(store, heartbeat=self._host.settings.heartbeat)
         instances = look.signs.instances
         dead = await letters(store, counts)
         asked = clock.monotonic()

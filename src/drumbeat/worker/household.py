@@ -8,11 +8,12 @@ import socket
 from collections.abc import Callable
 
 from drumbeat.context import AbortReason
-from drumbeat.events import Events, InstanceBuried, LeaseLost
+from drumbeat.events import Events, InstanceBuried, LeaseLost, StoreEmptied
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.instance import Buried, NewInstance, Peer, Pulse, Role
 from drumbeat.model.job import Outcome, OutcomeKind, can_take
 from drumbeat.settings import Settings
+from drumbeat.store.urls import masked
 from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.exchange import Exchange
 from drumbeat.worker.fetcher import Fetcher
@@ -110,6 +111,9 @@ class Household:
         for job in self._buffer.empty():
             self._reporter.drop(job)
         self._runs.abort_all(AbortReason.LEASE_LOST)
+
+    def on_emptied(self) -> None:
+        self._events.emit(StoreEmptied(instance=self.identity, url=masked(self._settings.url)))
 
     def on_buried(self, peer: Peer, buried: Buried) -> None:
         self._events.emit(InstanceBuried(instance=self.identity, dead=peer.id, jobs=buried))

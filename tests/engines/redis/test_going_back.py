@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.events import LeaseLost
+from drumbeat.events import LeaseLost, ScheduleRestored, StoreEmptied
 from drumbeat.model.job import OutcomeKind
 from tests.contract.making import add, claim, end, ids, new_job, worker
 from tests.engines.redis.conftest import opened
@@ -79,6 +79,44 @@ async def test_a_worker_whose_store_was_flushed_begins_anew(server: RedisServer)
         await recorder.next(LeaseLost)
         assert await (await double.enqueue(2)).result(timeout=5) == 4
         assert len(await app.instances.list()) == 1
+
+
+@pytest.mark.parametrize("how", ["flushed", "restarted"])
+async def test_what_a_program_declares_fires_again_after_its_store_was_emptied(
+    server: RedisServer, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Drumbeat(server.url)
+    recorder = Recorder(app)
+    fired: list[int] = []
+
+    @app.every(0.2)
+    async def tick() -> None:
+        fired.append(1)
+
+    @app.room
+    async def news() -> None: ...
+
+    async with app, working(app):
+        await until(lambda: fired, what="a run")
+        if how == "flushed":
+            server.ask("FLUSHALL")
+        else:
+            await asyncio.to_thread(restart_empty, server)
+        await recorder.next(StoreEmptied)
+        restored = await recorder.next(ScheduleRestored)
+        assert restored.schedule == "tick"
+        count = len(fired)
+        await until(lambda: len(fired) >= count + 2, what="more runs")
+        assert await news.broadcast() == 1
+    assert "the store was emptied" in caplog.text
+    assert "a declared schedule had vanished from the store" in caplog.text
+
+
+def restart_empty(server: RedisServer) -> None:
+    """As one without persistence."""
+    server.kill()
+    (server.folder / "dump.rdb").unlink(missing_ok=True)
+    server.start()
 
 
 async def test_a_worker_whose_store_went_back_says_so_and_runs_what_the_copy_knows(

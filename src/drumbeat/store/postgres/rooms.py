@@ -42,5 +42,15 @@ class PostgresRooms:
                 messages.append(RoomMessage(**values))
         return sorted(messages, key=lambda message: message.id)
 
+    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await self._named(self._sql.waiting, messages)
+
+    async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await self._named(self._sql.withdraw, messages)
+
+    async def _named(self, statement: str, messages: Sequence[RoomMessage]) -> list[str]:
+        names = [each.to for each in messages], [each.id for each in messages]
+        return [row["id"] for row in await self._link.call(lambda session: session.fetch(statement, *names))]
+
     async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
         return len(await self._link.call(lambda session: session.fetch(self._sql.prune, age, limit, list(but))))

@@ -71,9 +71,11 @@ class PostgresSchedules:
         facts.append(revision)
         return await self._link.call(lambda session: session.fetchval(self._sql.put_changed, *facts)) is not None
 
-    async def declare(self, names: Sequence[str]) -> None:
-        if names:
-            await self._link.call(lambda session: session.execute(self._sql.declare, list(names)))
+    async def declare(self, names: Sequence[str]) -> list[str]:
+        if not names:
+            return []
+        missing = await self._link.call(lambda session: session.fetch(self._sql.declare, list(names)))
+        return [row["name"] for row in missing]
 
     async def change(
         self,

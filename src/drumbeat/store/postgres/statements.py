@@ -130,6 +130,8 @@ class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
 class RoomSql(msgspec.Struct, frozen=True, kw_only=True):
     send: str
     take: str
+    waiting: str
+    withdraw: str
     prune: str
 
 

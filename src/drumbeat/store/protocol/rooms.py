@@ -28,6 +28,15 @@ class Rooms(Protocol):
         """Remove the oldest messages from an inbox, and give them. When there are none, nothing is written."""
         ...
 
+    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
+        """The ids of those of these messages that still lie in their inboxes: nobody has taken them. A read."""
+        ...
+
+    async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
+        """Remove those of these messages that still lie in their inboxes. Returns their ids: nobody has taken these, and nobody
+        will."""
+        ...
+
     async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
         """Delete messages that were sent so many microseconds ago or earlier by the store's clock, at most `limit`, from all
         inboxes but these. Returns how many."""

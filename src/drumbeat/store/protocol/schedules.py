@@ -28,8 +28,9 @@ class Schedules(Protocol):
         """
         ...
 
-    async def declare(self, names: Sequence[str]) -> None:
-        """Note that a running instance declares these now. Names that do not exist are passed over."""
+    async def declare(self, names: Sequence[str]) -> list[str]:
+        """Note that a running instance declares these now. Returns those of them that are not in the store, not even retired:
+        it was emptied, or somebody deleted them there."""
         ...
 
     async def change(

@@ -30,6 +30,16 @@ class RedisRooms:
                 tell("message of a room", text[:40], [("text", explain("text", text, error))])
         return found
 
+    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await self._named(0, messages)
+
+    async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await self._named(1, messages)
+
+    async def _named(self, removes: int, messages: Sequence[RoomMessage]) -> list[str]:
+        names = [value for message in messages for value in (message.to, message.id)]
+        return [id.decode() for id in await self._link.run("rooms_waiting", removes, *names)]
+
     async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
         count: int = await self._link.run("rooms_prune", age, limit, *but)
         return count

@@ -41,9 +41,8 @@ class RedisSchedules:
         values: list[Value] = [schedule.name, _text(revision), _text(cursor), _text(next_at), by]
         return bool(await self._link.run("schedules_put", *values, *_facts(schedule)))
 
-    async def declare(self, names: Sequence[str]) -> None:
-        if names:
-            await self._link.run("schedules_declare", *names)
+    async def declare(self, names: Sequence[str]) -> list[str]:
+        return [name.decode() for name in await self._link.run("schedules_declare", *names)] if names else []
 
     async def change(
         self,

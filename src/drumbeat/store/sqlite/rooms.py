@@ -54,6 +54,13 @@ class SqliteRooms:
             return []
         return await self._writer.write(self._take, (instance, limit), durable=False)
 
+    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
+        found = await self._looks.read(lambda db: db.value(self._sql.waiting, _named(messages)))
+        return rows.texts(found)
+
+    async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await self._writer.write(self._withdraw, messages, durable=False)
+
     async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
         return await self._writer.write(self._prune, (age, limit, but), durable=False)
 
@@ -67,7 +74,7 @@ class SqliteRooms:
 
     def _take(self, write: Write, given: tuple[InstanceId, int]) -> list[RoomMessage]:
         instance, limit = given
-        found = _messages(write.db, self._sql.waiting, {"to": instance, "limit": limit})
+        found = _messages(write.db, self._sql.first, {"to": instance, "limit": limit})
         if found:
             write.db.run(self._sql.take, {"places": as_json([message.place for message in found])})
         # What cannot be read has no room here: it is taken out all the same, and was logged.
@@ -77,6 +84,16 @@ class SqliteRooms:
             if each.room
         ]
 
+    def _withdraw(self, write: Write, messages: Sequence[RoomMessage]) -> list[str]:
+        named = _named(messages)
+        found = rows.texts(write.db.value(self._sql.waiting, named))
+        write.db.run(self._sql.withdraw, named)
+        return found
+
     def _prune(self, write: Write, given: tuple[int, int, Sequence[InstanceId]]) -> int:
         age, limit, but = given
         return write.db.run(self._sql.prune, {"until": write.now - age, "limit": limit, "but": as_json(list(but))})
+
+
+def _named(messages: Sequence[RoomMessage]) -> dict[str, str]:
+    return {"to": as_json([each.to for each in messages]), "ids": as_json([each.id for each in messages])}

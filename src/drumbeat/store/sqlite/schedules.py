@@ -43,11 +43,12 @@ class SqliteSchedules:
             lambda write, given: write.db.run(statement, given | {"now": write.now}) > 0, facts
         )
 
-    async def declare(self, names: Sequence[str]) -> None:
-        if names:
-            await self._writer.write(
-                lambda write, given: write.db.run(self._sql.declare, {"names": given, "now": write.now}), as_json(names)
-            )
+    async def declare(self, names: Sequence[str]) -> list[str]:
+        def work(write: Write, names: str) -> list[str]:
+            write.db.run(self._sql.declare, {"names": names, "now": write.now})
+            return rows.texts(write.db.value(self._sql.missing, {"names": names}))
+
+        return await self._writer.write(work, as_json(names)) if names else []
 
     async def change(
         self,

@@ -95,6 +95,7 @@ class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
     put_new: str
     put_changed: str
     declare: str
+    missing: str
     change: str
     get: str
     page: str
@@ -161,8 +162,10 @@ class RoomSql(msgspec.Struct, frozen=True, kw_only=True):
     send: str
     addresses: str
     has_any: str
-    waiting: str
+    first: str
     take: str
+    waiting: str
+    withdraw: str
     prune: str
 
 

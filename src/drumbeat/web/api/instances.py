@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.durations import from_us, to_us
-from drumbeat.model.instance import Instance, InstanceState
-from drumbeat.nouns.instances import HEALTHY_US
+from drumbeat.durations import from_us
+from drumbeat.model.instance import Instance, is_healthy
 from drumbeat.web.api.finding import known
 from drumbeat.web.api.records import Page
 from drumbeat.web.call import Call
@@ -23,7 +22,7 @@ class InstanceRecord(Instance, frozen=True, kw_only=True):
     """One process of the cluster."""
 
     healthy: bool
-    """Its heart beat within the last 2 s."""
+    """Its heart beat within the last 2 s, or within two heartbeats."""
     silent: float
     """Seconds since its last beat, by the store's clock."""
     term: int | None
@@ -44,10 +43,11 @@ async def show(call: Call) -> InstanceRecord:
 async def _records(call: Call, instances: list[Instance]) -> list[InstanceRecord]:
     store = await call.host.store()
     now, leader = await store.inspect.now(), await store.inspect.leader()
+    heartbeat = call.host.settings.heartbeat
     return [
         InstanceRecord(
             **{name: getattr(each, name) for name in Instance.__struct_fields__},
-            healthy=each.state is InstanceState.ALIVE and now - to_us(each.beat_at) <= HEALTHY_US,
+            healthy=is_healthy(each, now, heartbeat),
             silent=max(0.0, (from_us(now) - each.beat_at).total_seconds()),
             term=leader.term if leader is not None and leader.instance == each.id else None,
         )

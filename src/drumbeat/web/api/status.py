@@ -61,7 +61,7 @@ class StatusNow(msgspec.Struct, frozen=True, kw_only=True):
 
 async def show(call: Call) -> StatusNow:
     store = await call.host.store()
-    look = await call.parts.health.look(store)
+    look = await call.parts.health.look(store, heartbeat=call.host.settings.heartbeat)
     now, instances = look.signs.now, list(look.signs.instances)
     counts = await store.inspect.counts(JobFilter())
     return StatusNow(

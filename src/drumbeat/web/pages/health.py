@@ -70,7 +70,7 @@ def path_of(reason: HealthReason) -> str:
 
 
 async def health_of(call: Call) -> HealthLine:
-    look = await call.parts.health.look(await call.host.store())
+    look = await call.parts.health.look(await call.host.store(), heartbeat=call.host.settings.heartbeat)
     counts: JobCounts = await call.ask(jobs.counts, query=Chosen())
     signs = look.signs
     return HealthLine(

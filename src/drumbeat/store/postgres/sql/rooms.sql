@@ -20,6 +20,18 @@ DELETE FROM drumbeat.room_message
                  FOR UPDATE SKIP LOCKED)
 RETURNING id, room, "to", args, signature;
 
+-- name: waiting
+-- $1 to, $2 id, each an array: those of these messages that nobody has taken.
+SELECT id
+  FROM drumbeat.room_message
+ WHERE ("to", id) IN (SELECT * FROM unnest($1::text[], $2::text[]));
+
+-- name: withdraw
+-- Arguments as of waiting.
+DELETE FROM drumbeat.room_message
+ WHERE ("to", id) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+RETURNING id;
+
 -- name: prune
 -- $1 age, $2 limit, $3 whose inboxes are left alone.
 DELETE FROM drumbeat.room_message

@@ -88,15 +88,20 @@ UPDATE drumbeat.schedule
 RETURNING name;
 
 -- name: declare
+-- The names that are not there.
   WITH declared AS MATERIALIZED (
        SELECT name
          FROM drumbeat.schedule
         WHERE name = ANY ($1::text[])
         ORDER BY name
-          FOR UPDATE SKIP LOCKED)
-UPDATE drumbeat.schedule
-   SET declared_at = drumbeat.now_us()
- WHERE name = ANY (ARRAY(SELECT declared.name FROM declared));
+          FOR UPDATE SKIP LOCKED),
+       noted AS (
+       UPDATE drumbeat.schedule
+          SET declared_at = drumbeat.now_us()
+        WHERE name = ANY (ARRAY(SELECT declared.name FROM declared)))
+SELECT given.name
+  FROM unnest($1::text[]) AS given (name)
+ WHERE NOT EXISTS (SELECT FROM drumbeat.schedule WHERE schedule.name = given.name);
 
 -- name: change
 -- $1 name, $2 revision, $3 state, $4 cursor, $5 next_at, $6 by, $7 why.

@@ -1,11 +1,11 @@
 -- Notes that a running instance declares these schedules now.
 -- KEYS: 1 the prefix
 -- ARGV: names
--- returns: how many there are
+-- returns: those that are not there
 -- flags: allow-oom
 -- include: _scheduling
 
-local found = 0
+local missing = {}
 for _, name in ipairs(ARGV) do
   local plan = plan_of(name, 'origin')
   if plan then
@@ -13,7 +13,8 @@ for _, name in ipairs(ARGV) do
     if plan.origin == 'code' and plan.state ~= 'retired' then
       call('ZADD', P .. 'declared', now_text, name)
     end
-    found = found + 1
+  else
+    missing[#missing + 1] = name
   end
 end
-return found
+return missing

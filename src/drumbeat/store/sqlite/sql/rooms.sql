@@ -16,7 +16,7 @@ SELECT json_group_array(wake)
 -- name: has_any
 SELECT EXISTS (SELECT 1 FROM drumbeat_room_message WHERE "to" = :to);
 
--- name: waiting
+-- name: first
 -- Columns as in rooms.MessageRow.
 SELECT json_group_array(json_array(place, id, room, "to", args, signature))
   FROM (SELECT rowid AS place, id, room, "to", args, signature
@@ -28,6 +28,19 @@ SELECT json_group_array(json_array(place, id, room, "to", args, signature))
 -- name: take
 DELETE FROM drumbeat_room_message
  WHERE rowid IN (SELECT value FROM json_each(:places));
+
+-- name: waiting
+-- Those of these messages that nobody has taken.
+SELECT json_group_array(id)
+  FROM drumbeat_room_message
+ WHERE "to" IN (SELECT value FROM json_each(:to))
+   AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: withdraw
+-- The same messages.
+DELETE FROM drumbeat_room_message
+ WHERE "to" IN (SELECT value FROM json_each(:to))
+   AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: prune
 DELETE FROM drumbeat_room_message

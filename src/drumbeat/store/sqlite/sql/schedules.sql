@@ -89,6 +89,11 @@ UPDATE drumbeat_schedule
    SET declared_at = :now
  WHERE name IN (SELECT value FROM json_each(:names));
 
+-- name: missing
+SELECT json_group_array(value)
+  FROM json_each(:names)
+ WHERE value NOT IN (SELECT name FROM drumbeat_schedule);
+
 -- name: change
 UPDATE drumbeat_schedule
    SET state = :state,
