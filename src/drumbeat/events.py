@@ -7,10 +7,11 @@ This module decides nothing and stores nothing.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -234,7 +235,7 @@ class Events:
             # A subscriber is the user's code: whatever it raises, the job that it was told of must not notice.
             try:
                 answer = subscriber(event)
-            except Exception as error:
+            except BaseException as error:
                 _complain(subscriber, event, error)
             else:
                 if inspect.iscoroutine(answer):
@@ -263,13 +264,19 @@ class Events:
 async def _guarded(subscriber: Subscriber[Any], event: Event, answer: Coroutine[Any, Any, object]) -> None:
     try:
         await answer
-    except Exception as error:  # the user's code, as in `emit`
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise  # the worker ends
+        _complain(subscriber, event, error)
+    except BaseException as error:  # the user's code, as in `emit`
         _complain(subscriber, event, error)
 
 
-def _complain(subscriber: Subscriber[Any], event: Event, error: Exception) -> None:
-    facts = {"subscriber": _name(subscriber), "event": type(event).__name__}
-    log.error("subscriber failed", exc_info=error, extra=facts)
+def _complain(subscriber: Subscriber[Any], event: Event, error: BaseException) -> None:
+    with suppress(BaseException):  # the error's own text, and what the program does with log records, are its code too
+        facts = {"subscriber": _name(subscriber), "event": type(event).__name__}
+        log.error("subscriber failed", exc_info=error, extra=facts)
 
 
 def _name(subscriber: Subscriber[Any]) -> str:

@@ -10,6 +10,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -39,6 +40,35 @@ def configure(level: str, format: Literal["text", "json"], stream: TextIO | None
     logging.getLogger("drumbeat").setLevel(level.upper())
     if level != "debug":
         root.setLevel(level.upper())
+
+
+class SafeLogger(logging.Logger):
+    """A logger whose calls never raise: handlers and filters are the program's own code, and what is logged has happened."""
+
+    def _log(self, level: int, msg: object, args: Any, *rest: Any, **options: Any) -> None:
+        options["stacklevel"] = options.get("stacklevel", 1) + 1  # not this frame, but its caller's
+        try:
+            super()._log(level, msg, args, *rest, **options)
+        except BaseException as error:
+            _complain_once(error)
+
+
+def protect() -> None:
+    """From now on nothing that the program's logging does can harm a worker. For our own loggers only."""
+    for name, logger in logging.root.manager.loggerDict.items():
+        if (name == "drumbeat" or name.startswith("drumbeat.")) and type(logger) is logging.Logger:
+            logger.__class__ = SafeLogger
+
+
+_has_complained = False
+
+
+def _complain_once(error: BaseException) -> None:
+    global _has_complained
+    if not _has_complained:
+        _has_complained = True
+        with suppress(BaseException):
+            sys.stderr.write(f"drumbeat: logging fails ({type(error).__name__}): records are lost\n")
 
 
 def tell_with(source: Source) -> None:

@@ -69,19 +69,31 @@ class Spawned(NamedTuple):
 
 
 def spawn(
-    target: str, arguments: Mapping[str, Any], *, label: str, with_main: bool = False, dies_with_us: bool = False
+    target: str,
+    arguments: Mapping[str, Any],
+    *,
+    label: str,
+    with_main: bool = False,
+    dies_with_us: bool = False,
+    folder: str | None = None,
 ) -> Spawned:
     """Start a Python that calls target(socket, prepare, **arguments).
 
-    `label` is what people see in the list of processes. `with_main`: it needs the parent's own script, for its app.
+    `label` is what people see in the list of processes. `with_main`: it needs the parent's own script, for its app. `folder`:
+    where it starts; else where we are.
     """
+    folder = os.getcwd() if folder is None else folder
     ours, theirs = socket.socketpair()
     theirs_of_pipe, ours_of_pipe = (io.FileIO(end, mode) for end, mode in zip(os.pipe(), "rw", strict=True))
     descriptors = [theirs.fileno(), *([theirs_of_pipe.fileno()] if dies_with_us else [])]
     with theirs, theirs_of_pipe:
         try:
             process = subprocess.Popen(
-                [*_command(descriptors), label], stdin=subprocess.DEVNULL, pass_fds=descriptors, process_group=0
+                [*_command(descriptors), label],
+                stdin=subprocess.DEVNULL,
+                pass_fds=descriptors,
+                process_group=0,
+                cwd=folder,
             )
         except BaseException:
             ours.close()
@@ -91,9 +103,9 @@ def spawn(
         target=target,
         arguments=dict(arguments),
         # A path entry of '' means the current folder, wherever that will be.
-        path=[entry or os.getcwd() for entry in sys.path],
+        path=[entry or folder for entry in sys.path],
         argv=sys.argv,
-        folder=os.getcwd(),
+        folder=folder,
         logs=_our_logs(),
         main=_main() if with_main else {},
     )

@@ -72,11 +72,11 @@ def test_skip_retry_is_dead_at_once_and_keeps_its_message() -> None:
     ],
 )
 def test_an_aborted_run_ends_as_its_reason_asks(reason: AbortReason, kind: OutcomeKind) -> None:
-    assert judged(claimed(), from_exception(Aborted(reason))).kind is kind
+    assert judged(claimed(), from_exception(Aborted(reason), reason)).kind is kind
 
 
 def test_a_lost_lease_leaves_nothing_to_say() -> None:
-    ending = from_exception(Aborted(AbortReason.LEASE_LOST))
+    ending = from_exception(Aborted(AbortReason.LEASE_LOST), AbortReason.LEASE_LOST)
     assert judge(claimed(), TwoRetries(), ending, instance=ME, started_at=1, finished_at=2) is None
 
 

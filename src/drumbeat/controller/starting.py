@@ -121,7 +121,9 @@ class StartUp:
                     await self._attempt(starter)
             except Snooze as signal:
                 await self._clock.sleep(signal.delay_us / 1e6)
-            except Exception as error:  # the user's own code
+            except BaseException as error:  # the user's own code, whatever it raises
+                if _is_cancellation(error):
+                    raise
                 failures += 1
                 if isinstance(error, SkipRetry | ConfigError) or failures > task.retries:
                     raise StartFailed(starter.name, f"{type(error).__name__}: {error}") from error
@@ -146,6 +148,12 @@ class StartUp:
             if not patience.expired():
                 raise
             raise TimeoutError(f"timed out after {text(task.timeout_us or 0)}") from None
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Of the process that starts, and not one of the call's own making."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _is_for(wanted: str, role: str) -> bool:

@@ -13,27 +13,34 @@ not be told is found by others.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
+from drumbeat import logs
 from drumbeat.context import AbortReason
-from drumbeat.errors import ConfigError, StoreUnavailable
+from drumbeat.errors import ConfigError, StartFailed, StoreError, StoreUnavailable
 from drumbeat.events import LoopBlocked
 from drumbeat.ids import InstanceId
+from drumbeat.model.job import Claimed, Hold
 from drumbeat.outage import OnlyFull
 from drumbeat.presence import ExitRule, Presence
 from drumbeat.service import Patience, Wakeup, background, open_patiently
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.telling import told
+from drumbeat.worker.apart import Apart
 from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.completing import Completing
 from drumbeat.worker.departure import Departure
 from drumbeat.worker.doubts import Doubts
 from drumbeat.worker.exchange import Exchange
 from drumbeat.worker.fetcher import Fetcher
+from drumbeat.worker.forks import FORKS
+from drumbeat.worker.guard import Guard
 from drumbeat.worker.household import Household
+from drumbeat.worker.lifespans import GuardedLifespan
+from drumbeat.worker.loops import guest_context
 from drumbeat.worker.marks import Marks, NoMarks
 from drumbeat.worker.pace import Pace
 from drumbeat.worker.plans import plans, resting
@@ -45,6 +52,7 @@ from drumbeat.worker.rooms import Rooms
 from drumbeat.worker.runner import Runner
 from drumbeat.worker.runs import Runs
 from drumbeat.worker.slots import Slots
+from drumbeat.worker.suspects import Suspects
 from drumbeat.worker.threads import Threads
 from drumbeat.worker.turns import Turns
 from drumbeat.worker.watch import LoopWatch
@@ -73,6 +81,7 @@ class Worker:
         marks: Marks | NoMarks | None = None,
         may_leave: bool = False,
         on_stuck: Callable[[int], None] = lambda code: None,
+        take_signals: Callable[[], None] | None = None,
     ) -> None:
         self._program = program
         self._settings = settings
@@ -80,6 +89,9 @@ class Worker:
         self._events = program.events
         self._may_leave = may_leave
         self._on_stuck = on_stuck
+        self._take_signals = take_signals
+        logs.protect()
+        FORKS.watch(asyncio.get_running_loop())
         self._marks = marks or NoMarks()
         self._plans = plans(program.registered_tasks)
         self._tasks = {name: plan.signature for name, plan in self._plans.items()}
@@ -126,11 +138,18 @@ class Worker:
             rooms=lambda: self._rooms.signatures,
             leave=self._on_hopeless,
         )
-        self._threads = Threads(self._on_abandoned)
+        self._threads = Threads(self._on_abandoned, clock)
+        self._slots: Slots | None = None
         self._rooms = Rooms(self._program.registered_rooms, clock, self._events, self._threads, self._identity)
         self._outage = self._controller.outage
         self._patience = Patience(clock, self._outage)
         self._processes = self._pool()
+
+    def _apart(self) -> Apart | None:
+        if self._processes is None:
+            return None
+        suspects = Suspects(self._settings.concurrency, self._clock)
+        return Apart(self._processes, suspects, self._clock, self._reporter, self._identity)
 
     def _pool(self) -> Processes | None:
         apart = sorted(name for name, plan in self._plans.items() if plan.pool == "process")
@@ -245,6 +264,8 @@ class Worker:
             await asyncio.wait([calls, stop], return_when=asyncio.FIRST_COMPLETED)
             if not calls.done():
                 await asyncio.wait([calls, hurry], timeout=self._settings.drain, return_when=asyncio.FIRST_COMPLETED)
+            if calls.cancelled():
+                raise StartFailed("on_start", "its code cancelled the task that it ran in")
             for task in (calls, stop, hurry):
                 task.cancel()
 
@@ -271,14 +292,25 @@ class Worker:
             self._pace,
             self._marks,
             self._threads,
-            self._processes,
+            self._apart(),
             doubts,
             Completing(store.inside, self._identity, payload_limit=limit, is_committed=doubts.is_committed),
             payload_limit=limit,
             store_now=self._exchange.store_now,
             identity=self._identity,
         )
-        slots = Slots(self._settings.concurrency, self._buffer, runner, self._clock)
+        guard = Guard(signals=self._take_signals)
+        slots = self._slots = Slots(
+            self._settings.concurrency,
+            self._buffer,
+            runner,
+            self._runs,
+            self._clock,
+            grace=self._settings.drain,
+            on_abandoned=self._on_abandoned,
+            mend=guard.mend,
+        )
+        guard.start()
         try:
             async with asyncio.TaskGroup() as group:
                 telling = group.create_task(self._exchange.run(), name="exchange")
@@ -294,7 +326,11 @@ class Worker:
                     self._give_up()
                     for task in (settling, telling, last):
                         task.cancel()
+        except BaseExceptionGroup:
+            await self._blame(store, runner.given_up)
+            raise
         finally:
+            guard.stop()
             self._threads.close()
             if self._processes is not None:
                 await self._processes.close()
@@ -341,6 +377,15 @@ class Worker:
                 extra={"jobs": len(self._reporter.held), "exit_code": self.exit_code},
             )
 
+    async def _blame(self, store: Store, jobs: list[Claimed]) -> None:
+        """The worker falls over a mistake: what ran may be to blame, and must not come again as if nothing had been."""
+        holds = [Hold(job.id, job.token) for job in jobs]
+        if not holds:
+            return
+        with suppress(StoreError, TimeoutError):  # then others find us dead, and suspect all
+            async with asyncio.timeout(self._departure.goodbye_within):
+                await store.instances.bury(self._identity(), beat=None, started=holds, why="the worker failed")
+
     async def _leave_stuck(self, store: Store) -> None:
         """A handler swallows its cancellation: others get its job, and this process must not go on with it."""
         try:
@@ -354,15 +399,25 @@ class Worker:
         return self._household.identity
 
     @property
-    def has_stuck_threads(self) -> bool:
-        """Threads still work on jobs that were given up: only the end of the process stops them."""
-        return self._threads.abandoned > 0
+    def runs(self) -> Runs:
+        return self._runs
+
+    @property
+    def has_stuck_handlers(self) -> bool:
+        """Handlers still work on jobs that were given up: only the end of the process stops them."""
+        return self._stuck > 0
+
+    @property
+    def _stuck(self) -> int:
+        return self._threads.abandoned + (0 if self._slots is None else self._slots.abandoned)
 
     @asynccontextmanager
     async def _lifespans(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for lifespan in (*self._program.companions, *self._program.lifespans):
-                await stack.enter_async_context(lifespan())
+            for companion in self._program.companions:
+                await stack.enter_async_context(companion())
+            for lifespan in self._program.lifespans:
+                await stack.enter_async_context(GuardedLifespan(lifespan))
             yield
 
     @asynccontextmanager
@@ -372,7 +427,8 @@ class Worker:
         async with asyncio.TaskGroup() as group:
 
             def spawn(coroutine: Coroutine[Any, Any, object]) -> None:
-                home.call_soon_threadsafe(lambda: group.create_task(coroutine, name="event subscriber"))
+                start = partial(group.create_task, coroutine, name="event subscriber", context=guest_context())
+                home.call_soon_threadsafe(start)
 
             with self._events.spawning(spawn), told(self._events):
                 yield
@@ -386,7 +442,7 @@ class Worker:
             self._departure.hurry.set()
 
     def _on_abandoned(self, count: int) -> None:
-        if self._may_leave and count >= self._settings.concurrency and not self.is_stopping:
+        if self._may_leave and self._stuck >= self._settings.concurrency and not self.is_stopping:
             self.exit_code = EXIT_REPLACE
             self._departure.begin()
 

@@ -25,6 +25,10 @@ class Buffer:
         return len(self._jobs)
 
     @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
     def idle(self) -> int:
         """Slots that wait for a job."""
         return len(self._waiting)

@@ -44,7 +44,7 @@ def endings_of(task: str, calls: int, answers: Any, returned: Callable[[Any], En
         return [from_exception(error)] * calls
     return [
         from_exception(answer)
-        if isinstance(answer, Exception)
+        if isinstance(answer, BaseException)
         else _RETURNED_NOTHING
         if answer is None
         else returned(answer)

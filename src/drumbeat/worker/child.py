@@ -18,7 +18,6 @@ import logging
 import signal
 import socket
 import threading
-import traceback
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from contextvars import Context, copy_context
@@ -27,10 +26,10 @@ from typing import Any
 
 import msgspec
 
-from drumbeat import appref, tracing
+from drumbeat import appref, logs, tracing
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.context import BATCH, CURRENT, RunningJob
-from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.errors import DrumbeatError, InvalidArguments
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claimed, Outcome
 from drumbeat.settings import Settings
@@ -39,7 +38,10 @@ from drumbeat.store.urls import inside_of
 from drumbeat.worker import frames
 from drumbeat.worker.bulk import calls_of, endings_of
 from drumbeat.worker.completing import Completing
-from drumbeat.worker.ending import Ending, How, from_exception
+from drumbeat.worker.ending import Ending, How, failure, from_exception
+from drumbeat.worker.forks import FORKS
+from drumbeat.worker.lifespans import GuardedLifespan
+from drumbeat.worker.loops import end_leftovers, run_to_end, task_factory
 from drumbeat.worker.plans import Arguments, Plan, plans
 from drumbeat.worker.program import Program
 from drumbeat.worker.reporter import PROGRESS_LIMIT
@@ -59,10 +61,11 @@ def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
     if not faulthandler.is_enabled():
         faulthandler.enable()
     worker = Link(link)
+    logs.protect()
     try:
         app = appref.load(ref, prepare=prepare)
         server = Server(app, app.configure(flags), worker)
-    except Exception as error:  # the program's own
+    except BaseException as error:  # the program's own, sys.exit() while it is imported included
         worker.say(_refusal(error))
         return CANNOT_SERVE
     return server.serve()
@@ -73,8 +76,9 @@ def _unmoved(number: int, frame: FrameType | None) -> None:
 
 
 def _refusal(error: BaseException) -> frames.Refused:
-    text = f"{type(error).__name__}: {error}" if not isinstance(error, ConfigError) else str(error)
-    return frames.Refused(" ".join(text.split()), "".join(traceback.format_exception(error)))
+    known = failure(error)
+    text = known.message if isinstance(error, DrumbeatError) else f"{known.type}: {known.message}"
+    return frames.Refused(" ".join(text.split()), known.traceback)
 
 
 class Link:
@@ -183,35 +187,42 @@ class Server:
         self._link = link
         inside = inside_of(settings.url, namespace=settings.namespace, clock=program.clock)
         link.completing = Completing(inside, lambda: link.instance, payload_limit=settings.payload_limit)
+        self._clock = program.clock
+        self._handling: asyncio.Task[tuple[Any, BaseException | None]] | None = None
         self._leaving = asyncio.Event()
 
     def serve(self) -> int:
         """Until told to stop, or a lifespan ends by itself. Returns the exit code."""
-        with asyncio.Runner(loop_factory=lambda: self._link.loop) as self._runner:
-            opened = self._runner.get_loop().create_future()
+        with asyncio.Runner(loop_factory=lambda: self._link.loop) as runner:
+            self._loop = runner.get_loop()
+            self._loop.set_task_factory(task_factory(lambda task: task is self._handling))
+            opened = self._loop.create_future()
             # One task enters and leaves all lifespans, as their own task groups and time-outs demand.
-            life = self._runner.get_loop().create_task(self._live(opened), name="lifespans")
+            life = self._loop.create_task(self._live(opened), name="lifespans")
             life.add_done_callback(lambda _: self._link.inbox.put_nowait(None))
-            self._runner.run(_either(opened, life))
+            run_to_end(self._loop, _either(opened, life))
             if life.done():
                 return self._has_failed(life)
             self._link.say(frames.Ready())
-            while (asked := self._runner.run(self._link.inbox.get())) is not None:
+            while (asked := run_to_end(self._loop, self._link.inbox.get())) is not None:
                 self._link.say(self._answer(*asked))
             self._leaving.set()
-            self._runner.run(_either(life))
-            return self._has_failed(life)
+            run_to_end(self._loop, _either(life))
+            code = self._has_failed(life)
+            if not end_leftovers(self._loop):
+                exit_with_group()
+            return code
 
     async def _live(self, opened: "asyncio.Future[None]") -> None:
         self._threads = Threads(lambda count: None)
         async with AsyncExitStack() as stack:
             for lifespan in self._lifespans:
-                await stack.enter_async_context(lifespan())
+                await stack.enter_async_context(GuardedLifespan(lifespan))
             opened.set_result(None)
             await self._leaving.wait()
 
     def _has_failed(self, life: "asyncio.Task[None]") -> int:
-        error = life.exception()
+        error = asyncio.CancelledError() if life.cancelled() else life.exception()
         if error is None:
             return 0
         log.error("a lifespan of the program failed in a child process", exc_info=error)
@@ -230,7 +241,12 @@ class Server:
             return frames.Done(arguments)
         self._link.notes.begin(job)
         self._link.say(frames.Began())
+        forks, began_at = FORKS.count, self._clock.monotonic()
         ending = self._run(asked, running, plan, arguments)
+        if FORKS.count != forks:
+            FORKS.leave_copy()
+        if plan.limit([job]) is not None:
+            self._link.say(frames.Ended(self._clock.monotonic() - began_at))
         self._link.notes.end()
         return frames.Done(msgspec.structs.replace(ending, completion=running.completion))
 
@@ -250,22 +266,28 @@ class Server:
                 return endings_of(plan.name, 1, value, self._returned)[0]
             return Ending(how=How.RETURNED) if value is None else self._returned(value)
         except BaseException as error:  # the handler's own, SystemExit included
-            return from_exception(error)
+            return from_exception(error, running.aborted.reason)
 
     def _call(self, plan: Plan, call: Callable[[], Any], context: Context) -> Any:
         if plan.pool == "process":
             return context.run(call)
-        outcome = self._runner.run(self._caught(plan, call), context=context)
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome
+        value, error = run_to_end(self._loop, self._caught(plan, call, context))
+        if error is not None:
+            raise error
+        return value
 
-    async def _caught(self, plan: Plan, call: Callable[[], Any]) -> Any:
+    async def _caught(self, plan: Plan, call: Callable[[], Any], context: Context) -> tuple[Any, BaseException | None]:
         """On the loop: an exception is returned, because SystemExit would end the loop itself."""
+        # A task of its own: it may be cancelled, and what it has left behind of a cancellation goes with it.
+        self._handling = self._loop.create_task(self._handled(plan, call), name="handler", context=context)
+        await asyncio.wait([self._handling])
+        return (None, asyncio.CancelledError()) if self._handling.cancelled() else self._handling.result()
+
+    async def _handled(self, plan: Plan, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         try:
-            return await (call() if plan.is_async else self._threads.run(call))
+            return await (call() if plan.is_async else self._threads.run(call)), None
         except BaseException as error:
-            return error
+            return None, error
 
     def _returned(self, value: Any) -> Ending:
         try:

@@ -5,7 +5,9 @@ Handlers run on the loop, in threads or in other processes; each of these gives 
 
 import random
 import traceback
+from collections.abc import Callable
 from enum import StrEnum
+from types import TracebackType
 from typing import Protocol
 
 import msgspec
@@ -20,6 +22,8 @@ from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 
 MESSAGE_LIMIT = 4_000
 TRACEBACK_LIMIT = 20_000
+MAX_FRAMES = 50
+MAX_CHAIN = 50
 
 
 class How(StrEnum):
@@ -58,21 +62,63 @@ class Policy(Protocol):
 
 
 def failure(error: BaseException) -> Failure:
-    """An exception as storable text: type, message, traceback without locals."""
-    kind = type(error)
-    name = (
-        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    )
-    try:
-        message = str(error)
-    except Exception as broken:  # the task's own __str__
-        message = f"<str() of this error raised {type(broken).__name__}>"
-    trace = "".join(traceback.format_exception(error, limit=-50, chain=True))
+    """An exception as storable text: type, message, traceback without locals.
+
+    Never raises: an exception is the task's own code as well (`__str__`, `__notes__`, `__cause__`), and one that cannot be
+    described must not end the worker that describes it.
+    """
+    name = _text_of(lambda: _name_of(type(error)), "an exception whose class has no name")
+    message = _text_of(lambda: str(error), None)
+    trace = _text_of(lambda: _trace(error), "")
+    if not trace:
+        frames = _text_of(lambda: "".join(traceback.format_tb(_traceback_of(error), limit=-MAX_FRAMES)), "")
+        trace = f"Traceback (most recent call last):\n{frames}{name}: {message}\n"
     return Failure(storable(name, 200), storable(message, MESSAGE_LIMIT), storable(trace, TRACEBACK_LIMIT))
 
 
-def from_exception(error: BaseException) -> Ending:
-    """The ending of a handler that raised this."""
+def _text_of(make: Callable[[], str], fallback: str | None) -> str:
+    try:
+        # Joined: a subclass of str becomes a plain one, whose methods are not the task's own.
+        return "".join((make(),))
+    except BaseException as broken:  # the task's own code, as in the runner
+        return f"<str() of this error raised {type(broken).__name__}>" if fallback is None else fallback
+
+
+def _name_of(kind: type[BaseException]) -> str:
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _trace(error: BaseException) -> str:
+    chain = _chain_length(error) <= MAX_CHAIN
+    return "".join(traceback.format_exception(type(error), error, _traceback_of(error), limit=-MAX_FRAMES, chain=chain))
+
+
+def _traceback_of(error: BaseException) -> TracebackType | None:
+    """The real one, though the class may have an attribute of this name."""
+    found: TracebackType | None = vars(BaseException)["__traceback__"].__get__(error)
+    return found
+
+
+def _chain_length(error: BaseException) -> int:
+    """How many causes are told with it: formatting thousands of them would hold up the loop for seconds."""
+    length, each = 0, error.__cause__ or error.__context__
+    while each is not None and length <= MAX_CHAIN:
+        length, each = length + 1, each.__cause__ or each.__context__
+    return length
+
+
+def from_exception(error: BaseException, aborted: AbortReason | None = None) -> Ending:
+    """The ending of a handler that raised this; `aborted`: why its run was told to stop, if it was. Never raises."""
+    try:
+        return _steered(_sole(error), aborted) or Ending(how=How.RAISED, error=failure(error))
+    except BaseException:  # a signal that was never initialised, a class that lies about itself
+        return Ending(how=How.RAISED, error=failure(error))
+
+
+def _steered(error: BaseException, aborted: AbortReason | None) -> Ending | None:
+    """How a signal ends the attempt; None: it is no signal."""
     match error:
         case Snooze():
             return Ending(how=How.SNOOZED, delay=error.delay_us)
@@ -80,10 +126,20 @@ def from_exception(error: BaseException) -> Ending:
             return Ending(how=How.RETRY_LATER, delay=error.delay_us, error=failure(error))
         case SkipRetry():
             return Ending(how=How.SKIP_RETRY, error=failure(error))
-        case Aborted():
-            return Ending(how=How.ABORTED, reason=error.reason, error=failure(error))
+        case Aborted() if aborted is not None:
+            # The reason is the worker's: a handler that raises one of its own making has just failed.
+            return Ending(how=How.ABORTED, reason=aborted, error=failure(error))
         case _:
-            return Ending(how=How.RAISED, error=failure(error))
+            return None
+
+
+def _sole(error: BaseException) -> BaseException:
+    """The one exception in a group, however deep: a signal that was raised in a TaskGroup of the handler is still meant."""
+    for _ in range(MAX_CHAIN):
+        if not isinstance(error, BaseExceptionGroup) or len(error.exceptions) != 1:
+            return error
+        error = error.exceptions[0]
+    return error
 
 
 def judge(

@@ -6,6 +6,7 @@ worker                      child
    | <------- Began --------- |    or Refused: not a job for it; without either it died before the job could have done it
    | -------- Abort --------> |    the worker drains
    | <------- Noted --------- |    progress, any number
+   | <------- Ended --------- |    if its time is limited: when the handler ended, before anything that may take long to say
    | <------- Done ---------- |    and the next Run
    | -------- Stop ---------> |    when idle: leave
 """
@@ -55,12 +56,17 @@ class Noted(msgspec.Struct, frozen=True, tag=True):
     """JSON text."""
 
 
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    took: float
+    """Seconds, as measured where the handler ran."""
+
+
 class Done(msgspec.Struct, frozen=True, tag=True):
     ending: Ending
 
 
 ToChild = Run | Abort | Stop
-ToWorker = Ready | Refused | Began | Noted | Done
+ToWorker = Ready | Refused | Began | Noted | Ended | Done
 
 encode = msgspec.msgpack.Encoder().encode
 to_child = msgspec.msgpack.Decoder[ToChild](ToChild)

@@ -18,6 +18,7 @@ from drumbeat.clock import Clock
 from drumbeat.errors import StoreLost
 from drumbeat.settings import Settings
 from drumbeat.worker import EXIT_NO_STORE, Worker
+from drumbeat.worker.loops import end_leftovers, run_to_end, task_factory
 from drumbeat.worker.marks import Marks
 from drumbeat.worker.program import Program
 
@@ -48,26 +49,43 @@ async def serve(program: Program, settings: Settings, *, ref: str | None = None)
 def run(program: Program, settings: Settings, *, ref: str | None = None, marks_path: str | None = None) -> int:
     """Work in this process until SIGTERM or SIGINT, drain, and return the exit code."""
 
+    worker: Worker | None = None
+
     async def main() -> int:
+        nonlocal worker
         widest = max((task.batch or 1 for task in program.registered_tasks), default=1)
         marks = None if marks_path is None else Marks.create(marks_path, settings.concurrency, widest)
-        worker = Worker(program, settings, ref=ref, marks=marks, may_leave=True, on_stuck=_leave_at_once)
+        worker = Worker(
+            program,
+            settings,
+            ref=ref,
+            marks=marks,
+            may_leave=True,
+            on_stuck=_leave_at_once,
+            take_signals=lambda: take_signals(stop),
+        )
 
-        def stop() -> None:
+        def request() -> None:
             if worker.is_stopping:
                 _leave_soon()
             worker.request_stop()
 
-        with stop_on_signals(stop if marks_path is None else _once(stop, program.clock)):
+        stop = request if marks_path is None else _once(request, program.clock)
+        with stop_on_signals(stop):
             code = await worker.run()
-        if worker.has_stuck_threads:
-            # A stuck thread must not go on with a job that somebody else has started meanwhile.
+        if worker.has_stuck_handlers:
+            # A stuck handler must not go on with a job that somebody else has started meanwhile.
             _leave_at_once(code)
         return code
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(main())
+            loop = runner.get_loop()
+            loop.set_task_factory(task_factory(lambda task: worker is not None and worker.runs.is_own(task)))
+            code = run_to_end(loop, main())
+            if not end_leftovers(loop):
+                _leave_at_once(code)
+            return code
     except BaseExceptionGroup as group:
         lost: BaseException | None = group.subgroup(StoreLost)
         if lost is None:
@@ -136,11 +154,17 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop` at each SIGINT and SIGTERM while the body runs; the old handlers come back after it."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop)
+    take_signals(stop)
     try:
         yield
     finally:
         for number, handler in before.items():
             loop.remove_signal_handler(number)
             signal.signal(number, handler)
+
+
+def take_signals(stop: Callable[[], None]) -> None:
+    """Have `stop` called at each SIGINT and SIGTERM, whoever has them now."""
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop)

@@ -52,6 +52,11 @@ class Plan:
         self.decode: Callable[[str], Arguments] = functools.partial(task.signature.decode, limit=MOST_PAYLOAD)
         self._upgrade = task.upgrader and _upgraded(task)
 
+    def limit(self, jobs: Iterable[Claimed]) -> float | None:
+        """Seconds that a run of these may take; of a batch, what its most urgent job may take."""
+        limits = [limit for job in jobs if (limit := job.timeout or self.timeout_us) is not None]
+        return min(limits) / 1e6 if limits else None
+
     def arguments(self, job: Claimed) -> Arguments | Ending | Outcome:
         """The arguments; else how the job ends, or that it waits for a worker of its own version."""
         try:
@@ -65,7 +70,7 @@ class Plan:
                 return parked(job, other_version(job.task, job.signature))
             try:
                 return self._upgrade(job)
-            except Exception as broken:  # the user's own upgrade, or what it made cannot be read either
+            except BaseException as broken:  # the user's own upgrade, or what it made cannot be read either
                 return Ending(how=How.UNDECODABLE, error=failure(broken))
         return Ending(
             how=How.UNDECODABLE, error=Failure("Undecodable", f"the arguments cannot be read: {error.reason}")

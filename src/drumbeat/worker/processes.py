@@ -7,6 +7,7 @@ start is not. What is said over the socket is in frames.py, what happens at its 
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,7 @@ class Processes:
         self._clock = clock
         self._idle_for = idle
         self._room = asyncio.Semaphore(limit)
+        self._folder = os.getcwd()  # now: a handler may go elsewhere
         self._children: set[Child] = set()
         self._idle: list[Child] = []
 
@@ -67,11 +69,13 @@ class Processes:
         abort: AbortSignal,
         note: Callable[[Claimed, Any], None],
         begun: Callable[[], None] = lambda: None,
+        ended: Callable[[float], None] = lambda took: None,
         instance: InstanceId = NOBODY,
         started_us: int = 0,
         trace: str | None = None,
     ) -> Ending:
-        """Run a job in a child of its own; `begun` is called when its handler starts. If cancelled, the child is killed.
+        """Run a job in a child of its own; `begun` is called when its handler starts, and `ended`, if its time is limited, with
+        the seconds that it took. If cancelled, the child is killed.
 
         Raises:
             ChildFailed: the job has not been started.
@@ -80,7 +84,7 @@ class Processes:
             while True:
                 child, is_fresh = await self._take()
                 try:
-                    answer = await child.run(frames.Run(job, instance, started_us, trace), abort, note, begun)
+                    answer = await child.run(frames.Run(job, instance, started_us, trace), abort, note, begun, ended)
                 except BaseException:
                     await child.end()
                     raise
@@ -109,7 +113,10 @@ class Processes:
             child = self._idle.pop()
             if child.is_alive:
                 return child, False
-        child = Child(self._ref, self._settings, self._clock)
+        try:
+            child = Child(self._ref, self._settings, self._clock, self._folder)
+        except OSError as error:  # no memory, no more processes or files: no job's fault
+            raise self._failed(frames.Refused(f"it cannot be started: {error}")) from error
         self._children.add(child)
         child.watch.exited.add_done_callback(lambda _: self._forget(child))
         try:
@@ -156,7 +163,7 @@ class Processes:
 class Child:
     """One child process, from its start to its end."""
 
-    def __init__(self, ref: str, settings: Settings, clock: Clock) -> None:
+    def __init__(self, ref: str, settings: Settings, clock: Clock, folder: str) -> None:
         arguments = {"ref": ref, "flags": appref.flags_of(settings)}
         self._process, self._link, self._lifeline = spawn(
             "drumbeat.worker.child:main",
@@ -164,6 +171,7 @@ class Child:
             label=f"drumbeat-child {ref}",
             with_main=appref.needs_main(ref),
             dies_with_us=True,
+            folder=folder,
         )
         self._clock = clock
         self._pipe: Pipe | None = None
@@ -195,7 +203,12 @@ class Child:
                 return frames.Refused(f"it died when it started: {how_it_ended(await self._ended())}")
 
     async def run(
-        self, what: frames.Run, abort: AbortSignal, note: Callable[[Claimed, Any], None], begun: Callable[[], None]
+        self,
+        what: frames.Run,
+        abort: AbortSignal,
+        note: Callable[[Claimed, Any], None],
+        begun: Callable[[], None],
+        ended: Callable[[float], None],
     ) -> Ending | frames.Refused:
         """How the job ended; Refused if it was not started, without a problem if the process was found dead."""
         self.uses += 1
@@ -204,7 +217,7 @@ class Child:
         async with asyncio.TaskGroup() as group:
             teller = group.create_task(self._tell(abort), name=f"abort of {what.job.id}")
             try:
-                return await self._converse(what.job, note, begun)
+                return await self._converse(what.job, note, begun, ended)
             finally:
                 teller.cancel()
                 self.is_busy = False
@@ -241,7 +254,11 @@ class Child:
         self._say(frames.Abort(await abort))
 
     async def _converse(
-        self, job: Claimed, note: Callable[[Claimed, Any], None], begun: Callable[[], None]
+        self,
+        job: Claimed,
+        note: Callable[[Claimed, Any], None],
+        begun: Callable[[], None],
+        ended: Callable[[float], None],
     ) -> Ending | frames.Refused:
         has_begun = False
         while (heard := await self._hear()) is not None:
@@ -251,6 +268,8 @@ class Child:
                     begun()
                 case frames.Noted(progress=progress):
                     note(job, msgspec.json.decode(progress))
+                case frames.Ended(took=took):
+                    ended(took)
                 case frames.Done(ending=ending):
                     return ending
                 case frames.Refused():

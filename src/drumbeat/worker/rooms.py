@@ -26,6 +26,7 @@ from drumbeat.settings import MOST_PAYLOAD
 from drumbeat.store.protocol import Store
 from drumbeat.tasks.room import Room
 from drumbeat.worker.ending import failure
+from drumbeat.worker.loops import guest_context
 from drumbeat.worker.threads import Threads
 
 MOST = 100
@@ -54,6 +55,7 @@ class Rooms:
         self._may_have_more = False
         self._is_stopping = False
         self._is_over = False
+        self._is_cancelled = False
 
     @property
     def signatures(self) -> dict[str, str]:
@@ -86,15 +88,22 @@ class Rooms:
         if not self._rooms:
             return
         async with asyncio.TaskGroup() as group, store.wake.listen_rooms(self._hear):
-            while not self._is_stopping:
-                self._wakeup.clear()
-                try:
-                    await self._serve(store, group)
-                except StoreUnavailable:
-                    pass  # the worker's own calls tell of it; we look again
-                if not self._is_stopping:
-                    await self._wakeup.wait(jittered(POLL))
-            await self._leave(store, group)
+            try:
+                await self._work(store, group)
+                await self._leave(store, group)
+            except BaseException:
+                self._is_cancelled = True  # before the calls hear of it
+                raise
+
+    async def _work(self, store: Store, group: asyncio.TaskGroup) -> None:
+        while not self._is_stopping:
+            self._wakeup.clear()
+            try:
+                await self._serve(store, group)
+            except StoreUnavailable:
+                pass  # the worker's own calls tell of it; we look again
+            if not self._is_stopping:
+                await self._wakeup.wait(jittered(POLL))
 
     def _hear(self, instance: str) -> None:
         if instance in ("", self._identity()):
@@ -108,7 +117,7 @@ class Rooms:
         messages = await store.rooms.take(self._identity(), free)
         self._may_have_more = len(messages) == free
         for message in messages:
-            call = group.create_task(self._call(message), name=f"room {message.room}")
+            call = group.create_task(self._call(message), name=f"room {message.room}", context=guest_context())
             self._calls.add(call)
             call.add_done_callback(self._ended)
 
@@ -142,10 +151,12 @@ class Rooms:
             return
         try:
             await self._attempt(room, functools.partial(room.function, *args, **kwargs))
-        except asyncio.CancelledError:
-            self._tell(message, Failure("Interrupted", "the worker ended before the handler did"))
-            raise
-        except (Exception, SystemExit) as error:  # the user's own code
+        except asyncio.CancelledError as error:
+            if self._is_over or self._is_cancelled:
+                self._tell(message, Failure("Interrupted", "the worker ended before the handler did"))
+                raise
+            self._tell(message, failure(error), error)  # its own
+        except BaseException as error:  # the user's own code, whatever it raises
             self._tell(message, failure(error), error)
 
     async def _attempt(self, room: Room[..., Any], call: Callable[[], Any]) -> None:

@@ -1,41 +1,53 @@
 """Run jobs: on the loop, in a thread, in a child process; alone when a crash was blamed on them.
 
-The seam is `run`: a group of jobs of one task goes in, an outcome for each goes to the reporter. Task code is
-the only code we do not trust: whatever it raises ends here.
+The seam is `run`: a group of jobs of one task goes in, an outcome for each goes to the reporter. Task code is the only code
+we do not trust: whatever it raises ends here, as that attempt's failure. A cancellation is one of three: ours (the run is
+interrupted), the task's own (it failed), or that of the whole worker (`is_over`), which alone goes on from here.
 """
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from contextvars import Token
 from sys import modules
+from types import coroutine
 from typing import Any
 
 from drumbeat import tracing
 from drumbeat.clock import Clock, Timer
 from drumbeat.codec import Undecodable, Unstorable, encode_result
-from drumbeat.context import BATCH, CURRENT, Aborted, AbortReason, Completer, Completion, RunningJob
+from drumbeat.context import BATCH, CURRENT, AbortReason, Completer, RunningJob
 from drumbeat.durations import text
 from drumbeat.events import Events, JobStarted, ThreadAbandoned
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claimed, Failure, Outcome, OutcomeKind
+from drumbeat.worker.apart import Apart
 from drumbeat.worker.bulk import calls_of, endings_of
 from drumbeat.worker.doubts import Doubt, Doubts
 from drumbeat.worker.ending import Ending, How, failure, from_exception, judge
+from drumbeat.worker.forks import FORKS
 from drumbeat.worker.marks import Marks, NoMarks
 from drumbeat.worker.pace import Pace
 from drumbeat.worker.plans import Arguments, Plan, parked_unknown
-from drumbeat.worker.processes import ChildFailed, Processes
 from drumbeat.worker.reporter import Reporter
 from drumbeat.worker.runs import Run, Runs
 from drumbeat.worker.threads import Threads
 
-CHILD_FAILED_PAUSE_US = 5_000_000
 LOOK_EVERY = 0.1
 _RETURNED_NOTHING = Ending(how=How.RETURNED)
 # The whole worker is being cancelled: what cannot be waited for is handed over.
 _INTERRUPTED = Ending(how=How.ABORTED, reason=AbortReason.DRAINING)
+
+
+class SlotAbandoned(Exception):
+    """A handler that was given up has ended after all. Its slot has been replaced long ago, and ends."""
+
+
+@coroutine
+def yield_to_loop() -> Generator[None, None, None]:
+    yield
 
 
 class Runner:
@@ -49,7 +61,7 @@ class Runner:
         pace: Pace,
         marks: Marks | NoMarks,
         threads: Threads,
-        processes: Processes | None,
+        apart: Apart | None,
         doubts: Doubts,
         completer: Completer,
         *,
@@ -65,12 +77,17 @@ class Runner:
         self._pace = pace
         self._marks = marks
         self._threads = threads
-        self._processes = processes
+        self._apart = apart
         self._doubts = doubts
         self._completer = completer
         self._payload_limit = payload_limit
         self._store_now = store_now
         self._identity = identity
+        self.is_over = False
+        """The whole worker is being cancelled: what runs is handed over, and no slot goes on."""
+        self.given_up: list[Claimed] = []
+        """What ran at that moment."""
+        self._forks = FORKS.count
         self._loud = events.wanted(JobStarted)
         self._traced, self._look_again_at = False, float("-inf")
 
@@ -103,20 +120,26 @@ class Runner:
         ending: Ending | None = None
         try:
             value = await plan.function(*args, **kwargs)
+            if me.cancelling():
+                await yield_to_loop()  # the handler has cancelled itself just before it returned: that comes here
             ending = _RETURNED_NOTHING if value is None else self._returned(value)
         except asyncio.CancelledError as error:
             ending = self._cancelled(run, plan, error)
             if ending is None:
                 raise
-        except (Exception, SystemExit, Aborted) as error:
-            ending = from_exception(error)
+        except BaseException as error:  # the handler's own, whatever it is
+            ending = self._raised(run, error)
         finally:
+            if FORKS.count != self._forks:
+                FORKS.leave_copy()
             CURRENT.reset(token)
             if timer is not None:
                 timer.cancel()
+            if run.is_abandoned:
+                raise SlotAbandoned
             self._marks.clear(slot)
             self._runs.remove(run)
-            if ending is _RETURNED_NOTHING and not run.cancels and running.completion is None:
+            if ending is _RETURNED_NOTHING and not me.cancelling() and running.completion is None:
                 finished = self._store_now()
                 self._pace.ran(finished - started)
                 self._reporter.put(
@@ -173,52 +196,80 @@ class Runner:
         running = RunningJob(jobs[0], self._reporter.note, self._completer, started)
         # A job that is only sent is not to blame for the death of its process, and is not worth another.
         is_suspect = bool(jobs[0].crashes) and plan.runs_own_code
-        apart = self._processes is not None and (plan.pool == "process" or is_suspect)
-        run = Run(jobs, plan.name, running, me, started, plan.pool == "thread" and not apart)
+        apart = self._apart if plan.pool == "process" or is_suspect else None
+        run = Run(jobs, plan.name, running, me, started, plan.pool == "thread" and apart is None)
         self._runs.add(run)
         self._marks.start(slot, jobs)
         if self._loud:
             for job in jobs:
                 self._events.emit(JobStarted(instance=self._identity(), job=job))
-        timer = None if apart else self._timer(plan, run)
+        timer = None if apart is not None else self._timer(plan, run)
         token: Token[Any] = BATCH.set(jobs) if plan.batch else CURRENT.set(running)
         attempt = run.attempt = tracing.begin(jobs, is_batch=plan.batch is not None)
         ending: Ending | list[Ending] | None = None
         try:
-            if apart:
-                ending = await self._apart(run, plan)
-            elif plan.batch:
-                ending = await self._bulk(plan, jobs, arguments)
+            if apart is not None:
+                ending = await apart.run(run, plan)
             else:
-                args, kwargs = arguments[0]
-                if plan.pool == "loop":
-                    value = await plan.function(*args, **kwargs)
-                else:
-                    value = await self._threads.run(functools.partial(plan.function, *args, **kwargs))
-                ending = _RETURNED_NOTHING if value is None else self._returned(value)
+                ending = await self._called(run, plan, arguments)
+            if me.cancelling():
+                await yield_to_loop()
         except asyncio.CancelledError as error:
             ending = self._cancelled(run, plan, error)
             if ending is None:
                 raise
-        except (Exception, SystemExit, Aborted) as error:
-            ending = from_exception(error)
+        except BaseException as error:  # the handler's own, whatever it is
+            ending = self._raised(run, error)
         finally:
+            if FORKS.count != self._forks:
+                FORKS.leave_copy()
             token.var.reset(token)
             if attempt is not None:
                 attempt.leave()
             if timer is not None:
                 timer.cancel()
+            if run.is_abandoned:
+                raise SlotAbandoned
             self._marks.clear(slot)
             self._runs.remove(run)
             self._ended(run, plan, _INTERRUPTED if ending is None else ending)
 
+    async def _called(self, run: Run, plan: Plan, arguments: list[Arguments]) -> Ending | list[Ending]:
+        """Call the handler, on the loop or in a thread."""
+        if plan.batch:
+            call = functools.partial(plan.function, calls_of(run.jobs, arguments))
+        else:
+            call = functools.partial(plan.function, *arguments[0][0], **arguments[0][1])
+        if plan.is_async:
+            value = await call()
+        else:
+            made = run.call = self._threads.begin(call)
+            await self._threads.wait(made)
+            if made.error is not None:
+                return self._raised(run, made.error)
+            value = made.value
+        if plan.batch:
+            return endings_of(plan.name, len(run.jobs), value, self._returned)
+        return _RETURNED_NOTHING if value is None else self._returned(value)
+
+    def abandon(self, slot: int, run: Run) -> None:
+        """The handler of an interrupted run will not end: tell how it ended all the same, and leave it behind."""
+        plan, reason = self._plans[run.task], run.running.aborted.reason
+        run.is_abandoned = True
+        self._marks.clear(slot)
+        self._runs.remove(run)
+        error = Failure("Aborted", f"the run was ended: {reason}")
+        self._ended(run, plan, Ending(how=How.ABORTED, reason=reason, error=error))
+
     def _ended(self, run: Run, plan: Plan, ending: Ending | list[Ending]) -> None:
         finished = self._store_now()
         reason = run.running.aborted.reason
-        if run.interrupted and reason is AbortReason.TIMED_OUT:
+        if run.interrupted and reason is AbortReason.TIMED_OUT and not run.ended_in_time:
             ending = self._timed_out(plan, run.jobs[0])  # also when the handler swallowed its cancellation
-        for _ in range(run.cancels):
-            run.slot.uncancel()
+        if not self.is_over and not run.is_abandoned:
+            # Ours, and what the handler has left behind: the next job in this slot must not be told that it is cancelled.
+            while run.slot.cancelling():
+                run.slot.uncancel()
         self._pace.ran(finished - run.started_us, len(run.jobs))
         if (completion := run.running.completion) is not None and isinstance(ending, Ending):
             job, started, known = run.jobs[0], run.started_us, ending
@@ -273,54 +324,24 @@ class Runner:
                     )
                 )
             return Ending(how=How.ABORTED, reason=reason, error=Failure("Aborted", f"the run was ended: {reason}"))
-        if run.slot.cancelling():
+        if self.is_over:
+            self.given_up.extend(run.jobs)
             return None
         return Ending(how=How.RAISED, error=failure(error))
 
-    async def _apart(self, run: Run, plan: Plan) -> Ending:
-        """In a child process. The time-out counts from the start of the handler, not from that of the child."""
-        assert self._processes is not None
-        timers: list[Timer | None] = []
-
-        def begun() -> None:
-            # Until the child has said how its handler ended, only the store knows whether that has completed the job.
-            run.running.completion = Completion.UNSURE
-            timers.append(self._timer(plan, run))
-
-        try:
-            ending = await self._processes.run(
-                run.jobs[0],
-                abort=run.running.aborted,
-                note=self._reporter.note,
-                begun=begun,
-                instance=self._identity(),
-                started_us=run.started_us,
-                trace=None if run.attempt is None else run.attempt.trace,
-            )
-            if ending.how is not How.CRASHED:
-                run.running.completion = ending.completion
-            return ending
-        except ChildFailed as error:
-            # Not the job's fault: it waits, uncharged, and whoever reads the log mends the program.
-            return Ending(how=How.SNOOZED, delay=CHILD_FAILED_PAUSE_US, error=failure(error))
-        finally:
-            for timer in timers:
-                if timer is not None:
-                    timer.cancel()
-
-    async def _bulk(self, plan: Plan, jobs: list[Claimed], arguments: list[Arguments]) -> list[Ending]:
-        calls = calls_of(jobs, arguments)
-        if plan.is_async:
-            answers = await plan.function(calls)
-        else:
-            answers = await self._threads.run(functools.partial(plan.function, calls))
-        return endings_of(plan.name, len(jobs), answers, self._returned)
+    def _raised(self, run: Run, error: BaseException) -> Ending:
+        ending = from_exception(error, run.running.aborted.reason)
+        # One object may be raised again and again: its traceback, with all the frames in it, would grow each time.
+        with suppress(BaseException):
+            error.__traceback__ = None
+        return ending
 
     def _timer(self, plan: Plan, run: Run) -> Timer | None:
-        limits = [limit for job in run.jobs if (limit := job.timeout or plan.timeout_us) is not None]
-        if not limits:
+        limit = plan.limit(run.jobs)
+        if limit is None:
             return None
-        return self._clock.later(min(limits) / 1e6, run.time_out)
+        run.deadline = self._clock.monotonic() + limit
+        return self._clock.later(limit, run.time_out)
 
     def _timed_out(self, plan: Plan, job: Claimed) -> Ending:
         limit = job.timeout or plan.timeout_us or 0

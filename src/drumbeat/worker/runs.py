@@ -8,15 +8,28 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from drumbeat.context import AbortReason, RunningJob
+from drumbeat.context import BATCH, CURRENT, AbortReason, RunningJob
 from drumbeat.model.job import Claimed
 from drumbeat.tracing import Attempt
+from drumbeat.worker.threads import Call
 
 
 class Run:
     """One call of a handler: for one job, or for the jobs of a batch."""
 
-    __slots__ = ("attempt", "cancels", "jobs", "outside", "running", "slot", "started_us", "task")
+    __slots__ = (
+        "attempt",
+        "call",
+        "cancels",
+        "deadline",
+        "is_abandoned",
+        "jobs",
+        "outside",
+        "running",
+        "slot",
+        "started_us",
+        "task",
+    )
 
     def __init__(
         self,
@@ -37,7 +50,13 @@ class Run:
         self.attempt: Attempt | None = None
         """Its span, where the program traces."""
         self.cancels = 0
-        """How often the slot was cancelled on our behalf: it must be uncancelled as often when the run has ended."""
+        """How often the slot was cancelled on our behalf."""
+        self.is_abandoned = False
+        """Its handler swallowed its cancellation: how it ended is told, and another slot has taken the place of its own."""
+        self.call: Call | None = None
+        """In a thread: knows when it ended there."""
+        self.deadline: float | None = None
+        """When its time is over, by the monotonic clock."""
 
     @property
     def interrupted(self) -> bool:
@@ -49,8 +68,15 @@ class Run:
         if reason is AbortReason.TIMED_OUT or (reason is not AbortReason.DRAINING and not self.outside):
             self.interrupt()
 
+    @property
+    def ended_in_time(self) -> bool:
+        """It ended in its thread before its deadline, though the loop may hear of it only now."""
+        ended_at = None if self.call is None else self.call.ended_at
+        return ended_at is not None and (self.deadline is None or ended_at <= self.deadline)
+
     def time_out(self) -> None:
-        self.abort(AbortReason.TIMED_OUT)
+        if not self.ended_in_time:
+            self.abort(AbortReason.TIMED_OUT)
 
     def interrupt(self) -> None:
         """End it now, whatever it takes."""
@@ -80,6 +106,11 @@ class Runs:
 
     def remove(self, run: Run) -> None:
         self._runs.discard(run)
+
+    def is_own(self, task: "asyncio.Task[Any]") -> bool:
+        """Whether the job whose code runs now runs in this slot."""
+        running, jobs = CURRENT.get(None), BATCH.get(None)
+        return any(run.slot is task and (run.running is running or run.jobs is jobs) for run in self)
 
     def abort_all(self, reason: AbortReason) -> None:
         for run in self:

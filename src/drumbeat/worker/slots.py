@@ -3,54 +3,118 @@
 All slots together yield to the loop after a millisecond, so that jobs which never wait cannot keep timers, wake-ups and the
 store's answers out. Handlers of one slot share its context: if one leaves a context variable changed, the slot ends after
 it and a fresh one takes its place, so that nothing leaks from job to job.
+
+There are always as many slots as the worker has been given. A slot that ends for whatever reason is replaced, and so is one
+whose handler swallows its cancellation; only the end of the worker ends them all.
 """
 
 import asyncio
-from collections.abc import Generator
+import logging
+from collections.abc import Callable
 from contextvars import copy_context
-from types import coroutine
 
 from drumbeat.clock import Clock
 from drumbeat.worker.buffer import Buffer
-from drumbeat.worker.runner import Runner
+from drumbeat.worker.runner import Runner, SlotAbandoned, yield_to_loop
+from drumbeat.worker.runs import Run, Runs
+
+log = logging.getLogger(__name__)
 
 TURN = 0.001
-
-
-@coroutine
-def _yield_to_loop() -> Generator[None, None, None]:
-    yield
+LOOK_INTERVAL = 1.0
+DEFAULT_GRACE = 25.0
+"""How long a handler may take to end after its cancellation, where the time to drain is unlimited."""
 
 
 class Slots:
-    def __init__(self, count: int, buffer: Buffer, runner: Runner, clock: Clock) -> None:
+    def __init__(
+        self,
+        count: int,
+        buffer: Buffer,
+        runner: Runner,
+        runs: Runs,
+        clock: Clock,
+        *,
+        grace: float | None = None,
+        on_abandoned: Callable[[int], None] = lambda count: None,
+        mend: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`grace`: how long a handler may take to end after its cancellation. `mend` is called after each job."""
         self._count = count
         self._buffer = buffer
         self._runner = runner
+        self._runs = runs
         self._clock = clock
+        self._grace = DEFAULT_GRACE if grace is None else grace
+        self._on_abandoned = on_abandoned
+        self._mend = mend
         self._context = copy_context()
         self._turn_ends = 0.0
         self._turn_is_over = False
+        self._numbers: dict[asyncio.Task[None], int] = {}
+        self._cancelled_since: dict[Run, float] = {}
+        self.abandoned = 0
+        """Handlers on the loop that go on though nobody waits for them."""
 
     async def run(self) -> None:
         """Until the buffer is closed and the last job has ended."""
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as self._group:
+            self._all_ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             for number in range(self._count):
-                group.create_task(self._slot(group, number), name=f"slot {number}", context=self._context.copy())
+                self._start(number)
+            self._look()
+            try:
+                await self._all_ended
+            except asyncio.CancelledError:
+                self._runner.is_over = True  # before the slots hear of it
+                raise
+            finally:
+                self._timer.cancel()
 
-    async def _slot(self, group: asyncio.TaskGroup, number: int) -> None:
+    def _start(self, number: int) -> None:
+        slot = self._group.create_task(self._slot(number), name=f"slot {number}", context=self._context.copy())
+        self._numbers[slot] = number
+        slot.add_done_callback(self._ended)
+
+    def _ended(self, slot: "asyncio.Task[None]") -> None:
+        number = self._numbers.pop(slot, None)
+        if number is None:  # replaced before
+            self.abandoned -= 1
+        elif not self._runner.is_over and not self._buffer.is_closed:
+            self._start(number)
+        if not self._numbers and not self._all_ended.done():
+            self._all_ended.set_result(None)
+
+    async def _slot(self, number: int) -> None:
         me = asyncio.current_task()
         assert me is not None
+        while True:
+            try:
+                await self._serve(number, me)
+                return
+            except asyncio.CancelledError:
+                if self._runner.is_over:
+                    raise
+                # While it waited for a job: by a handler's code. Nobody else has a reason.
+                while me.cancelling():
+                    me.uncancel()
+            except SlotAbandoned:
+                return
+            except BaseException:
+                self._runner.is_over = True  # a mistake of ours: the worker ends, and with it all slots
+                raise
+
+    async def _serve(self, number: int, me: "asyncio.Task[None]") -> None:
+        """Run jobs until there are no more, or this context is spoilt."""
         monotonic = self._clock.monotonic
-        while (job := await self._buffer.take()) is not None:
+        while not self._runner.is_over and (job := await self._buffer.take()) is not None:
             size = self._runner.group_size(job)
             if size == 1:
                 await self._runner.run_one(number, me, job)
             else:
                 await self._runner.run(number, me, [job, *self._buffer.take_more(job.task, size - 1)])
+            self._mend()
             if self._is_stained():
-                fresh = self._context.copy()
-                group.create_task(self._slot(group, number), name=f"slot {number}", context=fresh)
                 return
             if monotonic() >= self._turn_ends:
                 await self._yield()
@@ -60,7 +124,7 @@ class Slots:
         if not self._turn_is_over:
             self._turn_is_over = True
             asyncio.get_running_loop().call_soon(self._begin_turn)
-        await _yield_to_loop()
+        await yield_to_loop()
 
     def _begin_turn(self) -> None:
         self._turn_is_over = False
@@ -69,5 +133,27 @@ class Slots:
     def _is_stained(self) -> bool:
         try:
             return copy_context() != self._context
-        except Exception:  # a value's own comparison: whatever it is, it is not what was there before
+        except BaseException:  # a value's own comparison: whatever it is, it is not what was there before
             return True
+
+    def _look(self) -> None:
+        """Every second: replace slots whose handlers were cancelled long ago and go on."""
+        self._timer = self._clock.later(min(LOOK_INTERVAL, self._grace), self._look)
+        if self._runner.is_over or self._buffer.is_closed:
+            return  # a worker that drains waits for its handlers in its own way
+        now = self._clock.monotonic()
+        since = {run: self._cancelled_since.get(run, now) for run in self._runs if run.interrupted}
+        self._cancelled_since = since
+        for run, moment in since.items():
+            number = self._numbers.get(run.slot)
+            if number is not None and now - moment >= self._grace:
+                self._replace(number, run)
+
+    def _replace(self, number: int, run: Run) -> None:
+        facts = {"task": run.task, "job": run.jobs[0].id, "reason": str(run.running.aborted.reason)}
+        log.error("a handler swallows its cancellation: its slot was replaced, and it goes on by itself", extra=facts)
+        self._runner.abandon(number, run)
+        del self._numbers[run.slot]
+        self.abandoned += 1
+        self._start(number)
+        self._on_abandoned(self.abandoned)

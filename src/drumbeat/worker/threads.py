@@ -1,7 +1,8 @@
 """Threads for `def` handlers: our own daemons, because a stuck one must be replaced and must not hold up exit.
 
 A thread cannot be cancelled. One whose handler outlives its time-out is abandoned: nobody waits for it any more, its result
-goes nowhere, and a new thread takes its place. The context is copied, so `current_job()` works inside.
+goes nowhere, and a new thread takes its place. When a handler ends is known from its own thread: the loop may be held up by
+another handler and hear of it much later. The context is copied, so `current_job()` works inside.
 """
 
 import asyncio
@@ -12,14 +13,18 @@ from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any
 
+from drumbeat.clock import SYSTEM, Clock
+from drumbeat.worker.forks import FORKS
+
 
 class Call:
     """One call of a handler in a thread."""
 
-    __slots__ = ("_call", "_context", "abandoned", "error", "future", "left", "value")
+    __slots__ = ("_call", "_clock", "_context", "abandoned", "ended_at", "error", "future", "left", "value")
 
-    def __init__(self, call: Callable[[], Any], future: "asyncio.Future[None]") -> None:
+    def __init__(self, call: Callable[[], Any], future: "asyncio.Future[None]", clock: Clock) -> None:
         self._call = call
+        self._clock = clock
         self._context = copy_context()
         self.future = future
         self.abandoned = False
@@ -27,17 +32,21 @@ class Call:
         """The thread saw that it was abandoned, and has ended."""
         self.value: Any = None
         self.error: BaseException | None = None
+        self.ended_at: float | None = None
+        """When the handler ended, by the monotonic clock; set in its own thread."""
 
     def make(self) -> None:
         try:
             self.value = self._context.run(self._call)
-        except BaseException as error:  # the handler's own, SystemExit included: the loop judges it
+        except BaseException as error:  # the handler's own, whatever it is: the loop judges it
             self.error = error
+        self.ended_at = self._clock.monotonic()
 
 
 class Threads:
-    def __init__(self, on_abandoned: Callable[[int], None]) -> None:
+    def __init__(self, on_abandoned: Callable[[int], None], clock: Clock = SYSTEM) -> None:
         self._on_abandoned = on_abandoned
+        self._clock = clock
         self._inbox: SimpleQueue[Call | None] = SimpleQueue()
         self._done: deque[Call] = deque()
         self._loop = asyncio.get_running_loop()
@@ -48,25 +57,34 @@ class Threads:
         """Threads whose handler goes on though nobody waits for it."""
 
     async def run(self, call: Callable[[], Any]) -> Any:
-        """Make this call in a thread. If cancelled while it runs, the thread is abandoned."""
-        made = Call(call, self._loop.create_future())
+        """Make this call in a thread, for its value or its exception. If cancelled while it runs, the thread is abandoned."""
+        made = self.begin(call)
+        await self.wait(made)
+        if made.error is not None:
+            raise made.error
+        return made.value
+
+    def begin(self, call: Callable[[], Any]) -> Call:
+        """Have this call made in a thread; `wait` must follow."""
+        made = Call(call, self._loop.create_future(), self._clock)
         if self._idle:
             self._idle -= 1
         else:
             self._started += 1
             threading.Thread(target=self._work, name=f"drumbeat-handler-{self._started}", daemon=True).start()
         self._inbox.put(made)
+        return made
+
+    async def wait(self, call: Call) -> None:
+        """Return when the call has ended. If cancelled before that, its thread is abandoned; after it, nothing is."""
         try:
-            await made.future
+            await call.future
         except asyncio.CancelledError:
-            if not made.future.done() or made.future.cancelled():
-                made.abandoned = True
+            if call.ended_at is None:
+                call.abandoned = True
                 self.abandoned += 1
                 self._on_abandoned(self.abandoned)
-            raise
-        if made.error is not None:
-            raise made.error
-        return made.value
+                raise
 
     def close(self) -> None:
         """Let idle threads end; stuck ones are daemons and end with the process."""
@@ -75,8 +93,11 @@ class Threads:
         self._idle = 0
 
     def _work(self) -> None:
+        forks = FORKS.count
         while (call := self._inbox.get()) is not None:
             call.make()
+            if FORKS.count != forks:
+                FORKS.leave_copy(call.error)
             left = call.left = call.abandoned
             self._done.append(call)
             # One wake-up serves all calls that end before the loop comes to it. Cleared by the loop before it looks.

@@ -1,0 +1,91 @@
+"""What handlers change of the process that they share, and that a worker cannot work without: it is put back.
+
+Remembered before the first job, when lifespans and start-up calls have made the process what the program wants it to be: the
+loop's task factory, the limits of the interpreter, the signals that stop a worker. Standard streams that were closed are
+opened on /dev/null: else the next connection would get their numbers, and whatever is printed would be written into it.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+LOOK_INTERVAL = 1.0
+STREAMS = (0, 1, 2)
+
+
+class Guard:
+    """Made on the loop that it guards, before the first job."""
+
+    def __init__(self, *, signals: Callable[[], None] | None = None) -> None:
+        """`signals`: have the signals taken again that stop this worker; None: they are not ours."""
+        self._loop = asyncio.get_running_loop()
+        self._get_factory = self._loop.get_task_factory
+        self._factory = self._get_factory()
+        self._recursion = sys.getrecursionlimit()
+        self._switching = sys.getswitchinterval()
+        self._take_signals = signals
+        self._handlers = self._signal_handlers()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look every second, until stopped."""
+        self._timer = self._loop.call_later(LOOK_INTERVAL, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def mend(self) -> None:
+        """After each job: what would fail at once if it was not put back."""
+        if self._get_factory() is not self._factory or sys.getrecursionlimit() != self._recursion:
+            self._mend()
+
+    def _mend(self) -> None:
+        changed = []
+        if sys.getrecursionlimit() != self._recursion:  # first: what follows may need the depth
+            sys.setrecursionlimit(self._recursion)
+            changed.append("the recursion limit")
+        if self._get_factory() is not self._factory:
+            self._loop.set_task_factory(self._factory)
+            changed.append("the loop's task factory")
+        self._tell(changed)
+
+    def _look(self) -> None:
+        self.start()
+        self.mend()
+        changed = []
+        if sys.getswitchinterval() != self._switching:
+            sys.setswitchinterval(self._switching)
+            changed.append("the interpreter's switch interval")
+        if self._take_signals is not None and self._signal_handlers() != self._handlers:
+            self._take_signals()
+            self._handlers = self._signal_handlers()
+            changed.append("the handlers of SIGINT and SIGTERM")
+        if self._take_signals is not None:
+            changed.extend(f"file descriptor {number}" for number in STREAMS if _reopen(number))
+        self._tell(changed)
+
+    def _signal_handlers(self) -> list[object]:
+        return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def _tell(self, changed: list[str]) -> None:
+        if changed:
+            log.error("a handler changed what the whole process needs: put back", extra={"changed": ", ".join(changed)})
+
+
+def _reopen(number: int) -> bool:
+    """Whether this one was closed; it is open now."""
+    try:
+        os.fstat(number)
+    except OSError:
+        opened = os.open(os.devnull, os.O_RDWR)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+        return True
+    return False

@@ -1,0 +1,74 @@
+"""Lifespans of the program, and what becomes of their exceptions.
+
+One that cannot be entered ends the process before its first claim, told in one line. One that fails while it closes is told,
+and the others are closed all the same. Whatever it raises: SystemExit of a lifespan is a failure, not the exit code of the
+worker.
+"""
+
+import asyncio
+import logging
+import os.path
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any
+
+from drumbeat.errors import DrumbeatError, StartFailed
+from drumbeat.worker.ending import failure
+from drumbeat.worker.loops import IN_LIFESPAN
+
+log = logging.getLogger(__name__)
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class GuardedLifespan:
+    """One lifespan, entered and left as it is by one task."""
+
+    def __init__(self, lifespan: Lifespan) -> None:
+        self._lifespan = lifespan
+        self._name = getattr(lifespan, "__name__", None) or "lifespan"
+
+    async def __aenter__(self) -> None:
+        token = IN_LIFESPAN.set(True)
+        try:
+            self._manager = self._lifespan()
+            await self._manager.__aenter__()
+        except DrumbeatError:
+            raise
+        except BaseException as error:  # the program's own, whatever it is
+            if _is_cancellation(error):
+                raise
+            log.debug("a lifespan failed", exc_info=error)
+            raise StartFailed(self._name, _told(error), what="lifespan") from error
+        finally:
+            IN_LIFESPAN.reset(token)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        token = IN_LIFESPAN.set(True)
+        try:
+            return await self._manager.__aexit__(kind, error, trace)
+        except BaseException as raised:
+            if raised is error or _is_cancellation(raised):
+                raise
+            log.error("a lifespan failed while it closed", exc_info=raised, extra={"lifespan": self._name})
+            return None
+        finally:
+            IN_LIFESPAN.reset(token)
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Of the task that we are in, and not one that the lifespan made up."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _told(error: BaseException) -> str:
+    """In one line, with the place: its traceback is told at the level DEBUG."""
+    known = failure(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    return f"{known.type}: {known.message}{where}"

@@ -1,0 +1,104 @@
+"""The event loop of a process that runs handlers: what handlers do to it does not end it.
+
+asyncio lets SystemExit and KeyboardInterrupt of any task or callback out of the loop, and any code may stop the loop or cancel
+every task on it. In a process of ours none of that is meant for the worker: a worker is stopped by a signal. So the loop is run
+again until the worker's own coroutine has ended, and the worker's tasks cannot be cancelled by the code of a job, except that a
+job may cancel its own run.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar
+
+from drumbeat.context import BATCH, CURRENT
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+IN_LIFESPAN: ContextVar[bool] = ContextVar("drumbeat_in_lifespan", default=False)
+"""Tasks that are created here are the program's: its handlers may cancel them."""
+IS_GUEST: ContextVar[bool] = ContextVar("drumbeat_is_guest", default=False)
+"""The code of a room or of a subscriber, which has no more to do with the worker's tasks than a job has."""
+LEFTOVERS_TIMEOUT = 5.0
+
+
+def run_to_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, T]) -> T:
+    """Run the loop until this coroutine has ended, whatever else ends on it.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, where nobody has taken that signal; the coroutine was cancelled.
+    """
+    task = loop.create_task(main)
+    interrupted = False
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            if interrupted:
+                raise KeyboardInterrupt from None
+            raise
+        except (SystemExit, KeyboardInterrupt) as error:
+            if task.done():
+                raise
+            if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                interrupted = task.cancel()
+            else:
+                log.error(
+                    "a background task or callback raised this: it does not end the worker, a signal does",
+                    exc_info=error,
+                )
+        except RuntimeError:
+            # Its own; or the loop was stopped before it had ended.
+            if task.done() or loop.is_closed():
+                raise
+            log.error("something stopped the event loop: it goes on; to stop a worker, send it a signal")
+
+
+def end_leftovers(loop: asyncio.AbstractEventLoop) -> bool:
+    """Cancel what handlers have left on the loop, once the worker has ended; False: something does not end."""
+    tasks = asyncio.all_tasks(loop)
+    if not tasks:
+        return True
+    for task in tasks:
+        task.cancel()
+    _, left = run_to_end(loop, asyncio.wait(tasks, timeout=LEFTOVERS_TIMEOUT))
+    return not left
+
+
+def guest_context() -> Context:
+    """A context for code of the program that the worker calls, and that is no job."""
+    context = copy_context()
+    context.run(IS_GUEST.set, True)
+    return context
+
+
+TaskFactory = Callable[..., "asyncio.Task[Any]"]
+
+
+def task_factory(is_own_run: Callable[["asyncio.Task[Any]"], bool]) -> TaskFactory:
+    """For a worker's loop: its own tasks refuse to be cancelled by code of handlers.
+
+    `is_own_run(task)`: the job whose code runs now runs in this task.
+    """
+
+    class OwnTask(asyncio.Task[Any]):
+        def cancel(self, msg: Any = None) -> bool:
+            if _is_foreign() and not is_own_run(self):
+                log.error("a handler tried to cancel a task of the worker: refused", extra={"refused": self.get_name()})
+                return False
+            return super().cancel(msg)
+
+    def make(
+        loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], context: Context | None = None, **options: Any
+    ) -> "asyncio.Task[Any]":
+        foreign = _is_foreign() or IN_LIFESPAN.get() or (context is not None and context.get(IS_GUEST, False))
+        return (asyncio.Task if foreign else OwnTask)(coro, loop=loop, context=context, **options)
+
+    return make
+
+
+def _is_foreign() -> bool:
+    return CURRENT.get(None) is not None or BATCH.get(None) is not None or IS_GUEST.get()
