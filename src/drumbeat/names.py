@@ -12,12 +12,6 @@ from drumbeat.errors import ConfigError, InvalidArguments
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _NAMESPACE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
-SECRET = re.compile(
-    r"passw|passphrase|pwd|secret|token|bearer|api[-_]?key|authori[sz]ation|cookie|credential"
-    r"|(private|access|signing|encryption)[-_]?key",
-    re.IGNORECASE,
-)
-"""A part of a key whose value no screen shows."""
 LONGEST_KEY = 200
 
 Refusal = type[ConfigError] | type[InvalidArguments]
@@ -53,11 +47,6 @@ def check_namespace(text: object, error: Refusal = ConfigError) -> str:
         f"namespace {shown(text)} is not valid: use 1 to 40 letters, digits and _, beginning with a letter",
         "namespace",
     )
-
-
-def is_secret(name: str) -> bool:
-    """Whether a value of this name is hidden from people."""
-    return SECRET.search(name) is not None
 
 
 def shown(value: object, limit: int = 60) -> str:

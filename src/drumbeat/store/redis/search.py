@@ -25,8 +25,12 @@ AT_ONCE = 500
 LOOKED_AT = 1_000
 """Of a page; fewer than on other engines, because one job costs more here, and the server does nothing else meanwhile."""
 _RECORDS = 500
+_READ = 8 * 1024 * 1024
+"""Bytes of jobs that one call reads for previews: a few milliseconds."""
 _TRIED = 2_000
 """Of those that were claimed before, so many are looked at for those that are retrying."""
+
+_LONG = ("args", "progress", "result")
 
 Ids = AsyncIterator[list[bytes]]
 """Newest first, without end but that of the span."""
@@ -40,7 +44,7 @@ class RedisSearch:
         most = min(searching.LOOKED_AT, LOOKED_AT)
         looks = await self._looks(filter, filter.limit, max(filter.limit, most), words=False)
         ids, following = searching.newest(looks, filter.limit)
-        return JobPage(items=await self.records([packed(id) for id in ids]), next=following)
+        return JobPage(items=await self.records([packed(id) for id in ids], filter.preview), next=following)
 
     async def counts(self, filter: JobFilter) -> JobCounts:
         if searching.is_open(filter):
@@ -50,7 +54,9 @@ class RedisSearch:
         filter = msgspec.structs.replace(filter, before=None)
         return searching.tally(await self._looks(filter, 3 * searching.COUNTED, searching.COUNTED, words=True))
 
-    async def records(self, ids: Sequence[bytes]) -> list[Job]:
+    async def records(self, ids: Sequence[bytes], preview: int | None = None) -> list[Job]:
+        if preview is not None:
+            return await self._previews(ids, preview)
         found: list[Job] = []
         for first in range(0, len(ids), _RECORDS):
             page = ids[first : first + _RECORDS]
@@ -59,6 +65,18 @@ class RedisSearch:
             found += [
                 rows.job(unpacked(id), answer) for id, answer in zip(page, answers, strict=True) if answer is not None
             ]
+        return found
+
+    async def _previews(self, ids: Sequence[bytes], preview: int) -> list[Job]:
+        found: list[Job] = []
+        while ids:
+            page = ids[:_RECORDS]
+            # A character has at most four bytes.
+            answers = await self._link.run("inspect_previews", 4 * preview, _READ, *page)
+            for id, answer in zip(page, answers, strict=False):
+                if answer is not None:
+                    found.append(_shortened(rows.job(unpacked(id), answer), preview))
+            ids = ids[len(answers) :]
         return found
 
     async def _count_all(self) -> JobCounts:
@@ -214,6 +232,11 @@ class RedisSearch:
             top = floor
         if pool:
             yield sorted(pool, reverse=True)
+
+
+def _shortened(job: Job, preview: int) -> Job:
+    cut = {name: text[:preview] for name in _LONG if (text := getattr(job, name)) is not None and len(text) > preview}
+    return msgspec.structs.replace(job, **cut) if cut else job
 
 
 def _wanted(filter: JobFilter) -> list[Value]:

@@ -33,8 +33,9 @@ class SqliteSearch:
             looks = self._drive(db, filter, searching.page_search(filter))
             ids, following = searching.newest(looks, filter.limit)
             found: list[JobRow] = []
+            wanted = {"ids": as_json(ids), "preview": searching.preview(filter)}
             for name in searching.records(filter, looks, ids):
-                found += rows.jobs(db.value(getattr(self._records, name), {"ids": as_json(ids)}))
+                found += rows.jobs(db.value(getattr(self._records, name), wanted))
             return found, following
 
         found, following = await self._reader.read(look)

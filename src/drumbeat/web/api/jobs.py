@@ -12,13 +12,13 @@ from drumbeat.ids import JobId
 from drumbeat.model.job import Attempt, CancelAnswer, JobCounts
 from drumbeat.nouns.bulk import Action
 from drumbeat.nouns.explaining import Explanation
+from drumbeat.redaction import DOTS
 from drumbeat.web.api.acting import BulkRecord, acted, target_of
 from drumbeat.web.api.filters import Chosen, Counted, Listed, filter_of
 from drumbeat.web.api.finding import in_its_state
-from drumbeat.web.api.records import JobRecord, Page, job_page, job_record, store_now
+from drumbeat.web.api.records import JobRecord, Page, job_page, job_record, shown_error, store_now
 from drumbeat.web.call import Answer, Call
 from drumbeat.web.problem import Problem
-from drumbeat.web.redacting import DOTS
 
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
@@ -96,7 +96,7 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 async def list_(call: Call) -> Page[JobRecord]:
     query: Listed = call.query
     store = await call.host.store()
-    return await job_page(store, await store.inspect.page(filter_of(query)))
+    return await job_page(store, filter_of(query))
 
 
 async def counts(call: Call) -> JobCounts:
@@ -141,7 +141,8 @@ async def show(call: Call) -> JobRecord:
 async def attempts(call: Call) -> Page[Attempt]:
     id = call.path["id"]
     await call.host.jobs.show(id)
-    return Page(items=await call.host.jobs.attempts(id))
+    found = await call.host.jobs.attempts(id)
+    return Page(items=[msgspec.structs.replace(each, error=shown_error(each.error)) for each in found])
 
 
 async def explain(call: Call) -> Explanation:
@@ -175,6 +176,14 @@ async def bulk(call: Call) -> BulkRecord | Answer:
     return await acted(
         call, body.action, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
     )
+
+
+async def samples(call: Call, ids: list[JobId]) -> dict[JobId, JobRecord]:
+    """Some jobs with their whole errors, but without arguments and results; those that are gone are left out."""
+    store = await call.host.store()
+    found = await store.inspect.records(ids, preview=0)
+    now = await store_now(call.host)
+    return {id: job_record(job, now) for id, job in found.items()}
 
 
 async def _record(call: Call, id: str) -> JobRecord:

@@ -10,8 +10,8 @@ from drumbeat.durations import from_us
 from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import JobCounts, JobFilter
 from drumbeat.model.stats import Grain
+from drumbeat.redaction import mask_url
 from drumbeat.store.protocol import Store
-from drumbeat.store.urls import masked
 from drumbeat.web.call import Call
 
 DAY_US = 86_400_000_000
@@ -63,7 +63,7 @@ async def show(call: Call) -> StatusNow:
     counts = await store.inspect.counts(JobFilter())
     return StatusNow(
         at=from_us(now),
-        store=masked(store.url),
+        store=mask_url(store.url),
         instances=instances,
         leader=await store.inspect.leader(),
         slots=sum(each.concurrency for each in instances if "worker" in each.roles),

@@ -23,7 +23,7 @@ from .stretch import Stretch
 STATES = (*View, JobState.RUNNING, JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
 WORDS = ("state", "task", "queue", "key", "error", "schedule", "instance", "since", "until", "id")
 ENDED = ("ended_since", "ended_until")
-_PAIR = re.compile(r'(\w+):(?:"([^"]*)"|(\S+))')
+_PAIR = re.compile(r'(?<!\w)(\w++):(?:"([^"]*)"|(\S+))')
 _ID_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")
 
 
