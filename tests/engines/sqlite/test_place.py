@@ -210,7 +210,7 @@ def test_wrong_urls_are_refused_with_the_allowed_forms(url: str) -> None:
         ("redis://:secret@host", "redis://:***@host"),
         ("sqlite:///x.db", "sqlite:///x.db"),
         ("postgresql://ada@host/db", "postgresql://ada@host/db"),
-        ("postgresql://ada:secret@[broken/db", "***@[broken/db"),
+        ("postgresql://ada:secret@[broken/db", "postgresql://ada:***@[broken/db"),
     ],
 )
 def test_passwords_are_masked(url: str, shown: str) -> None:

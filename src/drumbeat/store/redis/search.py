@@ -26,7 +26,7 @@ LOOKED_AT = 1_000
 """Of a page; fewer than on other engines, because one job costs more here, and the server does nothing else meanwhile."""
 _RECORDS = 500
 _READ = 8 * 1024 * 1024
-"""Bytes of jobs that one call reads for previews: a few milliseconds."""
+"""Bytes of jobs that one call reads to look at them or for previews: a few milliseconds."""
 _TRIED = 2_000
 """Of those that were claimed before, so many are looked at for those that are retrying."""
 
@@ -171,8 +171,12 @@ class RedisSearch:
         return found
 
     async def _chosen(self, ids: Sequence[bytes], filter: JobFilter) -> Found:
-        flat = await self._link.run("inspect_chosen", *_wanted(filter), *ids)
-        return [(unpacked(id), word.decode()) for id, word in zip(flat[::2], flat[1::2], strict=True)]
+        found: Found = []
+        while ids:
+            looked, *flat = await self._link.run("inspect_chosen", *_wanted(filter), _READ, *ids)
+            found += [(unpacked(id), word.decode()) for id, word in zip(flat[::2], flat[1::2], strict=True)]
+            ids = ids[looked:]
+        return found
 
     async def _in_lines(self, lines: Sequence[str], within: Span) -> Ids:
         """Those that stand in these, which are in the order of ids."""

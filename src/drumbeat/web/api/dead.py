@@ -10,7 +10,7 @@ from drumbeat.redaction import DOTS, mask_urls
 from drumbeat.web.api.acting import BulkRecord, acted, target_of
 from drumbeat.web.api.filters import Chosen, Listed, filter_of
 from drumbeat.web.api.finding import in_its_state
-from drumbeat.web.api.records import PREVIEW, JobRecord, Page, job_page, job_record, store_now
+from drumbeat.web.api.records import PREVIEW, JobRecord, Page, job_page, store_now, whole_record
 from drumbeat.web.call import Answer, Call, clamped
 
 
@@ -95,21 +95,21 @@ async def groups(call: Call) -> Page[DeadGroup]:
 async def show(call: Call) -> JobRecord:
     with in_its_state():
         job = await call.host.dead.show(call.path["id"])
-    return job_record(job, await store_now(call.host))
+    return await whole_record(job, await store_now(call.host))
 
 
 async def replay(call: Call) -> JobRecord:
     id = call.path["id"]
     with in_its_state():
         await call.host.dead.replay(id)
-    return job_record(await call.host.jobs.show(id), await store_now(call.host))
+    return await whole_record(await call.host.jobs.show(id), await store_now(call.host))
 
 
 async def discard(call: Call) -> JobRecord:
     id = call.path["id"]
     with in_its_state():
         await call.host.dead.discard(id)
-    return job_record(await call.host.jobs.show(id), await store_now(call.host))
+    return await whole_record(await call.host.jobs.show(id), await store_now(call.host))
 
 
 async def replay_many(call: Call) -> BulkRecord | Answer:

@@ -16,7 +16,7 @@ from drumbeat.redaction import DOTS
 from drumbeat.web.api.acting import BulkRecord, acted, target_of
 from drumbeat.web.api.filters import Chosen, Counted, Listed, filter_of
 from drumbeat.web.api.finding import in_its_state
-from drumbeat.web.api.records import JobRecord, Page, job_page, job_record, shown_error, store_now
+from drumbeat.web.api.records import JobRecord, Page, job_page, job_record, shown_error, store_now, whole_record
 from drumbeat.web.call import Answer, Call
 from drumbeat.web.problem import Problem
 
@@ -161,7 +161,7 @@ async def cancel(call: Call) -> CancelRecord:
 
 async def retry(call: Call) -> JobRecord:
     with in_its_state():
-        return job_record(await call.host.jobs.retry(call.path["id"]), await store_now(call.host))
+        return await whole_record(await call.host.jobs.retry(call.path["id"]), await store_now(call.host))
 
 
 async def run_now(call: Call) -> JobRecord:
@@ -188,4 +188,4 @@ async def samples(call: Call, ids: list[JobId]) -> dict[JobId, JobRecord]:
 
 async def _record(call: Call, id: str) -> JobRecord:
     job = await call.host.jobs.show(id)
-    return job_record(job, await store_now(call.host))
+    return await whole_record(job, await store_now(call.host))

@@ -6,6 +6,7 @@ hidden, and in lists long texts are cut: one job may have megabytes of them, and
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -104,6 +105,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of these fields only the beginning is here, which need not be JSON: lists give previews. `/jobs/{id}` gives all."""
 
 
+MAX_AT_ONCE = 32 * 1024
+"""Characters that are redacted on the loop."""
 PREVIEW = 256
 """Characters of each long text of a job in a list."""
 _JSON_TEXTS = ("args", "progress", "result")
@@ -134,6 +137,13 @@ def job_record(job: Job, now: datetime, preview: int | None = None) -> JobRecord
         **texts,  # type: ignore[arg-type]
         **{name: getattr(job, name) for name in _AS_STORED},
     )
+
+
+async def whole_record(job: Job, now: datetime) -> JobRecord:
+    """The job with all of its texts. To walk the largest takes 50 ms, so that is done beside the loop."""
+    if sum(len(getattr(job, name) or "") for name in _JSON_TEXTS) < MAX_AT_ONCE:
+        return job_record(job, now)
+    return await asyncio.to_thread(job_record, job, now)
 
 
 def shown_error(error: Failure | None) -> Failure | None:
