@@ -28,7 +28,7 @@ _FIRST_US, _LAST_US = (FIRST - EPOCH) // MICROSECOND, (LAST - EPOCH) // MICROSEC
 _UNITS_US = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 # Each unit at most once, the larger first: "5m1h" is more likely a slip than a wish.
-_TEXT = re.compile(r"\s*".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_US))
+_TEXT = re.compile(r"\s*+".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_US))
 _ALLOWED = 'a timedelta, a number of seconds, or text like "250ms", "5s", "5m", "2h", "1d" or "1h30m"'
 
 

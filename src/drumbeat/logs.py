@@ -7,7 +7,6 @@ where a user's program has done so, or runs on (`serve`, enqueue): that is the u
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,12 +16,10 @@ import msgspec
 
 from . import tracing
 from .durations import from_us
+from .redaction import mask_urls, redact
 
-HIDDEN = "***"
-_SECRET_NAME = re.compile(
-    r"passw|secret|api_?key|authori[sz]ation|cookie|credential|(private|access)_?(key|token)", re.IGNORECASE
-)
-_URL_PASSWORD = re.compile(r"(?<=://)([^\s/:@\"']*):[^\s/@\"']+@")
+FENCE = "token"
+"""Of a job or a lock: a number that only grows, and no secret."""
 Source = Callable[[], Mapping[str, Any]]
 _sources: list[Source] = []
 _OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -86,23 +83,12 @@ def _with_fields(record: logging.LogRecord) -> bool:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as `extra`, without the values of what is named like a secret."""
-    return _without_secrets({name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD})
-
-
-def _without_secrets(fields: dict[Any, Any]) -> dict[Any, Any]:
-    kept: dict[Any, Any] = {}
-    for name, value in fields.items():
-        if _SECRET_NAME.search(str(name)):
-            kept[name] = HIDDEN
-        else:
-            kept[name] = _without_secrets(value) if isinstance(value, dict) else value
+    """What was given as `extra`, without what must be hidden from people."""
+    fields = {name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD}
+    kept: dict[str, Any] = redact(fields)
+    if isinstance(fence := fields.get(FENCE), int):
+        kept[FENCE] = fence
     return kept
-
-
-def _without_passwords(line: str) -> str:
-    """URLs turn up in messages and tracebacks of drivers, with everything that is in them."""
-    return _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", line) if "://" in line and "@" in line else line
 
 
 class TextLines(logging.Formatter):
@@ -111,44 +97,45 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = from_us(int(record.created * 1_000_000))
         name = "" if record.name.startswith("drumbeat") else f" {record.name}:"
-        words = [f"{moment:%H:%M:%S.%f}"[:-3], f"{record.levelname:<7}{name}", record.getMessage()]
+        words = [f"{moment:%H:%M:%S.%f}"[:-3], f"{record.levelname:<7}{name}", mask_urls(record.getMessage())]
         words += [f"{key}={_shown(value)}" for key, value in fields_of(record).items()]
         # One record is one line, whatever an error message or a key has in it; only a traceback takes more.
         line = _printable(" ".join(words))
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         if record.exc_text:
-            line += "\n" + "\n".join(map(_printable, record.exc_text.splitlines()))
-        return _without_passwords(line)
+            # URLs turn up in messages and tracebacks of drivers, with everything that is in them.
+            line += "\n" + "\n".join(map(_printable, mask_urls(record.exc_text).splitlines()))
+        return line
 
 
 class JsonLines(logging.Formatter):
     """One JSON object a line: time, level, logger, message, the record's fields, the current span's ids, and the traceback if
     there is one."""
 
-    _encoder = msgspec.json.Encoder(enc_hook=str)
+    _encoder = msgspec.json.Encoder(enc_hook=lambda value: mask_urls(str(value)))
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "time": from_us(int(record.created * 1_000_000)),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": mask_urls(record.getMessage()),
             "process": record.process,
         }
         # Asked here, in the context of whoever logs: our handler formats at once.
         line |= {key: value for key, value in (tracing.ids() | fields_of(record)).items() if key not in line}
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
+            line["traceback"] = mask_urls(self.formatException(record.exc_info))
         try:
-            return _without_passwords(self._encoder.encode(line).decode())
+            return self._encoder.encode(line).decode()
         except (TypeError, ValueError):  # a lone surrogate, or a key that is no text
             safe = {key: ascii(value) for key, value in line.items()}
-            return _without_passwords(self._encoder.encode(safe).decode())
+            return self._encoder.encode(safe).decode()
 
 
 def _shown(value: object) -> str:
-    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    text = f"{value:.3g}" if isinstance(value, float) else mask_urls(str(value))
     return repr(text) if not text or " " in text else text
 
 

@@ -15,12 +15,6 @@ _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _NAMESPACE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 # What the engines keep for themselves, refused on all of them: a program moves to another by its URL alone.
 _RESERVED_NAMESPACE = re.compile(r"sqlite.*|pg_.*|public|information_schema")
-SECRET = re.compile(
-    r"passw|passphrase|pwd|secret|token|bearer|api[-_]?key|authori[sz]ation|cookie|credential"
-    r"|(private|access|signing|encryption)[-_]?key",
-    re.IGNORECASE,
-)
-"""A part of a key whose value no screen shows."""
 LONGEST_KEY = 200
 
 Refusal = type[ConfigError] | type[InvalidArguments]
@@ -62,11 +56,6 @@ def check_namespace(text: object, error: Refusal = ConfigError) -> str:
         f"namespace {shown(text)} is not valid: use 1 to 40 lower-case letters, digits and _, beginning with a letter",
         "namespace",
     )
-
-
-def is_secret(name: str) -> bool:
-    """Whether a value of this name is hidden from people."""
-    return SECRET.search(name) is not None
 
 
 def shown(value: object, limit: int = 60) -> str:

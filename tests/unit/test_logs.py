@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from drumbeat import logs
+from drumbeat.redaction import HIDDEN
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_debug_is_for_drumbeat_and_not_for_everything_below_it() -> None:
 def test_the_value_of_what_is_named_like_a_secret_is_hidden(name: str, lines: logging.Formatter) -> None:
     line = lines.format(record("called", **{name: "hunter2", "headers": {name: "hunter2", "accept": "json"}}))
     assert "hunter2" not in line
-    assert line.count(logs.HIDDEN) == 2
+    assert line.count(HIDDEN) == 2
     assert "json" in line
 
 

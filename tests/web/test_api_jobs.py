@@ -37,7 +37,7 @@ async def enqueued(api: httpx.AsyncClient, **body: Any) -> str:
 
 def test_a_job_is_shown_with_every_field_of_its_record() -> None:
     assert set(Job.__struct_fields__) <= set(JobRecord.__struct_fields__)
-    assert set(JobRecord.__struct_fields__) - set(Job.__struct_fields__) == {"view", "attempt"}
+    assert set(JobRecord.__struct_fields__) - set(Job.__struct_fields__) == {"view", "attempt", "truncated"}
 
 
 async def test_a_job_is_enqueued_and_shown(api: httpx.AsyncClient) -> None:

@@ -51,6 +51,9 @@ GROUP_COLUMNS = output.Columns(
 @pass_target
 def list_(target: Target, /, **wanted: Any) -> None:
     """List dead letters, newest first."""
+    from drumbeat.cli.page import preview
+
+    wanted |= preview(target.json)
     look(target, lambda app: app.dead.list(**wanted), lambda letters: _show_list(target, letters, wanted["limit"]))
 
 
@@ -242,7 +245,7 @@ async def _meant(app: Drumbeat, wish: Wish) -> list[Meant]:
         return [await _looked_up(app, id) for id in ids] if wish.dry_run else [Meant(id, None) for id in ids]
     found: list[Meant] = []
     before: str | None = None
-    while page := await app.dead.list(before=before, limit=PAGE, **wish.common):
+    while page := await app.dead.list(before=before, limit=PAGE, preview=0, **wish.common):
         found += [Meant(job.id, job.task) for job in page]
         before = page[-1].id
         if len(page) < PAGE:

@@ -89,9 +89,11 @@ def _of_click(error: click.ClickException) -> str:
 
 def _tell(error: BaseException, message: str, code: int) -> int:
     from drumbeat.cli.words import one_line
+    from drumbeat.redaction import mask_urls
 
     _debug(error)
-    click.echo(f"drumbeat: {one_line(message)}", err=True)
+    # What a person typed is repeated in many messages, and may be a URL with its password.
+    click.echo(f"drumbeat: {mask_urls(one_line(message))}", err=True)
     return code
 
 

@@ -55,6 +55,9 @@ SAID = {
 @pass_target
 def list_(target: Target, /, **wanted: Any) -> None:
     """List jobs, newest first."""
+    from drumbeat.cli.page import preview
+
+    wanted |= preview(target.json)
     look(target, lambda app: app.jobs.list(**wanted), lambda jobs: _show_list(target, jobs, wanted["limit"]))
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from drumbeat.cli import output, words
 from drumbeat.model.job import Attempt, Failure, Job, JobState
+from drumbeat.redaction import mask_urls
 
 JOB_COLUMNS = output.Columns(
     names=("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments"),
@@ -29,12 +30,21 @@ RUN_COLUMNS = output.Columns(
 )
 
 
+MAX_SHOWN = 2_000
+"""Characters of arguments that a list reads: enough for a cell, and for their names to be told."""
+
+
 class Listing(NamedTuple):
     """How a list of jobs is shown."""
 
     columns: output.Columns
     row: Callable[[Job, datetime], list[str]]
     empty: str
+
+
+def preview(json: bool) -> dict[str, int]:
+    """What a list asks for beyond its filter: a table shows the beginning of arguments, JSON is exact."""
+    return {} if json else {"preview": MAX_SHOWN}
 
 
 def show_list(jobs: Sequence[Job], how: Listing, *, now: datetime, limit: int, json: bool) -> None:
@@ -87,7 +97,7 @@ def error_line(error: Failure | None, limit: int = 60) -> str:
     if error is None:
         return words.NOTHING
     kind = error.type.rpartition(".")[2]
-    return words.word(": ".join(part for part in (kind, error.message) if part), limit)
+    return words.word(mask_urls(": ".join(part for part in (kind, error.message) if part)), limit)
 
 
 def show_job(job: Job, attempts: Sequence[Attempt], now: datetime) -> None:
@@ -95,11 +105,11 @@ def show_job(job: Job, attempts: Sequence[Attempt], now: datetime) -> None:
     facts = _facts(job, now)
     blocks = {"Arguments": words.pretty_arguments(job.args)}
     if job.progress is not None:
-        blocks["Progress"] = words.lines(job.progress)
+        blocks["Progress"] = words.json_lines(job.progress)
     if job.result is not None:
-        blocks["Result"] = words.lines(job.result)
+        blocks["Result"] = words.json_lines(job.result)
     if job.error is not None:
-        blocks["Error"] = words.lines(job.error.traceback or f"{job.error.type}: {job.error.message}")
+        blocks["Error"] = words.lines(mask_urls(job.error.traceback or f"{job.error.type}: {job.error.message}"))
     output.show_page(facts, blocks)
     if attempts:
         show_attempts(attempts, now)

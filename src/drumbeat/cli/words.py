@@ -13,7 +13,7 @@ import msgspec
 
 from drumbeat import durations
 from drumbeat.durations import MICROSECOND
-from drumbeat.names import is_secret
+from drumbeat.redaction import redact, redact_json
 
 NOTHING = "-"
 REDACTED = "[redacted]"
@@ -48,10 +48,10 @@ def arguments(args: str, limit: int = 60) -> str:
     try:
         values = msgspec.json.decode(args)
     except msgspec.DecodeError:
-        return word(args, limit)
+        return word(redact_json(args, REDACTED), limit)
     if not isinstance(values, dict):
-        return word(_text_of(redacted(values)), limit)
-    return word(", ".join(f"{name}={_text_of(value)}" for name, value in redacted(values).items()), limit)
+        return word(_text_of(redact(values, REDACTED)), limit)
+    return word(", ".join(f"{name}={_text_of(value)}" for name, value in redact(values, REDACTED).items()), limit)
 
 
 def pretty_arguments(args: str) -> str:
@@ -59,17 +59,13 @@ def pretty_arguments(args: str) -> str:
     try:
         values = msgspec.json.decode(args)
     except msgspec.DecodeError:
-        return lines(args)
-    return lines(msgspec.json.format(msgspec.json.encode(redacted(values)), indent=2).decode())
+        return json_lines(args)
+    return lines(msgspec.json.format(msgspec.json.encode(redact(values, REDACTED)), indent=2).decode())
 
 
-def redacted(value: Any) -> Any:
-    """The same value, but whatever stands under a key that looks like a secret's is covered."""
-    if isinstance(value, dict):
-        return {key: REDACTED if is_secret(str(key)) else redacted(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [redacted(inner) for inner in value]
-    return value
+def json_lines(text: str) -> str:
+    """JSON text as it is stored, redacted likewise."""
+    return lines(redact_json(text, REDACTED))
 
 
 def lines(text: str) -> str:

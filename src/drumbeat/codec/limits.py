@@ -13,7 +13,8 @@ MAX_PAYLOAD = 256 * 1024
 MAX_DEPTH = 100
 """Levels of lists and objects within one value."""
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# One that never ends goes to the end: in broken JSON each quote would be tried anew.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 # An even number of backslashes before it is just backslashes, and then the text "u0000".
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _TO_SQUARE = bytes.maketrans(b"{}", b"[]")

@@ -321,6 +321,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     before: JobId | None = None
     """Keyset paging: only ids smaller than this one, newest first."""
     limit: int = 50
+    preview: int | None = None
+    """Of arguments, progress and result only the first so many characters are read; None: all of them."""
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -139,7 +139,7 @@ async def _queue(store: Store, task: str, wished: str | None, knowing: list[Inst
     """The wished queue if a worker that knows the task takes it; else the one that the task's last job was in."""
     taken = {queue for each in knowing for queue in each.queues}
     if wished is None:
-        last = await store.inspect.jobs(JobFilter(task=task, limit=1))
+        last = await store.inspect.jobs(JobFilter(task=task, limit=1, preview=0))
         likely: list[str] = [*(job.queue for job in last), "default", *(taken if len(taken) == 1 else ())]
         for queue in likely:
             if queue in taken:

@@ -26,6 +26,7 @@ class WantedDead(Common, total=False):
     id: str | None
     before: str | None
     limit: int
+    preview: int
 
 
 class Dead:

@@ -49,7 +49,8 @@ async def history_page(client: Client, task: str | Task[..., Any] | None, wanted
 
 
 def _filter(task: str | Task[..., Any] | None, wanted: WantedRuns) -> JobFilter:
-    return read_filter(cast(Wanted, {**wanted, "task": task.name if isinstance(task, Task) else task}))
+    # A run has neither arguments nor results.
+    return read_filter(cast(Wanted, {**wanted, "task": task.name if isinstance(task, Task) else task, "preview": 0}))
 
 
 async def _runs_of(client: Client, jobs: list[Job]) -> list[Run]:

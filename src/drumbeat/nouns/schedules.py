@@ -305,7 +305,7 @@ class Schedules:
         found: dict[JobId, Job] = {}
         wanted = [fire.job for fire in fires if fire.job is not None] if jobs else []
         for start in range(0, len(wanted), PAGE):
-            found |= await store.inspect.records(wanted[start : start + PAGE])
+            found |= await store.inspect.records(wanted[start : start + PAGE], preview=0)
         return [fire_info(fire, None if fire.job is None else found.get(fire.job)) for fire in fires]
 
     async def _known(self, name: str, *, retired: bool = False) -> Schedule:

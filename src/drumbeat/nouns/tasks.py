@@ -14,7 +14,8 @@ from drumbeat.codec.hints import text_of
 from drumbeat.codec.wire import encoder, is_model
 from drumbeat.errors import UnknownTask
 from drumbeat.model.job import TaskStats
-from drumbeat.names import check_name, is_secret
+from drumbeat.names import check_name
+from drumbeat.redaction import is_secret
 from drumbeat.tasks import Task
 
 from .history import RunPage, WantedRuns, history_page

@@ -19,6 +19,7 @@ from drumbeat.store.protocol import Store
 
 MOST_LISTED = 100_000
 PAGE = 500
+MAX_PREVIEW = 1_000_000
 _INSTANCE = re.compile(r"[0-9a-f]{16}")
 _BEGINNING = re.compile(r"[0-9a-fA-F-]+")
 
@@ -54,6 +55,8 @@ class Wanted(Common, total=False):
     """Only jobs older than the one of this id: the next page."""
     limit: int
     """At most so many; 50 if it is not said."""
+    preview: int
+    """Read only so many characters of arguments, progress and result; all of them if it is not said."""
 
 
 def read_filter(wanted: Wanted | Common) -> JobFilter:
@@ -127,6 +130,12 @@ def _limit(name: str, value: object) -> tuple[str, int]:
     return name, value
 
 
+def _preview(name: str, value: object) -> tuple[str, int]:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_PREVIEW:
+        raise InvalidArguments(f"preview must be a whole number from 0 to {MAX_PREVIEW}, not {shown(value)}", name)
+    return name, value
+
+
 _READERS: dict[str, Callable[[str, object], tuple[str, Any]]] = {
     "state": _state,
     "task": lambda name, text: (name, check_name(name, text)),
@@ -141,6 +150,7 @@ _READERS: dict[str, Callable[[str, object], tuple[str, Any]]] = {
     "id_end": _ending,
     "before": _before,
     "limit": _limit,
+    "preview": _preview,
 }
 
 
@@ -200,10 +210,10 @@ async def all_ids(client: Client, filter: JobFilter, *, heard_of: bool = True) -
     all that was known of it.
     """
     store = await client.store()
-    first = msgspec.structs.replace(filter, limit=PAGE)
-    page = await listed(client, first) if heard_of else await store.inspect.jobs(first)
+    filter = msgspec.structs.replace(filter, limit=PAGE, preview=0)
+    page = await listed(client, filter) if heard_of else await store.inspect.jobs(filter)
     while page:
         yield [job.id for job in page]
         if len(page) < PAGE:
             return
-        page = await store.inspect.jobs(msgspec.structs.replace(filter, limit=PAGE, before=page[-1].id))
+        page = await store.inspect.jobs(msgspec.structs.replace(filter, before=page[-1].id))

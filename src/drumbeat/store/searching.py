@@ -29,10 +29,12 @@ LOOKED_AT = 2_500
 COUNTED = 10_000
 """Jobs of one place that a count with a filter looks at, at most."""
 
+WHOLE = 2**31 - 1
+"""As the length of a preview: all of it."""
 _OFTEN_LARGE = frozenset({"few_ready", "few_future", "few_unsucceeded"})
 _IDS = 1 << 128
 _HEX = frozenset("0123456789abcdef")
-_NO_FILTER = {"before": None, "limit": 50}
+_NO_FILTER = {"before": None, "limit": 50, "preview": None}
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -79,6 +81,11 @@ def _id(number: int) -> JobId:
 def ends_so(filter: JobFilter, id: JobId) -> bool:
     """Whether an id ends as the filter says. No index knows ends: those that a bounded look has found are asked."""
     return filter.id_end is None or id.endswith(filter.id_end)
+
+
+def preview(filter: JobFilter) -> int:
+    """How many characters of arguments, progress and result are read."""
+    return WHOLE if filter.preview is None else max(0, filter.preview)
 
 
 def is_open(filter: JobFilter) -> bool:

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.errors import ConfigError
 from drumbeat.names import check_namespace, shown
+from drumbeat.redaction import mask_url
 from drumbeat.store.coordinated import CoordinatedStore
 from drumbeat.store.migrate import Schema
 from drumbeat.store.protocol import Inside, Store
@@ -24,7 +25,6 @@ FORMS = (
 _POSTGRES = frozenset({"postgresql", "postgres"})
 _REDIS = frozenset({"redis", "rediss", "valkey", "valkeys", "unix"})
 _IN_MEMORY = re.compile(r":memory:|[?&]mode=memory", re.IGNORECASE)
-_SECRET = re.compile(r"([?&](?:ssl_?)?password=)[^&#]*")
 
 
 class StoreUrl(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,14 @@ def parse(url: str) -> StoreUrl:
     Raises:
         ConfigError: with what is allowed.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f"url {shown(masked(url))} cannot be read: {error}", "url") from None
+    if parts.scheme in _POSTGRES | _REDIS and _is_torn(parts):
+        raise ConfigError(
+            f"url {shown(masked(url))} cannot be read: in a password / ? # @ are written as %2F %3F %23 %40", "url"
+        )
     if parts.scheme in _POSTGRES:
         return StoreUrl(engine="postgres", text=url)
     if parts.scheme in _REDIS:
@@ -63,18 +70,21 @@ def parse(url: str) -> StoreUrl:
     return StoreUrl(engine="sqlite", path=absolute, text=f"sqlite:///{absolute}")
 
 
+def _is_torn(parts: SplitResult) -> bool:
+    """Whether a character of the password has ended the part of the URL in which passwords are: a driver would take the rest of
+    it for a port, a database or an option, and say so."""
+    if "@" in parts.path or "@" in parts.fragment:
+        return True
+    if "@" not in parts.query or "@" in parts.netloc:
+        return False
+    ports = [each.rpartition("]")[2].partition(":")[2] for each in parts.netloc.split(",")]
+    is_option = "=" in parts.query.partition("@")[0]
+    return not is_option or not all(port.isdigit() for port in ports if port)
+
+
 def masked(url: str) -> str:
-    """The URL without its password: fit for messages and logs."""
-    try:
-        url = _SECRET.sub(r"\1***", url)
-        parts = urlsplit(url)
-        if parts.password is None:
-            return url
-        place = parts.netloc.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{place}"))
-    except ValueError:
-        # Not a URL at all; whatever stands before an @ may be a secret.
-        return url if "@" not in url else f"***@{url.rpartition('@')[2]}"
+    """The URL of a store without its password: fit for messages and logs."""
+    return mask_url(url)
 
 
 async def open_store(

@@ -18,6 +18,7 @@ from drumbeat.errors import (
     UniqueConflict,
     UnknownTask,
 )
+from drumbeat.redaction import mask_urls
 from drumbeat.web.call import Answer
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,9 @@ class Problem(Exception):
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
-        self.record = ProblemRecord(type=type, title=TITLES[status], status=status, detail=detail, argument=argument)
+        # Errors of stores and drivers are told here as well, and may have a URL in them.
+        shown = mask_urls(detail)
+        self.record = ProblemRecord(type=type, title=TITLES[status], status=status, detail=shown, argument=argument)
         self.headers = headers or {}
 
     @property

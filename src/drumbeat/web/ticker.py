@@ -22,6 +22,7 @@ from drumbeat.model.instance import Instance, LeaderInfo, Role
 from drumbeat.model.job import JobCounts, JobFilter, QueueStats
 from drumbeat.model.stats import Grain
 from drumbeat.nouns.health import HealthWatch
+from drumbeat.redaction import mask_urls
 from drumbeat.store.protocol import Store
 from drumbeat.web.host import Host
 from drumbeat.web.metrics import lag
@@ -159,7 +160,7 @@ class Ticker:
             pause = max(self._pace.pause(clock.monotonic() - began), CALM_PAUSE if self._is_calm else 0.0)
         except DrumbeatError as error:
             self._told_away(error)
-            tick, pause = Gone(reason=str(error)), jittered(AWAY_PAUSE)
+            tick, pause = Gone(reason=mask_urls(str(error))), jittered(AWAY_PAUSE)
         ended = clock.monotonic()
         self._due = ended + pause
         kind = "tick" if isinstance(tick, Tick) else "gone"

@@ -242,7 +242,7 @@ def test_a_database_in_memory_is_refused_with_what_to_use_instead(
         ("redis://:secret@host", "redis://:***@host"),
         ("sqlite:///x.db", "sqlite:///x.db"),
         ("postgresql://ada@host/db", "postgresql://ada@host/db"),
-        ("postgresql://ada:secret@[broken/db", "***@[broken/db"),
+        ("postgresql://ada:secret@[broken/db", "postgresql://ada:***@[broken/db"),
     ],
 )
 def test_passwords_are_masked(url: str, shown: str) -> None:

@@ -20,7 +20,7 @@ from drumbeat.store.postgres.jobs import nowhere
 from drumbeat.store.postgres.search import PostgresSearch
 from drumbeat.store.postgres.statements import Statements
 from drumbeat.store.protocol.inspect import NEWEST
-from drumbeat.store.searching import Due, Recent, total_due, total_of_tasks, whole, with_due
+from drumbeat.store.searching import WHOLE, Due, Recent, total_due, total_of_tasks, whole, with_due
 
 
 class PostgresInspect:
@@ -46,9 +46,11 @@ class PostgresInspect:
             raise nowhere(id, pruned_before)
         return rows.job(found)
 
-    async def records(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
+    async def records(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
         wanted = [id for id in ids if is_job_id(id)]
-        return await self._link.transact(partial(self._records, wanted), patience=LONG)
+        return await self._link.transact(
+            partial(self._records, wanted, WHOLE if preview is None else preview), patience=LONG
+        )
 
     async def jobs(self, filter: JobFilter) -> list[Job]:
         return await whole(self.page, filter)
@@ -132,16 +134,16 @@ class PostgresInspect:
         if is_job_id(id):
             sql = self._sql.inspect
             for statement in (sql.live_record, sql.history_record, sql.dead_record):
-                if (found := await session.fetchrow(statement, [id])) is not None:
+                if (found := await session.fetchrow(statement, [id], WHOLE)) is not None:
                     return found, None
         return None, await session.fetchval(self._sql.jobs.pruned_before)
 
-    async def _records(self, ids: list[JobId], session: Session) -> dict[JobId, Job]:
+    async def _records(self, ids: list[JobId], preview: int, session: Session) -> dict[JobId, Job]:
         await session.execute(self._sql.schema.one_snapshot)
         sql = self._sql.inspect
         found: dict[JobId, Job] = {}
         for statement in (sql.dead_record, sql.history_record, sql.live_record):
-            for row in await session.fetch(statement, ids):
+            for row in await session.fetch(statement, ids, preview):
                 job = rows.job(row)
                 found[job.id] = job
         return found

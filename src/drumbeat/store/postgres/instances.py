@@ -20,6 +20,7 @@ from drumbeat.store.postgres.history import History
 from drumbeat.store.postgres.rows import Held, as_json
 from drumbeat.store.postgres.statements import Statements
 from drumbeat.store.postgres.wake import Announcer
+from drumbeat.store.searching import WHOLE
 
 _CANCELLED = OutcomeKind.CANCELLED.value
 _CRASHED = OutcomeKind.CRASHED.value
@@ -153,7 +154,7 @@ class PostgresInstances:
     async def _death(self, held: Held, why: str, session: Session) -> Outcome:
         if held.on_dead is None:
             return crashed(held, why)
-        row = await session.fetchrow(self._sql.inspect.live_record, [held.id])
+        row = await session.fetchrow(self._sql.inspect.live_record, [held.id], WHOLE)
         return crashed(held, why, follow_up(rows.job(row), crash(why)))
 
     def _tell(self, soonest: int | None) -> None:

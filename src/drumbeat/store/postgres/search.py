@@ -43,7 +43,7 @@ class PostgresSearch:
         ids, following = searching.newest(looks, filter.limit)
         found: list[Any] = []
         for name in searching.records(filter, looks, ids):
-            found += await session.fetch(getattr(self._sql.inspect, name), ids)
+            found += await session.fetch(getattr(self._sql.inspect, name), ids, searching.preview(filter))
         found.sort(key=lambda row: str(row["id"]), reverse=True)
         return JobPage(items=[rows.job(row) for row in found], next=following)
 

@@ -25,8 +25,8 @@ class Inspect(Protocol):
         """One job, wherever it is. Raises JobNotFound or JobExpired as `Jobs.ended` does."""
         ...
 
-    async def records(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
-        """Those of these jobs (at most 1,000) that are still known, wherever they are, by one round trip."""
+    async def records(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
+        """Those of these jobs (at most 1,000) that are still known, wherever they are; preview: as in `JobFilter`."""
         ...
 
     async def jobs(self, filter: JobFilter) -> list[Job]:

@@ -51,11 +51,9 @@ class RedisInspect:
             raise nowhere(id, pruned_before)
         return rows.job(id, answers[0])
 
-    async def records(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
-        wanted = [id for id in ids if is_job_id(id)]
-        _, *answers = await self._link.run("inspect_records", *map(packed, wanted))
-        found = zip(wanted, answers, strict=True)
-        return {id: rows.job(id, answer) for id, answer in found if answer is not None}
+    async def records(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
+        wanted = [packed(id) for id in ids if is_job_id(id)]
+        return {job.id: job for job in await self._search.records(wanted, preview)}
 
     async def jobs(self, filter: JobFilter) -> list[Job]:
         return await whole(self.page, filter)

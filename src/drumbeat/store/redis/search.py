@@ -27,8 +27,12 @@ LOOKED_AT = 1_000
 _RECORDS = 500
 _ID = 16
 """Bytes of an id: what is of another length is none."""
+_READ = 8 * 1024 * 1024
+"""Bytes of jobs that one call reads to look at them or for previews: a few milliseconds."""
 _TRIED = 2_000
 """Of those that were claimed before, so many are looked at for those that are retrying."""
+
+_LONG = ("args", "progress", "result")
 
 Ids = AsyncIterator[list[bytes]]
 """Newest first, without end but that of the span."""
@@ -42,7 +46,7 @@ class RedisSearch:
         most = min(searching.LOOKED_AT, LOOKED_AT)
         looks = await self._looks(filter, filter.limit, max(filter.limit, most), words=False)
         ids, following = searching.newest(looks, filter.limit)
-        return JobPage(items=await self.records([packed(id) for id in ids]), next=following)
+        return JobPage(items=await self.records([packed(id) for id in ids], filter.preview), next=following)
 
     async def counts(self, filter: JobFilter) -> JobCounts:
         if searching.is_open(filter):
@@ -57,7 +61,9 @@ class RedisSearch:
         looks = await self._looks(filter, filter.limit, filter.limit, words=False)
         return [packed(id) for id in searching.newest(looks, filter.limit)[0]]
 
-    async def records(self, ids: Sequence[bytes]) -> list[Job]:
+    async def records(self, ids: Sequence[bytes], preview: int | None = None) -> list[Job]:
+        if preview is not None:
+            return await self._previews(ids, preview)
         found: list[Job] = []
         for first in range(0, len(ids), _RECORDS):
             page = ids[first : first + _RECORDS]
@@ -66,6 +72,18 @@ class RedisSearch:
             found += [
                 rows.job(unpacked(id), answer) for id, answer in zip(page, answers, strict=True) if answer is not None
             ]
+        return found
+
+    async def _previews(self, ids: Sequence[bytes], preview: int) -> list[Job]:
+        found: list[Job] = []
+        while ids:
+            page = ids[:_RECORDS]
+            # A character has at most four bytes.
+            answers = await self._link.run("inspect_previews", 4 * preview, _READ, *page)
+            for id, answer in zip(page, answers, strict=False):
+                if answer is not None:
+                    found.append(_shortened(rows.job(unpacked(id), answer), preview))
+            ids = ids[len(answers) :]
         return found
 
     async def _count_all(self) -> JobCounts:
@@ -164,8 +182,12 @@ class RedisSearch:
 
     async def _chosen(self, ids: Sequence[bytes], filter: JobFilter) -> Found:
         ids = [id for id in ids if searching.ends_so(filter, unpacked(id))] if filter.id_end else ids
-        flat = await self._link.run("inspect_chosen", *_wanted(filter), *ids) if ids else []
-        return [(unpacked(id), word.decode()) for id, word in zip(flat[::2], flat[1::2], strict=True)]
+        found: Found = []
+        while ids:
+            looked, *flat = await self._link.run("inspect_chosen", *_wanted(filter), _READ, *ids)
+            found += [(unpacked(id), word.decode()) for id, word in zip(flat[::2], flat[1::2], strict=True)]
+            ids = ids[looked:]
+        return found
 
     async def _in_lines(self, lines: Sequence[str], within: Span) -> Ids:
         """Those that stand in these, which are in the order of ids."""
@@ -226,6 +248,11 @@ class RedisSearch:
             top = floor
         if pool:
             yield sorted(pool, reverse=True)
+
+
+def _shortened(job: Job, preview: int) -> Job:
+    cut = {name: text[:preview] for name in _LONG if (text := getattr(job, name)) is not None and len(text) > preview}
+    return msgspec.structs.replace(job, **cut) if cut else job
 
 
 def _wanted(filter: JobFilter) -> list[Value]:

@@ -14,7 +14,7 @@ from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobS
 from drumbeat.store.malformed import Fault
 from drumbeat.store.protocol.inspect import NEWEST
 from drumbeat.store.records import AttemptRow, JobRow
-from drumbeat.store.searching import Due, Recent, total_due, total_of_tasks, whole, with_due
+from drumbeat.store.searching import WHOLE, Due, Recent, total_due, total_of_tasks, whole, with_due
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.facts import SqliteFacts
@@ -60,8 +60,8 @@ class SqliteInspect:
             raise nowhere(id, pruned_before)
         return found.record()
 
-    async def records(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
-        wanted = {"ids": as_json(list(ids))}
+    async def records(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
+        wanted = {"ids": as_json(list(ids)), "preview": WHOLE if preview is None else preview}
 
         def look(db: Connection) -> list[JobRow]:
             statements = (self._sql.dead_record, self._sql.history_record, self._sql.live_record)
@@ -164,7 +164,7 @@ class SqliteInspect:
         return count
 
     def _find(self, db: Connection, id: JobId) -> JobRow | None:
-        wanted = {"ids": as_json([id])}
+        wanted = {"ids": as_json([id]), "preview": WHOLE}
         for statement in (self._sql.live_record, self._sql.history_record, self._sql.dead_record):
             if found := rows.jobs(db, statement, wanted):
                 return found[0]

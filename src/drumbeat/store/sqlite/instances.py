@@ -11,6 +11,7 @@ from drumbeat.model.instance import Buried, InstanceState, Leader, NewInstance, 
 from drumbeat.model.job import Hold, Outcome, OutcomeKind
 from drumbeat.store.malformed import readable
 from drumbeat.store.outcomes import crash, crashed, released
+from drumbeat.store.searching import WHOLE
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.ending import Ending, Fates
 from drumbeat.store.sqlite.rows import Held, as_json
@@ -140,7 +141,7 @@ class SqliteInstances:
     def _death(self, write: Write, held: Held, why: str) -> Outcome:
         if held.on_dead is None:
             return crashed(held, why)
-        row = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json([held.id])})[0]
+        row = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json([held.id]), "preview": WHOLE})[0]
         return crashed(held, why, follow_up(row.record(), crash(why)))
 
 

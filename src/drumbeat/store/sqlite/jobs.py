@@ -25,6 +25,7 @@ from drumbeat.model.job import (
     Verdict,
 )
 from drumbeat.store.outcomes import released
+from drumbeat.store.searching import WHOLE
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.adding import Adding, Batch, Keys
 from drumbeat.store.sqlite.claiming import Asked, Claiming, Picked
@@ -240,7 +241,7 @@ class SqliteJobs:
 
     def _expire_waits(self, write: Write, parameters: dict[str, object]) -> int:
         ids = write.db.value(self._sql.waited_too_long, parameters)
-        found = rows.jobs(write.db, self._inspect.live_record, {"ids": ids})
+        found = rows.jobs(write.db, self._inspect.live_record, {"ids": ids, "preview": WHOLE})
         if not found:
             return 0
         dead, after = [], []

@@ -76,6 +76,12 @@ class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     addresses: str
 
 
+class SqliteSearchSql(SearchSql, frozen=True, kw_only=True):
+    live_ids: str
+    history_ids: str
+    dead_ids: str
+
+
 class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     live_record: str
     history_record: str
@@ -220,7 +226,7 @@ class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
 JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
 INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
 INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
-SEARCH = sqlfile.load(SearchSql, _PACKAGE, "search.sql")
+SEARCH = sqlfile.load(SqliteSearchSql, _PACKAGE, "search.sql")
 SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
 LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
 ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")

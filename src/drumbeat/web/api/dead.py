@@ -6,10 +6,11 @@ import msgspec
 
 from drumbeat.model.death import DeadGroup
 from drumbeat.nouns.bulk import Action
+from drumbeat.redaction import DOTS, mask_urls
 from drumbeat.web.api.acting import BulkRecord, acted, target_of
 from drumbeat.web.api.filters import Chosen, Listed, filter_of
 from drumbeat.web.api.finding import in_its_state
-from drumbeat.web.api.records import JobRecord, Page, job_page, job_record, store_now
+from drumbeat.web.api.records import PREVIEW, JobRecord, Page, job_page, store_now, whole_record
 from drumbeat.web.call import Answer, Call, clamped
 
 
@@ -79,33 +80,36 @@ async def list_(call: Call) -> Page[JobRecord]:
     query: DeadListed = call.query
     filter = filter_of(Listed(state="dead", **msgspec.structs.asdict(query)))
     store = await call.host.store()
-    return await job_page(store, await store.inspect.page(msgspec.structs.replace(filter, letters=True)))
+    return await job_page(store, msgspec.structs.replace(filter, letters=True))
 
 
 async def groups(call: Call) -> Page[DeadGroup]:
     query: GroupsQuery = call.query
     store = await call.host.store()
-    return Page(items=await store.inspect.groups(clamped(query.limit)))
+    found = await store.inspect.groups(clamped(query.limit))
+    return Page(
+        items=[msgspec.structs.replace(each, message=mask_urls(each.message, DOTS)[:PREVIEW]) for each in found]
+    )
 
 
 async def show(call: Call) -> JobRecord:
     with in_its_state():
         job = await call.host.dead.show(call.path["id"])
-    return job_record(job, await store_now(call.host))
+    return await whole_record(job, await store_now(call.host))
 
 
 async def replay(call: Call) -> JobRecord:
     id = call.path["id"]
     with in_its_state():
         await call.host.dead.replay(id)
-    return job_record(await call.host.jobs.show(id), await store_now(call.host))
+    return await whole_record(await call.host.jobs.show(id), await store_now(call.host))
 
 
 async def discard(call: Call) -> JobRecord:
     id = call.path["id"]
     with in_its_state():
         await call.host.dead.discard(id)
-    return job_record(await call.host.jobs.show(id), await store_now(call.host))
+    return await whole_record(await call.host.jobs.show(id), await store_now(call.host))
 
 
 async def replay_many(call: Call) -> BulkRecord | Answer:

@@ -19,7 +19,7 @@ SKEW_US = 5_000_000
 """Ids go by the clock of whoever made the job, ends by the store's: they may differ by so much."""
 
 
-async def page_ended(store: Store, filter: JobFilter, query: Listed) -> JobPage:
+async def page_ended(store: Store, query: Listed, filter: JobFilter) -> JobPage:
     """Those that ended in the stretch of the query and match otherwise, newest first."""
     since = None if query.ended_since is None else to_us(query.ended_since, name="ended_since")
     until = None if query.ended_until is None else to_us(query.ended_until, name="ended_until")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -12,14 +13,23 @@ from drumbeat.ids import JobId
 from drumbeat.model.job import Attempt, CancelAnswer, JobCounts
 from drumbeat.nouns.bulk import Action
 from drumbeat.nouns.explaining import Explanation
+from drumbeat.redaction import DOTS
 from drumbeat.web.api.acting import BulkRecord, acted, target_of
 from drumbeat.web.api.ended import page_ended
 from drumbeat.web.api.filters import Chosen, Counted, Listed, filter_of
 from drumbeat.web.api.finding import in_its_state
-from drumbeat.web.api.records import JobRecord, Page, job_page, job_record, store_now
+from drumbeat.web.api.records import (
+    PREVIEW,
+    JobRecord,
+    Page,
+    job_page,
+    job_record,
+    shown_error,
+    store_now,
+    whole_record,
+)
 from drumbeat.web.call import Answer, Call
 from drumbeat.web.problem import Problem
-from drumbeat.web.redacting import DOTS
 
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
@@ -95,11 +105,14 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 async def list_(call: Call) -> Page[JobRecord]:
-    query: Listed = call.query
+    return await read_page(call, call.query)
+
+
+async def read_page(call: Call, listed: Listed, preview: int = PREVIEW) -> Page[JobRecord]:
     store = await call.host.store()
-    if query.ended_since is None and query.ended_until is None:
-        return await job_page(store, await store.inspect.page(filter_of(query)))
-    return await job_page(store, await page_ended(store, filter_of(query), query))
+    has_end = listed.ended_since is not None or listed.ended_until is not None
+    read = partial(page_ended, store, listed) if has_end else None
+    return await job_page(store, filter_of(listed), preview, read=read)
 
 
 async def counts(call: Call) -> JobCounts:
@@ -144,7 +157,8 @@ async def show(call: Call) -> JobRecord:
 async def attempts(call: Call) -> Page[Attempt]:
     id = call.path["id"]
     await call.host.jobs.show(id)
-    return Page(items=await call.host.jobs.attempts(id))
+    found = await call.host.jobs.attempts(id)
+    return Page(items=[msgspec.structs.replace(each, error=shown_error(each.error)) for each in found])
 
 
 async def explain(call: Call) -> Explanation:
@@ -163,7 +177,7 @@ async def cancel(call: Call) -> CancelRecord:
 
 async def retry(call: Call) -> JobRecord:
     with in_its_state():
-        return job_record(await call.host.jobs.retry(call.path["id"]), await store_now(call.host))
+        return await whole_record(await call.host.jobs.retry(call.path["id"]), await store_now(call.host))
 
 
 async def run_now(call: Call) -> JobRecord:
@@ -180,6 +194,14 @@ async def bulk(call: Call) -> BulkRecord | Answer:
     )
 
 
+async def samples(call: Call, ids: list[JobId]) -> dict[JobId, JobRecord]:
+    """Some jobs with their whole errors, but without arguments and results; those that are gone are left out."""
+    store = await call.host.store()
+    found = await store.inspect.records(ids, preview=0)
+    now = await store_now(call.host)
+    return {id: job_record(job, now) for id, job in found.items()}
+
+
 async def _record(call: Call, id: str) -> JobRecord:
     job = await call.host.jobs.show(id)
-    return job_record(job, await store_now(call.host))
+    return await whole_record(job, await store_now(call.host))

@@ -1,11 +1,13 @@
 """What answers of the API are made of: pages of items, and a job as it is shown.
 
-Records of `model/` go out as they are; a job gets the word that people see for it and the attempt that they count, and the
-values of what is named like a secret are hidden in its JSON texts.
+Records of `model/` go out as they are; a job gets the word that people see for it and the attempt that they count. Secrets are
+hidden, and in lists long texts are cut: one job may have megabytes of them, and a list has 500 jobs.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -13,10 +15,10 @@ import msgspec
 
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.job import Failure, Job, JobPage, JobState, Unique
+from drumbeat.model.job import Failure, Job, JobFilter, JobPage, JobState, Unique
+from drumbeat.redaction import DOTS, mask_urls, redact_json
 from drumbeat.store.protocol import Store
 from drumbeat.web.host import Host
-from drumbeat.web.redacting import redacted
 
 T = TypeVar("T")
 
@@ -56,7 +58,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """0 first, 9 last."""
     key: str | None
     args: str
-    """JSON text, exactly as stored, so that no number is rounded; only values named like a secret are hidden."""
+    """JSON text, exactly as stored, so that no number is rounded; only values named like a secret and passwords in URLs are
+    hidden."""
     signature: str
     """Hash of the task's signature at the caller."""
     created_at: datetime
@@ -99,19 +102,67 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The schedule whose fire it is; null: somebody enqueued it."""
     trace: str | None
     """The span that enqueued it, as a W3C traceparent; null: nobody traced the call."""
+    truncated: tuple[str, ...] = ()
+    """Of these fields only the beginning is here, which need not be JSON: lists give previews. `/jobs/{id}` gives all."""
 
 
-_AS_STORED = tuple(name for name in JobRecord.__struct_fields__ if name not in ("view", "args", "progress", "result"))
+MAX_AT_ONCE = 32 * 1024
+"""Characters that are redacted on the loop."""
+PREVIEW = 256
+"""Characters of each long text of a job in a list."""
+_JSON_TEXTS = ("args", "progress", "result")
+_SHOWN = frozenset({"view", "result_error", "error", "truncated", *_JSON_TEXTS})
+_AS_STORED = tuple(name for name in JobRecord.__struct_fields__ if name not in _SHOWN)
 
 
-def job_record(job: Job, now: datetime) -> JobRecord:
+def job_record(job: Job, now: datetime, preview: int | None = None) -> JobRecord:
+    """The job as it is shown. With a preview: with so many characters of each long text."""
+    texts: dict[str, str | None] = {name: getattr(job, name) for name in _JSON_TEXTS}
+    texts["result_error"] = None if job.result_error is None else mask_urls(job.result_error, DOTS)
+    error, truncated = shown_error(job.error), list[str]()
+    if preview is not None:
+        truncated = [name for name, text in texts.items() if text is not None and len(text) > preview]
+        texts = {name: None if text is None else text[:preview] for name, text in texts.items()}
+        if error is not None:
+            short = _shortened(error, preview)
+            truncated += ["error"] if short != error else []
+            error = short
+    for name in _JSON_TEXTS:
+        # After the cut: of a secret that is cut off, the rest is hidden, too.
+        if (text := texts[name]) is not None:
+            texts[name] = redact_json(text, DOTS)
     return JobRecord(
         view=str(job.view(now)),
-        args=redacted(job.args),
-        progress=None if job.progress is None else redacted(job.progress),
-        result=None if job.result is None else redacted(job.result),
+        error=error,
+        truncated=tuple(truncated),
+        **texts,  # type: ignore[arg-type]
         **{name: getattr(job, name) for name in _AS_STORED},
     )
+
+
+async def whole_record(job: Job, now: datetime) -> JobRecord:
+    """The job with all of its texts. To walk the largest takes 50 ms, so that is done beside the loop."""
+    if sum(len(getattr(job, name) or "") for name in _JSON_TEXTS) < MAX_AT_ONCE:
+        return job_record(job, now)
+    return await asyncio.to_thread(job_record, job, now)
+
+
+def shown_error(error: Failure | None) -> Failure | None:
+    """Drivers put URLs into their messages, with everything that is in them."""
+    return (
+        None if error is None else Failure(error.type, mask_urls(error.message, DOTS), mask_urls(error.traceback, DOTS))
+    )
+
+
+def short_error(error: Failure | None) -> Failure | None:
+    """As lists have it."""
+    shown = shown_error(error)
+    return None if shown is None else _shortened(shown, PREVIEW)
+
+
+def _shortened(error: Failure, preview: int) -> Failure:
+    """An error is told by its beginning, a traceback by its end."""
+    return Failure(error.type, error.message[:preview], error.traceback[-preview:])
 
 
 async def store_now(host: Host) -> datetime:
@@ -120,7 +171,15 @@ async def store_now(host: Host) -> datetime:
     return from_us(await store.inspect.now())
 
 
-async def job_page(store: Store, page: JobPage) -> Page[JobRecord]:
-    """A page of jobs as they are shown."""
+async def job_page(
+    store: Store,
+    filter: JobFilter,
+    preview: int = PREVIEW,
+    *,
+    read: Callable[[JobFilter], Awaitable[JobPage]] | None = None,
+) -> Page[JobRecord]:
+    """A page of jobs as lists show them; `read` reads it, where the store's own page is not what is wanted."""
+    # One character more than is shown tells that there are more.
+    page = await (read or store.inspect.page)(msgspec.structs.replace(filter, preview=preview + 1))
     now = from_us(await store.inspect.now())
-    return Page(items=[job_record(job, now) for job in page.items], next=page.next)
+    return Page(items=[job_record(job, now, preview) for job in page.items], next=page.next)

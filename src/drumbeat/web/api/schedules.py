@@ -15,13 +15,13 @@ from drumbeat.names import check_name
 from drumbeat.nouns import FireInfo, ScheduleInfo
 from drumbeat.nouns.calling import typed
 from drumbeat.nouns.moments import info
+from drumbeat.redaction import DOTS, redact_json
 from drumbeat.schedules.preview import Previewed
 from drumbeat.web.api.finding import known
 from drumbeat.web.api.jobs import Enqueued, JsonArguments, arguments
-from drumbeat.web.api.records import Done, Page
+from drumbeat.web.api.records import PREVIEW, Done, Page, short_error
 from drumbeat.web.call import Call, clamped
 from drumbeat.web.problem import Problem
-from drumbeat.web.redacting import redacted
 
 Seconds = float | str
 """Seconds, or text such as 5m."""
@@ -36,6 +36,13 @@ class SchedulesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Only names after this one: `next` of the page before."""
     limit: int = 50
     """At most so many; 1 to 500."""
+
+
+class ScheduleRecord(ScheduleInfo, frozen=True, kw_only=True):
+    """A schedule as it stands."""
+
+    truncated: tuple[str, ...] = ()
+    """Of these fields only the beginning is here: lists give previews. `/schedules/{name}` gives all."""
 
 
 class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,16 +143,18 @@ class WhyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Shown in the audit, and at the schedule."""
 
 
-async def list_(call: Call) -> Page[ScheduleInfo]:
+async def list_(call: Call) -> Page[ScheduleRecord]:
     query: SchedulesQuery = call.query
     limit = clamped(query.limit)
     after = None if query.after is None else check_name("after", query.after)
     store = await call.host.store()
     found = await store.schedules.page(after=after, limit=limit, all=query.all)
-    return Page(items=[_shown(info(each)) for each in found], next=found[-1].name if len(found) >= limit else None)
+    return Page(
+        items=[_shown(info(each), PREVIEW) for each in found], next=found[-1].name if len(found) >= limit else None
+    )
 
 
-async def show(call: Call) -> ScheduleInfo:
+async def show(call: Call) -> ScheduleRecord:
     return _shown(await known(call.host.schedules.show(call.path["name"])))
 
 
@@ -184,16 +193,17 @@ async def fires(call: Call) -> Page[FireInfo]:
     name, limit = call.path["name"], clamped(query.limit)
     await known(call.host.schedules.show(name))
     found = await call.host.schedules.history(name, before=query.before, limit=limit, jobs=query.jobs)
-    return Page(items=found, next=found[-1].at.isoformat() if len(found) >= limit else None)
+    items = [msgspec.structs.replace(fire, error=short_error(fire.error)) for fire in found]
+    return Page(items=items, next=found[-1].at.isoformat() if len(found) >= limit else None)
 
 
-async def create(call: Call) -> ScheduleInfo:
+async def create(call: Call) -> ScheduleRecord:
     body: NewScheduleBody = call.body
     words = _words(call, body.task, body)
     return _shown(await call.host.schedules.create(body.task, name=body.name, by=call.caller.name, **words))
 
 
-async def change(call: Call) -> ScheduleInfo:
+async def change(call: Call) -> ScheduleRecord:
     body: Words = call.body
     name = call.path["name"]
     schedule = await known(call.host.schedules.show(name))
@@ -237,8 +247,11 @@ async def _living(call: Call, name: str) -> None:
         raise Problem(409, f"schedule {name!r} is retired", argument="name")
 
 
-def _shown(schedule: ScheduleInfo) -> ScheduleInfo:
-    return msgspec.structs.replace(schedule, args=redacted(schedule.args))
+def _shown(schedule: ScheduleInfo, preview: int | None = None) -> ScheduleRecord:
+    facts = {name: getattr(schedule, name) for name in ScheduleInfo.__struct_fields__}
+    is_cut = preview is not None and len(schedule.args) > preview
+    facts["args"] = redact_json(schedule.args[:preview], DOTS)
+    return ScheduleRecord(**facts, truncated=("args",) if is_cut else ())
 
 
 def _words(call: Call, task: str, body: Words) -> Any:

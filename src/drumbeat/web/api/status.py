@@ -11,8 +11,8 @@ from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import JobCounts, JobFilter
 from drumbeat.model.stats import Grain
 from drumbeat.nouns.health import Health
+from drumbeat.redaction import mask_url
 from drumbeat.store.protocol import Store
-from drumbeat.store.urls import masked
 from drumbeat.web.call import Call
 
 DAY_US = 86_400_000_000
@@ -67,7 +67,7 @@ async def show(call: Call) -> StatusNow:
     return StatusNow(
         at=from_us(now),
         health=look.health,
-        store=masked(store.url),
+        store=mask_url(store.url),
         instances=instances,
         leader=look.signs.leader,
         slots=sum(each.concurrency for each in instances if "worker" in each.roles),

@@ -10,8 +10,8 @@ import msgspec
 
 from drumbeat.model.finding import Finding, Level
 from drumbeat.nouns.doctor import worst
+from drumbeat.redaction import mask_url, mask_urls
 from drumbeat.settings import NAMES, Settings
-from drumbeat.store.urls import masked
 from drumbeat.web.call import Call
 
 SECRET = frozenset({"dashboard_tokens"})
@@ -45,11 +45,14 @@ class SystemRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 async def show(call: Call) -> SystemRecord:
     store = await call.host.store()
-    findings = await call.host.system.doctor()
+    findings = [
+        msgspec.structs.replace(each, value=mask_urls(each.value), advice=mask_urls(each.advice))
+        for each in await call.host.system.doctor()
+    ]
     return SystemRecord(
         drumbeat=_version(),
         python=platform.python_version(),
-        store=masked(store.url),
+        store=mask_url(store.url),
         level=worst(findings),
         findings=findings,
         settings=[_setting(call.host.settings, name) for name in NAMES],
@@ -66,7 +69,7 @@ def _shown(name: str, value: Any) -> str:
     if name in SECRET:
         return ", ".join(f"{token.split(':', 1)[0]}: •••" for token in value)
     if name in URLS:
-        return masked(value)
+        return mask_url(value)
     match value:
         case dict():
             return ", ".join(f"{key}={each}" for key, each in value.items())

@@ -10,7 +10,7 @@ from drumbeat.model.audit import Act
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.job import Attempt, JobCounts
 from drumbeat.model.lock import LockInfo
-from drumbeat.nouns import FireInfo, Run, ScheduleInfo, TaskInfo
+from drumbeat.nouns import FireInfo, Run, TaskInfo
 from drumbeat.nouns.explaining import Explanation
 from drumbeat.web.api import audit, dead, instances, jobs, locks, queues, schedules, stats, status, system, tasks
 from drumbeat.web.api.acting import BulkRecord
@@ -184,7 +184,7 @@ _TASKS = (
 )
 
 _SCHEDULES = (
-    _get("/schedules", schedules.list_, Page[ScheduleInfo], "Schedules, by name", schedules.SchedulesQuery),
+    _get("/schedules", schedules.list_, Page[schedules.ScheduleRecord], "Schedules, by name", schedules.SchedulesQuery),
     _get(
         "/schedules/preview",
         schedules.preview,
@@ -192,7 +192,7 @@ _SCHEDULES = (
         "The next moments of a rule",
         schedules.PreviewQuery,
     ),
-    _get("/schedules/{name}", schedules.show, ScheduleInfo, "One schedule"),
+    _get("/schedules/{name}", schedules.show, schedules.ScheduleRecord, "One schedule"),
     _get(
         "/schedules/{name}/fires",
         schedules.fires,
@@ -203,7 +203,7 @@ _SCHEDULES = (
     _write(
         "POST /schedules",
         schedules.create,
-        ScheduleInfo,
+        schedules.ScheduleRecord,
         "Make a schedule",
         role=ADMIN,
         verb="schedules.create",
@@ -212,7 +212,7 @@ _SCHEDULES = (
     _write(
         "PUT /schedules/{name}",
         schedules.change,
-        ScheduleInfo,
+        schedules.ScheduleRecord,
         "Change what is given of a schedule that was made at run time",
         role=ADMIN,
         verb="schedules.change",

@@ -6,7 +6,7 @@ import msgspec
 
 from drumbeat.nouns import Run, TaskInfo
 from drumbeat.web.api.finding import known
-from drumbeat.web.api.records import Page
+from drumbeat.web.api.records import Page, short_error
 from drumbeat.web.call import Call, clamped
 
 
@@ -48,4 +48,5 @@ async def history(call: Call) -> Page[Run]:
         before=query.before,
         limit=clamped(query.limit),
     )
-    return Page(items=page.items, next=page.next)
+    items = [msgspec.structs.replace(run, error=short_error(run.error)) for run in page.items]
+    return Page(items=items, next=page.next)

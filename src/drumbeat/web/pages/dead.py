@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.errors import DrumbeatError
 from drumbeat.model.death import DeadGroup
 from drumbeat.model.job import JobCounts
 from drumbeat.web.api import dead, jobs
@@ -47,6 +46,7 @@ async def show(call: Call) -> Answer:
     query: DeadQuery = call.query
     fields = query.fields()
     groups: Page[DeadGroup] = await call.ask(dead.groups, query=dead.GroupsQuery(limit=GROUPS))
+    samples = await jobs.samples(call, [group.sample for group in groups.items])
     page: Page[JobRecord] = await call.ask(dead.list_, query=dead.DeadListed(**fields, before=query.before))  # type: ignore[arg-type]
     counts: JobCounts = await call.ask(jobs.counts, query=Chosen(state="dead", **fields))  # type: ignore[arg-type]
     return await render(
@@ -56,7 +56,7 @@ async def show(call: Call) -> Answer:
         title="Dead letters",
         fields=query,
         is_narrowed=bool(fields),
-        groups=[await group_row(call, group, query) for group in groups.items],
+        groups=[group_row(call, group, query, samples.get(group.sample)) for group in groups.items],
         rows=[row_of(job) for job in page.items],
         acts=picked_acts(call),
         filter=msgspec.json.encode(fields).decode(),
@@ -67,11 +67,7 @@ async def show(call: Call) -> Answer:
     )
 
 
-async def group_row(call: Call, group: DeadGroup, query: DeadQuery) -> GroupRow:
-    try:
-        sample = await call.ask(jobs.show, path={"id": group.sample})
-    except DrumbeatError:
-        sample = None
+def group_row(call: Call, group: DeadGroup, query: DeadQuery, sample: JobRecord | None) -> GroupRow:
     return GroupRow(
         group=group,
         sample=sample,

@@ -1,4 +1,6 @@
-"""All jobs that match, as JSON lines: what the API's list says of each, page after page while the browser takes them."""
+"""All jobs that match, as JSON lines: what the API says of each, page after page while the browser takes them.
+
+Long texts are cut here, too, but much later than in a list; `truncated` says which."""
 
 from __future__ import annotations
 
@@ -9,19 +11,22 @@ import msgspec
 from drumbeat.web.api import jobs
 from drumbeat.web.api.filters import Listed
 from drumbeat.web.api.records import JobRecord, Page, store_now
-from drumbeat.web.call import MOST_ITEMS, Answer, Call
+from drumbeat.web.call import Answer, Call
 
 from .searching import JobsQuery, listed_of
 
+AT_ONCE = 50
+PREVIEW = 16 * 1024
+"""Characters of each long text: a page of 50 jobs has 2 MB at most."""
 MOST = 100_000
 """Beyond that somebody wants a program of their own, with the API."""
 
 
 async def export(call: Call) -> Answer:
     query: JobsQuery = call.query
-    listed = msgspec.structs.replace(listed_of(query, await store_now(call.host)), limit=MOST_ITEMS)
+    listed = msgspec.structs.replace(listed_of(query, await store_now(call.host)), limit=AT_ONCE)
     # The first page before the answer begins: a refusal can still be told then.
-    first: Page[JobRecord] = await call.ask(jobs.list_, query=listed)
+    first = await jobs.read_page(call, listed, PREVIEW)
     headers = {"Content-Disposition": 'attachment; filename="jobs.jsonl"', "Cache-Control": "no-store"}
     return Answer(body=_lines(call, listed, first), media="application/jsonl", headers=headers)
 
@@ -33,4 +38,4 @@ async def _lines(call: Call, listed: Listed, page: Page[JobRecord]) -> AsyncIter
         told += len(page.items)
         if page.next is None or told >= MOST:
             return
-        page = await call.ask(jobs.list_, query=msgspec.structs.replace(listed, before=page.next))
+        page = await jobs.read_page(call, msgspec.structs.replace(listed, before=page.next), PREVIEW)

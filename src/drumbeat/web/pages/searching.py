@@ -37,7 +37,7 @@ FIELDS = (
     ("id_end", "b1d099f427", "how the id ends, as lists show it"),
 )
 """What the search box understands: a field, an example, what it is."""
-_PAIR = re.compile(r'(\w+):(?:"([^"]*)"|(\S+))')
+_PAIR = re.compile(r'(?<!\w)(\w++):(?:"([^"]*)"|(\S+))')
 _UNKNOWN = re.compile(r"(?:^|\s)([a-z_]+):(?!//)\S")
 """What looks like a field. Errors (`ValueError: no`), addresses and times do not."""
 _ID_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")

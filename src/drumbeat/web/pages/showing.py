@@ -7,7 +7,10 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+# A text that never ends goes to the end: what is no JSON must not be walked again and again.
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\],:]|[^\s{}\[\],:"]++', re.DOTALL)
+MAX_PRETTY = 20_000
+"""Characters; a longer text is shown as it is stored, because nobody else is answered while it is walked."""
 NONE = "–"
 
 
@@ -113,9 +116,11 @@ def sentence(text: str) -> str:
 
 def pretty(text: str | None) -> str:
     """JSON text with line breaks. Only white space is changed: 2^53 + 1, 1.10 and a key that is there twice stay as stored."""
+    if text is None or len(text) > MAX_PRETTY:
+        return text or ""
     made: list[str] = []
     depth = 0
-    tokens = _TOKEN.findall(text or "")
+    tokens = _TOKEN.findall(text)
     for token, following in zip(tokens, [*tokens[1:], ""], strict=False):
         if token in ("}", "]"):
             depth -= 1

@@ -1,26 +1,32 @@
 -- Statements for people's eyes. Columns of jobs as in rows.job; what a table lacks is null.
 
 -- name: live_record
--- $1: of these ids.
-SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
+-- $1: of these ids. $2: how many characters of the long texts.
+SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, signature, created_at, due_at, run_at,
+       claimed_at,
        NULL::bigint AS finished_at, instance, token, NULL AS outcome, failures, crashes, retries, timeout, crash_limit,
-       "unique", waits_for, waits_since, cancel_requested, progress, NULL AS result, NULL AS result_error, error, on_dead,
+       "unique", waits_for, waits_since, cancel_requested, left(progress, $2) AS progress, NULL AS result,
+       NULL AS result_error, error, on_dead,
        life, tenant, schedule, trace
   FROM drumbeat.job
  WHERE job.id = ANY ($1::text[]::uuid[]);
 
 -- name: history_record
-SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
+SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, signature, created_at, due_at, run_at,
+       started_at, finished_at,
        instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
-       NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
+       NULL::bigint AS waits_since, cancel_requested, left(progress, $2) AS progress,
+       left(result, $2) AS result, result_error, error, on_dead, life, tenant,
        schedule, trace
   FROM drumbeat.history
  WHERE history.id = ANY ($1::text[]::uuid[]);
 
 -- name: dead_record
-SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
+SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, signature, created_at, due_at, run_at,
+       started_at, finished_at,
        instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
-       NULL::bigint AS waits_since, cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
+       NULL::bigint AS waits_since, cancel_requested, left(progress, $2) AS progress,
+       left(result, $2) AS result, result_error, error, on_dead, life, tenant,
        schedule, trace
   FROM drumbeat.dead
  WHERE dead.id = ANY ($1::text[]::uuid[]);

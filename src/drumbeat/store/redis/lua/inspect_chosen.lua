@@ -1,17 +1,12 @@
--- Of these jobs, those that are wanted.
+-- Of these jobs, or as many of them as are read quickly, those that are wanted.
 -- KEYS: 1 the prefix
 -- ARGV: wanted: 1 state, 2 view, 3 task, 4 queue, 5 key, 6 a part of the error's type or message, 7 the same as it is written in
--- JSON, 8 schedule, 9 instance ('' for any); then ids
--- returns: id, and the word that people see, of each; flat
+-- JSON, 8 schedule, 9 instance ('' for any); 10 after how many bytes to stop; then ids
+-- returns: how many were looked at; then id, and the word that people see, of each that is wanted, flat
 -- include: _places
 
 local state, view, task, queue, key, part, written = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local schedule, instance = ARGV[8], ARGV[9]
-local ids = {}
-for i = 10, #ARGV do
-  ids[i - 9] = ARGV[i]
-end
-local bodies, dones, mores = fetch('job:', ids), fetch('done:', ids), bulk_get('HMGET', P .. 'more', ids)
+local schedule, instance, enough = ARGV[8], ARGV[9], tonumber(ARGV[10])
 local key_written = key ~= '' and cjson.encode(key)
 
 -- Texts are looked through before they are decoded.
@@ -71,23 +66,35 @@ local function word_of_live(id, text, its_queue, priority)
   return word
 end
 
-local found = {}
-for i, id in ipairs(ids) do
-  local body = bodies[i]
-  if body then
-    local its_task, its_queue, priority = match(body, PLACE)
-    if is_of(body, its_task, its_queue) then
-      local word = nil
-      if dones[i] then
-        word = word_of_ended(dones[i])
-      else
-        word = word_of_live(id, mores[i], its_queue, priority)
-      end
-      if word then
-        found[#found + 1] = id
-        found[#found + 1] = word
+local found, read = {0}, 0
+local function look(ids)
+  local bodies, dones, mores = fetch('job:', ids), fetch('done:', ids), bulk_get('HMGET', P .. 'more', ids)
+  for i, id in ipairs(ids) do
+    local body = bodies[i]
+    if body then
+      read = read + #body + #(dones[i] or '')
+      local its_task, its_queue, priority = match(body, PLACE)
+      if is_of(body, its_task, its_queue) then
+        local word = nil
+        if dones[i] then
+          word = word_of_ended(dones[i])
+        else
+          word = word_of_live(id, mores[i], its_queue, priority)
+        end
+        if word then
+          found[#found + 1] = id
+          found[#found + 1] = word
+        end
       end
     end
   end
+end
+
+-- A few at a time: where jobs are large, nobody else is answered meanwhile.
+local AT_ONCE, first = 50, 11
+while first <= #ARGV and read < enough do
+  local last = math.min(first + AT_ONCE - 1, #ARGV)
+  look({unpack(ARGV, first, last)})
+  found[1], first = last - 10, last + 1
 end
 return found

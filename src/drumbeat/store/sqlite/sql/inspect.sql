@@ -1,21 +1,25 @@
 -- Statements for people's eyes. How jobs are searched is in search.sql: it gives ids, these give the records.
 
 -- name: live_record
--- Columns as in rows.JobRow.
-SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.priority, job.key, job.args, job.signature,
+-- Columns as in rows.JobRow. :preview: how many characters of the long texts.
+SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.priority, job.key,
+                                   substr(job.args, 1, :preview), job.signature,
                                    job.created_at, job.due_at, job.run_at, job.claimed_at, NULL, job.instance, job.token,
                                    NULL, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit, job."unique",
-                                   job.waits_for, job.waits_since, job.cancel_requested, job.progress, NULL, NULL, job.error,
+                                   job.waits_for, job.waits_since, job.cancel_requested,
+                                   substr(job.progress, 1, :preview), NULL, NULL, job.error,
                                    job.on_dead, job.life, job.tenant, job.schedule, job.trace))
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = wanted.value;
 
 -- name: history_record
-SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.priority, job.key, job.args, job.signature,
+SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.priority, job.key,
+                                   substr(job.args, 1, :preview), job.signature,
                                    job.created_at, job.due_at, job.run_at, job.started_at, job.finished_at, job.instance,
                                    job.token, job.outcome, job.failures, job.crashes, job.retries, job.timeout,
-                                   job.crash_limit, job."unique", NULL, NULL, job.cancel_requested, job.progress, job.result,
+                                   job.crash_limit, job."unique", NULL, NULL, job.cancel_requested,
+                                   substr(job.progress, 1, :preview), substr(job.result, 1, :preview),
                                    job.result_error, job.error, job.on_dead, job.life, job.tenant, job.schedule,
                                    job.trace))
   FROM json_each(:ids) AS wanted
@@ -23,10 +27,12 @@ SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.p
  WHERE job.id = wanted.value;
 
 -- name: dead_record
-SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.priority, job.key, job.args, job.signature,
+SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.priority, job.key,
+                                   substr(job.args, 1, :preview), job.signature,
                                    job.created_at, job.due_at, job.run_at, job.started_at, job.finished_at, job.instance,
                                    job.token, job.outcome, job.failures, job.crashes, job.retries, job.timeout,
-                                   job.crash_limit, job."unique", NULL, NULL, job.cancel_requested, job.progress, job.result,
+                                   job.crash_limit, job."unique", NULL, NULL, job.cancel_requested,
+                                   substr(job.progress, 1, :preview), substr(job.result, 1, :preview),
                                    job.result_error, job.error, job.on_dead, job.life, job.tenant, job.schedule,
                                    job.trace))
   FROM json_each(:ids) AS wanted

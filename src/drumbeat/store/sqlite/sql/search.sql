@@ -109,6 +109,35 @@ CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
          WHERE id IN (SELECT value FROM json_each(:ids))
            AND id BETWEEN :low AND :high);
 
+-- name: _ids
+-- As _answer where every job is wanted and no word is asked for: by the index alone. What stands behind large arguments is read
+-- through all of them, 131 MB for 500 jobs.
+SELECT json_array(count(*), min(id), json_group_array(json_array(id, '')))
+
+-- name: live_ids
+-- include: _ids
+  FROM (SELECT id
+          FROM drumbeat_job
+         WHERE id BETWEEN :low AND :high
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: history_ids
+-- include: _ids
+  FROM (SELECT id
+          FROM drumbeat_history
+         WHERE id BETWEEN :low AND :high
+         ORDER BY id DESC
+         LIMIT :limit);
+
+-- name: dead_ids
+-- include: _ids
+  FROM (SELECT id
+          FROM drumbeat_dead
+         WHERE id BETWEEN :low AND :high
+         ORDER BY id DESC
+         LIMIT :limit);
+
 -- name: few_of_key
 -- Without a task: in each that has jobs with keys, one step of the index for each.
   WITH RECURSIVE known (task) AS (
