@@ -144,6 +144,8 @@ class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
+    written: str
+    run_ends: str
     put: str
     read: str
     overall: str

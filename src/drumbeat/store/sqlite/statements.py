@@ -168,7 +168,9 @@ class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
-    is_alive: str
+    is_in_state: str
+    written: str
+    run_ends: str
     put: str
     read: str
     overall: str
