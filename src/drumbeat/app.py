@@ -42,9 +42,9 @@ from drumbeat.nouns import (
     WantedRuns,
     history,
 )
-from drumbeat.settings import MOST_PAYLOAD, MoreSettings, Settings, check_known, load
+from drumbeat.settings import MOST_PAYLOAD, PLACES, MoreSettings, Settings, check_known, load
 from drumbeat.store.protocol import Inside, Store
-from drumbeat.store.urls import inside_of, open_store
+from drumbeat.store.urls import inside_of, masked, open_store
 from drumbeat.tasks import Home, Registry, Task
 from drumbeat.tasks.declared import Declarations, Declaring
 from drumbeat.tasks.options import check_bound, check_notify
@@ -123,11 +123,31 @@ class Drumbeat(Registering, Declaring, Hosting):
         return self._settings
 
     def configure(self, flags: Mapping[str, object]) -> Settings:
-        """Let the flags of a command line overrule everything else. For the time before the first call."""
+        """Let the flags of a command line overrule everything else, and read the environment anew. For the time before the
+        first call.
+
+        Raises:
+            ConfigError: the jobs would be elsewhere than in the store that was opened before; it names both.
+        """
         check_known(flags)
-        self._flags = dict(flags)
-        self._settings = None
-        return self.settings
+        settings = load(flags, self._code)
+        if self.client.opened_with is not None:
+            self._check_same_store(self.client.opened_with, settings, flags)
+        self._flags, self._settings = dict(flags), settings
+        return settings
+
+    def _check_same_store(self, before: Settings, now: Settings, flags: Mapping[str, object]) -> None:
+        changed = [name for name in PLACES if getattr(before, name) != getattr(now, name)]
+        if changed and all(name in flags for name in changed) and not self.client.connections.is_open:
+            self.client.opened_with = None  # somebody says where it is now, and nothing is left of where it was
+            return
+        for name in changed:
+            one, other = (masked(str(getattr(each, name))) for each in (before, now))
+            raise ConfigError(
+                f"setting {name} has changed: this app has opened its store with {one} ({before.origin[name]}), and "
+                f"{other} ({now.origin[name]}) is another one; set it before the first call, or make another Drumbeat",
+                name,
+            )
 
     @overload
     def forward(

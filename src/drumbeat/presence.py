@@ -30,6 +30,7 @@ from drumbeat.model.observer import Observer
 from drumbeat.service import LoopThread, Wakeup, background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
+from drumbeat.tally import complete_counts
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +141,7 @@ class Presence:
         self._count = 0
         self._id = new_instance_id()
         self._wakeup = Wakeup(clock)
+        self._uncounted: asyncio.Queue[InstanceId] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave_within = LEAVE_WITHIN
 
@@ -173,6 +175,7 @@ class Presence:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._beat(store, tell), name="heartbeat")
                     group.create_task(self._beside.run(store), name="beside the heart")
+                    group.create_task(self._complete_counts(store), name="counts of the dead")
                     group.create_task(self._locks(store), name="locks")
                     group.create_task(self._watch(), name="watch")
             finally:
@@ -274,6 +277,12 @@ class Presence:
             if buried.buried:
                 self._wakeup.set()  # it may have led: ask for the lead now, and not in a second
                 tell(self._household.on_buried, peer, buried)
+                self._uncounted.put_nowait(peer.id)
+
+    async def _complete_counts(self, store: Store) -> None:
+        """Beside the beats: it may be much."""
+        while True:
+            await complete_counts(store, await self._uncounted.get())
 
 
 def _tell(home: asyncio.AbstractEventLoop, call: Callable[..., object], *args: object) -> None:

@@ -288,6 +288,8 @@ class MoreSettings(TypedDict, total=False):
     dashboard_hosts: str | Iterable[str]
 
 
+PLACES = ("url", "coordination", "namespace", "outbox")
+"""Settings that say where jobs are."""
 DERIVED = ("origin", "declared_queues")
 NAMES = tuple(field.name for field in msgspec.structs.fields(Settings) if field.name not in DERIVED)
 

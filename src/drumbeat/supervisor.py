@@ -29,6 +29,7 @@ from drumbeat.model.job import Hold
 from drumbeat.settings import Settings
 from drumbeat.spawn import Watch, how_it_ended, spawn
 from drumbeat.store.urls import open_store
+from drumbeat.tally import complete_counts
 from drumbeat.worker.marks import Marks
 
 log = logging.getLogger(__name__)
@@ -198,6 +199,8 @@ class Supervisor:
                 store = await open_store(self._settings.url, namespace=self._settings.namespace, clock=self._clock)
                 async with store:
                     buried = await store.instances.bury(instance, beat=None, started=holds, why=why)
+                    if buried.buried:
+                        await complete_counts(store, instance)
             except StoreUnavailable as error:
                 reason = str(error)
             except DrumbeatError as error:

@@ -52,6 +52,37 @@ def test_import_and_constructor_do_no_io_and_read_no_environment(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == [".env"]
 
 
+@pytest.mark.parametrize("setting", ["url", "namespace", "coordination", "outbox"])
+def test_a_worker_of_an_app_whose_store_has_changed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    """Else the client's jobs would lie in one store, and the worker would wait at another."""
+    monkeypatch.chdir(tmp_path)
+    app = Drumbeat()
+
+    @app.task
+    async def greet(name: str) -> None: ...
+
+    asyncio.run(enqueued(app))
+    other = {"namespace": "other", "url": "postgresql://ada:hunter2@db/shop"}
+    monkeypatch.setenv(f"DRUMBEAT_{setting.upper()}", other.get(setting, "sqlite:///other.db"))
+    with pytest.raises(ConfigError) as refused:
+        asyncio.run(asyncio.wait_for(app.serve(), 5))
+    assert refused.value.setting == setting
+    assert f"setting {setting} has changed" in str(refused.value)
+    assert f"environment DRUMBEAT_{setting.upper()}" in str(refused.value) and "hunter2" not in str(refused.value)
+
+
+def test_a_relative_file_is_another_one_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = greeting_app(Path("jobs.db"))
+    asyncio.run(enqueued(app))
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    with pytest.raises(ConfigError, match="setting url has changed"):
+        asyncio.run(asyncio.wait_for(app.serve(), 5))
+
+
 def test_settings_are_resolved_at_first_use_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = Drumbeat()
     monkeypatch.setenv("DRUMBEAT_URL", f"sqlite:///{tmp_path}/a.db")

@@ -62,11 +62,6 @@ def test_options_of_the_line_overrule_the_program(shop: Path) -> None:
     assert "queues of this app that this worker does not take left_queues=default" in err
 
 
-def ready(folder: Path, queue: str) -> int:
-    found: int = json.loads(call("queues", "show", queue, "--json", folder=folder).stdout)["ready"]
-    return found
-
-
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_worker_can_be_restricted_to_some_queues(shop: Path, processes: str) -> None:
     for words in (("give_up", "order=1"), ("charge", "customer=1")):

@@ -1,12 +1,16 @@
 """Roll-ups: written by each instance for itself, merged when they are read, pruned without losing a total."""
 
+from collections import Counter
 from typing import Any
 
 from drumbeat.ids import InstanceId
+from drumbeat.model.job import OutcomeKind
 from drumbeat.model.stats import BUCKETS, OVERALL, Grain, Rollup
 from drumbeat.store.protocol import Store
+from drumbeat.tally import complete_counts
+from drumbeat.worker.recording import SUCCEEDED, Recorder
 from tests.conftest import OpenAgain
-from tests.contract.making import HOUR, worker
+from tests.contract.making import HOUR, add, claim, claimed_one, end, new_job, outcome, worker
 
 SECOND, MINUTE = 1_000_000, 60_000_000
 LIMIT = 1_000
@@ -199,3 +203,99 @@ async def test_totals_survive_the_instances_that_counted_them(store: Store) -> N
 async def test_writing_nothing_does_nothing(store: Store) -> None:
     assert await store.stats.put(await worker(store), [])
     assert await store.stats.totals() == []
+
+
+async def ended_runs(store: Store, me: InstanceId) -> dict[str, int]:
+    """One run of every fate, all of them ended, and by whom else is nobody's business."""
+    kinds = {
+        OutcomeKind.SUCCEEDED: 3,
+        OutcomeKind.RETRY: 2,
+        OutcomeKind.DEAD: 1,
+        OutcomeKind.CANCELLED: 1,
+        OutcomeKind.SNOOZED: 1,
+    }
+    wanted = [kind for kind, count in kinds.items() for _ in range(count)]
+    await add(store, *(new_job(queue="mail", key=str(number)) for number in range(len(wanted))))
+    jobs = await claim(store, me, "mail")
+    now = await store.inspect.now()
+    outcomes = [
+        outcome(job, kind, started_at=now, finished_at=now + 5_000) for job, kind in zip(jobs, wanted, strict=True)
+    ]
+    await store.jobs.exchange(me, outcomes, None)
+    return {kind.value: count for kind, count in kinds.items()}
+
+
+async def test_the_ends_of_an_instances_runs_are_on_record(store: Store) -> None:
+    me, other = await worker(store), await worker(store)
+    before = await store.inspect.now()
+    await end(store, other, await claimed_one(store, other), OutcomeKind.SUCCEEDED)
+    expected = await ended_runs(store, me)
+    ends = await store.stats.run_ends(me, before)
+    assert Counter(end.outcome for end in ends) == expected
+    assert {(end.queue, end.task) for end in ends} == {("mail", "greet")}
+    assert all(end.started_at is not None and end.finished_at == end.started_at + 5_000 for end in ends)
+    assert [end.outcome for end in ends if end.dead] == ["dead"]
+    assert not await store.stats.run_ends(me, before + HOUR)
+
+
+async def test_what_one_instance_wrote_can_be_read(store: Store) -> None:
+    me, other = await worker(store), await worker(store)
+    at = await stretch(store, Grain.MINUTE)
+    assert await store.stats.written(me, at) == (None, [])
+    mine = [
+        rollup(Grain.TOTAL, succeeded=5),
+        rollup(Grain.TEN_SECONDS, at, succeeded=2),
+        rollup(Grain.TEN_SECONDS, at, OVERALL, OVERALL, succeeded=2),
+        rollup(Grain.MINUTE, at, succeeded=5),
+    ]
+    old = rollup(Grain.TEN_SECONDS, at - MINUTE, succeeded=3)
+    before = await store.inspect.now()
+    assert await store.stats.put(me, [*mine, old])
+    assert await store.stats.put(other, [rollup(Grain.TOTAL, succeeded=1), rollup(Grain.MINUTE, at, succeeded=1)])
+    written = await store.stats.written(me, at)
+    assert written.at is not None and before <= written.at <= await store.inspect.now()
+    assert sorted(written.rollups, key=repr) == sorted(mine, key=repr)
+
+
+async def test_what_a_buried_instance_had_not_written_is_counted_from_the_record_and_only_once(store: Store) -> None:
+    me, healthy = await worker(store), await worker(store)
+    before = await stretch(store, Grain.MINUTE)
+    expected = await ended_runs(store, me)
+    assert not await store.stats.put(me, [rollup(Grain.TOTAL)], buried=True), "it is alive"
+    await store.instances.bury(me, beat=None, started=[], why="killed")
+    for _ in range(2):
+        await complete_counts(store, me)
+        for found in (
+            await store.stats.totals(),
+            await store.stats.read(Grain.TEN_SECONDS, before, before + HOUR),
+            await store.stats.overall(Grain.TEN_SECONDS, before, before + HOUR),
+            await store.stats.read(Grain.MINUTE, before, before + HOUR),
+            await store.stats.overall(Grain.MINUTE, before, before + HOUR),
+        ):
+            assert sum(each.succeeded for each in found) == expected["succeeded"]
+            assert sum(each.failed for each in found) == expected["retry"] + expected["dead"]
+            assert sum(each.dead for each in found) == expected["dead"]
+            assert sum(each.cancelled for each in found) == expected["cancelled"]
+            assert sum(each.started for each in found) == sum(expected.values())
+            assert (
+                sum(sum(each.run) for each in found) == sum(sum(each.wait) for each in found) == sum(expected.values())
+            )
+            assert sum(each.run_us for each in found) == 5_000 * sum(expected.values())
+    assert not await store.stats.put(healthy, [rollup(Grain.TOTAL)], buried=True)
+
+
+async def test_what_was_written_before_the_death_is_not_counted_again(store: Store) -> None:
+    me = await worker(store)
+    now = await store.inspect.now()
+    recorder = Recorder(lambda: now)
+    first = await claimed_one(store, me)
+    done = outcome(first, OutcomeKind.SUCCEEDED, started_at=now, finished_at=now)
+    await store.jobs.exchange(me, [done], None)
+    recorder.begin()
+    recorder.count(first, done, SUCCEEDED)
+    recorder.harvest()
+    assert await store.stats.put(me, recorder.unwritten())
+    await end(store, me, await claimed_one(store, me), OutcomeKind.SUCCEEDED)
+    await store.instances.bury(me, beat=None, started=[], why="killed")
+    await complete_counts(store, me)
+    assert [each.succeeded for each in await store.stats.totals()] == [2]

@@ -19,7 +19,7 @@ def cluster(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     cluster.url = store_url
     monkeypatch.setenv("DRUMBEAT_URL", store_url)
     monkeypatch.setenv(journal.FILE, str(cluster.journal))
-    ledger.app.configure({})
+    ledger.app.configure({"url": store_url})
     yield cluster
     cluster.end()
 

@@ -69,14 +69,17 @@ class Cluster:
 
 
 @contextmanager
-def cluster_of(folder: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cluster, Drumbeat]]:
-    """A cluster, and the program's own app in this process, as a client of the same store."""
+def cluster_of(
+    folder: Path, program: str, monkeypatch: pytest.MonkeyPatch, *, url: str | None = None
+) -> Iterator[tuple[Cluster, Drumbeat]]:
+    """A cluster, and the program's own app in this process, as a client of the same store: a file, if none is named."""
     cluster = Cluster(folder, program)
+    cluster.url = url or cluster.url
     monkeypatch.setenv("DRUMBEAT_URL", cluster.url)
     monkeypatch.setenv(journal.FILE, str(cluster.journal))
     module = __import__(program, fromlist=["app"])
     app: Drumbeat = module.app
-    app.configure({})
+    app.configure({"url": cluster.url})
     try:
         yield cluster, app
     finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from drumbeat.app import Drumbeat
 from drumbeat.clock import FakeClock
@@ -43,8 +44,13 @@ def outcome(kind: OutcomeKind = OutcomeKind.SUCCEEDED, *, waited: int | None = 0
 
 
 def count(recorder: Recorder, how: int = SUCCEEDED, job: Claimed | None = None, **lengths: Any) -> None:
+    """A run that finished just now."""
     recorder.begin()
-    recorder.count(job or claimed(), outcome(**lengths), how)
+    ended = outcome(**lengths)
+    later = recorder._now() - (ended.finished_at or 0)
+    if ended.started_at is not None and ended.finished_at is not None:
+        ended = replace(ended, started_at=ended.started_at + later, finished_at=ended.finished_at + later)
+    recorder.count(replace(job or claimed(), run_at=DUE + later), ended, how)
 
 
 class Bench:

@@ -50,6 +50,8 @@ class Client:
         self._clock = clock
         self.registry = registry
         self.connections = Connections(self._open)
+        self.opened_with: Settings | None = None
+        """What the first store was opened with; None: none was."""
         self._inside: tuple[Settings, Inside] | None = None
         self.wrap_inside: Callable[[Inside], Inside] = lambda inside: inside
         """The app's way to put an outbox before it."""
@@ -71,9 +73,11 @@ class Client:
 
     async def _open(self) -> Store:
         settings = self.settings
-        return await open_store(
+        store = await open_store(
             settings.url, coordination=settings.coordination, namespace=settings.namespace, clock=self._clock
         )
+        self.opened_with = self.opened_with or settings
+        return store
 
     async def enqueue(self, job: NewJob) -> JobHandle[Any]:
         with _sent([job]) as traced:

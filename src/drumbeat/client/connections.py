@@ -28,6 +28,10 @@ class Connection:
         self.users = 0
         """How many `async with app` are open on this loop."""
 
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
     async def store(self) -> Store:
         return (await self._ready())[0]
 
@@ -86,6 +90,12 @@ class Connections:
                     del self._by_loop[gone]
                 connection = self._by_loop[loop] = Connection(self._open_store)
             return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a store is open, on whichever loop."""
+        with self._lock:
+            return any(each.is_open for loop, each in self._by_loop.items() if not loop.is_closed())
 
     def forget(self) -> None:
         """In a forked child: start anew, and keep what is the parent's from being closed by the garbage collector."""

@@ -8,6 +8,7 @@ adding them up.
 import operator
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,6 +67,29 @@ class Rollup(msgspec.Struct, frozen=True, kw_only=True):
 
 Row = tuple[int, str, str, Sequence[int]]
 """at, queue, task, counts."""
+
+
+class RunEnd(NamedTuple):
+    """The end of a run, as it is on record."""
+
+    queue: str
+    task: str
+    outcome: str
+    """A `model.job.OutcomeKind`."""
+    dead: bool
+    """It made the job a dead letter."""
+    due_at: int
+    """When it was due (µs); of a run that was not its job's last, when it was claimed: nothing else is known."""
+    started_at: int | None
+    finished_at: int
+
+
+class Written(NamedTuple):
+    """What the store has of one instance."""
+
+    at: int | None
+    """When it last wrote (µs by the store's clock); None: never."""
+    rollups: list[Rollup]
 
 
 def bucket(us: int) -> int:

@@ -187,7 +187,7 @@ def _queues(signs: Signs) -> Iterator[Finding]:
                 name=name,
                 level=Level.BAD,
                 value=f"{ready} ready, and no living worker takes it",
-                advice=f"start a worker whose tasks name it, or `drumbeat run module:attr --queues {queue.name}`",
+                advice=f"start a worker that takes it: `drumbeat run module:attr --queues {queue.name}`",
             )
         elif queue.ready and lag > LAG_US:
             yield Finding(

@@ -156,6 +156,8 @@ class MalformedSql(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
+    written: str
+    run_ends: str
     put: str
     read: str
     overall: str

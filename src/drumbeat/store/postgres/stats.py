@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from drumbeat.ids import InstanceId
-from drumbeat.model.stats import Grain, Rollup, Row, counts_of, merged
+from drumbeat.model.instance import InstanceState
+from drumbeat.model.stats import Grain, Rollup, Row, RunEnd, Written, counts_of, merged, rollup_of
 from drumbeat.store.malformed import explain, tell
 from drumbeat.store.postgres.connections import LONG, Link, Session
 from drumbeat.store.postgres.statements import Statements
@@ -23,7 +24,7 @@ class PostgresStats:
         self._link = link
         self._lists = lists
 
-    async def put(self, instance: InstanceId, rollups: Sequence[Rollup]) -> bool:
+    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, buried: bool = False) -> bool:
         ordered = sorted(rollups, key=lambda each: (each.grain, each.at, each.queue, each.task))
         columns = (
             [int(each.grain) for each in ordered],
@@ -32,8 +33,9 @@ class PostgresStats:
             [each.task for each in ordered],
             [_text(each) for each in ordered],
         )
-        alive: bool = await self._link.call(lambda session: session.fetchval(self._sql.put, instance, *columns))
-        return alive
+        state = (InstanceState.DEAD if buried else InstanceState.ALIVE).value
+        kept: bool = await self._link.call(lambda session: session.fetchval(self._sql.put, instance, *columns, state))
+        return kept
 
     async def read(
         self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
@@ -49,6 +51,22 @@ class PostgresStats:
 
     async def totals(self) -> list[Rollup]:
         return await self.read(Grain.TOTAL, 0, 1)
+
+    async def written(self, instance: InstanceId, since: int) -> Written:
+        found = await self._lists.call(lambda session: session.fetch(self._sql.written, instance, since), patience=LONG)
+        return Written(
+            max((row["written_at"] for row in found), default=None),
+            [
+                rollup_of(Grain(row["grain"]), row["at"], row["queue"], row["task"], _counts(row["counts"]))
+                for row in found
+            ],
+        )
+
+    async def run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
+        found = await self._lists.call(
+            lambda session: session.fetch(self._sql.run_ends, instance, since), patience=LONG
+        )
+        return [RunEnd(*row) for row in found]
 
     async def prune(self, *, tens: int, minutes: int, gone: int, limit: int) -> int:
         done = 0

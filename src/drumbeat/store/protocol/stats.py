@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from drumbeat.ids import InstanceId
-from drumbeat.model.stats import Grain, Rollup
+from drumbeat.model.stats import Grain, Rollup, RunEnd, Written
 
 
 class Stats(Protocol):
@@ -13,10 +13,11 @@ class Stats(Protocol):
     They need not survive the end of the server: the last seconds of them may be lost with a machine.
     """
 
-    async def put(self, instance: InstanceId, rollups: Sequence[Rollup]) -> bool:
-        """Write what this instance has counted. Each is the whole of its (grain, at, queue, task) and replaces what was there,
-        so that repeating is harmless. Beside those for each queue and task, a stretch has one of all together (OVERALL), so
-        that nobody need add up thousands. All or none: False, and nothing is written, unless the instance is alive.
+    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, buried: bool = False) -> bool:
+        """Write what this instance has counted; `buried`: what others have counted for it, after its end. Each is the whole of
+        its (grain, at, queue, task) and replaces what was there, so that repeating is harmless. Beside those for each queue and
+        task, a stretch has one of all together (OVERALL), so that nobody need add up thousands. All or none: False, and
+        nothing is written, unless the instance is alive (dead, if `buried`).
 
         Raises:
             StoreFull: nothing was stored, there is no room.
@@ -35,6 +36,15 @@ class Stats(Protocol):
 
     async def totals(self) -> list[Rollup]:
         """Everything that was ever counted, merged over all instances, by (queue, task). It only grows, whatever is pruned."""
+        ...
+
+    async def written(self, instance: InstanceId, since: int) -> Written:
+        """What this instance wrote: its TOTAL roll-ups, and stretches that begin at `since` or later, OVERALL included."""
+        ...
+
+    async def run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
+        """The runs of this instance that are on record and ended at `since` or later, in any order. A look for the moment after
+        its death: among very many others that ended at the same time, some may be missing."""
         ...
 
     async def prune(self, *, tens: int, minutes: int, gone: int, limit: int) -> int:

@@ -8,7 +8,8 @@ with NUL between them.
 from collections.abc import Iterator, Sequence
 
 from drumbeat.ids import InstanceId
-from drumbeat.model.stats import TENS_KEPT_US, WIDTH, Grain, Rollup, Row, counts_of, merged
+from drumbeat.model.instance import InstanceState
+from drumbeat.model.stats import TENS_KEPT_US, WIDTH, Grain, Rollup, Row, RunEnd, Written, counts_of, merged, rollup_of
 from drumbeat.store.malformed import explain, tell
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.connections import Link
@@ -18,20 +19,23 @@ MINUTES_KEPT_S = 366 * 86_400
 """Where nobody prunes. A controller does, sooner: as soon as history is."""
 _PAGE = 200
 """Stretches that one call reads."""
+_ENDS = 2_000
+"""Ends of history that one call looks at."""
 
 
 class RedisStats:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    async def put(self, instance: InstanceId, rollups: Sequence[Rollup]) -> bool:
+    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, buried: bool = False) -> bool:
         texts = [
             value
             for each in rollups
             for value in (int(each.grain), each.at, f"{each.queue}\0{each.task}", ",".join(map(str, counts_of(each))))
         ]
-        alive: int = await self._link.run("stats_put", instance, TENS_KEPT_S, MINUTES_KEPT_S, *texts)
-        return bool(alive)
+        state = (InstanceState.DEAD if buried else InstanceState.ALIVE).value
+        kept: int = await self._link.run("stats_put", instance, TENS_KEPT_S, MINUTES_KEPT_S, state, *texts)
+        return bool(kept)
 
     async def read(
         self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
@@ -65,6 +69,30 @@ class RedisStats:
                 tell("roll-up", field, [("sum", explain("sum", number, error))])
         found: list[Row] = [(0, queue, task, counts) for (queue, task), counts in sums.items()]
         return merged(Grain.TOTAL, found + [row for each in others for row in _rows(0, each)])
+
+    async def written(self, instance: InstanceId, since: int) -> Written:
+        grains = (int(Grain.TEN_SECONDS), int(Grain.MINUTE))
+        at, totals, *flat = await self._link.run("stats_written", instance, since, *grains)
+        found = [rollup_of(Grain.TOTAL, *row) for row in _rows(0, totals)]
+        for grain, moment, place, counts in zip(*[iter(flat)] * 4, strict=True):
+            found += [rollup_of(Grain(int(grain)), *row) for row in _rows(int(moment), (place, counts))]
+        return Written(None if at is None else int(at), found)
+
+    async def run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
+        found: list[RunEnd] = []
+        seen = 0
+        while True:
+            looked, *flat = await self._link.run("stats_run_ends", instance, since, seen, _ENDS)
+            for queue, task, outcome, died, due, started, finished in zip(*[iter(flat)] * 7, strict=True):
+                began = None if started == b"null" else int(started)
+                found.append(
+                    RunEnd(
+                        queue.decode(), task.decode(), outcome.decode(), died == b"1", int(due), began, int(finished)
+                    )
+                )
+            seen += looked
+            if looked < _ENDS:
+                return found
 
     async def prune(self, *, tens: int, minutes: int, gone: int, limit: int) -> int:
         done: int = await self._link.run(

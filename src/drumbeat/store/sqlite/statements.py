@@ -202,7 +202,9 @@ class MalformedSql(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
-    is_alive: str
+    is_in_state: str
+    written: str
+    run_ends: str
     put: str
     read: str
     overall: str

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from drumbeat.ids import InstanceId
-from drumbeat.model.stats import Grain, Rollup, Row, counts_of, merged
+from drumbeat.model.instance import InstanceState
+from drumbeat.model.stats import Grain, Rollup, Row, RunEnd, Written, counts_of, merged, rollup_of
 from drumbeat.store.records import RollupRow
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.place import Room
@@ -20,6 +21,8 @@ from drumbeat.store.sqlite.statements import StatsSql
 from drumbeat.store.sqlite.writer import Write, Writer
 
 NOBODY = InstanceId("")
+_written = msgspec.json.Decoder(list[tuple[int, int, str, str, list[int], int]]).decode
+_run_ends = msgspec.json.Decoder(list[RunEnd]).decode
 
 
 class FoldableRow(msgspec.Struct, frozen=True, array_like=True):
@@ -44,9 +47,10 @@ class SqliteStats:
         self._lists = lists
         self._room = room
 
-    async def put(self, instance: InstanceId, rollups: Sequence[Rollup]) -> bool:
+    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, buried: bool = False) -> bool:
         self._room.check()
-        return await self._writer.write(self._put, (instance, rollups), durable=False)
+        state = InstanceState.DEAD if buried else InstanceState.ALIVE
+        return await self._writer.write(self._put, (instance, state, rollups), durable=False)
 
     async def read(
         self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
@@ -61,14 +65,24 @@ class SqliteStats:
     async def totals(self) -> list[Rollup]:
         return await self.read(Grain.TOTAL, 0, 1)
 
+    async def written(self, instance: InstanceId, since: int) -> Written:
+        found = _written(await self._lists.text(self._sql.written, {"instance": instance, "since": since}))
+        return Written(
+            max((row[-1] for row in found), default=None),
+            [rollup_of(Grain(grain), at, queue, task, counts) for grain, at, queue, task, counts, _ in found],
+        )
+
+    async def run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
+        return _run_ends(await self._lists.text(self._sql.run_ends, {"instance": instance, "since": since}))
+
     async def prune(self, *, tens: int, minutes: int, gone: int, limit: int) -> int:
         return await self._writer.write(self._prune, (tens, minutes, gone, limit), durable=False)
 
     # On the writer's thread, inside its transaction.
 
-    def _put(self, write: Write, given: tuple[InstanceId, Sequence[Rollup]]) -> bool:
-        instance, rollups = given
-        if not write.db.value(self._sql.is_alive, {"instance": instance}):
+    def _put(self, write: Write, given: tuple[InstanceId, InstanceState, Sequence[Rollup]]) -> bool:
+        instance, state, rollups = given
+        if not write.db.value(self._sql.is_in_state, {"instance": instance, "state": state.value}):
             return False
         self._keep(write, instance, rollups)
         return True

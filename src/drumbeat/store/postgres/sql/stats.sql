@@ -1,10 +1,10 @@
 -- Statements about roll-ups.
 
 -- name: put
--- $1 instance; $2 grain, $3 at, $4 queue, $5 task, $6 counts, each an array, in the order of the key: two of one instance, of
+-- $1 instance, $7 its state; $2 grain, $3 at, $4 queue, $5 task, $6 counts, each an array, in the order of the key: two of one instance, of
 -- which one is repeated, must not wait for each other crosswise.
   WITH living AS (
-       SELECT id FROM drumbeat.instance WHERE id = $1 AND state = 'alive'),
+       SELECT id FROM drumbeat.instance WHERE id = $1 AND state = $7),
        kept AS (
        INSERT INTO drumbeat.rollup (grain, at, queue, task, instance, written_at, counts)
        SELECT new.grain, new.at, new.queue, new.task, living.id, drumbeat.now_us(), new.counts
@@ -35,6 +35,39 @@ SELECT at, queue, task, counts
    AND at >= $2
    AND at < $3
    AND queue = '';
+
+-- name: written
+-- $1 instance, $2 since.
+SELECT grain, at, queue, task, counts, written_at
+  FROM drumbeat.rollup
+ WHERE instance = $1
+   AND (grain = 0 AND at = 0 OR grain IN (10000000, 60000000) AND at >= $2);
+
+-- name: run_ends
+-- $1 instance, $2 since. Columns as in model.stats.RunEnd.
+SELECT queue, task, outcome, false AS dead, run_at AS due_at, started_at, finished_at
+  FROM drumbeat.history
+ WHERE finished_at >= $2
+   AND instance = $1
+   AND outcome IS NOT NULL
+   AND state <> 'dead'
+ UNION ALL
+SELECT queue, task, outcome, true, run_at, started_at, finished_at
+  FROM drumbeat.dead
+ WHERE finished_at >= $2
+   AND instance = $1
+   AND outcome IS NOT NULL
+ UNION ALL
+SELECT job.queue, job.task, attempt.outcome, false, attempt.token, attempt.started_at, attempt.finished_at
+  FROM drumbeat.attempt
+  JOIN LATERAL (SELECT queue, task FROM drumbeat.job WHERE job.id = attempt.id
+                 UNION ALL
+                SELECT queue, task FROM drumbeat.dead WHERE dead.id = attempt.id
+                 UNION ALL
+                SELECT queue, task FROM drumbeat.history WHERE history.id = attempt.id
+                 LIMIT 1) AS job ON true
+ WHERE attempt.finished_at >= $2
+   AND attempt.instance = $1;
 
 -- name: prune
 -- $1 grain, $2 before, $3 limit.

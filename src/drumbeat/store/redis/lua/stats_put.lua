@@ -1,8 +1,8 @@
--- Keeps what a living instance has counted. Stretches go by themselves, so long after they were last written.
+-- Keeps what an instance has counted, or others for it. Stretches go by themselves, so long after they were last written.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 seconds that stretches of 10 s are kept, 3 seconds of a minute, then of each roll-up grain, at, queue NUL
+-- ARGV: 1 instance, 2 seconds that stretches of 10 s are kept, 3 seconds of a minute, 4 its state, alive or dead, then of each roll-up grain, at, queue NUL
 --   task, counts (see stats.py)
--- returns: 1; 0: the instance is not alive
+-- returns: 1; 0: the instance is in another state
 -- touches: stretch:<grain>:<at>, overall:<grain>:<at>, stretches:<grain>, totals, totals:<instance>
 local p, instance = KEYS[1], ARGV[1]
 
@@ -15,10 +15,10 @@ local function put(key, field, value)
   end
 end
 
-if not redis.call('ZSCORE', p .. 'alive', instance) then return 0 end
+if redis.pcall('HGET', p .. 'inst:' .. instance, 'state') ~= ARGV[4] then return 0 end
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
-for i = 4, #ARGV, 4 do
+for i = 5, #ARGV, 4 do
   local grain, at, place, counts = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if grain == '0' then
     put(p .. 'totals:' .. instance, place, counts)

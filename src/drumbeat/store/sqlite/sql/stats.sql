@@ -1,7 +1,7 @@
 -- Statements about roll-ups.
 
--- name: is_alive
-SELECT EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = 'alive');
+-- name: is_in_state
+SELECT EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = :state);
 
 -- name: put
 -- ?1 instance, ?2 now; a row: at, grain, queue, task, counts. Batches as in jobs.sql: a step for each of hundreds of rows would
@@ -33,6 +33,43 @@ SELECT json_group_array(json_array(at, queue, task, json(counts)))
    AND at >= :since
    AND at < :until
    AND queue = '';
+
+-- name: written
+-- [grain, at, queue, task, counts, written_at] of one instance.
+SELECT json_group_array(json_array(grain, at, queue, task, json(counts), written_at))
+  FROM drumbeat_rollup
+ WHERE instance = :instance
+   AND (grain, at) IN (VALUES (0, 0))
+    OR instance = :instance
+   AND grain IN (10000000, 60000000)
+   AND at >= :since;
+
+-- name: run_ends
+-- Columns as in model.stats.RunEnd. History is in the order of ends: only its newest rows are looked at.
+SELECT json_group_array(json_array(queue, task, outcome, json(iif(dead, 'true', 'false')), due_at, started_at, finished_at))
+  FROM (SELECT queue, task, outcome, 0 AS dead, run_at AS due_at, started_at, finished_at
+          FROM drumbeat_history
+         WHERE seq > (SELECT max(seq) FROM drumbeat_history) - 200000
+           AND finished_at >= :since
+           AND instance = :instance
+           AND outcome IS NOT NULL
+           AND state <> 'dead'
+         UNION ALL
+        SELECT queue, task, outcome, 1, run_at, started_at, finished_at
+          FROM drumbeat_dead
+         WHERE finished_at >= :since
+           AND instance = :instance
+           AND outcome IS NOT NULL
+         UNION ALL
+        SELECT job.queue, job.task, attempt.outcome, 0, attempt.token, attempt.started_at, attempt.finished_at
+          FROM drumbeat_attempt AS attempt
+          JOIN (SELECT id, queue, task FROM drumbeat_job
+                 UNION ALL
+                SELECT id, queue, task FROM drumbeat_dead
+                 UNION ALL
+                SELECT id, queue, task FROM drumbeat_history) AS job ON job.id = attempt.id
+         WHERE attempt.finished_at >= :since
+           AND attempt.instance = :instance);
 
 -- name: prune
 DELETE FROM drumbeat_rollup
