@@ -1,5 +1,6 @@
 """Enqueue, as programs see it: what is stored, what is refused before anything is, and what a second call gives."""
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,28 @@ async def test_enqueue_many_takes_bound_calls_only(app: Drumbeat) -> None:
     with pytest.raises(InvalidArguments, match="bind"):
         app.enqueue_many(wrong)
     coroutine.close()
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "limit"), [(100_001, 0, "100,000 jobs in one call, not 100,001"), (300, 250_000, "64 MiB")]
+)
+@pytest.mark.parametrize("how", ["async", "sync", "conn"])
+async def test_a_call_that_would_hold_up_everybody_is_refused_with_how_to_split_it(
+    app: Drumbeat, count: int, length: int, limit: str, how: str
+) -> None:
+    @app.task
+    async def charge(text: str) -> None: ...
+
+    calls = [charge.bind("x" * length)] * count
+    ways = {
+        "async": lambda: app.enqueue_many(calls),
+        "sync": lambda: asyncio.to_thread(app.sync.enqueue_many, calls),
+        "conn": lambda: app.enqueue_many(calls, conn=object()),
+    }
+    with pytest.raises(InvalidArguments, match=limit) as caught:
+        await ways[how]()
+    assert "split it" in str(caught.value) and caught.value.argument == "jobs"
+    assert await app.jobs.list() == []
 
 
 async def test_cancel_by_task_and_key_tells_what_will_not_run_from_what_was_asked_to_stop(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Literal, TypedDict
 
 import msgspec
@@ -19,6 +20,10 @@ from drumbeat.retry import Backoff
 
 MOST_RETRIES = 1_000_000
 MOST_BATCH = 10_000
+MAX_JOBS_AT_ONCE = 100_000
+MAX_ARGS_AT_ONCE = 64 * 1024 * 1024
+"""Of one `enqueue_many`: about half a second in which a SQLite file or a Redis does nothing else, on a good disk."""
+_ARGS = attrgetter("args")
 
 Pool = Literal["loop", "thread", "process"]
 
@@ -234,7 +239,19 @@ def check_bound(jobs: Iterable[NewJob]) -> list[NewJob]:
     if not all(type(job) is NewJob for job in listed):
         wrong = next(job for job in listed if type(job) is not NewJob)
         raise InvalidArguments(f"enqueue_many takes what task.bind(...) gives, not {shown(wrong)}", "jobs")
+    if len(listed) > MAX_JOBS_AT_ONCE:
+        raise _too_much(f"{MAX_JOBS_AT_ONCE:,} jobs", f"{len(listed):,}")
+    if len(listed) > 1 and (length := sum(map(len, map(_ARGS, listed)))) > MAX_ARGS_AT_ONCE:
+        raise _too_much(f"{MAX_ARGS_AT_ONCE >> 20} MiB of arguments", f"{length / (1 << 20):,.0f}")
     return listed
+
+
+def _too_much(most: str, given: str) -> InvalidArguments:
+    return InvalidArguments(
+        f"enqueue_many takes at most {most} in one call, not {given}: a call is one transaction, for which all others may have"
+        " to wait; split it into several calls, which are still one transaction with conn=",
+        "jobs",
+    )
 
 
 def _unique(value: object) -> Unique:

@@ -1,5 +1,6 @@
 """The hint of a single job: with its commit where nobody else is at it, else right after, and once either way."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -38,16 +39,45 @@ async def test_a_job_that_is_known_is_not_told_again(url: str, raw: Any) -> None
     store = await PostgresStore.open(at(url))
     job = new_job()
     await add(store, job)
-    await until(lambda: store._announcer.voice is not None, what="the end of the first one's burst")
+    await until(lambda: store._announcer.voice(alone=False) is not None, what="the end of the first one's burst")
     assert await heard(raw, store, job) == []
 
 
-async def test_no_hint_travels_with_a_job_while_one_is_under_way(postgres: PostgresStore) -> None:
-    assert postgres._announcer.voice is not None
+async def test_in_a_burst_of_several_calls_no_hint_travels_with_a_job(postgres: PostgresStore) -> None:
+    assert postgres._announcer.voice(alone=False) is not None
     await add(postgres, new_job())
-    assert postgres._announcer.voice is None
+    postgres._announcer.tell(0, told=True)
+    assert postgres._announcer.voice(alone=False) is None
+    assert postgres._announcer.voice(alone=True) is not None, "a lone caller has nobody to join"
 
 
 async def test_no_hint_travels_with_a_job_where_hints_go_another_way(postgres: PostgresStore) -> None:
     postgres.wake.forward(lambda _due: True)
-    assert postgres._announcer.voice is None
+    assert postgres._announcer.voice(alone=True) is None
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["", "as somebody else tells"])
+@pytest.mark.parametrize("calls", [[1], [600], [1, 1, 1], [2, 600, 1]], ids=str)
+async def test_a_call_has_sent_its_hint_when_its_loop_is_stopped_with_its_end(
+    url: str, raw: Any, calls: list[int], busy: bool
+) -> None:
+    """`run_until_complete` for each call: what is left to a task in the background waits for the next one."""
+    loop = asyncio.new_event_loop()
+    store = await asyncio.to_thread(loop.run_until_complete, PostgresStore.open(at(url)))
+    payloads: list[str] = []
+    await raw.add_listener(CHANNEL, lambda _connection, _pid, _channel, payload: payloads.append(payload))
+    if busy:
+        await raw.execute(LOCK)
+
+    async def call() -> None:
+        async with asyncio.TaskGroup() as group:
+            for count in calls:
+                group.create_task(store.jobs.add([new_job() for _ in range(count)]))
+
+    for number in range(5):
+        payloads.clear()
+        await asyncio.to_thread(loop.run_until_complete, call())
+        assert [task.get_name() for task in asyncio.all_tasks(loop)] == [], "nothing is left behind"
+        await until(lambda: payloads, deadline=2, what=f"the hint of call {number}")
+    await asyncio.to_thread(loop.run_until_complete, store.close())
+    loop.close()

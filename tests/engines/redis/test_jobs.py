@@ -7,7 +7,7 @@ import pytest
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import new_job_ids, packed
 from drumbeat.model.job import Hold, JobFilter, JobState, OutcomeKind, Unique
-from drumbeat.store.redis import RedisStore, adding
+from drumbeat.store.redis import RedisStore
 from tests.contract.making import (
     HOUR,
     add,
@@ -143,12 +143,3 @@ async def test_a_call_that_cannot_be_stored_does_no_harm_to_those_that_came_with
         calls += [group.create_task(add(redis, new_job())) for _ in range(5)]
     wanted = sorted((id for call in calls for id in call.result()), reverse=True)
     assert ids(await redis.inspect.jobs(JobFilter())) == wanted
-
-
-async def test_more_jobs_than_a_call_can_take_are_refused_as_a_whole(
-    redis: RedisStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(adding, "LARGEST", 10)
-    with pytest.raises(InvalidArguments, match="11 jobs in one call: Redis takes at most 10"):
-        await add(redis, *(new_job() for _ in range(11)))
-    assert await redis.inspect.jobs(JobFilter()) == []

@@ -16,9 +16,11 @@ from drumbeat.clock import FakeClock
 from drumbeat.errors import StoreError, StoreLost, StoreUnavailable
 from drumbeat.model.job import JobFilter, JobState, OutcomeKind, Verdict
 from drumbeat.store.sqlite import SqliteStore, desk, syncer, writer
+from drumbeat.store.sqlite.adding import Batch
 from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.desk import Request
 from drumbeat.store.sqlite.turn import Turn
-from drumbeat.store.sqlite.writer import Write
+from drumbeat.store.sqlite.writer import Write, Writer
 from tests.contract.making import HOUR, claim, claimed_one, end, ids, new_job, worker
 from tests.waiting import until
 
@@ -379,3 +381,22 @@ async def test_a_reader_does_not_create_a_deleted_file_anew(path: Path, sqlite: 
     with pytest.raises(StoreLost):
         await sqlite.inspect.jobs(JobFilter())
     assert not path.exists()
+
+
+async def test_large_batches_do_not_share_a_transaction_so_that_others_have_their_turn_between(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    transaction = Writer._transaction
+
+    def counted(self: Writer, db: Connection, group: list[Request]) -> Any:
+        sizes.append(sum(len(request.argument.jobs) for request in group if isinstance(request.argument, Batch)))
+        return transaction(self, db, group)
+
+    monkeypatch.setattr(Writer, "_transaction", counted)
+    batches = [[new_job() for _ in range(4_000)] for _ in range(10)]
+    async with asyncio.TaskGroup() as group:
+        for batch in batches:
+            group.create_task(sqlite.jobs.add(batch))
+    assert sum(sizes) == 40_000
+    assert max(sizes) < 15_000

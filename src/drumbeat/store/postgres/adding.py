@@ -55,6 +55,8 @@ class Adding:
         self._untold: list[tuple[asyncio.Future[list[Added]], list[Added]]] = []
         """What is stored, and the answer held back for a moment."""
         self._closed = False
+        self._calls = 0
+        """How many are under way."""
 
     async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
         """All or none; one answer for each."""
@@ -66,7 +68,14 @@ class Adding:
         if self._task is None:
             # Not in a task group: it works for several callers, none of which may take it down. `close` ends it.
             self._task = loop.create_task(self._work(), name="drumbeat adding")
-        return await answer
+        self._calls += 1
+        try:
+            added = await answer
+        finally:
+            self._calls -= 1
+        if not self._calls:
+            await self._announcer.settle()
+        return added
 
     async def close(self) -> None:
         self._closed = True
@@ -178,7 +187,7 @@ class Adding:
                 self._sql.add_one,
                 *(job.id, job.task, job.queue, job.args, job.signature, job.priority, job.run_at, job.delay, job.key),
                 *(job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant, _since(job.id), job.trace),
-                self._announcer.voice,
+                self._announcer.voice(alone=self._calls == 1),
             )
         return Stored(due_at(job, row["now"]), row["told"])
 

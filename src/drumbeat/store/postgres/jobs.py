@@ -112,6 +112,7 @@ class PostgresJobs:
         changed = await self._side.call(lambda session: session.fetch(self._sql.run_now, wanted)) if wanted else []
         if changed:
             self._announcer.tell(changed[0][0])
+            await self._announcer.settle()
         return len(changed)
 
     async def replay(self, ids: Sequence[JobId]) -> list[Replayed]:
@@ -119,6 +120,7 @@ class PostgresJobs:
             return []
         answers, soonest = await self._side.transact(partial(self._replay, ids))
         self._tell(soonest)
+        await self._announcer.settle()
         return answers
 
     async def discard(self, ids: Sequence[JobId]) -> int:
@@ -156,6 +158,7 @@ class PostgresJobs:
         resumed = bool(await self._side.call(lambda session: session.fetch(self._sql.resume, queue)))
         if resumed:
             self._announcer.tell(0)
+            await self._announcer.settle()
         return resumed
 
     async def _exchange(

@@ -2,10 +2,13 @@
 
     add --commit--> Announcer --NOTIFY "run_at sender"--> Link of each worker --> hear(run_at)
 
-A NOTIFY takes a lock that all of them share, so it is no part of a transaction that stores jobs, but for a single job after a
-silence, when nobody else is at it: there it saves a round trip. Bursts are joined: the first is sent at once, what follows
-within some milliseconds goes out together at their end, so that none is lost and a flood of enqueues is not a flood of hints.
-Whoever listens in the same store is told without the detour, and does not hear it twice.
+A NOTIFY takes a lock that all of them share, so it is no part of a transaction that stores jobs, but for a single job of a
+lone caller, or after a silence, when nobody else is at it: there it saves a round trip. Bursts are joined: the first is sent
+at once, what follows within some milliseconds goes out together at their end, so that none is lost and a flood of enqueues is
+not a flood of hints. Whoever listens in the same store is told without the detour, and does not hear it twice.
+
+A loop may run no longer than the call that it was started for (`run_until_complete` for each enqueue). So the last call under
+way does not return before its hint is sent: `settle`.
 """
 
 import asyncio
@@ -17,12 +20,13 @@ from functools import partial
 from drumbeat.clock import Clock, jittered
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.model.room import hinted
-from drumbeat.service import background
+from drumbeat.service import Wakeup, background
 from drumbeat.store.postgres.connections import Link, Plans, Session
 from drumbeat.store.postgres.statements import SchemaSql
 from drumbeat.store.protocol.wake import Given
 
 BURST_S = 0.002
+SETTLE_TIMEOUT = 1.0
 CHECK_S = 20.0
 """A connection that only listens would never notice that its other end is gone."""
 RETRY_S = 0.5
@@ -42,6 +46,8 @@ class Announcer:
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self._due: int | None = None
+        self._told_at = float("-inf")
+        self._hurry = Wakeup(clock)
         self._closed = False
         self.channel = channel
         self._sender = os.urandom(6).hex()
@@ -51,22 +57,32 @@ class Announcer:
         self.outward: Callable[[int], bool] | None = None
         """Another way to all who listen, taken while it works."""
 
-    @property
-    def voice(self) -> str | None:
-        """Whose hint a statement that stores a job may send with its commit; None: it shall not."""
-        return None if self._closed or self._task is not None or self.outward is not None else self._sender
+    def voice(self, *, alone: bool) -> str | None:
+        """Whose hint a statement that stores a job may send with its commit; None: it shall not, or is not `alone` and in the
+        middle of a burst."""
+        if self._closed or self._task is not None or self.outward is not None:
+            return None
+        return self._sender if alone or self._pause() <= 0 else None
 
     def tell(self, due: int, *, told: bool = False) -> None:
         """Jobs with this due moment are stored and visible; `told`: by `voice`, all others have heard of it."""
         self._hear(due)
-        if not told:
-            if self.outward is not None and self.outward(due):
-                return
-            self._due = due if self._due is None else min(due, self._due)
+        if told:
+            self._told_at = self._clock.monotonic()
+            return
+        if self.outward is not None and self.outward(due):
+            return
+        self._due = due if self._due is None else min(due, self._due)
         if self._task is None and not self._closed:
-            # Not in a task group: the hint outlives the call that gave rise to it. `close` ends it.
+            # Not in a task group: several calls share it, none of which may take it down. `settle` and `close` end it.
             loop = asyncio.get_running_loop()
             self._task = loop.create_task(self._send(), name="drumbeat announcer")
+
+    async def settle(self) -> None:
+        """Return when no hint waits to be sent; not much later than that if the server does not take it."""
+        if (task := self._task) is not None:
+            self._hurry.set()
+            await asyncio.wait([task], timeout=SETTLE_TIMEOUT)
 
     def heard(self, payload: str) -> None:
         """A NOTIFY has come. Anybody may send one: what is no number means "look"."""
@@ -77,8 +93,9 @@ class Announcer:
     async def close(self) -> None:
         """Send what is waiting, if the server is there."""
         self._closed = True
+        self._hurry.set()
         if (task := self._task) is not None:
-            await asyncio.wait([task], timeout=1)
+            await asyncio.wait([task], timeout=SETTLE_TIMEOUT)
             task.cancel()
 
     def _hear(self, due: int) -> None:
@@ -87,17 +104,21 @@ class Announcer:
 
     async def _send(self) -> None:
         try:
-            if self._due is None:
-                await self._clock.sleep(BURST_S)  # the first has been told
             while self._due is not None:
+                if (pause := self._pause()) > 0:
+                    await self._hurry.wait(pause)
                 payload, self._due = f"{self._due} {self._sender}", None
                 # Lost with the server: whoever would have heard it polls.
                 with contextlib.suppress(StoreError):
                     await self._link.call(partial(self._notify, payload), plans=Plans.EITHER)
-                if not self._closed:
-                    await self._clock.sleep(BURST_S)
+                self._told_at = self._clock.monotonic()
         finally:
             self._task = None
+            self._hurry.clear()
+
+    def _pause(self) -> float:
+        """Seconds until the end of the burst; not above 0: there is none."""
+        return self._told_at + BURST_S - self._clock.monotonic()
 
     async def _notify(self, payload: str, session: Session) -> None:
         await session.execute(self._sql.notify, self.channel, payload)

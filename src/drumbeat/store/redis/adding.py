@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from drumbeat.errors import DrumbeatError, InvalidArguments, StoreUnavailable
+from drumbeat.errors import DrumbeatError, StoreUnavailable
 from drumbeat.ids import JobId, packed, unpacked
 from drumbeat.model.job import Added, NewJob, Unique
 from drumbeat.names import check_priority
@@ -16,8 +16,6 @@ from drumbeat.store.redis.connections import PATIENCE, Link
 from drumbeat.store.redis.line import Value
 from drumbeat.store.redis.rows import as_json
 
-LARGEST = 300_000
-"""Jobs of one call at most: a server takes a million values in one call, and does nothing else meanwhile."""
 _LARGEST_GROUP = 10_000
 _JOBS_A_SECOND = 5_000
 """A batch may take longer than a call: so many even a slow server stores in a second."""
@@ -162,8 +160,6 @@ class Adding:
                 answer.set_result(given)
 
     async def _store(self, jobs: Sequence[NewJob]) -> list[Added]:
-        if len(jobs) > LARGEST:
-            raise InvalidArguments(f"{len(jobs):,} jobs in one call: Redis takes at most {LARGEST:,}", "jobs")
         patience = PATIENCE + len(jobs) / _JOBS_A_SECOND
         _, refused = await self._link.run("jobs_add", *arguments(jobs), patience=patience)
         if not refused:

@@ -22,6 +22,7 @@ from drumbeat.store.sqlite.connection import ours
 # A process that was stopped while it held the turn keeps everybody waiting: callers are told, and may try again.
 PATIENCE_S = 30.0
 _LARGEST_GROUP = 1_000
+_MAX_GROUP_WEIGHT = 10_000
 # How often an idle thread looks whether its loop is still there: one that was closed by hand tells nobody.
 _LOOK_S = 2.0
 
@@ -29,7 +30,7 @@ _LOOK_S = 2.0
 class Request:
     """A piece of work on its way: `work(place, argument)`, or `together(place, arguments)` for several of a kind."""
 
-    __slots__ = ("argument", "durable", "future", "together", "work")
+    __slots__ = ("argument", "durable", "future", "together", "weight", "work")
 
     def __init__(
         self,
@@ -38,12 +39,15 @@ class Request:
         argument: Any,
         together: Callable[[Any, Sequence[Any]], Sequence[Any]] | None,
         durable: bool,
+        weight: int,
     ) -> None:
         self.future = future
         self.work = work
         self.argument = argument
         self.together = together
         self.durable = durable
+        self.weight = weight
+        """About how many rows it writes."""
 
 
 Answer = tuple["asyncio.Future[Any]", Any, Exception | None]
@@ -72,6 +76,7 @@ class Desk(ABC):
         argument: Any = None,
         together: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None,
         durable: bool = True,
+        weight: int = 1,
     ) -> "asyncio.Future[Any]":
         """Put a request in line. Cancelling the future leaves the work done or undone, never half done."""
         if os.getpid() != self._pid:
@@ -81,7 +86,7 @@ class Desk(ABC):
         if self._closing:
             raise StoreUnavailable(f"{self._path}: the store is closed")
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._inbox.put(Request(future, work, argument, together, durable))
+        self._inbox.put(Request(future, work, argument, together, durable, weight))
         if self._thread is None:
             self._thread = threading.Thread(target=self._main, name=f"drumbeat {self._name}", daemon=True)
             self._thread.start()
@@ -182,8 +187,9 @@ class Desk(ABC):
         return error
 
     def _drain(self, group: list[Request]) -> None:
-        """Add whoever has come in the meantime."""
-        while len(group) < _LARGEST_GROUP:
+        """Add whoever has come in the meantime, as long as the group stays small: others wait for its end."""
+        weight = sum(request.weight for request in group)
+        while len(group) < _LARGEST_GROUP and weight < _MAX_GROUP_WEIGHT:
             try:
                 request = self._inbox.get_nowait()
             except Empty:
@@ -192,6 +198,7 @@ class Desk(ABC):
                 self._inbox.put(None)  # the end of the line, for the next round
                 return
             group.append(request)
+            weight += request.weight
 
     def _tell_loop(self, call: Callable[[], None]) -> None:
         try:

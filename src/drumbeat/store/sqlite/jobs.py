@@ -74,7 +74,7 @@ class SqliteJobs:
         if not jobs:
             return []
         self._room.check()
-        return await self._writer.write(self._adding.add, Batch(jobs), self._adding.add_all)
+        return await self._writer.write(self._adding.add, Batch(jobs), self._adding.add_all, weight=len(jobs))
 
     async def exchange(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> Exchanged:
         asked = None if claim is None else Asked(instance, claim)

@@ -85,15 +85,17 @@ class Writer(Desk):
         together: Callable[[Write, Sequence[A]], Sequence[R]] | None = None,
         *,
         durable: bool = True,
+        weight: int = 1,
     ) -> R:
         """Do this in a transaction; on disk when it returns, unless it need not be `durable`.
 
         What is not durable survives every process, but not a power cut. Claims and heartbeats are such: a power cut ends
         those who made them as well, and it is the disk for which a due job would wait longest.
 
-        `together` does the same for several requests at once. It must do all or raise; then each is done alone.
+        `together` does the same for several requests at once. It must do all or raise; then each is done alone. `weight` is
+        about how many rows it writes: heavy ones do not share a transaction, so that others have their turn between them.
         """
-        answer: R = await self.ask(work, argument, together, durable)
+        answer: R = await self.ask(work, argument, together, durable, weight)
         return answer
 
     async def ring(self, run_at: int) -> None:
