@@ -7,7 +7,7 @@ import random
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
@@ -39,11 +39,15 @@ class Vandal(Protocol):
         ...
 
 
+def each(columns: tuple[str, ...], values: list[str]) -> dict[str, list[str]]:
+    return dict.fromkeys(columns, values)
+
+
 class Sql:
     """What both SQL engines have in common: a damage is an UPDATE of one column."""
 
-    tables: dict[str, tuple[str, str]]
-    columns: dict[str, dict[str, list[str]]]
+    tables: ClassVar[dict[str, tuple[str, str]]]
+    columns: ClassVar[dict[str, dict[str, list[str]]]]
     replacing = ""
 
     async def run(self, statement: str, *values: Any) -> None:
@@ -75,7 +79,7 @@ _NUMBER = ["'soon'", "X'00ff'", "1.5"]
 
 class SqliteVandal(Sql):
     replacing = "OR REPLACE "
-    tables = {
+    tables: ClassVar = {
         "pending": ("drumbeat_job", "id"),
         "running": ("drumbeat_job", "id"),
         "letter": ("drumbeat_dead", "id"),
@@ -88,47 +92,47 @@ class SqliteVandal(Sql):
         "rollup": ("drumbeat_rollup", "task"),
         "message": ("drumbeat_room_message", "room"),
     }
-    _job = {
-        **dict.fromkeys(("task", "args", "signature", "key", "on_dead", "trace", "tenant"), _TEXT),
-        **dict.fromkeys(("error", "progress"), [*_TEXT, "'{broken'"]),
-        **dict.fromkeys(("created_at", "due_at", "failures", "crashes", "life"), _NUMBER),
-        **dict.fromkeys(("retries", "timeout", "crash_limit", "cancel_requested"), _NUMBER),
+    _job: ClassVar = {
+        **each(("task", "args", "signature", "key", "on_dead", "trace", "tenant"), _TEXT),
+        **each(("error", "progress"), [*_TEXT, "'{broken'"]),
+        **each(("created_at", "due_at", "failures", "crashes", "life"), _NUMBER),
+        **each(("retries", "timeout", "crash_limit", "cancel_requested"), _NUMBER),
         "token": [*_NUMBER, "9e999", "9223372036854775807"],
         "unique": ["'odd'", "X'00'"],
     }
-    _ended = {**_job, "state": ["'odd'", "X'00'"], "finished_at": _NUMBER, "outcome": ["'odd'", "X'00'"]}
-    columns = {
+    _ended: ClassVar = {**_job, "state": ["'odd'", "X'00'"], "finished_at": _NUMBER, "outcome": ["'odd'", "X'00'"]}
+    columns: ClassVar = {
         "pending": {**_job, "waits_since": _NUMBER, "run_at": ["-9e18", "X'00'", "'soon'"], "state": ["'odd'"]},
         "running": {**_job, "claimed_at": _NUMBER, "run_at": _NUMBER, "queue": _TEXT},
         "letter": _ended,
         "history": {**_ended, "result": _TEXT, "created_at": [*_NUMBER, "NULL"], "args": [*_TEXT, "NULL"]},
         "schedule": {
-            **dict.fromkeys(("task", "queue", "args", "signature", "tz", "changed_by", "why", "app"), _TEXT),
-            **dict.fromkeys(("kind", "overlap", "catch_up", "origin", "state"), ["'odd'", "X'00'"]),
-            **dict.fromkeys(("priority", "retries", "timeout", "crash_limit", "jitter", "next_at", "cursor"), _NUMBER),
-            **dict.fromkeys(("revision", "created_at", "catch_up_limit", "every"), _NUMBER),
+            **each(("task", "queue", "args", "signature", "tz", "changed_by", "why", "app"), _TEXT),
+            **each(("kind", "overlap", "catch_up", "origin", "state"), ["'odd'", "X'00'"]),
+            **each(("priority", "retries", "timeout", "crash_limit", "jitter", "next_at", "cursor"), _NUMBER),
+            **each(("revision", "created_at", "catch_up_limit", "every"), _NUMBER),
             "rule": ["'garbage'", *_TEXT],
         },
         "instance": {
-            **dict.fromkeys(("app", "version", "host", "ended_why", "wake"), _TEXT),
-            **dict.fromkeys(("roles", "queues", "tasks", "rooms"), ["'garbage'", "'[1]'", *_TEXT]),
-            **dict.fromkeys(("pid", "concurrency", "running", "refused", "beat", "started_at"), _NUMBER),
+            **each(("app", "version", "host", "ended_why", "wake"), _TEXT),
+            **each(("roles", "queues", "tasks", "rooms"), ["'garbage'", "'[1]'", *_TEXT]),
+            **each(("pid", "concurrency", "running", "refused", "beat", "started_at"), _NUMBER),
             "beat_at": _NUMBER,
         },
         "lock": {
-            **dict.fromkeys(("limit", "per", "last", "used_at", "released_at"), _NUMBER),
-            **dict.fromkeys(("boot", "released", "released_by", "released_why"), _TEXT),
+            **each(("limit", "per", "last", "used_at", "released_at"), _NUMBER),
+            **each(("boot", "released", "released_by", "released_why"), _TEXT),
         },
         "ticket": {
-            **dict.fromkeys(("number", "lease", "expires_at", "entered_at", "granted_at", "lane"), _NUMBER),
-            **dict.fromkeys(("owner", "what", "wake"), _TEXT),
+            **each(("number", "lease", "expires_at", "entered_at", "granted_at", "lane"), _NUMBER),
+            **each(("owner", "what", "wake"), _TEXT),
         },
         "act": {
-            **dict.fromkeys(("who", "role", "via", "verb", "target", "why", "outcome", "answer"), _TEXT),
-            **dict.fromkeys(("at", "done_at", "touched"), _NUMBER),
+            **each(("who", "role", "via", "verb", "target", "why", "outcome", "answer"), _TEXT),
+            **each(("at", "done_at", "touched"), _NUMBER),
         },
         "rollup": {"counts": ["'garbage'", "'[1]'", "'[\"a\"]'", *_TEXT], "at": ["1.5"], "queue": _TEXT},
-        "message": {**dict.fromkeys(("args", "signature"), _TEXT), "sent_at": _NUMBER},
+        "message": {**each(("args", "signature"), _TEXT), "sent_at": _NUMBER},
     }
 
     def __init__(self, url: str) -> None:
@@ -141,7 +145,7 @@ class SqliteVandal(Sql):
 
     async def flip(self, id: str, random: random.Random) -> None:
         column = random.choice(sorted({*self._job, "id", "queue", "priority", "run_at", "waits_for", "instance"}))
-        value = random.choice(["X'%s'" % random.randbytes(6).hex(), "'x'", "-1", "1e300", "CAST(X'c3' AS TEXT)"])
+        value = random.choice([f"X'{random.randbytes(6).hex()}'", "'x'", "-1", "1e300", "CAST(X'c3' AS TEXT)"])
         await self.run(f'UPDATE OR IGNORE drumbeat_job SET "{column}" = {value} WHERE id =', id)
 
     async def close(self) -> None:
@@ -153,7 +157,7 @@ _OF_JSON = ["'garbage'", "'[1]'", "''"]
 
 
 class PostgresVandal(Sql):
-    tables = {
+    tables: ClassVar = {
         "pending": ("drumbeat.job", "id"),
         "running": ("drumbeat.job", "id"),
         "letter": ("drumbeat.dead", "id"),
@@ -166,14 +170,14 @@ class PostgresVandal(Sql):
         "rollup": ("drumbeat.rollup", "task"),
         "message": ("drumbeat.room_message", "room"),
     }
-    _job = {
-        **dict.fromkeys(("task", "args", "signature", "tenant", "unique"), ["NULL"]),
-        **dict.fromkeys(("created_at", "due_at"), ["NULL"]),
-        **dict.fromkeys(("failures", "crashes", "life", "crash_limit"), ["NULL"]),
+    _job: ClassVar = {
+        **each(("task", "args", "signature", "tenant", "unique"), ["NULL"]),
+        **each(("created_at", "due_at"), ["NULL"]),
+        **each(("failures", "crashes", "life", "crash_limit"), ["NULL"]),
         "error": _OF_JSON,
         "cancel_requested": ["NULL"],
     }
-    _ended = {
+    _ended: ClassVar = {
         **_job,
         "state": ["'odd'"],
         "outcome": ["'odd'"],
@@ -181,7 +185,7 @@ class PostgresVandal(Sql):
         "created_at": ["9223372036854775807", "-9223372036854775808"],
         "priority": ["42"],
     }
-    columns = {
+    columns: ClassVar = {
         "pending": {
             **_job,
             "token": ["9223372036854775807"],
@@ -192,19 +196,19 @@ class PostgresVandal(Sql):
         "letter": _ended,
         "history": _ended,
         "schedule": {
-            **dict.fromkeys(("kind", "overlap", "catch_up", "origin", "state"), ["'odd'"]),
-            **dict.fromkeys(("task", "queue", "args", "signature", "priority", "jitter"), ["NULL"]),
+            **each(("kind", "overlap", "catch_up", "origin", "state"), ["'odd'"]),
+            **each(("task", "queue", "args", "signature", "priority", "jitter"), ["NULL"]),
             "rule": ["'garbage'"],
             "next_at": ["-9223372036854775808"],
             "cursor": ["9223372036854775807"],
         },
         "instance": {
-            **dict.fromkeys(("roles", "queues", "tasks", "rooms"), _OF_JSON),
-            **dict.fromkeys(("app", "pid", "beat", "concurrency", "started_at", "beat_at"), ["NULL"]),
+            **each(("roles", "queues", "tasks", "rooms"), _OF_JSON),
+            **each(("app", "pid", "beat", "concurrency", "started_at", "beat_at"), ["NULL"]),
         },
         "lock": {"limit": ["0"], "released_at": ["9223372036854775807"]},
         "ticket": {"what": ["''"], "entered_at": ["-9223372036854775808"]},
-        "act": {"at": ["9223372036854775807"], **dict.fromkeys(("who", "verb", "target"), ["NULL"])},
+        "act": {"at": ["9223372036854775807"], **each(("who", "verb", "target"), ["NULL"])},
         "rollup": {"counts": [*_OF_JSON, "'[\"a\"]'"]},
         "message": {"args": ["NULL", "'garbage'"], "signature": ["NULL"]},
     }
@@ -362,8 +366,9 @@ class RedisVandal:
         yield "progress: garbage", None, self._hash("progress", "", b"\xff{")
 
     def _letter(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
-        for name, _, do in self._bodies():
-            yield name, None, do
+        for name, field, do in self._bodies():
+            if field is not None:
+                yield name, None, do
 
         def done(value: bytes) -> Callable[[str], Awaitable[None]]:
             async def do(id: str) -> None:

@@ -14,14 +14,13 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.ids import JobId
 from drumbeat.model.finding import Level
-from drumbeat.model.instance import NewInstance
-from drumbeat.model.job import Claim, JobFilter, JobState, Outcome, OutcomeKind, View
+from drumbeat.model.job import Claim, JobFilter, JobState, OutcomeKind, View
 from drumbeat.model.lock import NewTicket
 from drumbeat.model.room import RoomMessage
 from drumbeat.model.stats import Grain, Rollup
 from drumbeat.nouns.audit import new_act
 from drumbeat.store.protocol import Store
-from tests.contract.making import add, claim, new_instance, new_job, outcome, worker
+from tests.contract.making import add, claim, new_job, outcome, worker
 from tests.contract.scheduling import new_schedule, put
 from tests.vandals import Damage, Vandal, vandal_of
 from tests.waiting import until
@@ -236,6 +235,9 @@ async def test_damaged_schedules_do_not_stop_the_others(app: Drumbeat, vandal: V
         await store.schedules.get(name)
         await store.schedules.fires(name)
     await store.schedules.forget(2**62, 1_000)
+    for name in names:
+        await app.schedules.delete(name, why="test")
+    assert not [name for name in await look_everywhere(app) if name.startswith("schedule bad-") and FULL]
 
 
 async def test_damaged_instances_stop_neither_beats_nor_lists(app: Drumbeat, vandal: Vandal, store: Store) -> None:
