@@ -196,6 +196,7 @@ class Schedules:
     async def run_now(self, name: str) -> JobHandle[Any]:
         """Enqueue its job at once, whatever its state, its next moment and overlap are; they stay as they are."""
         made = (await self._known(name)).definition
+        rule_of(made)  # one that cannot be read as it is stored is not run either
         job = NewJob(
             id=new_job_id(),
             task=made.task,

@@ -185,12 +185,10 @@ _told: set[tuple[str, str]] = set()
 
 
 def tell(kind: str, id: Any, faults: Iterable[tuple[str, str]]) -> None:
-    """Log that a record cannot be read: once for each."""
+    """Log that a record cannot be read: once for each, and a thousand in all, so that no log is filled with them."""
     name = (kind, id if isinstance(id, str) else quoted(id))
-    if name in _told:
+    if name in _told or len(_told) >= _MAX_TOLD:
         return
-    if len(_told) >= _MAX_TOLD:
-        _told.clear()
     _told.add(name)
     log.error(
         "a stored %s cannot be read as it is; `drumbeat doctor` says what to do",

@@ -4,15 +4,22 @@ Each operation is one statement that calls a function of the schema, so one roun
 order they lock, is said there. Hints are part of their transactions: NOTIFY is sent by the commit.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from drumbeat.durations import from_us
+from drumbeat.errors import StoreError
 from drumbeat.model.lock import LockInfo, NewTicket, Seen, TicketInfo, TicketState
 from drumbeat.store.postgres.connections import LONG, Link, Session
 from drumbeat.store.postgres.entering import Entering
 from drumbeat.store.postgres.statements import Statements
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_NEGATIVE_OFFSET = "2201X"
 
 
 class PostgresLocks:
@@ -30,7 +37,7 @@ class PostgresLocks:
             return []
         # Each once: the function counts them.
         ids = list(dict.fromkeys(tickets))
-        rows = await self._link.call(lambda session: session.fetch(self._sql.look, ids, renew))
+        rows = await self._mending(lambda session: session.fetch(self._sql.look, ids, renew))
         found = {row["ticket"]: _seen(row) for row in rows}
         lost = [id for id in ids if id not in found]
         if lost:
@@ -40,10 +47,10 @@ class PostgresLocks:
 
     async def leave(self, tickets: Sequence[str]) -> None:
         if tickets:
-            await self._link.call(lambda session: session.execute(self._sql.leave, list(tickets)))
+            await self._mending(lambda session: session.execute(self._sql.leave, list(tickets)))
 
     async def release(self, lock: str, ticket: str | None, *, by: str, why: str) -> int:
-        count: int = await self._link.call(lambda session: session.fetchval(self._sql.release, lock, ticket, by, why))
+        count: int = await self._mending(lambda session: session.fetchval(self._sql.release, lock, ticket, by, why))
         return count
 
     async def page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
@@ -52,6 +59,17 @@ class PostgresLocks:
     async def get(self, lock: str) -> LockInfo | None:
         found = await self._link.transact(partial(self._infos, ("", 1, True, lock), True), patience=LONG)
         return found[0] if found else None
+
+    async def _mending(self, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Where the server cannot reckon with a lock's limit, that is mended, and it is done once more."""
+        try:
+            return await self._link.call(work)
+        except StoreError as error:
+            if getattr(error.__cause__, "sqlstate", None) != _NEGATIVE_OFFSET:
+                raise
+            await self._link.call(lambda session: session.execute(self._sql.mend))
+            log.error("a stored lock had a limit below 1: it is 1 now")
+            return await self._link.call(work)
 
     async def _reasons(self, ids: list[str]) -> dict[str, str]:
         rows = await self._link.call(lambda session: session.fetch(self._sql.reasons, ids))

@@ -92,6 +92,7 @@ class LockSql(msgspec.Struct, frozen=True, kw_only=True):
     leave: str
     release: str
     reasons: str
+    mend: str
     page: str
     tickets: str
 

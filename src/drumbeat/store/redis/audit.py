@@ -8,8 +8,10 @@ import msgspec
 
 from drumbeat.model.audit import REPEATS_US, Act, NewAct, kept_answer
 from drumbeat.store.malformed import explain, reasons, tell
+from drumbeat.store.records import moment
 from drumbeat.store.redis.connections import Link
-from drumbeat.store.redis.rows import as_json, moment, pairs
+from drumbeat.store.redis.rows import as_json
+from drumbeat.store.redis.texts import pairs
 
 _LOOKED_AT = 500
 """Acts that one call looks at."""

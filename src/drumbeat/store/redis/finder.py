@@ -6,7 +6,7 @@ from typing import Any
 from drumbeat.ids import unpacked
 from drumbeat.model.job import JobFilter
 from drumbeat.store.malformed import Fault, explain, quoted
-from drumbeat.store.redis import rows
+from drumbeat.store.redis import instance_rows, rows
 from drumbeat.store.redis.audit import act_of
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.schedules import schedule
@@ -25,7 +25,7 @@ class Finder:
         found = [*await self._jobs(JobFilter(limit=limit)), *await self._jobs(JobFilter(letters=True, limit=limit))]
         flat = await self._link.run("inspect_instances", 1)
         for id, row in list(zip(flat[::2], flat[1::2], strict=True))[:limit]:
-            found += _faults("instance", id, rows.instance(id, row)[1])
+            found += _faults("instance", id, instance_rows.instance(id, row)[1])
         for name, fields in await self._link.run("schedules_page", "", limit, 1):
             found += _faults("schedule", name, schedule(name, fields)[1])
         for id, row in (await self._link.run("audit_page", "", limit, limit, "", "", ""))[1:]:

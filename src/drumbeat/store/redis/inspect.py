@@ -11,7 +11,8 @@ from drumbeat.model.instance import Instance, LeaderInfo
 from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.store.malformed import Fault, explain, reasons, tell
 from drumbeat.store.protocol.inspect import NEWEST
-from drumbeat.store.redis import rows
+from drumbeat.store.records import moment_or_none
+from drumbeat.store.redis import instance_rows, rows, texts
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.facts import RedisFacts
 from drumbeat.store.redis.finder import Finder
@@ -69,10 +70,10 @@ class RedisInspect:
 
     async def queues(self) -> list[QueueStats]:
         lines, running, waiting, paused, records = await self._link.run("inspect_queues")
-        pauses = {name: _read_pause(name, text) for name, text in rows.pairs(paused).items()}
-        runs, waits = rows.pairs(running), rows.pairs(waiting)
+        pauses = {name: _read_pause(name, text) for name, text in texts.pairs(paused).items()}
+        runs, waits = texts.pairs(running), texts.pairs(waiting)
         pending = {line[0]: line[1:] for line in lines}
-        taken = {queue.encode() for record in rows.new_instances(records) for queue in record.queues}
+        taken = {queue.encode() for record in instance_rows.new_instances(records) for queue in record.queues}
         found: list[QueueStats] = []
         for name in sorted(pending.keys() | runs.keys() | waits.keys() | pauses.keys() | taken):
             ready, scheduled, oldest = pending.get(name, (0, 0, None))
@@ -83,12 +84,12 @@ class RedisInspect:
                     ready=ready,
                     scheduled=scheduled,
                     running=runs.get(name, 0),
-                    waiting=rows.number_or_0(waits.get(name)),
-                    oldest_due=rows.moment_or_none(oldest),
+                    waiting=texts.number_or_0(waits.get(name)),
+                    oldest_due=moment_or_none(oldest),
                     paused=at is not None,
                     paused_by=by,
                     paused_why=why,
-                    paused_at=rows.moment_or_none(at),
+                    paused_at=moment_or_none(at),
                 )
             )
         return found
@@ -96,11 +97,11 @@ class RedisInspect:
     async def tasks(self) -> list[TaskStats]:
         counters, running, records = await self._link.run("inspect_tasks")
         counts: dict[str, dict[str, int]] = {}
-        for field, number in rows.pairs(counters).items():
+        for field, number in texts.pairs(counters).items():
             task, _, what = field.decode("utf-8", "replace").partition("\0")
-            counts.setdefault(task, {})[what] = rows.number_or_0(number)
-        runs = {name.decode("utf-8", "replace"): number for name, number in rows.pairs(running).items()}
-        known = {task for record in rows.new_instances(records) for task in record.tasks}
+            counts.setdefault(task, {})[what] = texts.number_or_0(number)
+        runs = {name.decode("utf-8", "replace"): number for name, number in texts.pairs(running).items()}
+        known = {task for record in instance_rows.new_instances(records) for task in record.tasks}
         found: list[TaskStats] = []
         for name in sorted(counts.keys() | known):
             count = counts.get(name, {})
@@ -118,7 +119,7 @@ class RedisInspect:
 
     async def instances(self, *, all: bool = False) -> list[Instance]:
         flat = await self._link.run("inspect_instances", int(all))
-        found = [rows.instance(id, row)[0] for id, row in zip(flat[::2], flat[1::2], strict=True)]
+        found = [instance_rows.instance(id, row)[0] for id, row in zip(flat[::2], flat[1::2], strict=True)]
         return sorted(found, key=lambda each: (each.started_at, each.id))
 
     async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
@@ -136,7 +137,7 @@ class RedisInspect:
         return [group.record(*name, samples.get(unpacked(group.sample))) for name, group in first]
 
     async def leader(self) -> LeaderInfo | None:
-        return rows.leader(await self._link.run("inspect_leader"))
+        return instance_rows.leader(await self._link.run("inspect_leader"))
 
     async def ahead(self, id: JobId, limit: int = 10_000) -> int:
         if not is_job_id(id):

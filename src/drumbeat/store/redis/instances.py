@@ -15,7 +15,7 @@ from drumbeat.model.death import follow_up
 from drumbeat.model.instance import Buried, Leader, NewInstance, Peer, Pulse
 from drumbeat.model.job import Failure, Hold
 from drumbeat.store.outcomes import crash
-from drumbeat.store.redis import adding, rows, schema
+from drumbeat.store.redis import adding, rows, schema, texts
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.line import Value
 
@@ -45,11 +45,11 @@ class RedisInstances:
             running=held,
             # A score may be written as 1.7e+15; it is exact all the same.
             cancels=[
-                Hold(unpacked(id), rows.number_or_0(token)) for id, token in sorted(_pairs(cancels)) if len(id) == 16
+                Hold(unpacked(id), texts.number_or_0(token)) for id, token in sorted(_pairs(cancels)) if len(id) == 16
             ],
             waiting=sorted(why.decode("utf-8", "replace") for why in waiting),
-            peers=[Peer(_name(id), rows.number_or_0(count)) for id, count in sorted(_pairs(peers))],
-            leader=Leader(instance=_name(leader[0]), term=rows.number_or_0(leader[1])) if leader else None,
+            peers=[Peer(_name(id), texts.number_or_0(count)) for id, count in sorted(_pairs(peers))],
+            leader=Leader(instance=_name(leader[0]), term=texts.number_or_0(leader[1])) if leader else None,
             next_fire=next_fire,
         )
 

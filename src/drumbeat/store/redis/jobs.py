@@ -21,7 +21,7 @@ from drumbeat.model.job import (
     Outcome,
     Replayed,
 )
-from drumbeat.store.redis import adding, rows
+from drumbeat.store.redis import adding, rows, texts
 from drumbeat.store.redis.adding import Adding
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.ending import Exchanging
@@ -54,7 +54,7 @@ class RedisJobs:
         flat = await self._link.command("ZRANGE", self._link.keys.held(instance), 0, -1, "WITHSCORES")
         # A score may be written as 1.7e+15; it is exact all the same.
         found = zip(flat[::2], flat[1::2], strict=True)
-        return [Hold(unpacked(id), rows.number_or_0(token)) for id, token in found if len(id) == 16]
+        return [Hold(unpacked(id), texts.number_or_0(token)) for id, token in found if len(id) == 16]
 
     async def release(self, instance: InstanceId, holds: Sequence[Hold]) -> int:
         if not holds:
@@ -118,7 +118,7 @@ class RedisJobs:
             if answer is None or answer[1] != b"pending" or known is None:
                 continue
             try:
-                wait = rows.more(known)
+                wait = texts.more(known)
             except ValueError:
                 continue  # the doctor names it
             if wait.waits_since is None:
@@ -148,6 +148,6 @@ class RedisJobs:
 
 def nowhere(id: JobId, pruned_before: bytes | None) -> JobNotFound | JobExpired:
     """Which of the two it is for an id that is nowhere."""
-    if pruned_before is not None and is_job_id(id) and created_us(id) < rows.number_or_0(pruned_before):
+    if pruned_before is not None and is_job_id(id) and created_us(id) < texts.number_or_0(pruned_before):
         return JobExpired(id)
     return JobNotFound(id)

@@ -6,7 +6,7 @@ from typing import Any
 from drumbeat.durations import from_us
 from drumbeat.model.lock import LockInfo, NewTicket, Seen, TicketInfo, TicketState
 from drumbeat.store.redis.connections import Link
-from drumbeat.store.redis.rows import number_or_0
+from drumbeat.store.redis.texts import number_or_0
 
 _HOLDS, _WAITS = 1, 2
 

@@ -1,127 +1,34 @@
-"""The shapes in which jobs lie in Redis, and their way to our records. lua/_base.lua and lua/_ending.lua describe the texts.
+"""The way of jobs in Redis to our records. The texts in which they lie are read by texts.py."""
 
-Times are still integers here.
-"""
-
-import re
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId, unpacked
 from drumbeat.model.death import DeadGroup
-from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, NewInstance
 from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Job, JobState, Malformed, OutcomeKind, Unique
-from drumbeat.store.malformed import (
-    UNREADABLE_NAME,
-    explain,
-    quoted,
-    read_failure,
-    read_value,
-    reasons,
-    salvage,
-    tell,
-    undecodable,
+from drumbeat.store.malformed import explain, quoted, read_value, reasons, tell, undecodable
+from drumbeat.store.records import Faults, moment, moment_or_none
+from drumbeat.store.redis.texts import (
+    Head,
+    More,
+    head,
+    more,
+    number_or_0,
+    read_attempt,
+    read_done,
+    read_head,
+    salvage_done,
+    salvage_head,
+    salvage_more,
 )
 
 _text = msgspec.json.Decoder(str).decode
-_instance = msgspec.json.Decoder(NewInstance).decode
 as_json = msgspec.json.Encoder().encode
 
 _FLAGS = (b"-", b"k", b"l", b"p")
 UNIQUE = {ord("-"): Unique.NO, ord("k"): Unique.NO, ord("l"): Unique.LIVE, ord("p"): Unique.PENDING}
-
-
-moment = from_us
-
-
-def moment_or_none(us: int | None) -> datetime | None:
-    return None if us is None else moment(us)
-
-
-class Head(msgspec.Struct, frozen=True, array_like=True):
-    """What a body says before its arguments."""
-
-    created_at: int
-    due_at: int
-    task: str
-    queue: str
-    priority: int
-    key: str | None
-    signature: str
-    retries: int | None
-    timeout: int | None
-    crash_limit: int
-    on_dead: str | None
-    tenant: str
-    schedule: str | None = None
-    """Of no schedule: not there, or empty where a trace follows."""
-    trace: str | None = None
-
-
-class Done(msgspec.Struct, frozen=True, array_like=True):
-    """The first line of how a job ended."""
-
-    finished_at: int
-    state: JobState
-    outcome: OutcomeKind | None
-    started_at: int | None
-    instance: InstanceId | None
-    token: int
-    result: str | None = None
-    result_error: str | None = None
-    error: Failure | None = None
-
-
-class More(msgspec.Struct, frozen=True):
-    """What is known of a job beyond its body."""
-
-    run_at: int
-    token: int = 0
-    failures: int = 0
-    crashes: int = 0
-    life: int = 0
-    waits_since: int | None = None
-    error: Failure | None = None
-    waits_for: str | None = None
-
-
-_head = msgspec.json.Decoder(Head).decode
-_done = msgspec.json.Decoder(Done).decode
-_attempt = msgspec.json.Decoder(tuple[int, InstanceId | None, OutcomeKind, int | None, int, Failure | None]).decode
-
-
-def head(body: bytes) -> Head:
-    return _head(body[1 : body.index(b"\n")])
-
-
-_MORE = re.compile(rb"(-?\d+),(\d+),(\d+),(\d+),(\d+),(\d*)\n")
-"""As lua/_base.lua: more_of. What that cannot read is as if it were not there, so token and moment are the same here."""
-
-
-def more(text: bytes) -> More:
-    """Raises:
-    ValueError: it cannot be read.
-    """
-    facts = _MORE.match(text)
-    error, end, waits_for = (b"", b"", b"") if facts is None else text[facts.end() :].partition(b"\n")
-    if facts is None or not end:
-        raise ValueError("not the numbers, the error and the wait of a job")
-    run_at, token, failures, crashes, life, since = facts.groups()
-    return More(
-        run_at=int(run_at),
-        token=int(token),
-        failures=int(failures),
-        crashes=int(crashes),
-        life=int(life),
-        waits_since=int(since) if since else None,
-        error=read_failure(error) if error else None,
-        waits_for=waits_for.decode() if waits_for else None,
-    )
-
 
 Hint = tuple[bytes, str]
 """What a success need not ask again: the bytes of the id, and the task, or nothing if its end frees something."""
@@ -143,7 +50,7 @@ def claimed(
         text = mores[number] if mores else None
         try:
             end = body.index(b"\n")
-            of = _head(body[1:end])
+            of = read_head(body[1:end])
             args = body[end + 1 :].decode()
             known = None if text is None else more(text)
         except (ValueError, msgspec.DecodeError):
@@ -181,42 +88,9 @@ def claimed(
     return jobs, malformed
 
 
-Faults = list[tuple[str, str]]
-
-
-def _salvage_head(body: bytes) -> tuple[Head, str, Faults]:
-    """What can be read of a body: its head and args."""
-    first, end, rest = body[1:].partition(b"\n")
-    faults: Faults = []
-    try:
-        stored = msgspec.json.decode(first)
-        values, faults = salvage(Head, stored if isinstance(stored, list) else [])
-    except (ValueError, msgspec.DecodeError) as error:
-        values, _ = salvage(Head, [])
-        faults = [("body", explain("body", body, error))]
-    names = {field: values[field] or UNREADABLE_NAME for field in ("task", "queue")}
-    try:
-        args = rest.decode()
-    except UnicodeDecodeError as error:
-        args = rest.decode("utf-8", "replace")
-        faults.append(("args", explain("args", rest, error)))
-    if not end and not faults:
-        faults.append(("body", "it has no arguments"))
-    return Head(**values | names), args, faults
-
-
-def _salvage_more(text: bytes | None, due_at: int) -> tuple[More, Faults]:
-    if text is None:
-        return More(run_at=due_at), []
-    try:
-        return more(text), []
-    except ValueError as error:
-        return More(run_at=due_at), [("more", explain("more", text, error))]
-
-
 def _malformed(now: int, id: JobId, body: bytes, text: bytes | None) -> Malformed:
-    of, args, faults = _salvage_head(body)
-    known, others = _salvage_more(text, of.due_at)
+    of, args, faults = salvage_head(body)
+    known, others = salvage_more(text, of.due_at)
     faults += others
     tell("job", id, faults)
     job = Claimed(
@@ -233,7 +107,7 @@ def ended(id: JobId, task: bytes, text: bytes) -> Ended | None:
     """None for a live job."""
     if not text:
         return None
-    end, faults = _salvage_done(text)
+    end, faults = salvage_done(text)
     if faults and end.state is JobState.SUCCEEDED:
         end = msgspec.structs.replace(end, result=None, result_error=reasons(faults))
     elif faults:
@@ -246,23 +120,6 @@ def ended(id: JobId, task: bytes, text: bytes) -> Ended | None:
         result_error=end.result_error,
         error=end.error,
     )
-
-
-def _salvage_done(text: bytes) -> tuple[Done, Faults]:
-    first = text.partition(b"\n")[0]
-    try:
-        return _done(first), []
-    except (ValueError, msgspec.DecodeError) as error:
-        try:
-            stored = msgspec.json.decode(first)
-        except (ValueError, msgspec.DecodeError):
-            stored = None
-        if not isinstance(stored, list):
-            return Done(0, JobState.DEAD, None, None, None, 0), [("end", explain("end", first, error))]
-        values, faults = salvage(Done, stored)
-        if any(field == "state" for field, _ in faults):
-            values["state"] = JobState.DEAD
-        return Done(**values), faults
 
 
 def job(id: JobId, answer: Sequence[Any]) -> Job:
@@ -287,16 +144,16 @@ def faults_of(id: JobId, answer: Sequence[Any]) -> Faults:
 def _salvage_job(id: JobId, answer: Sequence[Any]) -> tuple[Job, Faults]:
     body, text = answer[0], answer[2]
     state, _ = read_value("state", answer[1].decode("utf-8", "replace"), JobState)
-    of, args, faults = _salvage_head(body)
+    of, args, faults = salvage_head(body)
     if body[:1] not in _FLAGS:
         faults.append(("key", f"{quoted(body[:1])} is none of the marks of a body"))
     facts: dict[str, Any]
     if state in (JobState.PENDING, JobState.RUNNING):
-        known, others = _salvage_more(text, of.due_at)
+        known, others = salvage_more(text, of.due_at)
         facts = {"run_at": moment(known.run_at), "token": known.token, "failures": known.failures}
         facts |= {"crashes": known.crashes, "life": known.life, "waits_for": known.waits_for}
     else:
-        end, others = _salvage_done(text or b"")
+        end, others = salvage_done(text or b"")
         facts = {"run_at": moment(of.due_at), "token": end.token, "instance": end.instance, "result": end.result}
         facts |= {"started_at": moment_or_none(end.started_at), "finished_at": moment(end.finished_at)}
     faults += others
@@ -361,7 +218,7 @@ def _job(id: JobId, answer: Sequence[Any]) -> Job:
 
 def _ended_facts(of: Head, text: bytes) -> dict[str, Any]:
     first, *rest = text.split(b"\n")
-    facts = msgspec.structs.asdict(_done(first))
+    facts = msgspec.structs.asdict(read_done(first))
     del facts["outcome"], facts["state"]
     facts["run_at"] = of.due_at
     if rest:
@@ -376,13 +233,13 @@ def attempts(tries: Sequence[bytes], text: bytes | None) -> list[Attempt]:
     found = []
     for each in tries:
         try:
-            token, instance, outcome, started_at, finished_at, error = _attempt(each)
+            token, instance, outcome, started_at, finished_at, error = read_attempt(each)
         except (ValueError, msgspec.DecodeError) as broken:
             tell("attempt", each, [("record", explain("record", each, broken))])
             continue
         found.append(_run(token, instance, outcome, started_at, finished_at, error))
     if text is not None:
-        end, _ = _salvage_done(text)
+        end, _ = salvage_done(text)
         # One that was claimed, heard of its cancellation and never started has had no run.
         unstarted = end.outcome is OutcomeKind.CANCELLED and end.started_at is None
         if end.outcome is not None and not unstarted:
@@ -406,81 +263,6 @@ def _run(
         finished_at=moment(finished_at),
         error=error,
     )
-
-
-def new_instances(records: Sequence[bytes]) -> list[NewInstance]:
-    """Those that can be read."""
-    found: list[NewInstance] = []
-    for record in records:
-        try:
-            found.append(_instance(record))
-        except (ValueError, msgspec.DecodeError) as error:
-            tell("instance", record[:60], [("record", explain("record", record, error))])
-    return found
-
-
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of the hash inst:<instance> beside its record."""
-
-    state: InstanceState
-    running: int
-    refused: int
-    beat: int
-    started_at: int
-    beat_at: int
-    ended_at: int | None = None
-    why: str | None = None
-
-
-def instance(id: bytes, flat: Sequence[bytes]) -> tuple[Instance, Faults]:
-    """The hash inst:<instance>. One that cannot be read has that as the reason of its end."""
-    row = {name.decode("utf-8", "replace"): value for name, value in pairs(flat).items()}
-    record = row.pop("record", b"")
-    faults: Faults = []
-    try:
-        given = _instance(record)
-    except (ValueError, msgspec.DecodeError) as error:
-        values, _ = salvage(NewInstance, {"id": id.decode("utf-8", "replace")})
-        given = NewInstance(**values)
-        faults = [("record", explain("record", record or None, error))]
-    values, others = salvage(Counts, {name: _plain(value) for name, value in row.items() if value})
-    counts, faults = Counts(**values), faults + others
-    if faults:
-        tell("instance", given.id, faults)
-    found = Instance(
-        id=given.id,
-        state=counts.state,
-        app=given.app,
-        version=given.version,
-        host=given.host,
-        pid=given.pid,
-        roles=given.roles,
-        queues=given.queues,
-        tasks=given.tasks,
-        concurrency=given.concurrency,
-        running=counts.running,
-        refused=counts.refused,
-        beat=counts.beat,
-        started_at=moment(counts.started_at),
-        beat_at=moment(counts.beat_at),
-        rooms={} if "left_rooms" in row else given.rooms,
-        ended_at=moment_or_none(counts.ended_at),
-        ended_why=reasons(faults) if faults else counts.why,
-    )
-    return found, faults
-
-
-def _plain(value: bytes) -> int | str:
-    """A number, or a text: what a field of a hash holds."""
-    try:
-        return int(value)
-    except ValueError:
-        return value.decode("utf-8", "surrogateescape")
-
-
-def pairs(flat: Sequence[Any]) -> dict[bytes, Any]:
-    """Names and values that came one after the other."""
-    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -512,22 +294,3 @@ def put_together(groups: dict[tuple[bytes, bytes], Group], name: tuple[bytes, by
         latest = group if group.last_at > known.last_at else known
         group = Group(known.count + group.count, min(known.first_at, group.first_at), latest.last_at, latest.sample)
     groups[name] = group
-
-
-def leader(answer: Sequence[bytes] | None) -> LeaderInfo | None:
-    if answer is None:
-        return None
-    instance, term, since, until = answer
-    return LeaderInfo(
-        instance=InstanceId(instance.decode("utf-8", "replace")),
-        term=number_or_0(term),
-        since=moment(number_or_0(since)),
-        until=moment(number_or_0(until)),
-    )
-
-
-def number_or_0(text: bytes | None) -> int:
-    try:
-        return int(float(text or 0))
-    except (ValueError, OverflowError):
-        return 0

@@ -63,7 +63,7 @@ class RedisSchedules:
 
     async def get(self, name: str) -> Schedule | None:
         fields = await self._link.run("schedules_get", name)
-        return None if not any(fields) else schedule(name.encode(), fields)[0]
+        return None if fields is None else schedule(name.encode(), fields)[0]
 
     async def page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
         found = await self._link.run("schedules_page", after or "", limit, int(all))
@@ -177,7 +177,7 @@ def schedule(name: bytes, fields: Sequence[bytes | None]) -> tuple[Schedule, lis
     faults += others
     tell("schedule", text, faults)
     definition = msgspec.structs.replace(definition, **mend_schedule(faults))
-    return Schedule(definition=definition, **values), faults
+    return Schedule(definition=definition, **msgspec.structs.asdict(_Facts(**values))), faults
 
 
 def _salvage_definition(name: str, text: bytes | None) -> tuple[NewSchedule, list[tuple[str, str]]]:

@@ -14,7 +14,7 @@ import msgspec
 from drumbeat.ids import JobId, packed, unpacked
 from drumbeat.model.job import LIVE, Job, JobCounts, JobFilter, JobPage, JobState, View
 from drumbeat.store import searching
-from drumbeat.store.redis import rows
+from drumbeat.store.redis import rows, texts
 from drumbeat.store.redis.connections import Link
 from drumbeat.store.redis.keys import bucket as bucket_of
 from drumbeat.store.redis.line import Value
@@ -89,10 +89,10 @@ class RedisSearch:
     async def _count_all(self) -> JobCounts:
         ready, future, retrying, waiting, running, capped, counters = await self._link.run("inspect_counts", _TRIED)
         ended = {"succeeded": 0, "dead": 0, "cancelled": 0}
-        for field, number in rows.pairs(counters).items():
-            what = field.decode().split("\0")[1]
+        for field, number in texts.pairs(counters).items():
+            what = field.decode("utf-8", "replace").rpartition("\0")[2]
             if what in ended:
-                ended[what] += int(number)
+                ended[what] += texts.number_or_0(number)
         return JobCounts(
             ready=ready,
             scheduled=max(0, future - retrying),

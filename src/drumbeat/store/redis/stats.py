@@ -11,7 +11,7 @@ from drumbeat.ids import InstanceId
 from drumbeat.model.instance import InstanceState
 from drumbeat.model.stats import TENS_KEPT_US, WIDTH, Grain, Rollup, Row, RunEnd, Written, counts_of, merged, rollup_of
 from drumbeat.store.malformed import explain, tell
-from drumbeat.store.redis import rows
+from drumbeat.store.redis import texts
 from drumbeat.store.redis.connections import Link
 
 TENS_KEPT_S = TENS_KEPT_US // 1_000_000
@@ -53,15 +53,15 @@ class RedisStats:
         while True:
             page = await self._link.run("stats_read", int(grain), since, until, _PAGE, kind)
             for at, stretch in zip(page[::2], page[1::2], strict=True):
-                found += _rows(rows.number_or_0(at), stretch)
+                found += _rows(texts.number_or_0(at), stretch)
             if len(page) < 2 * _PAGE:
                 return found
-            since = max(since, rows.number_or_0(page[-2])) + 1
+            since = max(since, texts.number_or_0(page[-2])) + 1
 
     async def totals(self) -> list[Rollup]:
         folded, *others = await self._link.run("stats_totals")
         sums: dict[tuple[str, str], list[int]] = {}
-        for field, number in rows.pairs(folded).items():
+        for field, number in texts.pairs(folded).items():
             try:
                 queue, task, place = field.decode().split("\0")
                 sums.setdefault((queue, task), [0] * WIDTH)[int(place) - 1] = int(number)

@@ -18,7 +18,7 @@ from drumbeat.store.sqlite.boot import boot_id, boot_us
 from drumbeat.store.sqlite.connection import Connection
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.shapes import UNREADABLE, Shape
+from drumbeat.store.sqlite.shapes import UNREADABLE, Shape, as_stored, is_text_or_none
 from drumbeat.store.sqlite.statements import LockSql
 from drumbeat.store.sqlite.writer import Write, Writer
 
@@ -167,6 +167,12 @@ class SqliteLocks:
     def _mend(self, write: Write) -> None:
         gone = write.db.run(self._sql.drop_malformed) + write.db.run(self._sql.drop_malformed_grants)
         mended = write.db.run(self._sql.mend, {"wall": self._clock.now_us()})
+        for id, *texts in write.db.rows(self._sql.texts_of_tickets):
+            if not all(map(is_text_or_none, (id, *texts))):
+                gone += write.db.run(self._sql.drop_ticket, {"id": as_stored(id)})
+        for name, *texts in write.db.rows(self._sql.texts_of_locks):
+            if not all(map(is_text_or_none, texts)):
+                mended += write.db.run(self._sql.clear_texts, {"name": as_stored(name)})
         log.error(
             "stored locks could not be read: their malformed tickets were dropped",
             extra={"rows": gone, "locks": mended},

@@ -86,6 +86,15 @@ def is_text(stored: Any) -> bool:
     return read_value("text", stored, str)[1] is None
 
 
+def is_text_or_none(stored: Any) -> bool:
+    return stored is None or is_text(stored)
+
+
+def as_stored(text: str) -> bytes:
+    """The bytes of a text that `Connection.rows` gave."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 @lru_cache(maxsize=64)
 def plain(sql: str) -> str:
     """The same statement for rows instead of one JSON text."""

@@ -138,6 +138,10 @@ class LockSql(msgspec.Struct, frozen=True, kw_only=True):
     expire: str
     drop_malformed: str
     mend: str
+    texts_of_tickets: str
+    drop_ticket: str
+    texts_of_locks: str
+    clear_texts: str
     drop_malformed_grants: str
     admit: str
     renew: str

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 
+from drumbeat.errors import ConfigError
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.model.audit import Act as AuditAct
 from drumbeat.model.schedule import CatchUp, Origin, Overlap, ScheduleState
@@ -161,7 +163,8 @@ async def show(call: Call) -> Answer:
     fires = await call.ask(schedules.fires, path={"name": name}, query=FiresQuery(before=query.before, limit=ROWS))
     coming: list[Previewed] = []
     if info.state is ScheduleState.ACTIVE:
-        coming = (await call.ask(schedules.preview, query=PreviewQuery(name=name, count=10))).items
+        with suppress(ConfigError):  # a stored rule that cannot be read has no moments; the page shows the rule
+            coming = (await call.ask(schedules.preview, query=PreviewQuery(name=name, count=10))).items
     return await render(
         call,
         "schedule.html",

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from drumbeat.durations import from_us, to_us
+from drumbeat.errors import ConfigError
 from drumbeat.ids import JobId, created_us
 from drumbeat.model.job import JobState
 from drumbeat.model.schedule import ScheduleState
@@ -142,7 +143,10 @@ async def _schedule_lane(call: Call, info: ScheduleInfo, span: Span, now: dateti
 async def _coming(call: Call, info: ScheduleInfo, href: str) -> list[Piece]:
     if info.cron is None and not info.grid and info.next_at is not None:
         return [of_moment(info.next_at, "", href)]  # those after it depend on how long runs take
-    found = await call.ask(schedules.preview, query=PreviewQuery(name=info.name, count=MOST_COMING))
+    try:
+        found = await call.ask(schedules.preview, query=PreviewQuery(name=info.name, count=MOST_COMING))
+    except ConfigError:
+        return []  # its stored rule cannot be read: it has no moments, and its note says why
     return [of_moment(each.at, each.note, href) for each in found.items]
 
 

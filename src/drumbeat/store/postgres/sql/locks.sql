@@ -25,6 +25,12 @@ SELECT released, released_by, released_why
  WHERE released <> ''
    AND string_to_array(released, ' ') && $1::text[];
 
+-- name: mend
+-- A limit that no lock can have.
+UPDATE drumbeat.lock
+   SET "limit" = 1
+ WHERE "limit" < 1;
+
 -- name: page
 -- $1 after, $2 limit, $3 idle ones as well, $4 only this one. opens_at: when a full window has room again.
 SELECT lock.name, lock."limit", lock.per, count(ticket.granted_at) AS holding,
@@ -34,7 +40,7 @@ SELECT lock.name, lock."limit", lock.per, count(ticket.granted_at) AS holding,
          WHERE past.lock = lock.name
            AND past.at > drumbeat.now_us() - lock.per
          ORDER BY past.at DESC, past.number DESC
-        OFFSET lock."limit" - 1
+        OFFSET greatest(lock."limit" - 1, 0)
          LIMIT 1) AS opens_at
   FROM drumbeat.lock AS lock
   LEFT JOIN drumbeat.ticket AS ticket

@@ -193,8 +193,8 @@ end
 -- The last step of every script that writes.
 local function settle_up()
   for field, by in pairs(counts) do
-    -- A count that is no number begins anew.
-    if by ~= 0 and (ask('HINCRBY', P .. 'count', field, by) or 0) == 0 then
+    -- A count that is no number begins anew. Below nothing it was of another task than its job says now.
+    if by ~= 0 and (ask('HINCRBY', P .. 'count', field, by) or 0) <= 0 then
       call('HDEL', P .. 'count', field)
     end
   end

@@ -8,7 +8,16 @@
 
 local name = ARGV[1]
 local plan = plan_of(name, 'revision', 'cursor', 'current', 'every', 'origin', 'declared_at')
-if not plan or plan.revision ~= ARGV[2] then
+if not plan and ARGV[3] == 'retired' and call('ZREM', P .. 'schedules', name) == 1 then
+  -- Its record is gone, or is none: what is left of it goes.
+  call('DEL', plan_key(name))
+  for _, line in ipairs({'moments', 'intervals', 'declared'}) do
+    call('ZREM', P .. line, name)
+  end
+  return 1
+end
+-- One whose revision is no number can be changed by whoever wants to.
+if not plan or (plan.revision ~= ARGV[2] and tonumber(plan.revision)) then
   return 0
 end
 plan.state = ARGV[3]

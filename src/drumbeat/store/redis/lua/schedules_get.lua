@@ -4,4 +4,4 @@
 -- returns: its fields (see _showing.lua)
 -- include: _showing
 
-return shown(ARGV[1])
+return call('ZSCORE', P .. 'schedules', ARGV[1]) and shown(ARGV[1])

@@ -75,6 +75,27 @@ UPDATE drumbeat_lock
     OR typeof(released_by) NOT IN ('text', 'null')
     OR typeof(released_why) NOT IN ('text', 'null');
 
+-- name: texts_of_tickets
+SELECT id, owner, what, wake
+  FROM drumbeat_ticket;
+
+-- name: drop_ticket
+-- By the bytes of its id, which may be no text.
+DELETE FROM drumbeat_ticket
+ WHERE id = CAST(:id AS TEXT);
+
+-- name: texts_of_locks
+SELECT name, boot, released, released_by, released_why
+  FROM drumbeat_lock;
+
+-- name: clear_texts
+UPDATE drumbeat_lock
+   SET boot = '',
+       released = '',
+       released_by = NULL,
+       released_why = NULL
+ WHERE name = CAST(:name AS TEXT);
+
 -- name: drop_malformed_grants
 DELETE FROM drumbeat_lock_grant
  WHERE typeof(at) <> 'integer'

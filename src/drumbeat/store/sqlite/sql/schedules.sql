@@ -97,7 +97,7 @@ SELECT json_group_array(value)
 -- name: change
 UPDATE drumbeat_schedule
    SET state = :state,
-       revision = revision + 1,
+       revision = CASE WHEN typeof(revision) = 'integer' THEN revision ELSE 0 END + 1,
        cursor = ifnull(:cursor, cursor),
        next_at = CASE WHEN :state <> 'active'
                            OR (every IS NOT NULL AND EXISTS (SELECT 1 FROM drumbeat_job WHERE id = current))
@@ -105,8 +105,9 @@ UPDATE drumbeat_schedule
        changed_at = :now,
        changed_by = :by,
        why = :why
+-- One whose revision is no number can be changed by whoever wants to.
  WHERE name = :name
-   AND revision = :revision;
+   AND (revision = :revision OR typeof(revision) <> 'integer');
 
 -- name: get
 SELECT json_group_array(json_array(name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout,
