@@ -88,13 +88,18 @@ class Companion(Protocol):
         ...
 
 
+def answer_within(settings: Settings) -> float:
+    """How long an instance waits for the answer to a heartbeat."""
+    return settings.dead_after / 2
+
+
 class ExitRule:
     """When a store has been away for too long: after `max_failed_beats` failures in a row, or after the time that so many
     heartbeats may take to fail."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._most = settings.max_failed_beats
-        self._longest = settings.max_failed_beats * (settings.heartbeat + settings.dead_after / 2)
+        self._longest = settings.max_failed_beats * (settings.heartbeat + answer_within(settings))
         self._clock = clock
         self._since = 0.0
         self.failures = 0
@@ -187,7 +192,7 @@ class Presence:
             self._wakeup.clear()
             asked_at = self._clock.monotonic()
             try:
-                async with asyncio.timeout(self._settings.dead_after / 2):
+                async with asyncio.timeout(answer_within(self._settings)):
                     pulse = await store.instances.beat(self._id, self._household.running(), lead=self._beside.wish())
             except (StoreUnavailable, TimeoutError) as error:
                 self._missed(tell, error)
@@ -244,7 +249,7 @@ class Presence:
         self._observer.missed()
         if not self._rule.failed():
             return
-        reason = str(error) or f"no answer in {self._settings.dead_after / 2:g} s"
+        reason = str(error) or f"no answer in {answer_within(self._settings):g} s"
         if not self._has_told:
             self._has_told = True
             facts = {"instance": self._id, "failures": self._rule.failures, "reason": reason}

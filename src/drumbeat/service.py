@@ -129,9 +129,11 @@ async def open_patiently(
     failed: Callable[[StoreUnavailable], None],
     stop: asyncio.Event,
     pause: float,
+    within: float,
 ) -> T | None:
-    """Open a store, and try again while it is away or full; `failed` hears of each failure, and may set `stop`.
+    """Open a store, and try again, after a pause, while it is away or full.
 
+    `failed` hears of each failure, and of each time that so long passes without an answer; it may set `stop`.
     None: asked to stop before it was open.
     """
     while not stop.is_set():
@@ -139,7 +141,9 @@ async def open_patiently(
         errors: list[Exception] = []
         async with asyncio.TaskGroup() as group, waiting(stop) as stopping:
             opening = group.create_task(_open(open_store, opened, errors), name="opening the store")
-            await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            tasks = {opening, stopping}
+            while not (await asyncio.wait(tasks, timeout=within, return_when=asyncio.FIRST_COMPLETED))[0]:
+                failed(StoreUnavailable(f"no answer in {within:g} s"))
             opening.cancel()
         for store in opened:
             return store

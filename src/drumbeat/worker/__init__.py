@@ -18,11 +18,11 @@ from functools import partial
 from typing import Any
 
 from drumbeat.context import AbortReason
-from drumbeat.errors import ConfigError, StoreUnavailable
+from drumbeat.errors import ConfigError, DrumbeatError, StoreUnavailable
 from drumbeat.events import LoopBlocked
 from drumbeat.ids import InstanceId
 from drumbeat.outage import OnlyFull
-from drumbeat.presence import ExitRule, Presence
+from drumbeat.presence import ExitRule, Presence, answer_within
 from drumbeat.service import Patience, Wakeup, background, open_patiently
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -158,10 +158,17 @@ class Worker:
 
     async def run(self) -> int:
         """Work until asked to stop, and drain. Returns the exit code."""
+        problem: DrumbeatError | None = None
         async with self._subscribers():
-            store = await self._open()
-            if store is not None:
-                await self._live(store)
+            try:
+                store = await self._open()
+            except DrumbeatError as error:
+                problem = error  # raised as it is, not in the group of the subscribers
+            else:
+                if store is not None:
+                    await self._live(store)
+        if problem is not None:
+            raise problem
         return self.exit_code
 
     async def _open(self) -> Store | None:
@@ -174,15 +181,20 @@ class Worker:
                 self._on_hopeless(str(error))
 
         store = await open_patiently(
-            self._program.store, failed=failed, stop=self._departure.stop, pause=self._settings.heartbeat
+            self._program.store,
+            failed=failed,
+            stop=self._departure.stop,
+            pause=self._settings.heartbeat,
+            within=answer_within(self._settings),
         )
-        if store is not None:
-            self._patience.over()
+        if store is None:
+            return None
+        self._patience.over()
+        if any(task.options.transactional for task in self._program.registered_tasks):
+            store.inside.check()
         return store
 
     async def _live(self, store: Store) -> None:
-        if any(task.options.transactional for task in self._program.registered_tasks):
-            store.inside.check()
         self._exchange = self._household.exchange = Exchange(
             store.jobs,
             self._clock,
@@ -289,8 +301,8 @@ class Worker:
                     await self._drain(store, working)
                 doubts.close()
                 last = group.create_task(self._tell_the_last(settling, telling), name="last outcomes")
-                is_hopeless = not self._reporter.held and (self._has_given_up or self._outage.is_away)
-                if not await self._departure.told(last, is_hopeless=is_hopeless):
+                is_away = self._has_given_up or self._outage.is_away
+                if not await self._departure.told(last, left=len(self._reporter.held), is_away=is_away):
                     self._give_up()
                     for task in (settling, telling, last):
                         task.cancel()
@@ -336,10 +348,8 @@ class Worker:
         if self._presence is not None:
             self._presence.expect_no_answer()
         if self._reporter.held:
-            log.error(
-                "this worker leaves without having told the store how its last jobs ended: they run again elsewhere",
-                extra={"jobs": len(self._reporter.held), "exit_code": self.exit_code},
-            )
+            facts = {"jobs": len(self._reporter.held), "exit_code": self.exit_code}
+            log.error("this worker leaves and could not tell the store how jobs ended: they run again", extra=facts)
 
     async def _leave_stuck(self, store: Store) -> None:
         """A handler swallows its cancellation: others get its job, and this process must not go on with it."""

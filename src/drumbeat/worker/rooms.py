@@ -51,6 +51,7 @@ class Rooms:
         self._wakeup = Wakeup(clock)
         self._calls: set[asyncio.Task[None]] = set()
         self._failed: Counter[str] = Counter()
+        self._asking: asyncio.Task[None] | None = None
         self._may_have_more = False
         self._is_stopping = False
         self._is_over = False
@@ -75,9 +76,11 @@ class Rooms:
         self._wakeup.set()
 
     def interrupt(self) -> None:
-        """The end of patience: end what runs."""
+        """The end of patience: end what runs, and wait for the store no more."""
         self._is_over = True
         self._wakeup.set()
+        if self._asking is not None:
+            self._asking.cancel()
         for call in tuple(self._calls):
             call.cancel()
 
@@ -85,16 +88,19 @@ class Rooms:
         """Until stopped, and the last call has ended."""
         if not self._rooms:
             return
-        async with asyncio.TaskGroup() as group, store.wake.listen_rooms(self._hear):
-            while not self._is_stopping:
-                self._wakeup.clear()
-                try:
-                    await self._serve(store, group)
-                except StoreUnavailable:
-                    pass  # the worker's own calls tell of it; we look again
-                if not self._is_stopping:
-                    await self._wakeup.wait(jittered(POLL))
-            await self._leave(store, group)
+        async with store.wake.listen_rooms(self._hear), asyncio.TaskGroup() as group:
+            self._asking = group.create_task(self._ask(store, group), name="messages of rooms")
+
+    async def _ask(self, store: Store, group: asyncio.TaskGroup) -> None:
+        while not self._is_stopping:
+            self._wakeup.clear()
+            try:
+                await self._serve(store, group)
+            except StoreUnavailable:
+                pass  # the worker's own calls tell of it; we look again
+            if not self._is_stopping:
+                await self._wakeup.wait(jittered(POLL))
+        await self._leave(store, group)
 
     def _hear(self, instance: str) -> None:
         if instance in ("", self._identity()):
