@@ -88,18 +88,13 @@ class Companion(Protocol):
         ...
 
 
-def answer_within(settings: Settings) -> float:
-    """How long an instance waits for the answer to a heartbeat."""
-    return settings.dead_after / 2
-
-
 class ExitRule:
     """When a store has been away for too long: after `max_failed_beats` failures in a row, or after the time that so many
     heartbeats may take to fail."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._most = settings.max_failed_beats
-        self._longest = settings.max_failed_beats * (settings.heartbeat + answer_within(settings))
+        self._longest = settings.max_failed_beats * (settings.heartbeat + settings.dead_after / 2)
         self._clock = clock
         self._since = 0.0
         self.failures = 0
@@ -143,10 +138,13 @@ class Presence:
         self._wakeup = Wakeup(clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave_within = LEAVE_WITHIN
+        self._heart: LoopThread | None = None
 
     def expect_no_answer(self) -> None:
         """The store is known to be away: say goodbye, but do not wait for it."""
         self._leave_within = SHORT_GOODBYE
+        if self._heart is not None:
+            self._heart.patience = 2 * SHORT_GOODBYE
 
     def hurry(self) -> None:
         """Beat now instead of in a while. For any thread."""
@@ -161,8 +159,9 @@ class Presence:
         home = asyncio.get_running_loop()
         begun: asyncio.Future[None] = home.create_future()
         tell = functools.partial(_tell, home)
-        heart = LoopThread("drumbeat-heart", lambda: self._live(tell, begun), patience=LEAVE_WITHIN + 1)
-        async with background(heart):
+        patience = self._leave_within + 1
+        self._heart = LoopThread("drumbeat-heart", lambda: self._live(tell, begun), patience=patience)
+        async with background(self._heart):
             yield begun
 
     async def _live(self, tell: Tell, begun: "asyncio.Future[None]") -> None:
@@ -192,7 +191,7 @@ class Presence:
             self._wakeup.clear()
             asked_at = self._clock.monotonic()
             try:
-                async with asyncio.timeout(answer_within(self._settings)):
+                async with asyncio.timeout(self._settings.dead_after / 2):
                     pulse = await store.instances.beat(self._id, self._household.running(), lead=self._beside.wish())
             except (StoreUnavailable, TimeoutError) as error:
                 self._missed(tell, error)
@@ -249,7 +248,7 @@ class Presence:
         self._observer.missed()
         if not self._rule.failed():
             return
-        reason = str(error) or f"no answer in {answer_within(self._settings):g} s"
+        reason = str(error) or f"no answer in {self._settings.dead_after / 2:g} s"
         if not self._has_told:
             self._has_told = True
             facts = {"instance": self._id, "failures": self._rule.failures, "reason": reason}

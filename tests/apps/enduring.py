@@ -18,8 +18,8 @@ async def endure(gate: str) -> str:
     return "endured"
 
 
-@app.every("1h")
-async def hourly() -> None:
+@app.cron("0 0 1 1 *")
+async def yearly() -> None:
     journal.write("fired")
 
 

@@ -155,7 +155,7 @@ async def _wait_for(url: str, settings: Settings, do: Callable[[str, str], Await
 
     from drumbeat.clock import SYSTEM
     from drumbeat.errors import StoreUnavailable
-    from drumbeat.presence import ExitRule, answer_within
+    from drumbeat.presence import ExitRule
     from drumbeat.service import open_patiently
     from drumbeat.store.urls import masked
     from drumbeat.worker import EXIT_NO_STORE, EXIT_OK
@@ -177,7 +177,6 @@ async def _wait_for(url: str, settings: Settings, do: Callable[[str, str], Await
         await do(url, settings.namespace)
         return True
 
-    pause, within = settings.heartbeat, answer_within(settings)
     with stop_on_signals(stop.set):
-        done = await open_patiently(opened, failed=failed, stop=stop, pause=pause, within=within)
+        done = await open_patiently(opened, failed=failed, stop=stop, pause=settings.heartbeat)
     return None if done else code

@@ -22,7 +22,7 @@ from drumbeat.errors import ConfigError, DrumbeatError, StoreUnavailable
 from drumbeat.events import LoopBlocked
 from drumbeat.ids import InstanceId
 from drumbeat.outage import OnlyFull
-from drumbeat.presence import ExitRule, Presence, answer_within
+from drumbeat.presence import ExitRule, Presence
 from drumbeat.service import Patience, Wakeup, background, open_patiently
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -180,13 +180,8 @@ class Worker:
             if rule.failed():
                 self._on_hopeless(str(error))
 
-        store = await open_patiently(
-            self._program.store,
-            failed=failed,
-            stop=self._departure.stop,
-            pause=self._settings.heartbeat,
-            within=answer_within(self._settings),
-        )
+        stop, pause = self._departure.stop, self._settings.heartbeat
+        store = await open_patiently(self._program.store, failed=failed, stop=stop, pause=pause)
         if store is None:
             return None
         self._patience.over()

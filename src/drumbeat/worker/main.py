@@ -22,7 +22,7 @@ from drumbeat.worker.program import Program
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SAME_REQUEST = 0.5
-URGENT_WITHIN = 4.5
+URGENT_WITHIN = 3.7
 """So long after the second request to stop the process is gone, whatever its store and its handlers do."""
 LAST_WORDS_WITHIN = 0.3
 
