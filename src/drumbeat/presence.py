@@ -144,10 +144,13 @@ class Presence:
         self._uncounted: asyncio.Queue[InstanceId] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave_within = LEAVE_WITHIN
+        self._heart: LoopThread | None = None
 
     def expect_no_answer(self) -> None:
         """The store is known to be away: say goodbye, but do not wait for it."""
         self._leave_within = SHORT_GOODBYE
+        if self._heart is not None:
+            self._heart.patience = 2 * SHORT_GOODBYE
 
     def hurry(self) -> None:
         """Beat now instead of in a while. For any thread."""
@@ -162,8 +165,9 @@ class Presence:
         home = asyncio.get_running_loop()
         begun: asyncio.Future[None] = home.create_future()
         tell = functools.partial(_tell, home)
-        heart = LoopThread("drumbeat-heart", lambda: self._live(tell, begun), patience=LEAVE_WITHIN + 1)
-        async with background(heart):
+        patience = self._leave_within + 1
+        self._heart = LoopThread("drumbeat-heart", lambda: self._live(tell, begun), patience=patience)
+        async with background(self._heart):
             yield begun
 
     async def _live(self, tell: Tell, begun: "asyncio.Future[None]") -> None:

@@ -13,6 +13,9 @@ from typing import Any, Protocol, TypeVar
 from drumbeat.clock import Clock, jittered
 from drumbeat.errors import StoreFull, StoreUnavailable
 
+SLOW = 3.0
+"""A store that takes so long to open is away."""
+
 T = TypeVar("T")
 
 
@@ -130,8 +133,9 @@ async def open_patiently(
     stop: asyncio.Event,
     pause: float,
 ) -> T | None:
-    """Open a store, and try again while it is away or full; `failed` hears of each failure, and may set `stop`.
+    """Open a store, and try again, after a pause, while it is away or full.
 
+    `failed` hears of each failure, and every few seconds that no answer has come; it may set `stop`.
     None: asked to stop before it was open.
     """
     while not stop.is_set():
@@ -139,7 +143,9 @@ async def open_patiently(
         errors: list[Exception] = []
         async with asyncio.TaskGroup() as group, waiting(stop) as stopping:
             opening = group.create_task(_open(open_store, opened, errors), name="opening the store")
-            await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            tasks = {opening, stopping}
+            while not (await asyncio.wait(tasks, timeout=SLOW, return_when=asyncio.FIRST_COMPLETED))[0]:
+                failed(StoreUnavailable(f"no answer in {SLOW:g} s"))
             opening.cancel()
         for store in opened:
             return store
@@ -177,7 +183,7 @@ class LoopThread:
     def __init__(self, name: str, main: Callable[[], Coroutine[Any, Any, None]], *, patience: float) -> None:
         self.name = name
         self._main = main
-        self._patience = patience
+        self.patience = patience
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -194,7 +200,7 @@ class LoopThread:
             with suppress(RuntimeError):  # it has ended by itself
                 if self._loop is not None and self._task is not None:
                     self._loop.call_soon_threadsafe(self._task.cancel)
-            await asyncio.wait([ended], timeout=self._patience)
+            await asyncio.wait([ended], timeout=self.patience)
             raise
 
     def _work(self, ended: "asyncio.Future[None]") -> None:

@@ -8,7 +8,7 @@ instance in the store with that knowledge, where others could only wait for its 
 carries nothing but its own end: a worker whose supervisor is gone drains as after SIGTERM.
 
 The first SIGTERM or SIGINT is passed on and the workers drain; the next is passed on too, and they release what runs. What is
-still there long after that is killed.
+still there long after the first, or a few seconds after the second, is killed, and a store that is away is not waited for.
 """
 
 import asyncio
@@ -44,6 +44,8 @@ SAME_REQUEST = 1.0
 """A second signal so soon is the first said twice: SIGINT and SIGTERM at once, or an impatient script."""
 LAST_RESORT = 10.0
 """So long after the time to drain, a worker that still lives is killed."""
+URGENT_KILL, URGENT_LEAVE = 4.0, 4.4
+"""So long after the second request workers that still live are killed, and then nothing is waited for any more."""
 FIRST_BURIAL_PAUSE, LONGEST_BURIAL_PAUSE = 0.1, 2.0
 BURY_WITHIN = 5.0
 """So long a supervisor that is leaving waits for the store; then the jobs are found by others, by the missing heartbeat."""
@@ -112,6 +114,7 @@ class Supervisor:
         self._settings = settings
         self._clock = clock
         self._workers: set[WorkerProcess] = set()
+        self._burying: set[asyncio.Task[None]] = set()
         self._signalled_at = -math.inf
         self._problem: str | None = None
 
@@ -181,7 +184,9 @@ class Supervisor:
             holds = []  # by us, because it did not drain in time: no crash, and drained jobs are released without a charge
         if instance is not None:
             why = f"process died: {how_it_ended(exit_code)}"
-            self._burials.create_task(self._bury(instance, holds, why), name=f"burial of {instance}")
+            burial = self._burials.create_task(self._bury(instance, holds, why), name=f"burial of {instance}")
+            self._burying.add(burial)
+            burial.add_done_callback(self._burying.discard)
 
     async def _pause(self, number: int, seconds: float) -> None:
         if not seconds:
@@ -240,9 +245,16 @@ class Supervisor:
         self._stopping.set()
         for worker in self._workers:
             worker.watch.signal(signal.SIGTERM)
-        patience = self._settings.drain if is_first else 0.0
-        if patience is not None:
-            self._clock.later(patience + LAST_RESORT, self._kill_all)
+        if not is_first:
+            self._clock.later(URGENT_KILL, self._kill_all)
+            self._clock.later(URGENT_LEAVE, self._abandon)
+        elif self._settings.drain is not None:
+            self._clock.later(self._settings.drain + LAST_RESORT, self._kill_all)
+
+    def _abandon(self) -> None:
+        for burial in self._burying:
+            log.error("jobs of a dead worker process are left to others", extra={"burial": burial.get_name()})
+            burial.cancel()
 
     def _kill_all(self) -> None:
         for worker in self._workers:

@@ -12,6 +12,8 @@ import click
 from drumbeat.cli.options import Target, pass_target, url_option
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from drumbeat.cli.probe import Known
     from drumbeat.settings import Settings
 
@@ -51,7 +53,8 @@ def command(target: Target, /, app: str | None, migrate: bool, **flags: Any) -> 
 
         program = probe.ask(ref := str(settings.app), target.flags)
         logs.configure(program.settings.log_level, program.settings.log_format)
-        _begin(program, ref, migrate=migrate)
+        if (code := _begin(program, ref, migrate=migrate)) is not None:
+            return code
         with _dashboard(ref, program.settings, wanted="dashboard" in target.flags):
             return Supervisor(ref, program.settings).run()
     return _work(str(settings.app), target.flags, migrate=migrate)
@@ -70,7 +73,8 @@ def _work(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
             sys.executable, [sys.executable, "-m", "drumbeat", *sys.argv[1:], "--processes", str(settings.processes)]
         )
     logs.configure(settings.log_level, settings.log_format)
-    _begin(probe.known(app, settings), ref, migrate=migrate)
+    if (code := _begin(probe.known(app, settings), ref, migrate=migrate)) is not None:
+        return code
     with _dashboard(ref, settings, wanted="dashboard" in flags):
         return main.run(app, settings, ref=ref)
 
@@ -94,19 +98,20 @@ def _first_settings(target: Target, app: str | None) -> Settings:
     return settings
 
 
-def _begin(program: Known, ref: str, *, migrate: bool) -> None:
-    """Make sure that there is a store to work on, then say in one line what is started, on what, with what."""
+def _begin(program: Known, ref: str, *, migrate: bool) -> int | None:
+    """Make sure that there is a store to work on, then say in one line what is started, on what, with what.
+
+    The exit code, if nothing is to be started.
+    """
     import asyncio
     import logging
     from importlib.metadata import version
 
-    from drumbeat.cli.migrate import bring_up, try_out
     from drumbeat.store.urls import masked, parse
 
     log, settings = logging.getLogger("drumbeat.run"), program.settings
-    # A wrong place is told here, once, and not by each worker after its start.
-    for url in filter(None, (settings.url, settings.outbox)):
-        asyncio.run((bring_up if migrate else try_out)(url, settings.namespace))
+    if (code := asyncio.run(_ready(settings, migrate=migrate))) is not None:
+        return code
     queues = ",".join(f"{queue}={weight}" for queue, weight in program.queues.items())
     facts = {
         "version": version("drumbeat"),
@@ -123,3 +128,59 @@ def _begin(program: Known, ref: str, *, migrate: bool) -> None:
         log.warning("this app has no tasks: import the modules that register them")
     if left := sorted(program.task_queues - program.queues.keys()):
         log.info("queues of this app that this worker does not take", extra={"left_queues": ",".join(left)})
+    return None
+
+
+async def _ready(settings: Settings, *, migrate: bool) -> int | None:
+    """Open each store once: a wrong place is told here, once, and not by each worker after its start.
+
+    The exit code, if there is none to work on, or somebody says stop.
+    """
+    from contextlib import suppress
+
+    from drumbeat.cli.migrate import bring_up, try_out
+    from drumbeat.errors import StoreUnavailable
+
+    do = bring_up if migrate else try_out
+    code = await _wait_for(settings.url, settings, do)
+    if code is not None or settings.outbox is None:
+        return code
+    if migrate:
+        return await _wait_for(settings.outbox, settings, do)
+    with suppress(StoreUnavailable):  # it keeps nobody from working: its relay waits for it
+        await do(settings.outbox, settings.namespace)
+    return None
+
+
+async def _wait_for(url: str, settings: Settings, do: Callable[[str, str], Awaitable[None]]) -> int | None:
+    """A store that is away is waited for, as long as a running worker would stay."""
+    import asyncio
+    import logging
+
+    from drumbeat.clock import SYSTEM
+    from drumbeat.errors import StoreUnavailable
+    from drumbeat.presence import ExitRule
+    from drumbeat.service import open_patiently
+    from drumbeat.store.urls import masked
+    from drumbeat.worker import EXIT_NO_STORE, EXIT_OK
+    from drumbeat.worker.main import stop_on_signals
+
+    log, stop, rule, code = logging.getLogger("drumbeat.run"), asyncio.Event(), ExitRule(settings, SYSTEM), EXIT_OK
+
+    def failed(error: StoreUnavailable) -> None:
+        nonlocal code
+        facts = {"url": masked(url), "reason": str(error)}
+        if not rule.failures:
+            log.error("the store does not answer; trying again", extra=facts)
+        if rule.failed():
+            code = EXIT_NO_STORE
+            log.error("the store has been away for too long: nothing is started", extra=facts | {"exit_code": code})
+            stop.set()
+
+    async def opened() -> bool:
+        await do(url, settings.namespace)
+        return True
+
+    with stop_on_signals(stop.set):
+        done = await open_patiently(opened, failed=failed, stop=stop, pause=settings.heartbeat)
+    return None if done else code

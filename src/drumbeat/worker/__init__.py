@@ -19,7 +19,7 @@ from typing import Any
 
 from drumbeat import logs
 from drumbeat.context import AbortReason
-from drumbeat.errors import ConfigError, StartFailed, StoreError, StoreUnavailable
+from drumbeat.errors import ConfigError, DrumbeatError, StartFailed, StoreError, StoreUnavailable
 from drumbeat.events import LoopBlocked
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import Claimed, Hold
@@ -177,10 +177,17 @@ class Worker:
 
     async def run(self) -> int:
         """Work until asked to stop, and drain. Returns the exit code."""
+        problem: DrumbeatError | None = None
         async with self._subscribers():
-            store = await self._open()
-            if store is not None:
-                await self._live(store)
+            try:
+                store = await self._open()
+            except DrumbeatError as error:
+                problem = error  # raised as it is, not in the group of the subscribers
+            else:
+                if store is not None:
+                    await self._live(store)
+        if problem is not None:
+            raise problem
         return self.exit_code
 
     async def _open(self) -> Store | None:
@@ -192,16 +199,16 @@ class Worker:
             if rule.failed():
                 self._on_hopeless(str(error))
 
-        store = await open_patiently(
-            self._program.store, failed=failed, stop=self._departure.stop, pause=self._settings.heartbeat
-        )
-        if store is not None:
-            self._patience.over()
+        stop, pause = self._departure.stop, self._settings.heartbeat
+        store = await open_patiently(self._program.store, failed=failed, stop=stop, pause=pause)
+        if store is None:
+            return None
+        self._patience.over()
+        if any(task.options.transactional for task in self._program.registered_tasks):
+            store.inside.check()
         return store
 
     async def _live(self, store: Store) -> None:
-        if any(task.options.transactional for task in self._program.registered_tasks):
-            store.inside.check()
         self._exchange = self._household.exchange = Exchange(
             store.jobs,
             self._clock,
@@ -321,8 +328,8 @@ class Worker:
                     await self._drain(store, working)
                 doubts.close()
                 last = group.create_task(self._tell_the_last(settling, telling), name="last outcomes")
-                is_hopeless = not self._reporter.held and (self._has_given_up or self._outage.is_away)
-                if not await self._departure.told(last, is_hopeless=is_hopeless):
+                is_away = self._has_given_up or self._outage.is_away
+                if not await self._departure.told(last, left=len(self._reporter.held), is_away=is_away):
                     self._give_up()
                     for task in (settling, telling, last):
                         task.cancel()
@@ -372,10 +379,8 @@ class Worker:
         if self._presence is not None:
             self._presence.expect_no_answer()
         if self._reporter.held:
-            log.error(
-                "this worker leaves without having told the store how its last jobs ended: they run again elsewhere",
-                extra={"jobs": len(self._reporter.held), "exit_code": self.exit_code},
-            )
+            facts = {"jobs": len(self._reporter.held), "exit_code": self.exit_code}
+            log.error("this worker leaves and could not tell the store how jobs ended: they run again", extra=facts)
 
     async def _blame(self, store: Store, jobs: list[Claimed]) -> None:
         """The worker falls over a mistake: what ran may be to blame, and must not come again as if nothing had been."""

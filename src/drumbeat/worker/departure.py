@@ -10,10 +10,10 @@ from collections.abc import Callable
 from drumbeat.clock import Clock
 from drumbeat.service import waiting
 
-INTERRUPTED_WITHIN, INTERRUPTED_WITHIN_URGENTLY = 5.0, 3.0
+INTERRUPTED_WITHIN, INTERRUPTED_WITHIN_URGENTLY = 5.0, 2.4
 """So long handlers that were interrupted have to end; the second, counted from the request, when it is urgent."""
-TOLD_WITHIN, TOLD_WITHIN_URGENTLY = 5.0, 3.8
-"""So long after the time to drain the store may take to hear of the last outcomes; likewise."""
+TOLD_WITHIN, TOLD_WITHIN_URGENTLY, TOLD_IN_VAIN = 5.0, 3.2, 1.0
+"""So long after the time to drain the store may take to hear of the last outcomes; likewise; and if it is known to be away."""
 TOLD_WITHIN_FOREVER = 60.0
 """The same where there is no end to draining, after the last handler has ended."""
 GOODBYE_WITHIN_URGENTLY = 0.8
@@ -57,18 +57,16 @@ class Departure:
         """Wait for handlers that were interrupted. False: they did not end in time."""
         return await self._ends(task, INTERRUPTED_WITHIN, INTERRUPTED_WITHIN_URGENTLY)
 
-    async def told(self, task: "asyncio.Task[None]", *, is_hopeless: bool) -> bool:
-        """Wait until the store has heard of the last outcomes: as long as jobs may drain, and a little more.
-
-        `is_hopeless`: it is away, and there is nothing to tell. False: it did not in time.
-        """
-        if is_hopeless:
+    async def told(self, task: "asyncio.Task[None]", *, left: int, is_away: bool) -> bool:
+        """Wait until the store has heard of the last outcomes, of which so many are left: as long as jobs may drain, and a
+        little more. False: it did not in time."""
+        if is_away and not left:
             within = ENDED_WITHIN
         elif self._drain is None:
             within = TOLD_WITHIN_FOREVER
         else:
             within = max(0.0, self._asked_at + self._drain - self._clock.monotonic()) + TOLD_WITHIN
-        return await self._ends(task, within, TOLD_WITHIN_URGENTLY)
+        return await self._ends(task, within, TOLD_IN_VAIN if is_away else TOLD_WITHIN_URGENTLY)
 
     @property
     def goodbye_within(self) -> float:

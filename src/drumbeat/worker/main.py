@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SAME_REQUEST = 0.5
-URGENT_WITHIN = 4.5
+URGENT_WITHIN = 3.7
 """So long after the second request to stop the process is gone, whatever its store and its handlers do."""
 LAST_WORDS_WITHIN = 0.3
 

@@ -52,6 +52,7 @@ class Rooms:
         self._wakeup = Wakeup(clock)
         self._calls: set[asyncio.Task[None]] = set()
         self._failed: Counter[str] = Counter()
+        self._asking: asyncio.Task[None] | None = None
         self._may_have_more = False
         self._is_stopping = False
         self._is_over = False
@@ -77,9 +78,11 @@ class Rooms:
         self._wakeup.set()
 
     def interrupt(self) -> None:
-        """The end of patience: end what runs."""
+        """The end of patience: end what runs, and wait for the store no more."""
         self._is_over = True
         self._wakeup.set()
+        if self._asking is not None:
+            self._asking.cancel()
         for call in tuple(self._calls):
             call.cancel()
 
@@ -87,15 +90,15 @@ class Rooms:
         """Until stopped, and the last call has ended."""
         if not self._rooms:
             return
-        async with asyncio.TaskGroup() as group, store.wake.listen_rooms(self._hear):
+        async with store.wake.listen_rooms(self._hear), asyncio.TaskGroup() as group:
+            self._asking = group.create_task(self._ask(store, group), name="messages of rooms")
             try:
-                await self._work(store, group)
-                await self._leave(store, group)
+                await asyncio.wait([self._asking])
             except BaseException:
                 self._is_cancelled = True  # before the calls hear of it
                 raise
 
-    async def _work(self, store: Store, group: asyncio.TaskGroup) -> None:
+    async def _ask(self, store: Store, group: asyncio.TaskGroup) -> None:
         while not self._is_stopping:
             self._wakeup.clear()
             try:
@@ -104,6 +107,7 @@ class Rooms:
                 pass  # the worker's own calls tell of it; we look again
             if not self._is_stopping:
                 await self._wakeup.wait(jittered(POLL))
+        await self._leave(store, group)
 
     def _hear(self, instance: str) -> None:
         if instance in ("", self._identity()):
