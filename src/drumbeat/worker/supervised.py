@@ -51,7 +51,10 @@ def _drain_when_orphaned(link: socket.socket) -> None:
 
 
 def _say(link: socket.socket, error: BaseException) -> int:
-    link.sendall(str(error).encode(errors="replace")[:WORDS_LIMIT])
+    try:
+        link.sendall(str(error).encode(errors="replace")[:WORDS_LIMIT])
+    except OSError:  # the supervisor is gone: then it is told here
+        log.error("this process cannot start, and its supervisor is gone", extra={"reason": str(error)})
     return EXIT_WRONG
 
 
