@@ -311,8 +311,8 @@ def _reap(pid: int) -> int:
 
 
 def _reap_by_waitpid(pid: int, options: int = 0) -> int | None:
-    """The same with what exists everywhere; with WNOHANG None is returned while the child lives. It cannot look without reaping,
-    so the group is killed right after: the number of a process is not given away again at once."""
+    """The same with what exists everywhere; with WNOHANG None is returned while the child lives. It cannot look without
+    reaping, so the group is killed right after: the number of a process is not given away again at once."""
     try:
         found, status = os.waitpid(pid, options)
     except ChildProcessError:
