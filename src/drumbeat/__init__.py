@@ -1,7 +1,7 @@
 """Background jobs on SQLite, PostgreSQL or Redis. What is named here is the public face; the rest may change."""
 
 from drumbeat.app import Drumbeat
-from drumbeat.context import AbortReason, RunningJob, current_job
+from drumbeat.context import AbortReason, RunningJob, abort_signal, current_job
 from drumbeat.errors import DrumbeatError, JobError
 from drumbeat.events import (
     Event,
@@ -84,6 +84,7 @@ __all__ = [
     "TaskStats",
     "ThreadAbandoned",
     "TicketInfo",
+    "abort_signal",
     "current_job",
     "local_lock",
 ]

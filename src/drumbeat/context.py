@@ -39,7 +39,9 @@ class Aborted(BaseException):
 
 
 class AbortSignal:
-    """Whether a running job should stop, and why. Set once by the worker, read by handlers in any thread."""
+    """Whether a running job (or a start-up call, or a room's handler) should stop, and why.
+
+    Set once by the worker, read by handlers in any thread."""
 
     __slots__ = ("_callbacks", "_condition", "reason")
 
@@ -62,6 +64,11 @@ class AbortSignal:
                 condition.notify_all()
         for callback in callbacks:
             callback()
+
+    def check(self) -> None:
+        """Raise if this code should stop."""
+        if self.reason is not None:
+            raise Aborted(self.reason)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block this thread until the job should stop; False when the time is over. Not for code on an event loop."""
@@ -222,13 +229,14 @@ class RunningJob:
 
     def check(self) -> None:
         """Raise if this job should stop; the attempt then ends as the reason asks, without a charge on drain."""
-        if self.aborted.reason is not None:
-            raise Aborted(self.aborted.reason)
+        self.aborted.check()
 
 
 CURRENT: ContextVar[RunningJob] = ContextVar("drumbeat_current_job")
 BATCH: ContextVar[Sequence[Claimed]] = ContextVar("drumbeat_current_batch")
 """The jobs of a batch handler, which has no current job."""
+SIGNAL: ContextVar[AbortSignal] = ContextVar("drumbeat_abort_signal")
+"""Of what runs here and is no job: a start-up call, a handler of a room."""
 
 
 def current_job() -> RunningJob:
@@ -241,6 +249,20 @@ def current_job() -> RunningJob:
         return CURRENT.get()
     except LookupError:
         raise NotInJob() from None
+
+
+def abort_signal() -> AbortSignal:
+    """Whether the code that asks should stop. In a job's handler it is the same as `current_job().aborted`; start-up calls and
+    handlers of rooms, which have no job, hear of it when their worker drains and when their time is over.
+
+    Raises:
+        NotInJob: this code runs in none of these.
+    """
+    running = CURRENT.get(None)
+    signal = SIGNAL.get(None) if running is None else running.aborted
+    if signal is None:
+        raise NotInJob("abort_signal()")
+    return signal
 
 
 def log_fields() -> dict[str, Any]:

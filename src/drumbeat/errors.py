@@ -211,10 +211,11 @@ class JobExpired(DrumbeatError):
 
 
 class NotInJob(DrumbeatError):
-    """`current_job()` was called by code that no worker is running."""
+    """`current_job()` or `abort_signal()` was called by code that no worker is running."""
 
-    def __init__(self) -> None:
-        super().__init__("no job is running here: current_job() works only inside a handler that a worker called")
+    def __init__(self, called: str = "current_job()") -> None:
+        super().__init__(f"no job is running here: {called} works only inside a handler that a worker called")
+        self.called = called
 
 
 class JobError(DrumbeatError):

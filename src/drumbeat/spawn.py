@@ -38,7 +38,10 @@ _LENGTH = struct.Struct(">I")
 _BOOT = "import sys; sys.path.insert(0, {root!r}); from drumbeat.spawn import begin; begin({descriptors})"
 _ROOT = str(Path(__file__).parents[1])
 MAIN = "__main__"
+EXIT_ORPHANED = 1
 UNKNOWN_EXIT = 255
+LOOK_EVERY = 0.05
+"""How often a child is looked for where nothing tells of its death: no pidfd_open, no waitid (macOS before Python 3.13)."""
 
 
 class LogSettings(msgspec.Struct, frozen=True):
@@ -182,6 +185,15 @@ def send(link: socket.socket, frame: bytes) -> None:
     link.sendall(_LENGTH.pack(len(frame)) + frame)
 
 
+def answer(link: socket.socket, frame: bytes) -> None:
+    """Write one frame from the child to its parent. Ends this process, with one line, if the parent is gone."""
+    try:
+        send(link, frame)
+    except (BrokenPipeError, ConnectionResetError):
+        sys.stderr.write(f"{sys.argv[0]}: the process that started this one ({os.getpid()}) is gone: leaving\n")
+        sys.exit(EXIT_ORPHANED)
+
+
 def receive(link: socket.socket) -> bytes | None:
     """Read one frame; None when the other side is gone."""
     head = _exactly(link, _LENGTH.size)
@@ -235,6 +247,9 @@ class Watch:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self._loop = asyncio.get_running_loop()
+        self._reaping = threading.Lock()
+        self._code: int | None = None
+        """Its exit code, once it is reaped: from then on its number may be somebody else's."""
         self.exited: asyncio.Future[int] = self._loop.create_future()
         """Its exit code; minus the signal's number if one killed it."""
         if hasattr(os, "pidfd_open"):
@@ -242,7 +257,8 @@ class Watch:
             self._loop.add_reader(self._descriptor, self._look)
         else:
             self._descriptor = -1
-            threading.Thread(target=self._wait, name="drumbeat-watch", daemon=True).start()
+            wait = self._wait if hasattr(os, "waitid") else self._look_often
+            threading.Thread(target=wait, name="drumbeat-watch", daemon=True).start()
 
     @property
     def is_alive(self) -> bool:
@@ -250,19 +266,32 @@ class Watch:
 
     def kill(self) -> None:
         """Kill it and everything of its group, at once. Harmless when it is dead."""
-        if self.is_alive:
-            # Not reaped yet, so neither its pid nor its group's number can belong to somebody else.
-            _kill_group(self._process.pid)
+        with self._reaping:
+            if self._code is None:
+                # Not reaped yet, so neither its pid nor its group's number can belong to somebody else.
+                _kill_group(self._process.pid)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process alone. Harmless when it is dead."""
-        if self.is_alive:
-            with suppress(ProcessLookupError):
+        with self._reaping, suppress(ProcessLookupError):
+            if self._code is None:
                 os.kill(self._process.pid, number)
 
     def _wait(self) -> None:
         # Without reaping: that is done on the loop, after the group has been killed.
-        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        with suppress(ChildProcessError):  # the program waits for every child itself: `_look` finds out
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self._call_look()
+
+    def _look_often(self) -> None:
+        never = threading.Event()
+        while self._code is None:
+            never.wait(LOOK_EVERY)
+            with self._reaping:
+                self._code = _reap_by_waitpid(self._process.pid, os.WNOHANG)
+        self._call_look()
+
+    def _call_look(self) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody wants to know
             self._loop.call_soon_threadsafe(self._look)
 
@@ -271,12 +300,17 @@ class Watch:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
-        code = self._process.returncode = _reap(self._process.pid)
+        if self._code is None:
+            self._code = _reap(self._process.pid)
+        self._process.returncode = self._code
         if not self.exited.cancelled():
-            self.exited.set_result(code)
+            self.exited.set_result(self._code)
 
 
 def _reap(pid: int) -> int:
+    """Reap a child that is dead, or about to be."""
+    if not hasattr(os, "waitid"):
+        return _reap_by_waitpid(pid) or 0
     try:
         found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         if found is None or found.si_code != os.CLD_EXITED or found.si_status != 0:
@@ -286,6 +320,20 @@ def _reap(pid: int) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:
         return UNKNOWN_EXIT  # the program ignores SIGCHLD, or waits for every child itself
+
+
+def _reap_by_waitpid(pid: int, options: int = 0) -> int | None:
+    """The same with what exists everywhere; with WNOHANG None is returned while the child lives. It cannot look without
+    reaping, so the group is killed right after: the number of a process is not given away again at once."""
+    try:
+        found, status = os.waitpid(pid, options)
+    except ChildProcessError:
+        return UNKNOWN_EXIT
+    if not found:
+        return None
+    if status:
+        _kill_group(pid)
+    return os.waitstatus_to_exitcode(status)
 
 
 def _kill_group(leader: int) -> None:

@@ -102,6 +102,8 @@ if os.environ.get("TEST_TROUBLE") and __name__ == "__mp_main__":
     raise RuntimeError("no database password")
 
 if __name__ == "__main__":
+    for name in os.environ.get("TEST_WITHOUT", "").split():
+        delattr(os, name)
     os.environ["TEST_SUPERVISOR"] = str(os.getpid())
     supervisor.LAST_RESORT = float(os.environ.get("TEST_LAST_RESORT", "10"))
     logs.configure("info", "text")

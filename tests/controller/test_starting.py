@@ -12,9 +12,12 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.clock import SYSTEM
+from drumbeat.context import AbortReason, abort_signal
+from drumbeat.controller import starting
 from drumbeat.controller.starting import StartUp
-from drumbeat.errors import StartFailed
+from drumbeat.errors import NotInJob, StartFailed
 from drumbeat.ids import InstanceId
+from drumbeat.model.schedule import OnceState
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -23,7 +26,7 @@ from tests.conftest import fresh_store
 from tests.contract.making import worker
 from tests.controller.making import ME, patience
 from tests.faults import FaultyStore
-from tests.waiting import until
+from tests.waiting import until, within
 
 AT_ONCE = Backoff(base=0.001, cap=0.001)
 
@@ -227,3 +230,92 @@ async def test_a_store_that_is_away_is_waited_for(app: Drumbeat, store: Store) -
     faulty.fail_after["schedules.once_done"] = 1
     await start_up(Declared(seed, once=True), me=await worker(store)).run(faulty.schedules)
     assert calls == [1]
+
+
+async def test_an_async_call_is_told_of_the_stop_and_cancelled_a_moment_later(
+    app: Drumbeat, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "CANCEL_DELAY", 0.05)
+    told: list[Any] = []
+
+    @app.task(retries=5)
+    async def deaf() -> None:
+        try:
+            told.append(await abort_signal())
+            await asyncio.Event().wait()
+        finally:
+            told.append("ended")
+
+    @app.task
+    async def never() -> None:
+        told.append("never")
+
+    calls = start_up(Declared(deaf), Declared(never))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(calls.run(store.schedules))
+        await until(lambda: calls._signal is not None, what="the call")
+        calls.stop()
+    assert not running.cancelled()
+    assert told == [AbortReason.DRAINING, "ended"]
+
+
+async def test_a_call_in_a_thread_is_told_of_the_stop_and_waited_for(app: Drumbeat, store: Store) -> None:
+    told: list[Any] = []
+
+    @app.task
+    def warm() -> None:
+        told.append("begun")
+        told.append(abort_signal().wait(20))
+        abort_signal().check()
+
+    first, second = await worker(store), await worker(store)
+    calls = start_up(Declared(warm, once=True), me=first)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(calls.run(store.schedules))
+        await until(lambda: told, what="the call")
+        calls.stop()
+    assert told == ["begun", True]
+    # It has not ended by itself, so it is not done.
+    await store.instances.leave(first, "left")
+    key = f"{Settings().name}:{Settings().version}:warm"
+    assert await store.schedules.once(key, second) is OnceState.YOURS
+
+
+async def test_a_call_that_returns_although_it_should_stop_is_done(app: Drumbeat, store: Store) -> None:
+    begun = threading.Event()
+
+    @app.task
+    def warm() -> None:
+        begun.set()
+        abort_signal().wait(20)
+
+    calls = start_up(Declared(warm, once=True), me=await worker(store))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(calls.run(store.schedules))
+        await until(begun.is_set, what="the call")
+        calls.stop()
+    key = f"{Settings().name}:{Settings().version}:warm"
+    assert await store.schedules.once(key, await worker(store)) is OnceState.DONE
+
+
+async def test_nobody_waits_for_a_retry_when_the_process_stops(app: Drumbeat, store: Store) -> None:
+    failed = asyncio.Event()
+
+    @app.task(retries=5, backoff=Backoff(base=60, cap=60))
+    async def flaky() -> None:
+        failed.set()
+        raise ValueError("not yet")
+
+    calls = start_up(Declared(flaky))
+    with within(2.0):
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(calls.run(store.schedules))
+            await failed.wait()
+            await until(lambda: calls._signal is None, what="the pause")
+            calls.stop()
+    assert not running.cancelled()
+
+
+def test_there_is_no_signal_outside() -> None:
+    with pytest.raises(NotInJob, match=r"abort_signal\(\) works only inside"):
+        abort_signal()

@@ -17,6 +17,7 @@ from drumbeat.errors import JobCancelled, JobFailed, JobTimedOut
 from drumbeat.model.instance import InstanceState
 from drumbeat.model.job import CancelAnswer, JobState, OutcomeKind
 from drumbeat.supervisor import EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE, Restarts
+from tests.system.workers import Cluster as Programs
 from tests.waiting import until, until_sync, within
 
 SCRIPT = Path(__file__).parents[1] / "apps" / "cluster.py"
@@ -175,6 +176,21 @@ async def test_the_jobs_of_a_killed_worker_run_again_within_two_seconds_and_it_i
     assert (await job.job()).failures == 0
 
 
+async def test_a_killed_worker_is_replaced_where_there_is_no_waitid(start: Start, app: Drumbeat) -> None:
+    """As on macOS before Python 3.13: nothing tells of a death, so children are looked for."""
+    from tests.apps.cluster import slow
+
+    cluster = start(TEST_WITHOUT="waitid pidfd_open")
+    await cluster.heard("open", times=2)
+    job = await slow.enqueue(60)
+    victim = await cluster.heard("slow", "begin")
+    os.kill(victim, signal.SIGKILL)
+    with within(2.0):
+        await until(lambda: len(cluster.told("slow", "begin")) == 2, deadline=20, what="the second run")
+    await until(lambda: len(cluster.workers()) >= 2 and victim not in cluster.workers(), what="another worker")
+    assert (await job.job()).failures == 0
+
+
 async def test_the_start_of_a_child_process_does_not_count_as_the_time_of_its_first_job(
     start: Start, app: Drumbeat
 ) -> None:
@@ -312,6 +328,22 @@ async def test_workers_are_replaced_while_the_store_is_away_and_jobs_are_freed_w
     lock.close()
     await cluster.heard("slow", "begin", times=2)
     assert (await job.job()).failures == 0
+
+
+def test_a_supervisor_that_is_killed_while_it_asks_the_program_leaves_no_traceback(tmp_path: Path) -> None:
+    programs = Programs(tmp_path, "tests.apps.slow_import")
+    supervisor = programs.start("--processes", "2", TEST_GATE=str(programs.gate()))
+    try:
+        [entry] = programs.wait_for("importing")
+        supervisor.kill()
+        supervisor.wait(10)
+        programs.gate().touch()
+        until_sync(lambda: not is_alive(entry.pid), what="the end of the child")
+    finally:
+        programs.gate().touch()
+        programs.end()
+    told = (tmp_path / "worker-1.log").read_text().splitlines()
+    assert len(told) == 1 and told[0].endswith(f"the process that started this one ({entry.pid}) is gone: leaving")
 
 
 def test_a_program_that_cannot_start_ends_the_supervisor_with_one_line(start: Start) -> None:

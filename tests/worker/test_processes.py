@@ -324,3 +324,20 @@ def test_it_works_on_uvloop_and_without_pidfd(monkeypatch: pytest.MonkeyPatch) -
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(all_ways())
         monkeypatch.delattr(os, "pidfd_open", raising=False)
+
+
+@pytest.mark.parametrize("gone", [["waitid"], ["waitid", "pidfd_open"]], ids=" and ".join)
+def test_it_works_without_waitid(monkeypatch: pytest.MonkeyPatch, gone: list[str], tmp_path: Path) -> None:
+    """As on macOS before Python 3.13."""
+    for name in gone:
+        monkeypatch.delattr(os, name)
+
+    async def main() -> None:
+        processes = Processes(APP, SETTINGS, limit=1)
+        assert value(await run(processes, claimed("add", one=1, two=2))) == 3
+        assert (await run(processes, claimed("die", how="kill"))).how is How.CRASHED
+        assert value(await run(processes, claimed("add", one=1, two=2))) == 3
+        await processes.close()
+        assert processes.pids == []
+
+    asyncio.run(main())

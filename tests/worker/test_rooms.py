@@ -11,6 +11,7 @@ import pytest
 
 from drumbeat import errors
 from drumbeat.app import Drumbeat
+from drumbeat.context import AbortReason, abort_signal
 from drumbeat.events import RoomFailed
 from drumbeat.ids import InstanceId, new_job_id
 from drumbeat.model import instance
@@ -407,6 +408,50 @@ async def test_a_worker_that_lives_but_has_no_time_keeps_its_share(
         assert heard == [0]
         gate.set()
         await until(lambda: heard == [0, 1, 2], what="the rest")
+
+
+async def test_handlers_hear_that_their_worker_drains_and_async_ones_are_cancelled_soon(
+    app: Drumbeat, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms, "CANCEL_DELAY", 0.05)
+    heard: list[Any] = []
+
+    @app.room
+    async def deaf() -> None:
+        heard.append("begun")
+        heard.append(await abort_signal())
+        await asyncio.Event().wait()
+
+    @app.room
+    def in_thread() -> None:
+        heard.append("begun")
+        heard.append(abort_signal().wait(20))
+
+    async with app:
+        with within(3.0):
+            async with working(app, drain=60):
+                await present(app, 1)
+                await deaf.broadcast()
+                await in_thread.broadcast()
+                await until(lambda: heard == ["begun", "begun"], what="two calls")
+    assert sorted(map(str, heard)) == ["True", "begun", "begun", "draining"]
+    assert [(event.room, event.error.type) for event in recorder.of(RoomFailed)] == [("deaf", "Interrupted")]
+
+
+async def test_a_handler_in_a_thread_hears_that_its_time_is_over(app: Drumbeat, recorder: Recorder) -> None:
+    heard: list[Any] = []
+
+    @app.room(timeout=0.05)
+    def slow() -> None:
+        signal = abort_signal()
+        signal.wait(20)
+        heard.append(signal.reason)
+
+    async with app, working(app):
+        await present(app, 1)
+        await slow.broadcast()
+        await recorder.next(RoomFailed)
+        await until(lambda: heard == [AbortReason.TIMED_OUT], what="the end of the thread")
 
 
 def test_a_room_is_refused_where_it_is_written() -> None:

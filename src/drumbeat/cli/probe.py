@@ -15,7 +15,7 @@ import msgspec
 from drumbeat.cli.failures import NotDone, Refused
 from drumbeat.errors import DrumbeatError
 from drumbeat.settings import Settings, load
-from drumbeat.spawn import receive, send, spawn
+from drumbeat.spawn import answer, receive, spawn
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -65,16 +65,16 @@ def ask(ref: str, flags: Mapping[str, Any]) -> Known:
     code = child.process.wait()
     if frame is None:
         raise NotDone(f"a process that imported {ref} ended without a word (exit code {code})")
-    answer = msgspec.json.decode(frame, type=_Answer)
-    if answer.problem is not None:
-        raise Refused(answer.problem)
-    settings = load(answer.flags, {})
+    told = msgspec.json.decode(frame, type=_Answer)
+    if told.problem is not None:
+        raise Refused(told.problem)
+    settings = load(told.flags, {})
     return Known(
         settings=settings,
-        tasks=answer.tasks,
-        rooms=answer.rooms,
+        tasks=told.tasks,
+        rooms=told.rooms,
         queues=settings.queues,
-        task_queues=answer.task_queues,
+        task_queues=told.task_queues,
     )
 
 
@@ -86,10 +86,10 @@ def tell(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
         app = appref.load(ref)
         found = known(app, app.configure(flags))
     except DrumbeatError as error:
-        answer = _Answer(problem=str(error))
+        told = _Answer(problem=str(error))
     else:
         # The weights of all queues, so that nobody else must know which ones the tasks name.
         flags = appref.flags_of(found.settings) | {"queues": found.queues}
-        answer = _Answer(flags=flags, tasks=found.tasks, rooms=found.rooms, task_queues=found.task_queues)
-    send(link, msgspec.json.encode(answer))
+        told = _Answer(flags=flags, tasks=found.tasks, rooms=found.rooms, task_queues=found.task_queues)
+    answer(link, msgspec.json.encode(told))
     return 0

@@ -28,7 +28,7 @@ from drumbeat.store.protocol import Store
 
 
 class Controller:
-    """Made on the program's loop; everything but `resign`, `pruner` and `start_up` is for the heart's."""
+    """Made on the program's loop; everything but `resign`, `pruner`, `start_up` and `stop_starting` is for the heart's."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Controller:
         self._elector = Elector(clock, lease, self._on_change, is_candidate=self._controls)
         self._firer: Firer | None = None
         self._declarer: Declarer | None = None
+        self._starting: StartUp | None = None
         self._id = InstanceId("")
         self.outage = Outage(events, clock, settings.url, lambda: self._id)
         """What the whole instance tells of its store."""
@@ -109,7 +110,7 @@ class Controller:
 
     async def start_up(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
         """Make the start-up calls, on the program's own loop."""
-        calls = StartUp(
+        calls = self._starting = StartUp(
             self._starters,
             self._settings,
             self._clock,
@@ -119,6 +120,11 @@ class Controller:
             identity=identity,
         )
         await calls.run(store.schedules)
+
+    def stop_starting(self) -> None:
+        """The process stops: tell the start-up call that is under way, and make no other."""
+        if self._starting is not None:
+            self._starting.stop()
 
     def _on_change(self, leader: Leader | None) -> None:
         if leader is not None and self._controls:

@@ -3,6 +3,10 @@
 With `once` they are made by one instance for each version of the app; the others wait until it is done, and if its runner dies
 or leaves, one of them takes it up. Each call has the time-out and the retries of its task. One that fails for good ends
 the process: a worker whose start-up failed must not work.
+
+A process that is asked to stop while it starts tells the call that is under way (`abort_signal()`), and makes no other. One
+that is `async def` has a moment to end by itself and is cancelled then; a thread has the time that jobs have to drain. A call
+that returns is done, also then; one that raises or is cancelled is not, and `once` is for another instance to take up.
 """
 
 import asyncio
@@ -13,6 +17,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from drumbeat.clock import Clock, jittered
+from drumbeat.context import SIGNAL, AbortReason, AbortSignal
 from drumbeat.durations import text
 from drumbeat.errors import ConfigError, StartFailed, StoreUnavailable
 from drumbeat.ids import InstanceId
@@ -26,6 +31,8 @@ from drumbeat.tasks import Task
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN = 0.5
+CANCEL_DELAY = 1.0
+"""How long an async call may go on after it was told that its process stops."""
 
 T = TypeVar("T")
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -75,13 +82,41 @@ class StartUp:
         self._in_thread = in_thread
         self._locked = locked
         self._identity = identity
+        self._task: asyncio.Task[Any] | None = None
+        self._signal: AbortSignal | None = None
+        self._runs_in_thread = False
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """The process stops: tell the call that is under way, and make no other. `run` returns when it has ended."""
+        self._is_stopped = True
+        if self._signal is None:
+            self._cancel()
+            return
+        self._signal.set(AbortReason.DRAINING)
+        if not self._runs_in_thread:
+            self._clock.later(CANCEL_DELAY, self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
     async def run(self, schedules: Schedules) -> None:
-        """Make them all.
+        """Make them all, or as many as there is time for until `stop`.
 
         Raises:
             StartFailed: one failed, and no retry is left.
         """
+        self._task = task = asyncio.current_task()
+        try:
+            await self._run(schedules)
+        except asyncio.CancelledError:
+            if not self._is_stopped or task is None or task.uncancel():
+                raise
+        finally:
+            self._task = None
+
+    async def _run(self, schedules: Schedules) -> None:
         for starter in self._starters:
             if starter.once:
                 await self._once(schedules, starter)
@@ -98,7 +133,8 @@ class StartUp:
                 case OnceState.BUSY:
                     await self._clock.sleep(jittered(LOOK_AGAIN))
                 case OnceState.YOURS:
-                    await self._call(starter)
+                    if not await self._call(starter):
+                        return
                     # Refused if we were taken for dead meanwhile and another is at it: then it is theirs to finish.
                     if await self._asked(lambda me=me: schedules.once_done(key, me)):  # type: ignore[misc]
                         return
@@ -113,9 +149,10 @@ class StartUp:
                 self._patience.over()
                 return answer
 
-    async def _call(self, starter: Starter) -> None:
+    async def _call(self, starter: Starter) -> bool:
+        """Until it is done; False: it is not, and the process stops."""
         task, failures = starter.task, 0
-        while True:
+        while not self._is_stopped:
             try:
                 async with self._locked(starter.lock) if starter.lock is not None else nullcontext():
                     await self._attempt(starter)
@@ -124,6 +161,8 @@ class StartUp:
             except BaseException as error:  # the user's own code, whatever it raises
                 if _is_cancellation(error):
                     raise
+                if self._is_stopped:
+                    return False
                 failures += 1
                 if isinstance(error, SkipRetry | ConfigError) or failures > task.retries:
                     raise StartFailed(starter.name, f"{type(error).__name__}: {error}") from error
@@ -133,11 +172,14 @@ class StartUp:
                 await self._clock.sleep(delay_us / 1e6)
             else:
                 log.debug("start-up task done", extra={"task": task.name})
-                return
+                return True
+        return False
 
     async def _attempt(self, starter: Starter) -> None:
         task = starter.task
         limit = None if task.timeout_us is None else task.timeout_us / 1e6
+        self._signal, self._runs_in_thread = AbortSignal(), not task.is_async
+        token = SIGNAL.set(self._signal)
         try:
             async with asyncio.timeout(limit) as patience:
                 if task.is_async:
@@ -147,7 +189,11 @@ class StartUp:
         except TimeoutError:
             if not patience.expired():
                 raise
+            self._signal.set(AbortReason.TIMED_OUT)  # for a thread, which goes on
             raise TimeoutError(f"timed out after {text(task.timeout_us or 0)}") from None
+        finally:
+            SIGNAL.reset(token)
+            self._signal = None
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -260,7 +260,8 @@ class Worker:
         return store.wake.listen(self._fetcher.hear, self._exchange.receive)
 
     async def _start_up(self, store: Store) -> None:
-        """Before the first claim. When asked to stop meanwhile, what is under way has the time that jobs have to drain."""
+        """Before the first claim. When asked to stop meanwhile, the call that is under way is told; one in a thread has the
+        time that jobs have to drain."""
         async with asyncio.TaskGroup() as group:
             calls = group.create_task(
                 self._controller.start_up(store, in_thread=self._threads.run, identity=self._identity),
@@ -270,11 +271,14 @@ class Worker:
             hurry = group.create_task(self._departure.hurry.wait(), name="hurry")
             await asyncio.wait([calls, stop], return_when=asyncio.FIRST_COMPLETED)
             if not calls.done():
+                self._controller.stop_starting()
                 await asyncio.wait([calls, hurry], timeout=self._settings.drain, return_when=asyncio.FIRST_COMPLETED)
             if calls.cancelled():
                 raise StartFailed("on_start", "its code cancelled the task that it ran in")
             for task in (calls, stop, hurry):
                 task.cancel()
+            if not await self._departure.interrupted(calls):
+                await self._leave_stuck(store)
 
     async def _await_successor(self, presence: Presence) -> None:
         """A leader that leaves goes on firing until another leads, so that a deploy makes no fire late."""

@@ -36,6 +36,10 @@ class Controls(Companion, Protocol):
         """Make the calls that come before the first claim."""
         ...
 
+    def stop_starting(self) -> None:
+        """Tell the one that is under way that the process stops, and make no other."""
+        ...
+
 
 class Program(Protocol):
     """What a worker must know of the app it works for."""

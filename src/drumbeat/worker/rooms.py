@@ -4,17 +4,19 @@
 
 A message is out of the store before its handler is called: whatever happens, nobody gets it again. At most MOST are handled
 at once; the rest waits in the store. A worker that drains leaves its rooms first, so that nobody sends it more, and handles
-what was sent before. Jobs know nothing of this.
+what was sent before. Handlers hear that it drains (`abort_signal()`); after some seconds those that are `async def` are
+cancelled, those in threads have the time that jobs have. Jobs know nothing of this.
 """
 
 import asyncio
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from drumbeat.clock import Clock, jittered
 from drumbeat.codec import Undecodable
+from drumbeat.context import SIGNAL, AbortReason, AbortSignal
 from drumbeat.durations import text
 from drumbeat.errors import StoreUnavailable
 from drumbeat.events import Events, RoomFailed
@@ -31,6 +33,15 @@ from drumbeat.worker.threads import Threads
 
 MOST = 100
 POLL = 3.0
+CANCEL_DELAY = 5.0
+"""How long an async handler may go on after it was told that its worker drains."""
+
+
+class RoomCall(NamedTuple):
+    """A call of a handler that is under way."""
+
+    signal: AbortSignal
+    is_async: bool
 
 
 class Rooms:
@@ -50,7 +61,7 @@ class Rooms:
         self._threads = threads
         self._identity = identity
         self._wakeup = Wakeup(clock)
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[None], RoomCall] = {}
         self._failed: Counter[str] = Counter()
         self._asking: asyncio.Task[None] | None = None
         self._may_have_more = False
@@ -73,8 +84,12 @@ class Rooms:
         return len(self._calls)
 
     def stop(self) -> None:
-        """Leave the rooms, and end with what was sent before."""
+        """Leave the rooms, tell what runs, and end with what was sent before."""
         self._is_stopping = True
+        for call in self._calls.values():
+            call.signal.set(AbortReason.DRAINING)
+        if self._rooms:
+            self._clock.later(CANCEL_DELAY, self._cancel_async)
         self._wakeup.set()
 
     def interrupt(self) -> None:
@@ -85,6 +100,14 @@ class Rooms:
             self._asking.cancel()
         for call in tuple(self._calls):
             call.cancel()
+
+    def _cancel_async(self) -> None:
+        """End what can be ended without leaving anything behind, and take no more."""
+        self._is_over = True
+        self._wakeup.set()
+        for task, call in tuple(self._calls.items()):
+            if call.is_async:
+                task.cancel()
 
     async def run(self, store: Store) -> None:
         """Until stopped, and the last call has ended."""
@@ -121,8 +144,12 @@ class Rooms:
         messages = await store.rooms.take(self._identity(), free)
         self._may_have_more = len(messages) == free
         for message in messages:
-            call = group.create_task(self._call(message), name=f"room {message.room}", context=guest_context())
-            self._calls.add(call)
+            signal, room = AbortSignal(), self._rooms.get(message.room)
+            if self._is_stopping:
+                signal.set(AbortReason.DRAINING)
+            name = f"room {message.room}"
+            call = group.create_task(self._call(message, signal), name=name, context=guest_context())
+            self._calls[call] = RoomCall(signal, room is None or room.is_async)
             call.add_done_callback(self._ended)
 
     async def _leave(self, store: Store, group: asyncio.TaskGroup) -> None:
@@ -139,11 +166,12 @@ class Rooms:
             pass  # what we have not taken is lost, as with a worker that dies
 
     def _ended(self, call: "asyncio.Task[None]") -> None:
-        self._calls.discard(call)
+        self._calls.pop(call, None)
         if self._may_have_more:
             self._wakeup.set()
 
-    async def _call(self, message: RoomMessage) -> None:
+    async def _call(self, message: RoomMessage, signal: AbortSignal) -> None:
+        SIGNAL.set(signal)  # in the context of this task
         room = self._rooms.get(message.room)
         if room is None or message.signature != room.signature.hash:
             self._tell(message, Failure("OtherVersion", "this worker has no such room, or one with other arguments"))
@@ -154,7 +182,7 @@ class Rooms:
             self._tell(message, Failure("Undecodable", f"the arguments cannot be read: {error.reason}"))
             return
         try:
-            await self._attempt(room, functools.partial(room.function, *args, **kwargs))
+            await self._attempt(room, functools.partial(room.function, *args, **kwargs), signal)
         except asyncio.CancelledError as error:
             if self._is_over or self._is_cancelled:
                 self._tell(message, Failure("Interrupted", "the worker ended before the handler did"))
@@ -163,7 +191,7 @@ class Rooms:
         except BaseException as error:  # the user's own code, whatever it raises
             self._tell(message, failure(error), error)
 
-    async def _attempt(self, room: Room[..., Any], call: Callable[[], Any]) -> None:
+    async def _attempt(self, room: Room[..., Any], call: Callable[[], Any], signal: AbortSignal) -> None:
         limit = None if room.timeout_us is None else room.timeout_us / 1e6
         try:
             async with asyncio.timeout(limit) as patience:
@@ -174,6 +202,7 @@ class Rooms:
         except TimeoutError:
             if not patience.expired():
                 raise
+            signal.set(AbortReason.TIMED_OUT)  # for a thread, which goes on
             raise TimeoutError(f"timed out after {text(room.timeout_us or 0)}") from None
 
     def _tell(self, message: RoomMessage, error: Failure, exception: BaseException | None = None) -> None:

@@ -75,7 +75,10 @@ class Lifeline(threading.Thread):
 
 
 def _say(link: socket.socket, error: BaseException) -> int:
-    link.sendall(str(error).encode(errors="replace")[:WORDS_LIMIT])
+    try:
+        link.sendall(str(error).encode(errors="replace")[:WORDS_LIMIT])
+    except OSError:  # the supervisor is gone: then it is told here
+        log.error("this process cannot start, and its supervisor is gone", extra={"reason": str(error)})
     return EXIT_WRONG
 
 
