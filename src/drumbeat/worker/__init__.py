@@ -274,7 +274,8 @@ class Worker:
             store_now=self._exchange.store_now,
             identity=self._identity,
         )
-        guard = Guard(signals=self._take_signals)
+        is_own_process = self._take_signals is not None
+        guard = Guard(asyncio.get_running_loop(), is_own_process=is_own_process, signals=self._take_signals)
         slots = self._slots = Slots(
             self._settings.concurrency,
             self._buffer,
@@ -283,7 +284,7 @@ class Worker:
             self._clock,
             grace=self._settings.drain,
             on_abandoned=self._on_abandoned,
-            mend=guard.mend,
+            guard=guard,
         )
         guard.start()
         try:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from drumbeat.clock import Clock
 from drumbeat.settings import Settings
@@ -88,8 +88,9 @@ def _once(stop: Callable[[], None], clock: Clock) -> Callable[[], None]:
 
 def _leave_at_once(code: int = 0) -> None:
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # closed by a handler
+            stream.flush()
     os._exit(code)
 
 
