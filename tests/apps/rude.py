@@ -574,7 +574,7 @@ async def resources() -> AsyncIterator[None]:
     _misbehave("RUDE_CLOSING")
 
 
-@app.on_start
+@app.on_start(retries=0)
 async def warm_up() -> None:
     _misbehave("RUDE_START")
 

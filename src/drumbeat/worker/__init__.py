@@ -139,7 +139,10 @@ class Worker:
         )
         self._threads = Threads(self._on_abandoned, clock)
         self._slots: Slots | None = None
-        self._rooms = Rooms(self._program.registered_rooms, clock, self._events, self._threads, self._identity)
+        self._guard: Guard | None = None
+        self._rooms = Rooms(
+            self._program.registered_rooms, clock, self._events, self._threads, self._identity, self._mend
+        )
         outage = Outage(self._events, clock, settings.url, self._identity)
         self._patience = Patience(clock, down=outage.begins, up=outage.ends)
         self._processes = self._pool()
@@ -275,7 +278,9 @@ class Worker:
             identity=self._identity,
         )
         is_own_process = self._take_signals is not None
-        guard = Guard(asyncio.get_running_loop(), is_own_process=is_own_process, signals=self._take_signals)
+        guard = self._guard = Guard(
+            asyncio.get_running_loop(), is_own_process=is_own_process, signals=self._take_signals
+        )
         slots = self._slots = Slots(
             self._settings.concurrency,
             self._buffer,
@@ -386,8 +391,13 @@ class Worker:
                 start = partial(group.create_task, coroutine, name="event subscriber", context=guest_context())
                 home.call_soon_threadsafe(start)
 
-            with self._events.spawning(spawn), told(self._events):
+            with self._events.spawning(spawn, self._mend), told(self._events):
                 yield
+
+    def _mend(self) -> None:
+        """Code of the program has run that is no job."""
+        if self._guard is not None:
+            self._guard.mend()
 
     def _on_hopeless(self) -> None:
         if self._may_leave and not self._stop.is_set():

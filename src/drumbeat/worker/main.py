@@ -66,7 +66,10 @@ def run(program: Program, settings: Settings, *, ref: str | None = None, marks_p
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         loop = runner.get_loop()
         loop.set_task_factory(task_factory(lambda task: worker is not None and worker.runs.is_own(task)))
-        code = run_to_end(loop, main())
+        try:
+            code = run_to_end(loop, main())
+        finally:
+            loop.set_task_factory(None)  # what is left to be closed needs none, and a handler may have broken it
         if not end_leftovers(loop):
             _leave_at_once(code)
         return code
