@@ -45,12 +45,16 @@ class SystemClock:
 
     # CLOCK_MONOTONIC stands still in suspend: a laptop that wakes up would believe in leases that ended hours ago.
     _boot_time: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+    # Held here: a handler that patches the module `time`, and forgets to undo it, must not stop the clock of its worker.
+    _time_ns = staticmethod(time.time_ns)
+    _monotonic = staticmethod(time.monotonic)
+    _gettime = staticmethod(time.clock_gettime)
 
     def now_us(self) -> int:
-        return time.time_ns() // 1_000
+        return self._time_ns() // 1_000
 
     def monotonic(self) -> float:
-        return time.monotonic() if self._boot_time is None else time.clock_gettime(self._boot_time)
+        return self._monotonic() if self._boot_time is None else self._gettime(self._boot_time)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

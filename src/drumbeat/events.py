@@ -211,6 +211,7 @@ class Events:
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], list[Subscriber[Any]]] = {}
         self._spawn: Spawn | None = None
+        self._mend: Callable[[], None] = lambda: None
 
     def subscribe(self, kind: type[E], subscriber: Subscriber[E]) -> None:
         """Call `subscriber` with every event of this kind, and of the kinds derived from it."""
@@ -240,15 +241,17 @@ class Events:
             else:
                 if inspect.iscoroutine(answer):
                     self._run(subscriber, event, answer)
+            self._mend()
 
     @contextmanager
-    def spawning(self, spawn: Spawn) -> Iterator[None]:
-        """For so long, async subscribers run by this means."""
-        before, self._spawn = self._spawn, spawn
+    def spawning(self, spawn: Spawn, mend: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """For so long, async subscribers run by this means; `mend` is called after each, to put back what it has changed."""
+        before = self._spawn, self._mend
+        self._spawn, self._mend = spawn, mend
         try:
             yield
         finally:
-            self._spawn = before
+            self._spawn, self._mend = before
 
     def _run(self, subscriber: Subscriber[Any], event: Event, answer: Coroutine[Any, Any, object]) -> None:
         if self._spawn is None:
@@ -258,10 +261,12 @@ class Events:
                 extra={"subscriber": _name(subscriber), "event": type(event).__name__},
             )
             return
-        self._spawn(_guarded(subscriber, event, answer))
+        self._spawn(_guarded(subscriber, event, answer, self._mend))
 
 
-async def _guarded(subscriber: Subscriber[Any], event: Event, answer: Coroutine[Any, Any, object]) -> None:
+async def _guarded(
+    subscriber: Subscriber[Any], event: Event, answer: Coroutine[Any, Any, object], mend: Callable[[], None]
+) -> None:
     try:
         await answer
     except asyncio.CancelledError as error:
@@ -271,6 +276,8 @@ async def _guarded(subscriber: Subscriber[Any], event: Event, answer: Coroutine[
         _complain(subscriber, event, error)
     except BaseException as error:  # the user's code, as in `emit`
         _complain(subscriber, event, error)
+    finally:
+        mend()
 
 
 def _complain(subscriber: Subscriber[Any], event: Event, error: BaseException) -> None:

@@ -86,6 +86,7 @@ def spawn(
     where it starts; else where we are.
     """
     folder = os.getcwd() if folder is None else folder
+    reopen_streams()  # else the child would take one end of the socket for its output
     ours, theirs = socket.socketpair()
     theirs_of_pipe, ours_of_pipe = (io.FileIO(end, mode) for end, mode in zip(os.pipe(), "rw", strict=True))
     descriptors = [theirs.fileno(), *([theirs_of_pipe.fileno()] if dies_with_us else [])]
@@ -115,6 +116,22 @@ def spawn(
     with suppress(BrokenPipeError, ConnectionResetError):  # it died already: whoever watches it is told
         send(ours, msgspec.json.encode(order))
     return Spawned(process, ours, ours_of_pipe)
+
+
+def reopen_streams() -> list[int]:
+    """Open those of the descriptors 0 to 2 on /dev/null that the program has closed, and say which."""
+    closed = []
+    for number in (0, 1, 2):
+        try:
+            fcntl.fcntl(number, fcntl.F_GETFD)  # the cheapest question
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+            closed.append(number)
+    return closed
 
 
 def _command(descriptors: list[int]) -> list[str]:

@@ -169,7 +169,7 @@ class Supervisor:
         words = worker.last_words()
         instance, holds = worker.started()
         facts = {"place": number, "pid": worker.pid, "how": how_it_ended(exit_code)}
-        if exit_code == EXIT_OK:
+        if exit_code == EXIT_OK and not holds:  # with something running it is a handler that has ended it
             log.info("worker process left", extra=facts)
             return  # it has said goodbye to the store itself
         if exit_code == EXIT_WRONG and words:

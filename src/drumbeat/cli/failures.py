@@ -49,7 +49,8 @@ def told(start: Callable[[], Any]) -> int:
     """Run a command and give its exit code; what failed is told on stderr."""
     try:
         code = start()
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # by code of the program that it ran
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as end:
         return end.exit_code

@@ -165,9 +165,9 @@ class StartUp:
                     return False
                 failures += 1
                 if isinstance(error, SkipRetry | ConfigError) or failures > task.retries:
-                    raise StartFailed(starter.name, f"{type(error).__name__}: {error}") from error
+                    raise StartFailed(starter.name, _told(error)) from error
                 delay_us = error.delay_us if isinstance(error, RetryLater) else task.backoff.delay_us(failures)
-                facts = {"task": task.name, "attempt": failures, "error": str(error), "retry_in": delay_us / 1e6}
+                facts = {"task": task.name, "attempt": failures, "error": _told(error), "retry_in": delay_us / 1e6}
                 log.warning("start-up task failed; trying again", extra=facts)
                 await self._clock.sleep(delay_us / 1e6)
             else:
@@ -194,6 +194,13 @@ class StartUp:
         finally:
             SIGNAL.reset(token)
             self._signal = None
+
+
+def _told(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # its own __str__
+        return type(error).__name__
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -140,7 +140,10 @@ class Worker:
         )
         self._threads = Threads(self._on_abandoned, clock)
         self._slots: Slots | None = None
-        self._rooms = Rooms(self._program.registered_rooms, clock, self._events, self._threads, self._identity)
+        self._guard: Guard | None = None
+        self._rooms = Rooms(
+            self._program.registered_rooms, clock, self._events, self._threads, self._identity, self._mend
+        )
         self._outage = self._controller.outage
         self._patience = Patience(clock, self._outage)
         self._processes = self._pool()
@@ -310,7 +313,10 @@ class Worker:
             store_now=self._exchange.store_now,
             identity=self._identity,
         )
-        guard = Guard(signals=self._take_signals)
+        is_own_process = self._take_signals is not None
+        guard = self._guard = Guard(
+            asyncio.get_running_loop(), is_own_process=is_own_process, signals=self._take_signals
+        )
         slots = self._slots = Slots(
             self._settings.concurrency,
             self._buffer,
@@ -319,7 +325,7 @@ class Worker:
             self._clock,
             grace=self._settings.drain,
             on_abandoned=self._on_abandoned,
-            mend=guard.mend,
+            guard=guard,
         )
         guard.start()
         try:
@@ -439,8 +445,13 @@ class Worker:
                 start = partial(group.create_task, coroutine, name="event subscriber", context=guest_context())
                 home.call_soon_threadsafe(start)
 
-            with self._events.spawning(spawn), told(self._events):
+            with self._events.spawning(spawn, self._mend), told(self._events):
                 yield
+
+    def _mend(self) -> None:
+        """Code of the program has run that is no job."""
+        if self._guard is not None:
+            self._guard.mend()
 
     def _on_hopeless(self, reason: str) -> None:
         if self._may_leave and not self.is_stopping:

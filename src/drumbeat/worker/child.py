@@ -40,6 +40,7 @@ from drumbeat.worker.bulk import calls_of, endings_of
 from drumbeat.worker.completing import Completing
 from drumbeat.worker.ending import Ending, How, failure, from_exception
 from drumbeat.worker.forks import FORKS
+from drumbeat.worker.guard import Guard
 from drumbeat.worker.lifespans import GuardedLifespan
 from drumbeat.worker.loops import end_leftovers, run_to_end, task_factory
 from drumbeat.worker.plans import Arguments, Plan, plans
@@ -203,9 +204,12 @@ class Server:
             run_to_end(self._loop, _either(opened, life))
             if life.done():
                 return self._has_failed(life)
+            guard = Guard(self._loop, is_own_process=True)
             self._link.say(frames.Ready())
             while (asked := run_to_end(self._loop, self._link.inbox.get())) is not None:
-                self._link.say(self._answer(*asked))
+                answer = self._answer(*asked)
+                guard.look()
+                self._link.say(answer)
             self._leaving.set()
             run_to_end(self._loop, _either(life))
             code = self._has_failed(life)

@@ -1,13 +1,16 @@
 """A handler that forks and returns in the copy: the copy must end there, or it would go on as a second worker.
 
-It has the same claims, connections and marks as the worker, and nobody knows of it. A handler may fork (multiprocessing does,
-and what calls exec); only coming back to the worker's own code, or to its loop, is the end of a copy. A worker that is made
-in a forked process is no copy: it compares with the count of its own beginning.
+It has the same claims, connections, marks and epoll descriptor as the worker, and nobody knows of it. A handler may fork
+(multiprocessing does, and what calls exec); only coming back to the worker's own code, or to its loop, is the end of a copy.
+A worker that is made in a forked process is no copy: it compares with the count of its own beginning.
 """
 
 import asyncio
+import inspect
 import os
 import sys
+from types import FrameType
+from typing import Any
 
 EXIT_COPY = 70
 
@@ -33,13 +36,36 @@ class Forks:
     def _on_fork(self) -> None:
         self.count += 1
         loops, self._loops = self._loops, []
-        for loop in loops:
-            if not loop.is_closed():
-                loop.call_soon(self._came_back)
+        if not any(loop.is_running() for loop in loops):
+            return
+        step = _outermost_coroutine(sys._getframe())
+        if step is not None:
+            _leave_after(step)
 
-    def _came_back(self) -> None:
-        sys.stderr.write("drumbeat: a handler forked, and its copy of the worker came back to the loop: it ends\n")
-        self.leave_copy()
+
+def _outermost_coroutine(frame: FrameType | None) -> FrameType | None:
+    """The frame of the task that forks: while it is on the stack, its step goes on."""
+    found = None
+    while frame is not None:
+        if frame.f_code.co_flags & inspect.CO_COROUTINE:
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def _leave_after(step: FrameType) -> None:
+    """End this process when anything else is called than by this step: the loop goes on, or would."""
+
+    def profile(frame: FrameType, event: str, arg: Any) -> None:
+        each: FrameType | None = frame
+        while each is not None:
+            if each is step:
+                return
+            each = each.f_back
+        os._exit(0)
+
+    # The only way to be asked before the loop makes its next call: its queue is not ours, and other handlers wait in it.
+    sys.setprofile(profile)
 
 
 FORKS = Forks()

@@ -7,24 +7,27 @@ opened on /dev/null: else the next connection would get their numbers, and whate
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable
 
+from drumbeat.spawn import reopen_streams
+
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL = 1.0
-STREAMS = (0, 1, 2)
 
 
 class Guard:
-    """Made on the loop that it guards, before the first job."""
+    """Made before the first job, on the thread of the loop that it guards."""
 
-    def __init__(self, *, signals: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, is_own_process: bool, signals: Callable[[], None] | None = None
+    ) -> None:
         """`signals`: have the signals taken again that stop this worker; None: they are not ours."""
-        self._loop = asyncio.get_running_loop()
-        self._get_factory = self._loop.get_task_factory
+        self._loop = loop
+        self._is_own_process = is_own_process
+        self._get_factory = loop.get_task_factory
         self._factory = self._get_factory()
         self._recursion = sys.getrecursionlimit()
         self._switching = sys.getswitchinterval()
@@ -57,7 +60,15 @@ class Guard:
 
     def _look(self) -> None:
         self.start()
+        self.look()
+
+    def look(self) -> None:
+        """Put back everything."""
         self.mend()
+        self.mend_more()
+
+    def mend_more(self) -> None:
+        """After each turn of the slots, a millisecond of jobs: what must not wait until the next look."""
         changed = []
         if sys.getswitchinterval() != self._switching:
             sys.setswitchinterval(self._switching)
@@ -66,26 +77,13 @@ class Guard:
             self._take_signals()
             self._handlers = self._signal_handlers()
             changed.append("the handlers of SIGINT and SIGTERM")
-        if self._take_signals is not None:
-            changed.extend(f"file descriptor {number}" for number in STREAMS if _reopen(number))
+        if self._is_own_process:
+            changed.extend(f"file descriptor {number}" for number in reopen_streams())
         self._tell(changed)
 
     def _signal_handlers(self) -> list[object]:
-        return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        return [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
 
     def _tell(self, changed: list[str]) -> None:
         if changed:
             log.error("a handler changed what the whole process needs: put back", extra={"changed": ", ".join(changed)})
-
-
-def _reopen(number: int) -> bool:
-    """Whether this one was closed; it is open now."""
-    try:
-        os.fstat(number)
-    except OSError:
-        opened = os.open(os.devnull, os.O_RDWR)
-        if opened != number:
-            os.dup2(opened, number)
-            os.close(opened)
-        return True
-    return False

@@ -9,6 +9,7 @@ job may cancel its own run.
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
@@ -23,6 +24,8 @@ IN_LIFESPAN: ContextVar[bool] = ContextVar("drumbeat_in_lifespan", default=False
 IS_GUEST: ContextVar[bool] = ContextVar("drumbeat_is_guest", default=False)
 """The code of a room or of a subscriber, which has no more to do with the worker's tasks than a job has."""
 LEFTOVERS_TIMEOUT = 5.0
+MAX_ESCAPES = 1_000_000
+"""A loop that is broken for good must not be run for ever."""
 
 
 def run_to_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, T]) -> T:
@@ -32,29 +35,25 @@ def run_to_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, T]) ->
         KeyboardInterrupt: Ctrl-C, where nobody has taken that signal; the coroutine was cancelled.
     """
     task = loop.create_task(main)
-    interrupted = False
+    interrupted, escapes, recursion = False, 0, sys.getrecursionlimit()
     while True:
         try:
             return loop.run_until_complete(task)
-        except asyncio.CancelledError:
-            if interrupted:
-                raise KeyboardInterrupt from None
-            raise
-        except (SystemExit, KeyboardInterrupt) as error:
+        except BaseException as error:  # its own; or what nobody else has caught
             if task.done():
+                if interrupted and isinstance(error, asyncio.CancelledError):
+                    raise KeyboardInterrupt from None
+                raise
+            sys.setrecursionlimit(max(recursion, sys.getrecursionlimit()))
+            escapes += 1
+            if loop.is_closed() or escapes > MAX_ESCAPES:
                 raise
             if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 interrupted = task.cancel()
+            elif isinstance(error, RuntimeError):
+                log.error("something stopped the event loop: it goes on; to stop a worker, send it a signal")
             else:
-                log.error(
-                    "a background task or callback raised this: it does not end the worker, a signal does",
-                    exc_info=error,
-                )
-        except RuntimeError:
-            # Its own; or the loop was stopped before it had ended.
-            if task.done() or loop.is_closed():
-                raise
-            log.error("something stopped the event loop: it goes on; to stop a worker, send it a signal")
+                log.error("this came out of a background task or callback, and does not end the worker", exc_info=error)
 
 
 def end_leftovers(loop: asyncio.AbstractEventLoop) -> bool:
@@ -84,12 +83,17 @@ def task_factory(is_own_run: Callable[["asyncio.Task[Any]"], bool]) -> TaskFacto
     `is_own_run(task)`: the job whose code runs now runs in this task.
     """
 
+    told: object = None
+
     class OwnTask(asyncio.Task[Any]):
         def cancel(self, msg: Any = None) -> bool:
-            if _is_foreign() and not is_own_run(self):
+            nonlocal told
+            if not _is_foreign() or is_own_run(self):
+                return super().cancel(msg)
+            if told is not (culprit := CURRENT.get(None) or BATCH.get(None)) or culprit is None:
+                told = culprit  # once for each: it may try all tasks that there are
                 log.error("a handler tried to cancel a task of the worker: refused", extra={"refused": self.get_name()})
-                return False
-            return super().cancel(msg)
+            return False
 
     def make(
         loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], context: Context | None = None, **options: Any

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from drumbeat.clock import Clock
 from drumbeat.errors import StoreLost
@@ -82,7 +82,10 @@ def run(program: Program, settings: Settings, *, ref: str | None = None, marks_p
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             loop = runner.get_loop()
             loop.set_task_factory(task_factory(lambda task: worker is not None and worker.runs.is_own(task)))
-            code = run_to_end(loop, main())
+            try:
+                code = run_to_end(loop, main())
+            finally:
+                loop.set_task_factory(None)  # what is left to be closed needs none, and a handler may have broken it
             if not end_leftovers(loop):
                 _leave_at_once(code)
             return code
@@ -121,8 +124,9 @@ def _leave_at_once(code: int = 0) -> None:
 
 def _flush() -> None:
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # closed by a handler
+            stream.flush()
 
 
 def _leave_soon() -> None:

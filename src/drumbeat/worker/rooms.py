@@ -54,7 +54,10 @@ class Rooms:
         events: Events,
         threads: Threads,
         identity: Callable[[], InstanceId],
+        mend: Callable[[], None] = lambda: None,
     ) -> None:
+        """`mend` is called when a handler has ended, to put back what it has changed of the process."""
+        self._mend = mend
         self._rooms = {room.name: room for room in rooms}
         self._clock = clock
         self._events = events
@@ -190,6 +193,8 @@ class Rooms:
             self._tell(message, failure(error), error)  # its own
         except BaseException as error:  # the user's own code, whatever it raises
             self._tell(message, failure(error), error)
+        finally:
+            self._mend()
 
     async def _attempt(self, room: Room[..., Any], call: Callable[[], Any], signal: AbortSignal) -> None:
         limit = None if room.timeout_us is None else room.timeout_us / 1e6

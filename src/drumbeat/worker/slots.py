@@ -15,6 +15,7 @@ from contextvars import copy_context
 
 from drumbeat.clock import Clock
 from drumbeat.worker.buffer import Buffer
+from drumbeat.worker.guard import Guard
 from drumbeat.worker.runner import Runner, SlotAbandoned, yield_to_loop
 from drumbeat.worker.runs import Run, Runs
 
@@ -37,9 +38,9 @@ class Slots:
         *,
         grace: float | None = None,
         on_abandoned: Callable[[int], None] = lambda count: None,
-        mend: Callable[[], None] = lambda: None,
+        guard: Guard,
     ) -> None:
-        """`grace`: how long a handler may take to end after its cancellation. `mend` is called after each job."""
+        """`grace`: how long a handler may take to end after its cancellation."""
         self._count = count
         self._buffer = buffer
         self._runner = runner
@@ -47,7 +48,7 @@ class Slots:
         self._clock = clock
         self._grace = DEFAULT_GRACE if grace is None else grace
         self._on_abandoned = on_abandoned
-        self._mend = mend
+        self._mend, self._mend_more = guard.mend, guard.mend_more
         self._context = copy_context()
         self._turn_ends = 0.0
         self._turn_is_over = False
@@ -128,6 +129,7 @@ class Slots:
 
     def _begin_turn(self) -> None:
         self._turn_is_over = False
+        self._mend_more()
         self._turn_ends = self._clock.monotonic() + TURN
 
     def _is_stained(self) -> bool:

@@ -6,6 +6,7 @@ another handler and hear of it much later. The context is copied, so `current_jo
 """
 
 import asyncio
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -93,11 +94,13 @@ class Threads:
         self._idle = 0
 
     def _work(self) -> None:
-        forks = FORKS.count
+        forks, recursion = FORKS.count, sys.getrecursionlimit()
         while (call := self._inbox.get()) is not None:
             call.make()
             if FORKS.count != forks:
                 FORKS.leave_copy(call.error)
+            if sys.getrecursionlimit() < recursion:  # here: the loop's own thread may be deeper already, and fail
+                sys.setrecursionlimit(recursion)
             left = call.left = call.abandoned
             self._done.append(call)
             # One wake-up serves all calls that end before the loop comes to it. Cleared by the loop before it looks.
