@@ -8,7 +8,8 @@ imported only here and below, and this package only where somebody wants a dashb
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +26,9 @@ from drumbeat.web.problem import problem_of
 from drumbeat.web.reading import Receive, Send, Table
 from drumbeat.web.routes import all_routes
 from drumbeat.web.writing import perform
+
+SEND_TIMEOUT = 30.0
+"""Seconds in which a client must take a part of an answer."""
 
 __all__ = ["Caller", "Dashboard", "Role", "dashboard"]
 
@@ -134,11 +138,14 @@ async def _send(answer: Answer, scope: Any, receive: Receive, send: Send) -> Non
     if scope["method"] == "HEAD":
         send = _without_body(send)
     try:
-        await response(scope, receive, send)
+        await response(scope, receive, _in_time(send))
     except OSError:
         # Whoever asked has gone. What it was promised is done all the same: it is on record as begun.
         if answer.after is None:
             raise
+    finally:
+        if isinstance(answer.body, AsyncGenerator):
+            await answer.body.aclose()
     if answer.after is not None:
         await answer.after()
 
@@ -147,6 +154,16 @@ def _encoded(body: Any) -> bytes:
     if isinstance(body, bytes):
         return body
     return body.encode("utf-8", "replace") if isinstance(body, str) else msgspec.json.encode(body)
+
+
+def _in_time(send: Send) -> Send:
+    """Somebody who asks and does not read must not hold what it asked for, whatever server we are mounted in."""
+
+    async def send_in_time(message: Any) -> None:
+        async with asyncio.timeout(SEND_TIMEOUT):
+            await send(message)
+
+    return send_in_time
 
 
 def _without_body(send: Send) -> Send:
