@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from drumbeat.errors import ConfigError
 from drumbeat.web import access, reading
-from drumbeat.web.access import Access
+from drumbeat.web.access import OPEN, Access
 from drumbeat.web.call import Answer, Call, Caller, Given, Role, Route
 from drumbeat.web.failing import NOBODY, page_of, wants_page
 from drumbeat.web.headers import with_secure
@@ -33,11 +34,16 @@ SEND_TIMEOUT = 30.0
 __all__ = ["Caller", "Dashboard", "Role", "dashboard"]
 
 
-def dashboard(host: Host, access: Access | None = None, *, extra: Sequence[Panel] = ()) -> Dashboard:
+def dashboard(host: Host, access: Access | Literal["open"] | None = None, *, extra: Sequence[Panel] = ()) -> Dashboard:
     """The dashboard of an app as an ASGI application; `extra` are panels of the program's own, for the overview.
+
+    access: a function that says who calls; "open": whoever is on this machine is admin, unless there are tokens or a proxy;
+    None: only by tokens or a proxy.
 
     ImportError: a package that it needs is missing.
     """
+    if isinstance(access, str) and access != OPEN:
+        raise ConfigError(f'access must be a function or "open", not {access[:40]!r}', "access")
     # Both are used later, but somebody who has not installed them should hear of it now.
     import jinja2  # noqa: F401
     import starlette.responses  # noqa: F401
@@ -48,7 +54,9 @@ def dashboard(host: Host, access: Access | None = None, *, extra: Sequence[Panel
 class Dashboard:
     """An ASGI application. It may be mounted anywhere: every address is made from root_path."""
 
-    def __init__(self, host: Host, access: Access | None = None, *, extra: Sequence[Panel] = ()) -> None:
+    def __init__(
+        self, host: Host, access: Access | Literal["open"] | None = None, *, extra: Sequence[Panel] = ()
+    ) -> None:
         self._host = host
         self.parts = Parts(host, access, extra)
         self._table = Table((*all_routes(), *self.parts.extra))
@@ -92,6 +100,7 @@ class Dashboard:
                 raw=raw,
                 here=path,
                 scheme=scope.get("scheme", "http"),
+                scope=scope,
             )
             given = await (perform(call, found.route) if found.route.verb else found.route.handler(call))
             return _as_answer(given, found.route)

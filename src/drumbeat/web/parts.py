@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from drumbeat.web.access import Access, Gate
@@ -47,7 +47,9 @@ class Streams:
 
 
 class Parts:
-    def __init__(self, host: Host, access: Access | None = None, panels: Sequence[Panel] = ()) -> None:
+    def __init__(
+        self, host: Host, access: Access | Literal["open"] | None = None, panels: Sequence[Panel] = ()
+    ) -> None:
         self._host = host
         self._access = access
         self._gate: Gate | None = None

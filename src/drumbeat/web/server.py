@@ -16,7 +16,7 @@ import uvicorn
 
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.web import Dashboard, dashboard
-from drumbeat.web.access import check_listener
+from drumbeat.web.access import OPEN, check_listener
 from drumbeat.web.connections import ACCEPTED_AT_ONCE, ConnectionLimits, Connections, default_limits, protocol_for
 from drumbeat.web.host import Host
 
@@ -119,7 +119,7 @@ async def serve(host: Host, *, ready: Callable[[str], None], stopping: Callable[
     server shall stop. A store that is away is waited for: that is when people look.
     """
     with listen(host.settings) as listener:
-        server = Server(dashboard(host))
+        server = Server(dashboard(host, OPEN))
         with stopping(server.stop):
             await _try(host)
             ready(address_of(listener))
