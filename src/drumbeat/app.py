@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 from drumbeat import appref, logs
 from drumbeat import outbox as outboxes
@@ -301,15 +301,24 @@ class Drumbeat(Registering, Declaring, Hosting):
 
         await main.serve(self, self.configure(self._flags | flags), ref=appref.find(self))
 
-    def dashboard(self, *, access: Access | None = None) -> Dashboard:
+    def dashboard(self, *, access: Access | Literal["open"] | None = None) -> Dashboard:
         """The dashboard and its API as an ASGI application, to be mounted in a program of yours, under any path.
 
-        Who may use it is said by the settings dashboard_tokens and dashboard_proxy, or by `access`, a function of your own
-        (sync or async) from the ASGI scope to a `drumbeat.web.Caller`, or None for somebody unknown.
+        Who may use it is said by `access`, a function of your own (sync or async) from the ASGI scope to a
+        `drumbeat.web.Caller`, or None for somebody unknown; or by the settings dashboard_tokens and dashboard_proxy.
+        access="open": whoever is on this machine is admin without a login; for a program that nobody else can reach, not
+        even by a proxy.
+
+        Raises:
+            ConfigError: nobody has said who may use it, or packages are missing.
         """
         try:
             from drumbeat.web import dashboard  # here, because few programs need it
+            from drumbeat.web.access import check_mounted
 
+            if access is None:
+                # Looked at, not resolved: this is often called at import, and flags may still come.
+                check_mounted(load(self._flags, self._code))
             return dashboard(self, access)
         except ImportError as missing:
             raise ConfigError(f"the dashboard needs packages: pip install 'drumbeat[web]' ({missing})") from missing

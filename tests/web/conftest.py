@@ -29,7 +29,7 @@ async def app(store_url: str) -> AsyncIterator[Drumbeat]:
 
 @pytest.fixture
 def board(app: Drumbeat) -> Dashboard:
-    return app.dashboard()
+    return app.dashboard(access="open")
 
 
 @pytest.fixture
@@ -71,6 +71,26 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Drumbeat]:
     """An app whose dashboard asks for tokens, one for each role. On a file: for what is decided before the store is asked."""
     tokens = [f"{role}-person:{role}:{token}" for role, token in TOKENS.items()]
     async with Drumbeat(f"sqlite:///{tmp_path}/guarded.db", dashboard_tokens=tokens) as app:
+        yield app
+
+
+@pytest.fixture
+async def plain(tmp_path: Path) -> AsyncIterator[Drumbeat]:
+    """An app without tokens."""
+    async with Drumbeat(f"sqlite:///{tmp_path}/plain.db", queues="mail") as app:
+        yield app
+
+
+@pytest.fixture
+async def behind(tmp_path: Path) -> AsyncIterator[Drumbeat]:
+    """An app behind a proxy at 10.1.2.3 that says who calls, and what they may."""
+    async with Drumbeat(
+        f"sqlite:///{tmp_path}/behind.db",
+        queues="mail",
+        dashboard_proxy="X-Forwarded-User",
+        dashboard_proxy_role="X-Role",
+        dashboard_proxy_from="10.0.0.0/8",
+    ) as app:
         yield app
 
 

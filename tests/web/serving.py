@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import httpx
 
 from drumbeat.web import Dashboard
-from drumbeat.web.server import Server
+from drumbeat.web.connections import ConnectionLimits
+from drumbeat.web.server import SEND_BUFFER, Server
 
 EVENTS = "/api/v1/events"
 PATIENCE = 15.0
@@ -22,10 +23,11 @@ class Told(NamedTuple):
 
 
 @asynccontextmanager
-async def served(board: Dashboard) -> AsyncIterator[tuple[str, Server]]:
+async def served(board: Dashboard, limits: ConnectionLimits | None = None) -> AsyncIterator[tuple[str, Server]]:
     """Its address, and the server itself."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = Server(board)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        server = Server(board, limits)
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             group.create_task(server.serve([listener]), name="server")
             try:

@@ -1,7 +1,7 @@
 """Who is let in: this machine, tokens, a proxy, a program's own function; hosts, origins, logins, listeners."""
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +20,14 @@ STATUS = "/api/v1/status"
 PAUSE = "/api/v1/queues/mail/pause"
 
 
-@pytest.fixture
-async def plain(tmp_path: Path) -> AsyncIterator[Drumbeat]:
-    """An app without tokens."""
-    async with Drumbeat(f"sqlite:///{tmp_path}/plain.db", queues="mail") as app:
-        yield app
-
-
 async def test_this_machine_needs_no_login_and_may_do_everything(plain: Drumbeat, open_browser: OpenBrowser) -> None:
-    browser = open_browser(plain.dashboard())
+    browser = open_browser(plain.dashboard(access="open"))
     assert (await browser.get(STATUS)).status_code == 200
     assert (await browser.post(PAUSE, json={"why": "tests"})).status_code == 200
 
 
 async def test_another_machine_is_told_what_to_set(plain: Drumbeat, open_browser: OpenBrowser) -> None:
-    answer = await open_browser(plain.dashboard(), client=ELSEWHERE).get(STATUS)
+    answer = await open_browser(plain.dashboard(access="open"), client=ELSEWHERE).get(STATUS)
     assert (answer.status_code, answer.headers["content-type"]) == (403, "application/problem+json")
     assert "dashboard_tokens" in answer.json()["detail"]
 
@@ -43,7 +36,7 @@ async def test_another_machine_is_told_what_to_set(plain: Drumbeat, open_browser
 async def test_what_a_proxy_passes_on_is_not_taken_for_this_machine(
     plain: Drumbeat, open_browser: OpenBrowser, header: str
 ) -> None:
-    answer = await open_browser(plain.dashboard(), headers=SAME_ORIGIN | {header: "192.0.2.7"}).get(STATUS)
+    answer = await open_browser(plain.dashboard(access="open"), headers=SAME_ORIGIN | {header: "192.0.2.7"}).get(STATUS)
     assert answer.status_code == 403
 
 
@@ -89,19 +82,6 @@ async def test_a_viewer_who_writes_is_refused_by_the_api_itself(guarded: Drumbea
 # --- a proxy in front ---
 
 
-@pytest.fixture
-async def behind(tmp_path: Path) -> AsyncIterator[Drumbeat]:
-    """An app behind a proxy at 10.1.2.3 that says who calls, and what they may."""
-    async with Drumbeat(
-        f"sqlite:///{tmp_path}/behind.db",
-        queues="mail",
-        dashboard_proxy="X-Forwarded-User",
-        dashboard_proxy_role="X-Role",
-        dashboard_proxy_from="10.0.0.0/8",
-    ) as app:
-        yield app
-
-
 @pytest.mark.parametrize(
     ("role", "status"), [("operator", 200), ("ADMIN", 200), ("viewer", 403), ("emperor", 403), ("", 403)]
 )
@@ -144,23 +124,47 @@ async def test_a_program_may_decide_by_itself_who_calls(plain: Drumbeat, open_br
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "127.0.0.1:7777", "[::1]:7777", "192.0.2.1", "LOCALHOST:1", "jobs.example.com"]
+    "host",
+    [
+        "localhost",
+        "127.0.0.1:7777",
+        "[::1]:7777",
+        "192.0.2.1",
+        "LOCALHOST:1",
+        "jobs.example.com",
+        "localhost.",
+        "[::1]",
+    ],
 )
 async def test_hosts_that_are_ours_are_served(tmp_path: Path, open_browser: OpenBrowser, host: str) -> None:
     async with Drumbeat(f"sqlite:///{tmp_path}/a.db", dashboard_hosts="jobs.example.com,.inner.example") as app:
         for name in (host, "a.b.inner.example:80"):
-            answer = await open_browser(app.dashboard()).get(STATUS, headers={"Host": name})
+            answer = await open_browser(app.dashboard(access="open")).get(STATUS, headers={"Host": name})
             assert answer.status_code == 200
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "inner.example", ""]
+    "host",
+    [
+        *("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "inner.example", ""),
+        # Not written as a host, whatever it begins with.
+        *("[::1].evil.test", "[::1]evil.test", "[::1]:80.evil.test", "[::1", "::1", "[localhost]", "[127.0.0.1]", "[]"),
+        *(
+            "localhost:80:80",
+            "localhost:x",
+            "localhost/evil.test",
+            "evil.test#localhost",
+            "a@localhost",
+            "localhost, x",
+        ),
+        *("localhost..", ".localhost", "127.0.0.1:777777", "[::1%25eth0]"),
+    ],
 )
 async def test_a_name_that_somebody_else_points_at_us_is_refused(
     tmp_path: Path, open_browser: OpenBrowser, host: str
 ) -> None:
     async with Drumbeat(f"sqlite:///{tmp_path}/a.db", dashboard_hosts=".inner.example") as app:
-        answer = await open_browser(app.dashboard()).get(STATUS, headers={"Host": host})
+        answer = await open_browser(app.dashboard(access="open")).get(STATUS, headers={"Host": host})
         assert (answer.status_code, answer.json()["argument"]) == (421, "Host")
 
 
@@ -186,12 +190,12 @@ OTHER = [
 
 @pytest.mark.parametrize("headers", SAME, ids=str)
 async def test_our_own_pages_may_write(plain: Drumbeat, open_browser: OpenBrowser, headers: dict[str, str]) -> None:
-    assert (await open_browser(plain.dashboard(), headers=headers).post(PAUSE, json={})).status_code == 200
+    assert (await open_browser(plain.dashboard(access="open"), headers=headers).post(PAUSE, json={})).status_code == 200
 
 
 @pytest.mark.parametrize("headers", OTHER, ids=str)
 async def test_pages_of_others_may_not(plain: Drumbeat, open_browser: OpenBrowser, headers: dict[str, str]) -> None:
-    browser = open_browser(plain.dashboard(), headers=headers)
+    browser = open_browser(plain.dashboard(access="open"), headers=headers)
     answer = await browser.post(PAUSE, json={})
     assert (answer.status_code, answer.json()["type"]) == (403, "origin")
     assert (await browser.get(STATUS)).status_code == 200
@@ -266,7 +270,7 @@ async def test_a_page_of_another_site_cannot_log_somebody_in(guarded: Drumbeat, 
 
 
 async def test_where_there_are_no_tokens_there_is_no_login(plain: Drumbeat, open_browser: OpenBrowser) -> None:
-    browser = open_browser(plain.dashboard())
+    browser = open_browser(plain.dashboard(access="open"))
     assert (await browser.get("/login")).headers["location"] == "/"
     assert (await login(browser, TOKENS["admin"])).status_code == 403
 
@@ -277,7 +281,7 @@ async def test_where_there_are_no_tokens_there_is_no_login(plain: Drumbeat, open
 @pytest.mark.parametrize("path", [STATUS, "/queues", "/nowhere", "/static/app.css", "/login", "/api/v1/jobs/nonsense"])
 async def test_every_answer_has_the_strict_headers(plain: Drumbeat, open_browser: OpenBrowser, path: str) -> None:
     for accept in ("application/json", "text/html"):
-        answer = await open_browser(plain.dashboard()).get(path, headers={"Accept": accept})
+        answer = await open_browser(plain.dashboard(access="open")).get(path, headers={"Accept": accept})
         assert {name: answer.headers[name] for name in SECURE} == SECURE
         assert "unsafe" not in answer.headers["content-security-policy"]
         assert path.startswith("/static") or answer.headers["cache-control"] == "no-store"

@@ -67,7 +67,7 @@ class Served:
             await self._fill(app)
             with listen(app.settings) as listener:
                 self.url = address_of(listener).rstrip("/")
-                self._server = Server(app.dashboard())
+                self._server = Server(app.dashboard(access="open"))
                 await self._server.serve(sockets=[listener])
 
     async def _fill(self, app: Drumbeat) -> None:

@@ -115,7 +115,7 @@ async def test_a_task_that_only_workers_know_is_enqueued_with_their_signature(
     async with Drumbeat(store_url) as stranger:
         store = await stranger.store()
         await making.worker(store, queues=("far",), tasks={"elsewhere": "abc123", "elsewhere.on_dead": "on_dead"})
-        api = open_browser(stranger.dashboard())
+        api = open_browser(stranger.dashboard(access="open"))
         answer = await api.post(JOBS, json={"task": "elsewhere", "args": {"any": 1}})
         job = await stranger.jobs.show(answer.json()["id"])
         assert (job.signature, job.queue, job.on_dead, job.args) == (

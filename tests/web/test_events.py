@@ -10,7 +10,7 @@ from drumbeat import Drumbeat
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import StoreUnavailable
 from drumbeat.model.stats import Grain, Rollup
-from drumbeat.web import Dashboard, events
+from drumbeat.web import Dashboard
 from drumbeat.web.pacing import LONGEST_PAUSE, OFTEN, REMEMBERED, SHARE, Pace, Rates, Sample
 from tests.contract import making
 from tests.waiting import until, within
@@ -110,16 +110,19 @@ async def test_a_server_that_is_told_to_stop_does_not_wait_for_its_streams(board
                 assert [each async for each in told][1:] == [], "at most the tick that was under way"
 
 
-async def test_there_are_only_so_many_streams_at_once(board: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MOST_VIEWERS", 2)
+@pytest.mark.parametrize("bounds", [(2, 50), (500, 2)])
+async def test_there_are_only_so_many_streams_at_once_in_all_and_for_each_caller(
+    board: Dashboard, bounds: tuple[int, int]
+) -> None:
     async with served(board) as (address, _), httpx.AsyncClient(base_url=address) as browser:
+        board.parts.streams.bound(*bounds)
         async with following(address) as told, following(address) as also:
             await first(told)
             await first(also)
             refused = await browser.get(EVENTS)
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
             assert refused.json()["type"] == "too-many-viewers"
-        await until(lambda: board.parts.viewers == 0, what="the end of both streams")
+        await until(lambda: len(board.parts.streams) == 0, what="the end of both streams")
         async with following(address) as told:
             await first(told)
 

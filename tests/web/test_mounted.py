@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def mounted(app: Drumbeat) -> httpx.AsyncClient:
-    program = Starlette(routes=[Mount(PREFIX, app.dashboard())])
+    program = Starlette(routes=[Mount(PREFIX, app.dashboard(access="open"))])
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(program, client=("127.0.0.1", 1)),
         base_url="http://127.0.0.1:8000",
@@ -94,7 +94,7 @@ async def test_no_other_file_is_a_static_one(guarded: Drumbeat, open_browser: Op
 async def test_it_works_again_after_the_store_was_away(open_browser: OpenBrowser) -> None:
     with RedisServer("valkey") as server:
         async with Drumbeat(server.url, queues="mail") as app:
-            browser = open_browser(app.dashboard())
+            browser = open_browser(app.dashboard(access="open"))
             assert (await browser.get("/api/v1/queues")).status_code == 200
             await asyncio.to_thread(server.stop)
             away = await browser.get("/api/v1/queues")
@@ -113,7 +113,7 @@ async def test_it_starts_while_the_store_is_away_and_has_it_later(open_browser: 
     with RedisServer("valkey") as server:
         await asyncio.to_thread(server.stop)
         app = Drumbeat(server.url, queues="mail")
-        browser = open_browser(app.dashboard())
+        browser = open_browser(app.dashboard(access="open"))
         assert (await browser.get("/api/v1/queues")).status_code == 503
         await asyncio.to_thread(server.start)
         await until(lambda: _is_back(browser), deadline=20, what="the queues")
@@ -129,7 +129,7 @@ from drumbeat import Drumbeat
 from starlette.applications import Starlette
 from starlette.routing import Mount
 app = Drumbeat(sys.argv[1])
-uvicorn.run(Starlette(routes=[Mount("/admin/jobs", app.dashboard())]), port=int(sys.argv[2]), log_level="warning")
+uvicorn.run(Starlette(routes=[Mount("/admin/jobs", app.dashboard(access="open"))]), port=int(sys.argv[2]), log_level="warning")
 """
 
 
@@ -192,7 +192,7 @@ def test_packages_that_are_missing_are_told_before_the_first_page(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"drumbeat\[web\]"):
-        Drumbeat("sqlite:///unused.db").dashboard()
+        Drumbeat("sqlite:///unused.db").dashboard(access="open")
 
 
 def test_an_address_that_is_taken_is_told() -> None:

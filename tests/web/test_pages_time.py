@@ -227,7 +227,7 @@ async def test_a_viewer_is_shown_no_key_that_it_may_not_press(guarded: Drumbeat,
 
 
 async def test_pages_work_under_a_prefix(app: Drumbeat, open_browser: OpenBrowser) -> None:
-    browser = open_browser(app.dashboard(), root="/ops")
+    browser = open_browser(app.dashboard(access="open"), root="/ops")
     text = (await browser.get("/ops/schedules")).text
     assert 'href="/ops/schedules/new"' in text and 'href="/schedules' not in text
     assert 'data-preview="/ops/api/v1/schedules/preview"' in (await browser.get("/ops/schedules/new")).text

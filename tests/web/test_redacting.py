@@ -1,6 +1,7 @@
 """Values of keys that are named like a secret become dots; everything else stays, to the letter."""
 
 import json
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from drumbeat import Drumbeat
 from drumbeat.cli.words import arguments
 from drumbeat.redaction import DOTS, redact_json
+from tests.web.conftest import OpenBrowser
 
 
 def redacted(text: str) -> str:
@@ -134,6 +136,20 @@ async def test_a_default_that_is_a_secret_is_not_shown(app: Drumbeat, api: httpx
     info = (await api.get("/api/v1/tasks/fetch")).json()
     assert info["call"] == "fetch(url: str = 'https://shop.example', *, api_key: str = •••, retries: int = 3) -> None"
     assert [each["default"] for each in info["parameters"]] == ['"https://shop.example"', None, "3"]
+
+
+@pytest.mark.parametrize("password", ["hunter2", "hun/ter2", "hun#ter2", "hun?ter2", "h@unter2", "hun%2Fter2"])
+async def test_no_url_among_the_settings_shows_its_password(
+    tmp_path: Path, open_browser: OpenBrowser, password: str
+) -> None:
+    outbox = f"postgresql://ada:{password}@127.0.0.1:1/app?sslpassword={password}"
+    tokens = "ada:viewer:a-very-secret-token-of-ada"
+    async with Drumbeat(f"sqlite:///{tmp_path}/a.db", outbox=outbox, dashboard_tokens=tokens) as app:
+        browser = open_browser(app.dashboard(), headers={"Authorization": "Bearer a-very-secret-token-of-ada"})
+        for path in ("/api/v1/system", "/system", "/api/v1/status"):
+            answer = await browser.get(path)
+            assert answer.status_code == 200
+            assert not any(part in answer.text for part in ("ter2", "hun", "a-very-secret"))
 
 
 async def login_schedule(app: Drumbeat, api: httpx.AsyncClient) -> None:

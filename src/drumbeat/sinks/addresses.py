@@ -9,6 +9,18 @@ from drumbeat.sinks.sink import Away, DeliveryFailed
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# What is not for everybody, by the registries of IANA. Written out: what `ipaddress` knows differs between versions of Python,
+# and an address that a newer one refuses must not be reached with an older one.
+_NOT_PUBLIC_V4 = [
+    ipaddress.IPv4Network(each)
+    for each in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+        "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+        "224.0.0.0/4", "240.0.0.0/4",
+    )
+]  # fmt: skip
+_PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
+_NOT_PUBLIC_V6 = [ipaddress.IPv6Network(each) for each in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")]
 
 
 def is_public(address: Address) -> bool:
@@ -16,9 +28,8 @@ def is_public(address: Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address):
         if (inner := _inner(address)) is not None:
             return is_public(inner)
-        if address.is_site_local:
-            return False
-    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+        return address in _PUBLIC_V6 and not any(address in network for network in _NOT_PUBLIC_V6)
+    return not any(address in network for network in _NOT_PUBLIC_V4)
 
 
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:

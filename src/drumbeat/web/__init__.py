@@ -8,13 +8,15 @@ imported only here and below, and this package only where somebody wants a dashb
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, Literal
 
 import msgspec
 
+from drumbeat.errors import ConfigError
 from drumbeat.web import access, reading
-from drumbeat.web.access import Access
+from drumbeat.web.access import OPEN, Access
 from drumbeat.web.call import Answer, Call, Caller, Given, Role, Route
 from drumbeat.web.failing import NOBODY, page_of, wants_page
 from drumbeat.web.headers import with_secure
@@ -26,14 +28,22 @@ from drumbeat.web.reading import Receive, Send, Table
 from drumbeat.web.routes import all_routes
 from drumbeat.web.writing import perform
 
+SEND_TIMEOUT = 30.0
+"""Seconds in which a client must take a part of an answer."""
+
 __all__ = ["Caller", "Dashboard", "Role", "dashboard"]
 
 
-def dashboard(host: Host, access: Access | None = None, *, extra: Sequence[Panel] = ()) -> Dashboard:
+def dashboard(host: Host, access: Access | Literal["open"] | None = None, *, extra: Sequence[Panel] = ()) -> Dashboard:
     """The dashboard of an app as an ASGI application; `extra` are panels of the program's own, for the overview.
+
+    access: a function that says who calls; "open": whoever is on this machine is admin, unless there are tokens or a proxy;
+    None: only by tokens or a proxy.
 
     ImportError: a package that it needs is missing.
     """
+    if isinstance(access, str) and access != OPEN:
+        raise ConfigError(f'access must be a function or "open", not {access[:40]!r}', "access")
     # Both are used later, but somebody who has not installed them should hear of it now.
     import jinja2  # noqa: F401
     import starlette.responses  # noqa: F401
@@ -44,7 +54,9 @@ def dashboard(host: Host, access: Access | None = None, *, extra: Sequence[Panel
 class Dashboard:
     """An ASGI application. It may be mounted anywhere: every address is made from root_path."""
 
-    def __init__(self, host: Host, access: Access | None = None, *, extra: Sequence[Panel] = ()) -> None:
+    def __init__(
+        self, host: Host, access: Access | Literal["open"] | None = None, *, extra: Sequence[Panel] = ()
+    ) -> None:
         self._host = host
         self.parts = Parts(host, access, extra)
         self._table = Table((*all_routes(), *self.parts.extra))
@@ -88,6 +100,7 @@ class Dashboard:
                 raw=raw,
                 here=path,
                 scheme=scope.get("scheme", "http"),
+                scope=scope,
             )
             given = await (perform(call, found.route) if found.route.verb else found.route.handler(call))
             return _as_answer(given, found.route)
@@ -134,11 +147,14 @@ async def _send(answer: Answer, scope: Any, receive: Receive, send: Send) -> Non
     if scope["method"] == "HEAD":
         send = _without_body(send)
     try:
-        await response(scope, receive, send)
+        await response(scope, receive, _in_time(send))
     except OSError:
         # Whoever asked has gone. What it was promised is done all the same: it is on record as begun.
         if answer.after is None:
             raise
+    finally:
+        if isinstance(answer.body, AsyncGenerator):
+            await answer.body.aclose()
     if answer.after is not None:
         await answer.after()
 
@@ -147,6 +163,16 @@ def _encoded(body: Any) -> bytes:
     if isinstance(body, bytes):
         return body
     return body.encode("utf-8", "replace") if isinstance(body, str) else msgspec.json.encode(body)
+
+
+def _in_time(send: Send) -> Send:
+    """Somebody who asks and does not read must not hold what it asked for, whatever server we are mounted in."""
+
+    async def send_in_time(message: Any) -> None:
+        async with asyncio.timeout(SEND_TIMEOUT):
+            await send(message)
+
+    return send_in_time
 
 
 def _without_body(send: Send) -> Send:

@@ -2,8 +2,9 @@
 
     Host header known? -> caller: bearer token | session of a login | proxy header | this machine -> role enough? -> origin
 
-Without tokens and without a proxy only this machine may come in, as admin, without a login: its own address, a listener on
-loopback, and no sign of a proxy in between. A program that mounts the dashboard may decide who calls by a function of its own.
+A program that mounts the dashboard decides who calls: by a function of its own, or by tokens or a proxy. Only where it is said
+to be open, and there are neither tokens nor a proxy, may this machine come in as admin, without a login: its own address, a
+listener on loopback, and no sign of a proxy in between. `drumbeat dashboard` is open on loopback.
 The token itself is never kept: its hash is, and a login gives the browser a random session instead.
 """
 
@@ -12,25 +13,32 @@ from __future__ import annotations
 import hashlib
 import inspect
 import ipaddress
+import math
+import re
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from drumbeat.clock import Clock
 from drumbeat.errors import ConfigError
 from drumbeat.settings import Settings
+from drumbeat.web.attempts import Attempts, address_key
 from drumbeat.web.call import Caller, Role
 from drumbeat.web.problem import Problem
 
 Scope = Mapping[str, Any]
 Access = Callable[[Scope], Caller | Awaitable[Caller | None] | None]
+OPEN: Literal["open"] = "open"
 
 COOKIE = "drumbeat_session"
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 10_000
+_HOST = re.compile(
+    r"(?:\[(?P<v6>[0-9a-f:.]{2,45})\]|(?P<name>[a-z0-9_](?:[a-z0-9_.-]{0,252}[a-z0-9_])?\.?))(?::[0-9]{0,5})?"
+)
 LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain"})
 # Whoever passes a request on says so in one of these: then the peer's address says nothing about the person.
 PASSED_ON = (
@@ -81,15 +89,17 @@ class Sessions:
 class Gate:
     """Decides about every request, by the settings or by the program's own function."""
 
-    def __init__(self, settings: Settings, clock: Clock, access: Access | None = None) -> None:
+    def __init__(self, settings: Settings, clock: Clock, access: Access | Literal["open"] | None = None) -> None:
         self._settings = settings
-        self._access = access
+        self._access = None if isinstance(access, str) else access
+        self._is_open = access == OPEN
         self._tokens = [
             Token(name, Role(role), digest) for name, role, _, digest in map(_split, settings.dashboard_tokens)
         ]
         self._trusted = [ipaddress.ip_network(each) for each in settings.dashboard_proxy_from]
         self._own_name = socket.gethostname().lower()
         self.sessions = Sessions(clock)
+        self.attempts = Attempts(clock)
 
     @property
     def has_login(self) -> bool:
@@ -122,17 +132,32 @@ class Gate:
             # The role may have come as a word from the program's own records.
             return None if caller is None else msgspec.structs.replace(caller, role=Role(caller.role))
         if (given := bearer(headers)) is not None:
-            if (caller := self.of_token(given)) is None:
-                raise Problem(
-                    401, "this token is not known here", headers={"WWW-Authenticate": 'Bearer realm="drumbeat"'}
-                )
-            return caller
+            return self._of_bearer(scope, given)
         for secret in cookies(headers):
             if (caller := self.sessions.find(secret)) is not None:
                 return caller
         if self._settings.dashboard_proxy is not None:
             return self._of_proxy(scope, headers)
         return self._local(scope, headers)
+
+    def _of_bearer(self, scope: Scope, given: str) -> Caller:
+        if (caller := self.judge(scope, given, via="token")) is None:
+            raise Problem(401, "this token is not known here", headers={"WWW-Authenticate": 'Bearer realm="drumbeat"'})
+        return caller
+
+    def judge(self, scope: Scope, given: str, *, via: str) -> Caller | None:
+        """Whose token it is; None: nobody's. Raises Problem 429 for somebody who has tried too many."""
+        address, token = address_key(str((scope.get("client") or ("", 0))[0])), _digest(given)
+        if (wait := self.attempts.wait(address, token)) > 0:
+            raise Problem(
+                429,
+                f"too many tokens that are not known here: try again in {math.ceil(wait)} s",
+                type="too-many-attempts",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
+        caller = self.of_token(given, via)
+        self.attempts.tell(address, token, is_right=caller is not None)
+        return caller
 
     def of_token(self, given: str, via: str = "token") -> Caller | None:
         # All are compared, and in constant time, so that the time it takes says nothing.
@@ -160,7 +185,7 @@ class Gate:
         return address is not None and any(address in network for network in self._trusted)
 
     def _local(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
-        if self._tokens or any(name in PASSED_ON or name.startswith(PASSED_ON_LIKE) for name in headers):
+        if not self._is_open or self._tokens or _is_passed_on(scope, headers):
             return None
         peer, server = scope.get("client"), scope.get("server")
         if peer is None or server is None or not is_loopback(str(peer[0])) or not is_loopback(str(server[0])):
@@ -180,7 +205,8 @@ class Gate:
         if self._settings.dashboard_proxy is not None:
             return Problem(401, "the proxy in front did not say who you are, or is not one that is trusted")
         return Problem(
-            403, "only this machine may use the dashboard until the setting dashboard_tokens names who else may"
+            403,
+            "only this machine may use the dashboard, and not by a proxy, until the setting dashboard_tokens names who may",
         )
 
 
@@ -210,6 +236,17 @@ def check_origin(headers: Mapping[str, str], *, proven: bool) -> None:
     raise Problem(403, "a page of another site may not write here", type="origin")
 
 
+def check_mounted(settings: Settings) -> None:
+    """Refuse a dashboard in a program of somebody's own for which nobody has said who may use it."""
+    if not settings.dashboard_tokens and settings.dashboard_proxy is None:
+        raise ConfigError(
+            "nobody has said who may use the dashboard: give app.dashboard(access=...) a function that says who calls, or set "
+            "dashboard_tokens (DRUMBEAT_DASHBOARD_TOKENS=name:role:token) or dashboard_proxy; "
+            'app.dashboard(access="open") lets everybody on this machine be admin',
+            "dashboard_tokens",
+        )
+
+
 def check_listener(settings: Settings, host: str) -> None:
     """Refuse to listen where others can come when nobody is asked who they are."""
     if not is_loopback(host) and not settings.dashboard_tokens and settings.dashboard_proxy is None:
@@ -235,16 +272,37 @@ def cookies(headers: Mapping[str, str]) -> list[str]:
 
 
 def host_of(header: str) -> str:
-    """The host of a Host header, without port and brackets."""
-    text = header.strip().lower()
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.partition(":")[0].removesuffix(".")
+    """The host of a Host header, without port and brackets; empty if it is not written as one."""
+    found = _HOST.fullmatch(header.strip().lower())
+    if found is None:
+        return ""
+    if (inside := found["v6"]) is not None:
+        return inside if _address(inside) is not None and ":" in inside else ""
+    return found["name"].removesuffix(".")
 
 
 def is_loopback(host: str) -> bool:
     address = _address(host.strip("[]"))
     return host.lower() in LOOPBACK_NAMES if address is None else address.is_loopback
+
+
+def _is_passed_on(scope: Scope, headers: Mapping[str, str]) -> bool:
+    """Whether somebody passes requests of others on to us: then the address that they come from says nothing of the person.
+
+    A plain `proxy_pass` of nginx adds no header, but speaks HTTP/1.0, and its Host is ours while the browser's own page is at
+    another one.
+    """
+    if any(name in PASSED_ON or name.startswith(PASSED_ON_LIKE) for name in headers):
+        return True
+    if scope.get("http_version") == "1.0":
+        return True
+    page = headers.get("origin") or headers.get("referer")
+    return headers.get("sec-fetch-site") == "same-origin" and page is not None and not _is_page_of(page, headers)
+
+
+def _is_page_of(page: str, headers: Mapping[str, str]) -> bool:
+    _, slashes, rest = page.lower().partition("://")
+    return bool(slashes) and rest.partition("/")[0] == headers.get("host", "").strip().lower()
 
 
 def _same_origin(origin: str, host: str) -> bool:

@@ -111,6 +111,7 @@ class Call:
         raw: bytes = b"",
         here: str = "/",
         scheme: str = "http",
+        scope: Mapping[str, Any] | None = None,
     ) -> None:
         self.host = host
         self.parts = parts
@@ -127,6 +128,8 @@ class Call:
         self.here = here
         """The path that was asked for, without the root."""
         self.scheme = scheme
+        self.scope: Mapping[str, Any] = scope or {}
+        """What the server knows of the connection."""
         self.touched = 1
         """How many a write has touched; a handler says so here if it is not one."""
 

@@ -4,8 +4,8 @@
     event: gone     data: {"reason": ...}, while the store is away
 
 A stream ends when its server wants to leave, and after a quarter of an hour, so that somebody whose rights have been taken
-does not look on for ever: browsers come again by themselves. There are only so many at once: somebody who opens one after the
-other and reads none would hold connections and memory of the server for nothing.
+does not look on for ever: browsers come again by themselves. There are only so many at once, in all and for each caller:
+somebody who opens one after the other and reads none would hold connections and memory of the server for nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from drumbeat.web.problem import Problem
 
 MEDIA = "text/event-stream; charset=utf-8"
 LONGEST = 900.0
-MOST_VIEWERS = 500
 COME_AGAIN = b"retry: 1000\n\n"
 
 
 async def follow(call: Call) -> Answer:
     """The stream."""
-    if call.parts.viewers >= MOST_VIEWERS:
+    streams = call.parts.streams
+    if not streams.has_room(_who(call)):
         raise Problem(
             429,
-            f"{MOST_VIEWERS} streams of events are open already: close some, or come again later",
+            f"there are {streams.limit} streams of events at most, {streams.per_caller} for each caller: close some, or come "
+            "again later",
             type="too-many-viewers",
             headers={"Retry-After": "5"},
         )
@@ -38,8 +39,10 @@ async def follow(call: Call) -> Answer:
 async def _told(call: Call) -> AsyncIterator[bytes]:
     clock, ticker, parts = call.host.clock, call.parts.ticker, call.parts
     end = clock.monotonic() + LONGEST
-    number = ticker.begin()
-    parts.viewers += 1
+    number, who = ticker.begin(), _who(call)
+    if not parts.streams.has_room(who):
+        return  # many have come in the same moment
+    parts.streams.enter(who)
     try:
         yield COME_AGAIN
         while not parts.is_closing and not _server_leaves() and clock.monotonic() < end:
@@ -47,7 +50,11 @@ async def _told(call: Call) -> AsyncIterator[bytes]:
                 number = told.number
                 yield told.text
     finally:
-        parts.viewers -= 1
+        parts.streams.leave(who)
+
+
+def _who(call: Call) -> str:
+    return f"{call.caller.via} {call.caller.name}"
 
 
 def _server_leaves() -> bool:

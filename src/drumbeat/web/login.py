@@ -45,7 +45,7 @@ async def enter(call: Call) -> Answer:
     if not call.parts.gate.has_login:
         raise Problem(403, "nobody logs in here: there are no tokens")
     form = _form(call)
-    caller = call.parts.gate.of_token(form.token, via="session")
+    caller = call.parts.gate.judge(call.scope, form.token, via="session")
     if caller is None:
         log.warning("login to the dashboard refused")
         return render_bare(call, "login.html", status=401, next=own_path(form.next), wrong=True)

@@ -16,7 +16,8 @@ import uvicorn
 
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.web import Dashboard, dashboard
-from drumbeat.web.access import check_listener
+from drumbeat.web.access import OPEN, check_listener
+from drumbeat.web.connections import ACCEPTED_AT_ONCE, ConnectionLimits, Connections, default_limits, protocol_for
 from drumbeat.web.host import Host
 
 if TYPE_CHECKING:
@@ -27,12 +28,18 @@ log = logging.getLogger(__name__)
 GRACE = 3
 """So many seconds requests may go on after the server was told to stop."""
 BACKLOG = 256
+SWEPT_EVERY = 5
+"""Ticks of uvicorn's, of a tenth of a second."""
+SEND_BUFFER = 64 * 1024
+"""Bytes that the kernel keeps for a client: one that does not read is found out when it is full."""
 
 
 class Server(uvicorn.Server):
     """uvicorn without its hands on the signals: they are ours, and a stop that was asked for is no death by a signal."""
 
-    def __init__(self, board: Dashboard) -> None:
+    def __init__(self, board: Dashboard, limits: ConnectionLimits | None = None) -> None:
+        self.guard = Connections(limits or default_limits())
+        board.parts.streams.bound(self.guard.limits.streams, self.guard.limits.streams_per_caller)
         super().__init__(
             uvicorn.Config(
                 board,
@@ -42,6 +49,8 @@ class Server(uvicorn.Server):
                 # Who calls is decided by `access.py`, from the peer's real address.
                 proxy_headers=False,
                 server_header=False,
+                http=protocol_for(self.guard),
+                backlog=ACCEPTED_AT_ONCE,
                 ws="none",
                 lifespan="off",
                 timeout_graceful_shutdown=GRACE,
@@ -52,6 +61,17 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            # uvicorn takes how many are accepted at once for the length of the line, too.
+            listener.listen(BACKLOG)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % SWEPT_EVERY == 0:
+            self.guard.sweep()
+        return await super().on_tick(counter)
 
     def stop(self) -> None:
         """End what is open, event streams at once, and return from `serve`."""
@@ -81,6 +101,7 @@ def listen(settings: Settings) -> socket.socket:
     # Inherited by every connection. asyncio sets it only where it is told that the protocol is TCP, and here nobody tells it:
     # each answer would wait 40 ms between its head and its body.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     return listener
 
 
@@ -98,7 +119,7 @@ async def serve(host: Host, *, ready: Callable[[str], None], stopping: Callable[
     server shall stop. A store that is away is waited for: that is when people look.
     """
     with listen(host.settings) as listener:
-        server = Server(dashboard(host))
+        server = Server(dashboard(host, OPEN))
         with stopping(server.stop):
             await _try(host)
             ready(address_of(listener))

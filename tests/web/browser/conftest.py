@@ -62,7 +62,7 @@ async def app(store_url: str) -> AsyncIterator[Drumbeat]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def address(app: Drumbeat) -> AsyncIterator[str]:
     """Where the dashboard of the app is served."""
-    async with served(app.dashboard()) as (address, _):
+    async with served(app.dashboard(access="open")) as (address, _):
         yield address
 
 

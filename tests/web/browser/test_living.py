@@ -17,7 +17,7 @@ class Program(Starlette):
     """Somebody's own, with our dashboard under a path of it."""
 
     def __init__(self, app: Drumbeat) -> None:
-        board = app.dashboard()
+        board = app.dashboard(access="open")
         super().__init__(routes=[Mount("/admin/jobs", board)])
         self.parts = board.parts
 

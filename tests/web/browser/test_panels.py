@@ -80,7 +80,7 @@ async def test_a_dangerous_one_asks_first(page: Page, bell: Bell) -> None:
 
 
 async def test_a_dashboard_without_a_panel_loads_no_script_for_it(app: Drumbeat, open_page: OpenPage) -> None:
-    async with served(app.dashboard()) as (address, _):
+    async with served(app.dashboard(access="open")) as (address, _):
         page = await open_page(address)
         await page.goto("/")
         assert await page.locator("script[src*=panels]").count() == 0

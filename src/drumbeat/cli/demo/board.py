@@ -15,6 +15,7 @@ from drumbeat.cli.demo.crew import Crew
 from drumbeat.errors import ConfigError
 from drumbeat.settings import Settings
 from drumbeat.web import dashboard
+from drumbeat.web.access import OPEN
 from drumbeat.web.server import Server, address_of, listen
 
 USUAL, ANY = "127.0.0.1:7777", "127.0.0.1:0"
@@ -31,7 +32,7 @@ class Board:
     async def served(self, crew: Crew) -> AsyncIterator[Buttons]:
         """Serve while the body runs; who looks on is told goodbye."""
         buttons = Buttons(app, crew)
-        server = Server(dashboard(app, extra=[buttons.panel()]))
+        server = Server(dashboard(app, OPEN, extra=[buttons.panel()]))
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve([self.listener]), name="dashboard")
             try:
