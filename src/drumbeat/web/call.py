@@ -127,6 +127,8 @@ class Call:
         self.here = here
         """The path that was asked for, without the root."""
         self.scheme = scheme
+        self.act = ""
+        """Of a write: the id of its record in the audit."""
         self.touched = 1
         """How many a write has touched; a handler says so here if it is not one."""
 
