@@ -76,6 +76,21 @@ def test_the_demo_in_a_pipe_shows_every_fate_and_exits_0_in_under_40_seconds(
     assert left_behind(short_folder) == []
 
 
+def test_its_dashboard_listens_where_the_setting_says_and_on_this_machine_only(
+    tmp_path: Path, short_folder: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        env = {"TMPDIR": str(short_folder), "DRUMBEAT_DASHBOARD": f"127.0.0.1:{port}"}
+        busy = call("demo", folder=tmp_path, env=env)
+    assert busy.returncode == 2 and f"cannot listen on 127.0.0.1:{port}" in busy.stderr
+    open_to_all = call("demo", folder=tmp_path, env=env | {"DRUMBEAT_DASHBOARD": "0.0.0.0:0"})
+    assert open_to_all.returncode == 2 and "listens on this machine only" in open_to_all.stderr
+    with running("demo", folder=tmp_path, env=env) as demo:
+        assert demo.stdout is not None
+        assert next(iter(ADDRESS.findall(demo.stdout.readline()))) == f"http://127.0.0.1:{port}/"
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_demo_leaves_nothing_behind_though_somebody_looks_on(
     tmp_path: Path, short_folder: Path, number: signal.Signals, code: int

@@ -2,7 +2,8 @@
 
 import pytest
 
-from drumbeat.cli.output import GAP, NARROW, Columns
+from drumbeat.cli.output import GAP, MIN_CUT, NARROW, Columns
+from drumbeat.cli.page import JOB_COLUMNS
 
 COLUMNS = Columns(
     names=("id", "note", "number"), numbers=frozenset({"number"}), elastic=frozenset({"note"}), spare=("number",)
@@ -27,4 +28,13 @@ def test_a_column_is_left_out_where_cutting_is_not_enough() -> None:
 
 
 def test_what_cannot_be_spared_is_shown_on_any_screen() -> None:
-    assert COLUMNS.fitted(ROWS, 5) == {0: 10, 1: NARROW}
+    assert COLUMNS.fitted(ROWS, 5) == {0: 10, 1: MIN_CUT}
+
+
+@pytest.mark.parametrize("width", [60, 64, 80])
+def test_a_list_of_jobs_says_of_which_task_they_are_on_a_screen_of_any_width(width: int) -> None:
+    row = ["0" * 36, "send_newsletter", "mail", "succeeded", "1", "2026-11-15 12:00:00", "order-7", "to=ada"]
+    widths = JOB_COLUMNS.fitted([row], width)
+    shown = [JOB_COLUMNS.names[place] for place in widths]
+    assert shown[:2] == ["id", "task"] and "state" in shown and widths[0] == 36
+    assert sum(widths.values()) + GAP * len(widths) <= width

@@ -1,6 +1,8 @@
 """/api/v1/dead on every engine: letters, groups, replay of one, of many, and paced in the background."""
 
 import asyncio
+import html
+import re
 from typing import Any
 
 import httpx
@@ -9,6 +11,7 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import OutcomeKind
+from drumbeat.nouns.audit import new_act
 from tests.contract import making
 from tests.waiting import until
 
@@ -120,6 +123,41 @@ async def test_a_paced_replay_goes_on_after_its_answer_and_ends_in_the_audit(
 async def _is_under_way(app: Drumbeat) -> bool:
     counts = await states(app)
     return 0 < counts.get("pending", 0) < 12
+
+
+async def test_a_paced_replay_tells_how_far_it_is_and_can_be_stopped(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+) -> None:
+    await died(app, hand, 12)
+
+    async def far() -> dict[str, Any] | None:
+        [act] = (await api.get("/api/v1/audit", params={"verb": "dead.replay"})).json()["items"] or [{}]
+        return act if act.get("touched") else None
+
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(api.post(f"{DEAD}/replay", json={"all": True, "rate": 20}))
+        act = await until(far, what="the first letters are done")
+        assert act["done_at"] is None and 0 < act["touched"] < 12
+        page = html.unescape((await api.get("/dead", headers={"Accept": "text/html"})).text)
+        assert "replay: all" in page and re.search(r'data-test="under-way-done">\d+</b> of 12 done', page)
+        stopped = await api.post(f"/api/v1/audit/{act['id']}/stop", json={"why": "too many"})
+        assert (stopped.status_code, stopped.json()) == (200, {"touched": 1})
+    assert asked.result().json()["act"] == act["id"]
+    [ended] = (await api.get("/api/v1/audit", params={"verb": "dead.replay"})).json()["items"]
+    counts = await states(app)
+    assert ended["touched"] == counts["pending"] < 12 and counts["dead"] == 12 - ended["touched"]
+    assert ended["outcome"] == "failed: stopped by local" and ended["done_at"] is not None
+    assert 'data-test="under-way"' not in (await api.get("/dead", headers={"Accept": "text/html"})).text
+    again = await api.post(f"/api/v1/audit/{act['id']}/stop")
+    assert (again.status_code, again.json()["type"]) == (409, "act-ended")
+
+
+async def test_an_act_of_another_process_is_not_said_to_be_stopped(api: httpx.AsyncClient, app: Drumbeat) -> None:
+    elsewhere = await app.audit.begin(new_act(who="grace", verb="dead.replay", target="all"))
+    answer = await api.post(f"/api/v1/audit/{elsewhere.id}/stop")
+    assert (answer.status_code, answer.json()["type"]) == (409, "act-elsewhere")
+    assert (await api.post("/api/v1/audit/nobody/stop")).status_code == 404
+    assert "not in this process, or broken off" in (await api.get("/audit")).text
 
 
 async def test_what_cannot_be_paced_is_refused_before_anything_is_done(

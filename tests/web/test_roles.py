@@ -31,6 +31,7 @@ ADMINS = {
     "PUT /api/v1/schedules/{name}",
     "DELETE /api/v1/schedules/{name}",
     "POST /api/v1/locks/{name}/release",
+    "POST /api/v1/audit/{id}/stop",
 }
 VIEWERS = {
     "GET /api/v1/status",

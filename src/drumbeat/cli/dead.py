@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from drumbeat.cli import output, words
+from drumbeat.cli import completion, output, words
 from drumbeat.cli.acting import common, recorded, these
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import NotDone, Refused
@@ -65,7 +65,7 @@ def _show_list(target: Target, letters: list[Job], limit: int) -> None:
 
 
 @command.command("show")
-@click.argument("id")
+@click.argument("id", shell_complete=completion.letters)
 @target_options
 @pass_target
 def show(target: Target, /, id: str) -> None:
@@ -128,7 +128,7 @@ def _many(command: F) -> F:
         click.option("--all", "everything", is_flag=True, help="All dead letters."),
         search_options,
         common_options,
-        click.argument("ids", nargs=-1, metavar="[ID]..."),
+        click.argument("ids", nargs=-1, shell_complete=completion.letters, metavar="[ID]..."),
     ):
         command = option(command)
     return command

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumbeat.cli import output
+from drumbeat.cli import completion, output
 from drumbeat.cli.acting import act
 from drumbeat.cli.options import DURATION, KEY, MOMENT, NAME, Target, pass_target, target_options, why_option
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("enqueue")
-@click.argument("task")
+@click.argument("task", shell_complete=completion.tasks)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
 @click.option("--delay", type=DURATION, help="Run it so much later, such as 90, 5m or 1h30m.")

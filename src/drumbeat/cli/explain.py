@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumbeat.cli import output, words
+from drumbeat.cli import completion, output, words
 from drumbeat.cli.connection import look
 from drumbeat.cli.options import Target, pass_target, target_options, watch_option
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("explain")
-@click.argument("id")
+@click.argument("id", shell_complete=completion.jobs)
 @watch_option
 @target_options
 @pass_target

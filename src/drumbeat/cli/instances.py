@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumbeat.cli import output, words
+from drumbeat.cli import completion, output, words
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.noun import noun
 from drumbeat.cli.options import Target, pass_target, target_options, watch_option
@@ -79,7 +79,7 @@ def _roles(instance: Instance, leader: LeaderInfo | None) -> str:
 
 
 @command.command("show")
-@click.argument("id")
+@click.argument("id", shell_complete=completion.instances)
 @target_options
 @pass_target
 def show(target: Target, id: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumbeat.cli import output, words
+from drumbeat.cli import completion, output, words
 from drumbeat.cli.acting import act, these
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import NotDone, Refused
@@ -45,6 +45,7 @@ SAID = {
 @click.option(
     "--state",
     metavar="STATE",
+    shell_complete=completion.states,
     help="pending, running, succeeded, dead or cancelled; of pending ones ready, scheduled, retrying or waiting.",
 )
 @click.option("--id", metavar="ID", help="Whose id begins so: at least 4 characters.")
@@ -69,7 +70,7 @@ def _show_list(target: Target, jobs: list[Job], limit: int) -> None:
 
 
 @command.command("show")
-@click.argument("id")
+@click.argument("id", shell_complete=completion.jobs)
 @target_options
 @pass_target
 def show(target: Target, /, id: str) -> None:
@@ -91,8 +92,13 @@ def show_one(target: Target, id: str) -> None:
 
 
 @command.command("cancel")
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--task", type=NAME, help="Together with --key: all live jobs of this task and key.")
+@click.argument("ids", nargs=-1, shell_complete=completion.jobs, metavar="[ID]...")
+@click.option(
+    "--task",
+    type=NAME,
+    shell_complete=completion.tasks,
+    help="Together with --key: all live jobs of this task and key.",
+)
 @click.option("--key", "keys", type=KEY, multiple=True, help="Together with --task; may be given several times.")
 @dry_option
 @why_option
@@ -164,7 +170,7 @@ def _tell_cancelled(target: Target, answers: dict[str, CancelAnswer]) -> None:
 
 
 @command.command("run-now")
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.argument("ids", nargs=-1, shell_complete=completion.jobs, required=True, metavar="ID...")
 @why_option
 @target_options
 @pass_target
@@ -182,7 +188,7 @@ def run_now(target: Target, /, ids: tuple[str, ...]) -> None:
 
 
 @command.command("retry")
-@click.argument("id")
+@click.argument("id", shell_complete=completion.jobs)
 @why_option
 @target_options
 @pass_target

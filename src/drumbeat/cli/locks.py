@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drumbeat import durations
-from drumbeat.cli import output, words
+from drumbeat.cli import completion, output, words
 from drumbeat.cli.acting import act, person
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import NotDone
@@ -66,7 +66,7 @@ def _row(lock: LockInfo) -> list[str]:
 
 
 @command.command("show")
-@click.argument("lock", type=NAME)
+@click.argument("lock", type=NAME, shell_complete=completion.locks)
 @target_options
 @pass_target
 def show(target: Target, lock: str) -> None:
@@ -104,7 +104,7 @@ def _place(place: str, ticket: TicketInfo, moment: datetime) -> list[str]:
 
 
 @command.command("release")
-@click.argument("lock", type=NAME)
+@click.argument("lock", type=NAME, shell_complete=completion.locks)
 @click.option("--ticket", metavar="ID", help="Only this holder, or this one who waits; else all holders.")
 @click.option("--why", required=True, metavar="TEXT", help="Told to whoever loses it, and shown at the lock.")
 @target_options

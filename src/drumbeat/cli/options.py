@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from drumbeat.cli import completion
 from drumbeat.clock import SYSTEM
 from drumbeat.durations import from_us, seconds, to_us
 from drumbeat.errors import ConfigError, DrumbeatError
@@ -139,8 +140,8 @@ def common_options(command: F) -> F:
             "--error", "--match", "error", metavar="TEXT", help="Whose error has this in its type or message."
         ),
         click.option("--key", type=KEY, help="With this key."),
-        click.option("--queue", type=NAME, help="Of this queue."),
-        click.option("--task", type=NAME, help="Of this task."),
+        click.option("--queue", type=NAME, shell_complete=completion.queues, help="Of this queue."),
+        click.option("--task", type=NAME, shell_complete=completion.tasks, help="Of this task."),
     ):
         command = option(command)
     return command
@@ -151,8 +152,13 @@ def search_options(command: F) -> F:
     for option in (
         click.option("--until", type=PAST, metavar="WHEN", help="Made before this moment, or so long ago: 2h."),
         click.option("--since", type=PAST, metavar="WHEN", help="Made at this moment or later, or so long ago: 2h."),
-        click.option("--instance", metavar="ID", help="That run, or ran last, on this instance."),
-        click.option("--schedule", type=NAME, help="Fires of this schedule."),
+        click.option(
+            "--instance",
+            metavar="ID",
+            shell_complete=completion.instances,
+            help="That run, or ran last, on this instance.",
+        ),
+        click.option("--schedule", type=NAME, shell_complete=completion.schedules, help="Fires of this schedule."),
     ):
         command = option(command)
     return command

@@ -25,6 +25,8 @@ WIDE = 200
 
 NARROW = 12
 """To so many characters a value that may be cut is cut at most."""
+MIN_CUT = 6
+"""And on a very narrow screen to so many."""
 GAP = 2
 
 STYLES = {
@@ -90,6 +92,12 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
                 break
             del widths[self.names.index(name)]
         left = width - sum(widths.values()) - GAP * len(widths)
+        for place in widths:
+            # Nothing more can be left out: what may be cut is cut shorter still.
+            if left < 0 and self.names[place] in self.elastic:
+                less = min(-left, max(0, widths[place] - MIN_CUT))
+                widths[place] -= less
+                left += less
         for place in widths:
             more = max(0, min(left, longest[place] - widths[place]))
             widths[place] += more

@@ -14,7 +14,7 @@ JOB_COLUMNS = output.Columns(
     names=("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments"),
     numbers=frozenset({"attempts"}),
     elastic=frozenset({"task", "queue", "key", "arguments"}),
-    spare=("queue", "attempts", "key", "arguments", "task"),
+    spare=("queue", "attempts", "key", "arguments", "at (UTC)"),
 )
 DEAD_COLUMNS = output.Columns(
     names=("id", "task", "queue", "attempts", "died at (UTC)", "error", "arguments"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumbeat.cli import output, words
+from drumbeat.cli import completion, output, words
 from drumbeat.cli.acting import act, person
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.noun import noun
@@ -63,7 +63,7 @@ def _state(queue: QueueStats, moment: datetime) -> str:
 
 
 @command.command("show")
-@click.argument("queue", type=NAME)
+@click.argument("queue", type=NAME, shell_complete=completion.queues)
 @target_options
 @pass_target
 def show(target: Target, queue: str) -> None:
@@ -95,7 +95,7 @@ def show(target: Target, queue: str) -> None:
 
 
 @command.command("pause")
-@click.argument("queue", type=NAME)
+@click.argument("queue", type=NAME, shell_complete=completion.queues)
 @why_option
 @target_options
 @pass_target
@@ -109,7 +109,7 @@ def pause(target: Target, queue: str) -> None:
 
 
 @command.command("resume")
-@click.argument("queue", type=NAME)
+@click.argument("queue", type=NAME, shell_complete=completion.queues)
 @why_option
 @target_options
 @pass_target

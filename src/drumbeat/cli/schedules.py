@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumbeat.cli import output, words
+from drumbeat.cli import completion, output, words
 from drumbeat.cli.acting import act, person
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.failures import Refused
@@ -98,7 +98,7 @@ def _show_list(target: Target, schedules: list[ScheduleInfo]) -> None:
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.schedules)
 @target_options
 @pass_target
 def show(target: Target, /, name: str) -> None:
@@ -116,7 +116,7 @@ def _tell(target: Target, schedule: ScheduleInfo) -> None:
 
 
 @command.command("create")
-@click.argument("task")
+@click.argument("task", shell_complete=completion.tasks)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @click.option("--name", metavar="NAME", help="The schedule's name. [the task's]")
 @_rule_options
@@ -151,7 +151,7 @@ def create(
 
 
 @command.command("change")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.schedules)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @_rule_options
 @why_option
@@ -197,7 +197,7 @@ def _args(app: Drumbeat, task: str, typed: Any) -> tuple[Any, ...] | dict[str, A
 
 
 @command.command("pause")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.schedules)
 @why_option
 @_who
 @target_options
@@ -215,7 +215,7 @@ def pause(target: Target, /, name: str, by: str | None) -> None:
 
 
 @command.command("resume")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.schedules)
 @why_option
 @_who
 @target_options
@@ -227,7 +227,7 @@ def resume(target: Target, /, name: str, by: str | None) -> None:
 
 
 @command.command("delete")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.schedules)
 @why_option
 @_who
 @target_options
@@ -251,7 +251,7 @@ def _say(target: Target, answer: object, line: str) -> None:
 
 
 @command.command("run-now")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.schedules)
 @why_option
 @target_options
 @pass_target
@@ -268,7 +268,7 @@ def run_now(target: Target, /, name: str) -> None:
 
 
 @command.command("backfill")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.schedules)
 @click.argument("first", type=MOMENT, metavar="FROM")
 @click.argument("last", type=MOMENT, metavar="TO")
 @click.option("--force", is_flag=True, help="Also moments that are older than the record of fires.")
@@ -342,7 +342,7 @@ def _is_expression(text: str) -> bool:
 
 
 @command.command("history")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.schedules)
 @click.option("--before", type=MOMENT, help="Only moments before this: the next page.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @watch_option

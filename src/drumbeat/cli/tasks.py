@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumbeat.cli import output, words
+from drumbeat.cli import completion, output, words
 from drumbeat.cli.connection import ask, look, now
 from drumbeat.cli.noun import noun
 from drumbeat.cli.options import Target, pass_target, target_options, watch_option
@@ -50,7 +50,7 @@ def _show_list(target: Target, tasks: list[TaskInfo]) -> None:
 
 
 @command.command("show")
-@click.argument("task")
+@click.argument("task", shell_complete=completion.tasks)
 @target_options
 @pass_target
 def show(target: Target, task: str) -> None:
@@ -63,7 +63,7 @@ def show(target: Target, task: str) -> None:
 
 
 @command.command("history")
-@click.argument("task")
+@click.argument("task", shell_complete=completion.tasks)
 @click.option("--before", metavar="ID", help="Only of jobs older than this one: the next page.")
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Of at most so many jobs."

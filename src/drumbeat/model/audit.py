@@ -54,7 +54,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     done_at: datetime | None = None
     """None: it is under way, or whoever was at it was broken off."""
     touched: int | None = None
-    """How many jobs, queues ... it changed."""
+    """How many jobs, queues ... it changed; of one that is under way, so far, or None."""
     outcome: str | None = None
     """"done", "refused", or "failed: " and why."""
     answer: str | None = None

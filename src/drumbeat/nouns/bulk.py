@@ -23,6 +23,8 @@ from .wanted import PAGE, Wanted, all_ids, read_filter, read_ids
 
 MOST_IDS = 10_000
 MOST_TOLD = 100
+NAP_S = 0.5
+"""So often a paced act looks whether it was stopped."""
 
 
 class Action(StrEnum):
@@ -62,6 +64,23 @@ class BulkAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The count of a dry run ended at 10,000; there may be more."""
     refused: tuple[NotTouched, ...] = ()
     """Those that it was not done to, and why; the first 100."""
+
+
+class BulkProgress:
+    """How far an act on many jobs has come, for whoever watches it, and the way to end it early."""
+
+    def __init__(self) -> None:
+        self.touched = 0
+        self.stopped_by: str | None = None
+        """Who does not want it to go on; None: nobody."""
+
+    def stop(self, by: str) -> None:
+        """Let it end before its next step: within a second."""
+        self.stopped_by = by
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.stopped_by is not None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,21 +154,24 @@ async def counted(client: Client, choice: Choice) -> BulkAnswer:
     return BulkAnswer(action=choice.action, matched=matched, touched=0, dry_run=True, capped=capped)
 
 
-async def done(client: Client, choice: Choice, clock: Clock, rate: float | None) -> BulkAnswer:
-    """Do it, page by page; `rate`: to at most so many in a second."""
+async def done(
+    client: Client, choice: Choice, clock: Clock, rate: float | None, progress: BulkProgress | None = None
+) -> BulkAnswer:
+    """Do it, page by page; `rate`: to at most so many in a second. Stopped by `progress`, it tells of what was done so far."""
     store = await client.store()
-    matched = touched = requested = 0
+    progress = BulkProgress() if progress is None else progress
+    matched = requested = 0
     refused: list[NotTouched] = []
-    async for ids in paced(_chosen(client, choice), clock, rate):
+    async for ids in paced(_chosen(client, choice), clock, rate, progress):
         number, asked, not_touched = await _step(store, choice.action, ids)
         matched += len(ids)
-        touched += number
+        progress.touched += number
         requested += asked
         refused += not_touched[: MOST_TOLD - len(refused)]
     return BulkAnswer(
         action=choice.action,
         matched=matched,
-        touched=touched,
+        touched=progress.touched,
         requested=requested,
         dry_run=False,
         refused=tuple(refused[:MOST_TOLD]),
@@ -171,18 +193,29 @@ async def _chosen(client: Client, choice: Choice) -> AsyncIterator[Sequence[JobI
 
 
 async def paced(
-    pages: AsyncIterator[Sequence[JobId]], clock: Clock, rate: float | None
+    pages: AsyncIterator[Sequence[JobId]], clock: Clock, rate: float | None, progress: BulkProgress | None = None
 ) -> AsyncIterator[Sequence[JobId]]:
-    """The same ids in steps, at most so many in a second."""
+    """The same ids in steps, at most so many in a second, until somebody stops it."""
+    progress = BulkProgress() if progress is None else progress
     # About ten steps a second: even enough for whoever is behind the jobs, and few transactions.
     step = PAGE if rate is None else max(1, min(PAGE, round(rate / 10)))
     first = True
     async for page in pages:
         for start in range(0, len(page), step):
             if rate is not None and not first:
-                await clock.sleep(step / rate)
+                await _pause(clock, step / rate, progress)
             first = False
+            if progress.is_stopped:
+                return
             yield page[start : start + step]
+
+
+async def _pause(clock: Clock, seconds: float, progress: BulkProgress) -> None:
+    """At a slow pace a pause may be minutes long; whoever stops the act does not wait for it."""
+    while seconds > 0 and not progress.is_stopped:
+        nap = min(seconds, NAP_S)
+        await clock.sleep(nap)
+        seconds -= nap
 
 
 async def _step(store: Store, action: Action, ids: Sequence[JobId]) -> tuple[int, int, list[NotTouched]]:

@@ -16,7 +16,7 @@ from drumbeat.handle import JobHandle
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.model.job import Attempt, CancelAnswer, Job, JobCounts, JobPage, JobState
 
-from .bulk import BulkAnswer, choose, counted, done, read_rate
+from .bulk import BulkAnswer, BulkProgress, choose, counted, done, read_rate
 from .calling import CallOptions, called
 from .circumstances import gather
 from .explaining import Explanation, explain
@@ -145,11 +145,13 @@ class Jobs:
         all: bool = False,
         rate: float | None = None,
         dry_run: bool = False,
+        progress: BulkProgress | None = None,
         **wanted: Unpack[Wanted],
     ) -> BulkAnswer:
         """Cancel, run_now, replay or discard many jobs: by id, by what they have in common, or all that it can be done to.
 
         rate: at most so many in a second; None: as fast as it goes. dry_run: only count them.
+        progress: tells another task how far it has come, and lets it be stopped.
 
         Raises:
             InvalidArguments: there is no such act, or it is not said which jobs.
@@ -158,7 +160,7 @@ class Jobs:
         choice = choose(action, which, all=all, wanted=wanted)
         if dry_run:
             return await counted(self._client, choice)
-        return await done(self._client, choice, self._clock, pace)
+        return await done(self._client, choice, self._clock, pace, progress)
 
 
 def _known_form(id: str) -> JobId:

@@ -130,6 +130,8 @@ class Call:
         self.scheme = scheme
         self.scope: Mapping[str, Any] = scope or {}
         """What the server knows of the connection."""
+        self.act = ""
+        """Of a write: the id of its record in the audit."""
         self.touched = 1
         """How many a write has touched; a handler says so here if it is not one."""
 

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from drumbeat.nouns.health import HealthWatch
 from drumbeat.web.access import Access, Gate
+from drumbeat.web.background import Background
 from drumbeat.web.files import Files
 from drumbeat.web.host import Host
 from drumbeat.web.panels import Panel, routes_of
@@ -62,6 +63,8 @@ class Parts:
         self.kept: dict[type, tuple[float, Any]] = {}
         """What costs the store more than a moment: when it was asked for (monotonic), and the answer."""
         self.health = HealthWatch(host.clock)
+        self.background = Background()
+        """Acts of this process that go on after their answer."""
         self.streams = Streams()
         """Open event streams."""
         self.is_closing = False

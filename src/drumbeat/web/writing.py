@@ -46,6 +46,7 @@ async def perform(call: Call, route: Route) -> Given:
         return await route.handler(call)
     store = await call.host.store()
     act = _act(call, route)
+    call.act = act.id
     earlier = await store.audit.begin(act)
     if earlier is not None:
         return await _again(call, store, act, earlier)

@@ -95,6 +95,26 @@ async def test_a_page_that_was_empty_fills_and_empties_again(page: Page, app: Dr
     assert await is_same(page)
 
 
+async def test_a_paced_retry_is_watched_and_stopped_on_the_page_where_it_was_begun(page: Page, app: Drumbeat) -> None:
+    await dead_letters(app, 60)
+    await page.goto("/dead")
+    await page.get_by_test_id("group-send_mail").get_by_role("button", name="Retry").click()
+    await page.get_by_test_id("rate").fill("5")
+    await page.get_by_test_id("confirm").click()
+    await expect(page.get_by_test_id("toast")).to_contain_text("in the background: watch it here, or stop it")
+    going = page.get_by_test_id("under-way")
+    await expect(going).to_contain_text("of 60 done")
+    done = going.get_by_test_id("under-way-done")
+    await expect(done).not_to_have_text("0")
+    await going.get_by_test_id("act-stop").click()
+    await expect(page.get_by_test_id("dismiss")).to_have_text("Let it go on")
+    await page.get_by_test_id("confirm").click()
+    await expect(going).to_have_count(0)
+    await page.goto("/audit")
+    await expect(page.get_by_test_id("audit")).to_contain_text("stopped by local")
+    assert 0 < len(await app.jobs.list(state="dead", limit=100)) < 60
+
+
 async def test_a_page_that_is_held_stands_still_until_it_is_let_go(page: Page, app: Drumbeat) -> None:
     await page.goto("/")
     ready = page.get_by_test_id("counter-ready")

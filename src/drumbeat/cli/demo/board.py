@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,10 +14,10 @@ from drumbeat.cli.demo.app import app
 from drumbeat.cli.demo.buttons import Buttons
 from drumbeat.cli.demo.crew import Crew
 from drumbeat.errors import ConfigError
-from drumbeat.settings import Settings
+from drumbeat.settings import PREFIX, Settings, resolve
 from drumbeat.web import dashboard
-from drumbeat.web.access import OPEN
-from drumbeat.web.server import Server, address_of, listen
+from drumbeat.web.access import OPEN, is_loopback
+from drumbeat.web.server import Server, address_of, listen, split
 
 USUAL, ANY = "127.0.0.1:7777", "127.0.0.1:0"
 
@@ -42,7 +43,21 @@ class Board:
 
 
 def _listener() -> socket.socket:
-    """On the usual port, or on any free one."""
+    """Where DRUMBEAT_DASHBOARD says; else on the usual port, or on any free one. No other setting of yours has a say here.
+
+    Raises:
+        ConfigError: that address cannot be had, or is not of this machine alone: the demo asks nobody who he is.
+    """
+    wished = {name: value for name in [f"{PREFIX}DASHBOARD"] if (value := os.environ.get(name))}
+    if wished:
+        settings = resolve({}, {}, wished, {})
+        if not is_loopback(split(settings.dashboard)[0]):
+            raise ConfigError(
+                f"the demo's dashboard asks for no login, so it listens on this machine only: "
+                f"DRUMBEAT_DASHBOARD={settings.dashboard} is not of it; use 127.0.0.1:PORT",
+                "dashboard",
+            )
+        return listen(settings)
     try:
         return listen(msgspec.structs.replace(Settings(), dashboard=USUAL))
     except ConfigError:

@@ -6,17 +6,22 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.nouns.bulk import Action, BulkAnswer
+from drumbeat.nouns.bulk import Action, BulkAnswer, BulkProgress
 from drumbeat.web.api.filters import Chosen, wanted_of
+from drumbeat.web.api.records import store_now
+from drumbeat.web.background import BackgroundAct
 from drumbeat.web.call import Answer, Call
+from drumbeat.web.problem import Problem
 
 
 class BulkRecord(BulkAnswer, frozen=True, kw_only=True):
     """What came of an act on many jobs."""
 
     goes_on: bool = False
-    """It goes on in the background, and the audit will tell how many it touched; `matched` is how many there were to begin
-    with."""
+    """It goes on in the background of this process, and the audit will tell how many it touched; `matched` is how many there
+    were to begin with."""
+    act: str | None = None
+    """Of one that goes on: its id in the audit, where it can be watched, and stopped by `POST /api/v1/audit/{id}/stop`."""
 
 
 def target_of(ids: list[str] | None, filter: Chosen | None, all: bool) -> str:
@@ -51,11 +56,30 @@ async def acted(
         call.touched = answer.touched
         return _record(answer)
 
-    async def go_on() -> None:
-        answer = await jobs.bulk(action, ids, all=all, rate=rate, **wanted)
-        call.touched = answer.touched
+    under_way = BackgroundAct(
+        id=call.act,
+        who=call.caller.name,
+        what=f"{action}: {target_of(ids, filter, all)}",
+        began_at=await store_now(call.host),
+        matched=counted.matched,
+        is_capped=counted.capped,
+        rate=rate,
+        progress=BulkProgress(),
+    )
+    call.parts.background.begin(under_way)
 
-    begun = msgspec.structs.replace(_record(counted), dry_run=False, goes_on=True)
+    async def go_on() -> None:
+        progress = under_way.progress
+        try:
+            await jobs.bulk(action, ids, all=all, rate=rate, progress=progress, **wanted)
+        finally:
+            # Also of one that was broken off: what it touched until then is done.
+            call.touched = progress.touched
+            call.parts.background.end(call.act)
+        if progress.is_stopped:
+            raise Problem(409, f"stopped by {progress.stopped_by}")
+
+    begun = msgspec.structs.replace(_record(counted), dry_run=False, goes_on=True, act=call.act)
     return Answer(status=202, body=begun, after=go_on)
 
 

@@ -7,8 +7,9 @@ import msgspec
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
 from drumbeat.model.audit import Act
-from drumbeat.web.api.records import Page
+from drumbeat.web.api.records import Done, Page
 from drumbeat.web.call import Call, clamped
+from drumbeat.web.problem import Problem
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,5 +37,33 @@ async def list_(call: Call) -> Page[Act]:
         before=query.before, limit=limit, who=query.who, verb=query.verb, target=query.target
     )
     # Without the answers: 500 of them could be 32 MB, and they are kept for those who ask again with the same key.
-    items = [msgspec.structs.replace(act, answer=None, request_hash=None) for act in found]
+    items = [msgspec.structs.replace(act, answer=None, request_hash=None, touched=_touched(call, act)) for act in found]
     return Page(items=items, next=found[-1].id if len(found) >= limit else None)
+
+
+async def stop(call: Call) -> Done:
+    """It ends before its next step; what it has done stays done."""
+    id = call.path["id"]
+    under_way = call.parts.background.get(id)
+    if under_way is not None:
+        under_way.progress.stop(call.caller.name)
+        return Done(touched=1)
+    store = await call.host.store()
+    act = await store.audit.get(id) if is_job_id(id) else None
+    if act is None:
+        raise Problem(404, "there is no such act on record", argument="id", type="act-not-found")
+    if act.done_at is not None:
+        raise Problem(409, f"it has ended: {act.outcome}", argument="id", type="act-ended")
+    raise Problem(
+        409,
+        "it does not go on in this process: it can be stopped only at the dashboard where it was begun, "
+        "or it was broken off with it",
+        argument="id",
+        type="act-elsewhere",
+    )
+
+
+def _touched(call: Call, act: Act) -> int | None:
+    """Of one that is under way here: how many so far."""
+    under_way = call.parts.background.get(act.id)
+    return act.touched if under_way is None else under_way.progress.touched

@@ -68,6 +68,14 @@ _STATUS = (
     _get("/stats", stats.read, stats.StatsRecord, "Counts and latencies, stretch by stretch", stats.StatsQuery),
     _get("/system", system.show, system.SystemRecord, "The store, the settings, and what is wrong with them"),
     _get("/audit", audit.list_, Page[Act], "Who did what, newest first", audit.AuditQuery),
+    _write(
+        "POST /audit/{id}/stop",
+        audit.stop,
+        Done,
+        "Stop an act on many jobs that goes on in the background",
+        role=ADMIN,
+        verb="audit.stop",
+    ),
 )
 
 _JOBS = (

@@ -184,6 +184,7 @@ def acts_of(call: Call, job: JobRecord, *, is_letter: bool) -> list[Act]:
                 title="Cancel this job?",
                 text="It is asked to stop, and may still end otherwise." if running else "It will never run.",
                 confirm="Cancel the job",
+                dismiss="Keep it",
                 done="It was asked to stop" if running else "It is cancelled",
                 danger=True,
             )

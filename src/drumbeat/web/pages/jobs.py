@@ -191,7 +191,19 @@ def bulk_acts(call: Call, state: str | None) -> list[Act | None]:
             _bulk(call, "discard", "Discard", "Discard these dead letters?", _GONE, danger=True, reason="required")
         )
     if pending or running or state is None:
-        made.append(_bulk(call, "cancel", "Cancel", "Cancel these jobs?", _CANCEL, danger=True, reason="required"))
+        made.append(
+            _bulk(
+                call,
+                "cancel",
+                "Cancel",
+                "Cancel these jobs?",
+                _CANCEL,
+                confirm="Cancel these jobs",
+                dismiss="Keep them",
+                danger=True,
+                reason="required",
+            )
+        )
     return [one for one in made if one is not None]
 
 

@@ -6,6 +6,7 @@ from drumbeat.durations import from_us
 from drumbeat.web import rendering
 from drumbeat.web.call import Answer, Call
 
+from .background import under_way
 from .health import health_of
 from .navigation import NAVIGATION
 from .searching import FIELDS
@@ -21,6 +22,7 @@ async def render(call: Call, template: str, *, page: str, title: str, status: in
         "health": await health_of(call),
         "navigation": NAVIGATION,
         "search_fields": FIELDS,
+        "under_way": under_way(call),
         "now": from_us(call.host.clock.now_us()),
         "app_name": call.host.settings.name,
     }

@@ -26,7 +26,7 @@ export async function send(method, url, body, key = freshKey()) {
 }
 
 function said(text, record) {
-  if (record.goes_on) return `${count(record.matched)} are being dealt with in the background; the audit tells how it ended`;
+  if (record.goes_on) return `${count(record.matched)} are being dealt with in the background: watch it here, or stop it`;
   const n = record.touched ?? null;
   const left = record.refused?.length ? `, ${count(record.refused.length)} not: ${record.refused[0].why}` : "";
   const asked = record.requested ? `, ${count(record.requested)} of them running: asked to stop` : "";
@@ -52,6 +52,7 @@ function ask(button) {
   dialog.querySelector("#act-rate").value = "";
   const confirm = part("confirm");
   confirm.textContent = data.confirm || data.title;
+  part("close").textContent = data.dismiss || "Leave it";
   confirm.className = "danger" in data ? "danger solid" : "primary";
   confirm.disabled = false;
   part("count").hidden = true;
