@@ -13,9 +13,9 @@ def run_one(folder: Path, body: str, *options: str, **how: object) -> "subproces
     """One test in a file of its own, under the settings and the conftest of this project."""
     file = folder / "test_one.py"
     file.write_text(body)
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
-        + ["-p", "tests.conftest", *options, str(file)],
+        [*line, "-p", "tests.conftest", *options, str(file)],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
         capture_output=True,
