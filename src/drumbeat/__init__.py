@@ -4,9 +4,9 @@ from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, RunningJob, current_job
 from drumbeat.errors import DrumbeatError, JobError
 from drumbeat.events import (
+    AttemptFailed,
     Event,
     InstanceBuried,
-    JobFailed,
     JobFinished,
     JobsDone,
     JobStarted,
@@ -34,6 +34,7 @@ from drumbeat.tasks import Call
 __all__ = [
     "AbortReason",
     "Attempt",
+    "AttemptFailed",
     "Backoff",
     "Call",
     "CancelAnswer",
@@ -46,7 +47,6 @@ __all__ = [
     "InstanceBuried",
     "Job",
     "JobError",
-    "JobFailed",
     "JobFinished",
     "JobHandle",
     "JobStarted",
