@@ -3,13 +3,14 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test chaos soak check format bench clean
+.PHONY: help demo test chaos soak lowest check format bench clean
 
 BIN := .venv/bin
 ARGS ?=
 # Tests wait more than they compute: so many processes run them side by side, a file at a time. 0: in this one, for a debugger.
 SIDE ?= 4
 TIMES ?= 10
+LOWEST := .venv-lowest
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,10 +27,19 @@ test: ## run every test, the fast ones first
 
 chaos: ## the tests that kill, stop and restart processes, and the contract of stores, at their full length
 	@tools/venv.sh test
-	@DRUMBEAT_FULL=1 $(BIN)/python -m pytest tests/contract tests/system $(ARGS)
+	@DRUMBEAT_FULL=1 $(BIN)/python -m pytest -o faulthandler_timeout=1800 tests/contract tests/system $(ARGS)
 
 soak: ## make chaos again and again, TIMES=10 times or until a test fails
 	@for time in $$(seq $(TIMES)); do echo "soak: $$time of $(TIMES)"; $(MAKE) --no-print-directory chaos ARGS="-x -q $(ARGS)" || exit 1; done
+
+# Once in a while, and before a release: it makes an environment of its own, and needs the network for it.
+lowest: ## tests of unit, contract and worker with the lowest versions that pyproject.toml allows
+	@tools/venv.sh test
+	@$(BIN)/python -m venv --clear $(LOWEST)
+	@$(BIN)/python tools/lowest.py > $(LOWEST)/constraints.txt
+	@$(BIN)/python tools/lowest.py --tests > $(LOWEST)/tests.txt
+	$(LOWEST)/bin/python -m pip install -q -c $(LOWEST)/constraints.txt -r $(LOWEST)/tests.txt -e ".[all,kafka,nats,otel]"
+	$(LOWEST)/bin/python -m pytest tests/unit tests/contract tests/worker $(ARGS)
 
 check: ## ruff, mypy --strict, import contracts
 	@tools/venv.sh test
@@ -48,5 +58,5 @@ bench: ## Drumbeat and its peers, side by side in one run
 	@$(BIN)/python -m bench $(ARGS)
 
 clean: ## remove .venv, caches and build output
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

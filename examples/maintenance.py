@@ -10,7 +10,7 @@ Each moment is run once, by one of the instances. Times of day are Berlin's, on 
 
 from datetime import UTC, datetime
 
-from drumbeat import Drumbeat, JobFailed, current_job
+from drumbeat import AttemptFailed, Drumbeat, current_job
 
 app = Drumbeat(name="maintenance", version="1")
 
@@ -60,8 +60,8 @@ def backup() -> str:
     return "made"  # rather not at all than in the morning
 
 
-@app.on_event(JobFailed)
-def tell(event: JobFailed) -> None:
+@app.on_event(AttemptFailed)
+def tell(event: AttemptFailed) -> None:
     print(f"{event.job.task} failed: {event.error.message}")
 
 

@@ -5,6 +5,7 @@ time overrides the fixture `clock`.
 """
 
 import gc
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,11 @@ from tests.servers import folders, postgres, redis
 # How long a property takes says something about the neighbours of this machine, nothing about the property.
 settings.register_profile("drumbeat", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("drumbeat")
+
+# A shell ignores Ctrl-C for what it starts with `&` or nohup, and so do all that are started from there. Tests send it, to this
+# process and to others: these are born with what is set here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TRANSACTIONAL = ["sqlite", "postgres", "postgres16"]
 ENGINES = [*TRANSACTIONAL, *redis.kinds()]

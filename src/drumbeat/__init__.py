@@ -4,9 +4,9 @@ from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, RunningJob, abort_signal, current_job
 from drumbeat.errors import DrumbeatError, JobError
 from drumbeat.events import (
+    AttemptFailed,
     Event,
     InstanceBuried,
-    JobFailed,
     JobFinished,
     JobsDone,
     JobStarted,
@@ -38,6 +38,7 @@ from drumbeat.tasks import Call
 __all__ = [
     "AbortReason",
     "Attempt",
+    "AttemptFailed",
     "Backoff",
     "Call",
     "CancelAnswer",
@@ -51,7 +52,6 @@ __all__ = [
     "InstanceBuried",
     "Job",
     "JobError",
-    "JobFailed",
     "JobFinished",
     "JobHandle",
     "JobStarted",

@@ -188,7 +188,7 @@ class Drumbeat(Registering, Declaring, Hosting):
     def on_event(self, kind: type[E]) -> Callable[[S], S]:
         """Decorator: call the function with every event of this kind that happens in this process."""
         if not _is_kind_of_event(kind):
-            raise ConfigError(f"on_event takes a kind of event, such as JobFailed, not {shown(kind)}")
+            raise ConfigError(f"on_event takes a kind of event, such as AttemptFailed, not {shown(kind)}")
 
         def subscribe(function: S) -> S:
             self.events.subscribe(kind, cast("Subscriber[E]", function))

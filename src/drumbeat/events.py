@@ -46,7 +46,7 @@ class JobFinished(Event, frozen=True, kw_only=True):
     """Seconds that the last attempt ran."""
 
 
-class JobFailed(Event, frozen=True, kw_only=True):
+class AttemptFailed(Event, frozen=True, kw_only=True):
     """An attempt failed and was charged."""
 
     job: Claimed

@@ -14,10 +14,10 @@ from typing import Any
 
 from .durations import from_us
 from .events import (
+    AttemptFailed,
     Event,
     Events,
     InstanceBuried,
-    JobFailed,
     JobFinished,
     JobsDone,
     JobStarted,
@@ -65,7 +65,7 @@ def _job_finished(event: JobFinished) -> None:
     log.debug("job finished", extra=facts)
 
 
-def _job_failed(event: JobFailed) -> None:
+def _job_failed(event: AttemptFailed) -> None:
     facts = {"job": event.job.id, "task": event.job.task, "attempt": event.attempt}
     facts["error"] = f"{event.error.type}: {event.error.message}"
     if event.dead:
@@ -160,7 +160,7 @@ def _moment(us: int) -> str:
 
 
 _ALWAYS: dict[type[Event], Callable[[Any], None]] = {
-    JobFailed: _job_failed,
+    AttemptFailed: _job_failed,
     JobsDone: _jobs_done,
     ResultRefused: _result_refused,
     LeaseLost: _lease_lost,

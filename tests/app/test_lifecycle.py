@@ -221,13 +221,15 @@ def test_a_program_that_made_sync_calls_ends_by_itself(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_a_sync_wait(tmp_path: Path) -> None:
-    program = subprocess.Popen(
-        [sys.executable, str(APPS / "waiting_sync.py")], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    )
-    assert program.stdout is not None
-    assert program.stdout.readline() == "waiting\n"
-    program.send_signal(2)
-    assert program.communicate(timeout=30)[0] == "interrupted, and the next call works: pending\n"
+    line = [sys.executable, str(APPS / "waiting_sync.py")]
+    with subprocess.Popen(line, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "waiting\n"
+            program.send_signal(2)
+            assert program.communicate(timeout=30)[0] == "interrupted, and the next call works: pending\n"
+        finally:
+            program.kill()
 
 
 def test_several_apps_in_one_process_keep_their_jobs_apart(tmp_path: Path) -> None:

@@ -296,6 +296,22 @@ async def test_a_schedule_that_nobody_here_can_read_is_shown_all_the_same(app: D
         await app.schedules.preview("report")
 
 
+@pytest.mark.parametrize(
+    ("rule", "first", "second"),
+    [
+        ({"cron": "0 3 1 * *"}, datetime(2020, 1, 1, 3, tzinfo=UTC), datetime(2020, 2, 1, 3, tzinfo=UTC)),
+        ({"cron": "0 0 1 1 *"}, datetime(2020, 1, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC)),
+        ({"every": "2d", "grid": True}, datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 3, tzinfo=UTC)),
+        ({"every": "2d"}, datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 3, tzinfo=UTC)),
+    ],
+)
+async def test_preview_from_a_past_moment_looks_back(
+    app: Drumbeat, rule: dict[str, Any], first: datetime, second: datetime
+) -> None:
+    found = await app.schedules.preview(**rule, start=datetime(2020, 1, 1, tzinfo=UTC), count=2)
+    assert [each.at for each in found] == [first, second]
+
+
 async def test_preview_needs_no_schedule(app: Drumbeat) -> None:
     found = await app.schedules.preview(cron="0 3 * * *", tz="Europe/Berlin", count=2)
     assert [each.at.isoformat() for each in found] == ["2026-01-01T03:00:00+01:00", "2026-01-02T03:00:00+01:00"]

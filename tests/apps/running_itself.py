@@ -6,7 +6,7 @@ import signal
 import sys
 
 from drumbeat import Drumbeat
-from drumbeat.events import JobFailed
+from drumbeat.events import AttemptFailed
 
 app = Drumbeat("sqlite:///itself.db")
 
@@ -16,8 +16,8 @@ async def fail() -> None:
     raise ValueError("no luck")
 
 
-@app.on_event(JobFailed)
-def leave(_event: JobFailed) -> None:
+@app.on_event(AttemptFailed)
+def leave(_event: AttemptFailed) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from drumbeat.ids import JobId
 from drumbeat.model.instance import Instance
 from drumbeat.model.job import Attempt, Job, JobState, OutcomeKind, Verdict
 from drumbeat.store.protocol import Store
@@ -12,6 +13,7 @@ from tests.contract.making import (
     add,
     claim,
     claimed_one,
+    dead_letter,
     end,
     exchange,
     hold,
@@ -318,3 +320,24 @@ async def test_progress_is_kept_for_current_claims_only(store: Store) -> None:
     await end(store, instance, job, OutcomeKind.SUCCEEDED)
     await store.jobs.note(instance, [(hold(job), '"late"')])
     assert (await store.inspect.job(job.id)).progress == '{"at":1}'
+
+
+async def test_attempts_are_runs_that_have_begun(store: Store) -> None:
+    instance = await worker(store)
+
+    async def attempts(id: JobId) -> int:
+        return (await store.inspect.job(id)).attempts
+
+    [never] = await add(store, new_job(delay=HOUR))
+    assert await attempts(never) == 0
+    await store.jobs.cancel([never])
+    assert await attempts(never) == 0
+    job = await claimed_one(store, instance)
+    assert await attempts(job.id) == 1
+    await end(store, instance, job, OutcomeKind.RETRY, delay=0)
+    assert await attempts(job.id) == 1
+    [again] = await claim(store, instance)
+    assert await attempts(job.id) == 2
+    await end(store, instance, again, OutcomeKind.SUCCEEDED)
+    assert await attempts(job.id) == 2
+    assert await attempts((await dead_letter(store, instance)).id) == 1

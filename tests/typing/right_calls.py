@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, assert_type
 
-from drumbeat import Call, Drumbeat, HeldLock, Job, JobError, JobFailed, JobHandle, SyncJobHandle, local_lock
+from drumbeat import AttemptFailed, Call, Drumbeat, HeldLock, Job, JobError, JobHandle, SyncJobHandle, local_lock
 from drumbeat.model.job import Cancelled, NewJob
 from drumbeat.sinks import RedisStreamSink
 from drumbeat.tasks import AsyncRoom, AsyncTask, BatchTask, SyncRoom, SyncTask
@@ -52,8 +52,8 @@ def renamed(arguments: dict[str, Any], signature: str) -> dict[str, Any]:
     return arguments
 
 
-@app.on_event(JobFailed)
-def tell(event: JobFailed) -> None:
+@app.on_event(AttemptFailed)
+def tell(event: AttemptFailed) -> None:
     assert_type(event.dead, bool)
 
 

@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from drumbeat.events import (
+    AttemptFailed,
     Events,
     InstanceBuried,
-    JobFailed,
     JobFinished,
     JobsDone,
     LeaderChanged,
@@ -50,8 +50,12 @@ ERROR = Failure("ValueError", "broken")
 @pytest.mark.parametrize(
     ("event", "level", "message"),
     [
-        (JobFailed(instance=ME, job=JOB, attempt=2, error=ERROR, dead=False, retry_in=1.0), "WARNING", "job failed"),
-        (JobFailed(instance=ME, job=JOB, attempt=2, error=ERROR, dead=True), "ERROR", "job is dead"),
+        (
+            AttemptFailed(instance=ME, job=JOB, attempt=2, error=ERROR, dead=False, retry_in=1.0),
+            "WARNING",
+            "job failed",
+        ),
+        (AttemptFailed(instance=ME, job=JOB, attempt=2, error=ERROR, dead=True), "ERROR", "job is dead"),
         (JobsDone(instance=ME, succeeded=3, failed=0, dead=0, cancelled=0, seconds=1.0), "INFO", "jobs done"),
         (StoreDown(instance=ME, url="u", reason="r"), "ERROR", "the store does not answer; trying again"),
         (StoreUp(instance=ME, url="u", after=2.0), "WARNING", "the store answers again"),
@@ -84,7 +88,7 @@ ERROR = Failure("ValueError", "broken")
     ],
 )
 def test_an_event_is_told_at_its_level(
-    event: JobFailed, level: str, message: str, caplog: pytest.LogCaptureFixture
+    event: AttemptFailed, level: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     events = Events()
     with caplog.at_level(logging.INFO, "drumbeat"), told(events):
@@ -95,7 +99,7 @@ def test_an_event_is_told_at_its_level(
 def test_a_failure_carries_its_facts_as_fields(caplog: pytest.LogCaptureFixture) -> None:
     events = Events()
     with told(events):
-        events.emit(JobFailed(instance=ME, job=JOB, attempt=2, error=ERROR, dead=False, retry_in=1.5))
+        events.emit(AttemptFailed(instance=ME, job=JOB, attempt=2, error=ERROR, dead=False, retry_in=1.5))
     (record,) = caplog.records
     facts = {name: vars(record)[name] for name in ("job", "task", "attempt", "error", "retry_in")}
     assert facts == {"job": "a", "task": "charge", "attempt": 2, "error": "ValueError: broken", "retry_in": 1.5}
@@ -113,5 +117,5 @@ def test_successes_are_listened_to_only_when_debugging(caplog: pytest.LogCapture
 def test_nobody_listens_once_the_worker_has_ended() -> None:
     events = Events()
     with told(events):
-        assert events.wanted(JobFailed)
-    assert not events.wanted(JobFailed)
+        assert events.wanted(AttemptFailed)
+    assert not events.wanted(AttemptFailed)

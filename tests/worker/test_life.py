@@ -8,7 +8,7 @@ from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
 from drumbeat.durations import from_us
-from drumbeat.events import JobFailed, JobFinished, JobStarted
+from drumbeat.events import AttemptFailed, JobFinished, JobStarted
 from drumbeat.model.job import Job, JobState, OutcomeKind
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from tests.waiting import Stalls, until
@@ -67,7 +67,7 @@ async def test_a_failing_job_is_retried_until_it_succeeds_and_every_attempt_is_o
     assert [attempt.outcome for attempt in attempts] == [OutcomeKind.RETRY, OutcomeKind.RETRY, OutcomeKind.SUCCEEDED]
     assert [attempt.error.message for attempt in attempts if attempt.error] == ["attempt 1", "attempt 2"]
     assert "third_time" in (attempts[0].error.traceback if attempts[0].error else "")
-    assert [event.dead for event in recorder.of(JobFailed)] == [False, False]
+    assert [event.dead for event in recorder.of(AttemptFailed)] == [False, False]
     assert all(attempt.instance and attempt.started_at for attempt in attempts)
 
 

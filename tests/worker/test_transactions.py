@@ -14,8 +14,7 @@ import pytest
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, current_job
 from drumbeat.errors import InvalidArguments, JobFailed, NotTransactional, TransactionTooLong
-from drumbeat.events import JobFailed as JobFailedEvent
-from drumbeat.events import JobFinished, ResultRefused
+from drumbeat.events import AttemptFailed, JobFinished, ResultRefused
 from drumbeat.model.job import JobState
 from drumbeat.store.sqlite import own
 from drumbeat.worker import Worker
@@ -146,7 +145,7 @@ async def test_a_completion_that_was_not_committed_is_a_failed_attempt(
         job = await forgets.enqueue(1)
         with pytest.raises(JobFailed, match=r"NotCommitted.*was not committed"):
             await job.result(timeout=10)
-    assert (numbers(db), len(recorder.of(JobFailedEvent))) == ([], 1)
+    assert (numbers(db), len(recorder.of(AttemptFailed))) == ([], 1)
 
 
 async def test_a_handler_that_fails_after_the_commit_has_succeeded(
@@ -171,7 +170,7 @@ async def test_a_handler_that_fails_after_the_commit_has_succeeded(
             await job.result(timeout=10)
         await until(lambda: len(recorder.of(JobFinished)) == 2)
     assert ([record.message for record in caplog.records].count("a handler failed after its job was completed")) == 2
-    assert recorder.of(JobFailedEvent) == []
+    assert recorder.of(AttemptFailed) == []
     assert numbers(db) == [1, 2]
 
 

@@ -87,15 +87,18 @@ async def _locks(app: Drumbeat, _begun: str) -> Found:
 
 async def _jobs(app: Drumbeat, begun: str) -> Found:
     """The newest, or the newest that begin so."""
-    wanted = {"id": begun} if len(begun) >= 4 else {}
-    page = await app.jobs.page(limit=20, **wanted)
+    page = await app.jobs.page(limit=20, id=_start(begun))
     return [(each.id, f"{each.task} {each.state}") for each in page.items]
 
 
 async def _letters(app: Drumbeat, begun: str) -> Found:
-    wanted = {"id": begun} if len(begun) >= 4 else {}
-    page = await app.jobs.page(state="dead", limit=20, **wanted)
+    page = await app.jobs.page(state="dead", limit=20, id=_start(begun))
     return [(each.id, each.task) for each in page.items]
+
+
+def _start(begun: str) -> str | None:
+    """How an id begins, where that is enough to search for."""
+    return begun if len(begun) >= 4 else None
 
 
 queues = _completing(_queues)

@@ -88,9 +88,9 @@ def state_of(job: Job, now: datetime) -> str:
 
 
 def attempts_of(job: Job) -> str:
-    """How often a job was tried, this time included; crashes of its worker are told apart."""
-    tried = job.failures if job.state is JobState.DEAD else job.attempt
-    return f"{tried} + {words.count(job.crashes, 'crash', 'crashes')}" if job.crashes else str(tried)
+    """How often a job was tried, a run under way included; crashes of its worker are told apart."""
+    crashes = f" + {words.count(job.crashes, 'crash', 'crashes')}" if job.crashes else ""
+    return f"{job.attempts}{crashes}"
 
 
 def error_line(error: Failure | None, limit: int = 60) -> str:

@@ -282,6 +282,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """What people count: the run that is next, under way, or was the last."""
         return max(1, self.failures) if self.state is JobState.DEAD else self.failures + 1
 
+    @property
+    def attempts(self) -> int:
+        """How many runs have begun and count: those that failed, and the one under way or that ended it. 0: none has begun.
+        Crashes are counted apart."""
+        is_more = self.state in (JobState.RUNNING, JobState.SUCCEEDED) or (
+            self.state is JobState.CANCELLED and self.started_at is not None
+        )
+        return self.failures + is_more
+
     def view(self, now: datetime) -> JobState | View:
         """The word people see for this job at this moment."""
         if self.state is not JobState.PENDING:

@@ -259,10 +259,12 @@ class Schedules:
         self, name: str | None = None, *, count: int = 10, **words: Unpack[Rule]
     ) -> builtins.list[Previewed]:
         """The next moments of a schedule, or of a rule (`cron=`, `tz=`, ...) for which no store is asked. With a note where
-        the clocks change. `name` together with a rule is the name that H is chosen by."""
+        the clocks change. `name` together with a rule is the name that H is chosen by; with `start=` in the past, the moments
+        since then come first: what would have fired."""
         _check_number("count", count)
         if words:
-            return preview(_trial(name, words), self._clock.now_us(), count)
+            trial, now = _trial(name, words), self._clock.now_us()
+            return preview(trial, now if trial.start is None else min(now, trial.start - 1), count)
         if name is None:
             raise InvalidArguments("say which schedule, or a rule: cron= or every=", "name")
         known = await self._known(name)

@@ -11,7 +11,7 @@ from typing import Any
 from drumbeat.clock import Clock
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.errors import InvalidArguments
-from drumbeat.events import Events, JobFailed, JobFinished, JobsDone, ResultRefused
+from drumbeat.events import AttemptFailed, Events, JobFinished, JobsDone, ResultRefused
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.job import Claimed, Failure, Hold, JobState, Outcome, OutcomeKind, Verdict
 from drumbeat.worker.recording import SUCCEEDED, Recorder, counted_as
@@ -142,7 +142,7 @@ class Reporter:
         if outcome.kind in _CHARGED or dead:
             self._counts["failed"] += 1
             self._events.emit(
-                JobFailed(
+                AttemptFailed(
                     instance=instance,
                     job=job,
                     attempt=job.attempt,
