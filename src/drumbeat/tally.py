@@ -11,7 +11,6 @@ record. No lost count is worth a failed burial: nothing here raises.
 import logging
 from collections.abc import Iterable
 
-from drumbeat.errors import DrumbeatError
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import OutcomeKind
 from drumbeat.model.stats import (
@@ -61,7 +60,7 @@ async def complete_counts(store: Store, instance: InstanceId) -> None:
         rollups = missing(written.rollups, await store.stats.run_ends(instance, since))
         if rollups:
             await store.stats.put(instance, rollups, buried=True)
-    except DrumbeatError as error:
+    except Exception as error:  # a record that cannot be read, too: no count is worth the heart of the instance that counts
         log.warning("the last counts of a dead instance are lost", extra={"instance": instance, "reason": str(error)})
 
 
