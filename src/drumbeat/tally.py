@@ -60,7 +60,7 @@ async def complete_counts(store: Store, instance: InstanceId) -> None:
         rollups = missing(written.rollups, await store.stats.run_ends(instance, since))
         if rollups:
             await store.stats.put(instance, rollups, buried=True)
-    except Exception as error:  # a record that cannot be read, too: no count is worth the heart of the instance that counts
+    except Exception as error:  # a record that cannot be read, too: no count is worth a heart
         log.warning("the last counts of a dead instance are lost", extra={"instance": instance, "reason": str(error)})
 
 
