@@ -9,8 +9,9 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
-from drumbeat.events import LoopBlocked
-from drumbeat.model.job import JobState
+from drumbeat.events import JobStarted, LoopBlocked
+from drumbeat.model.job import Claim, JobState
+from drumbeat.worker import exchange
 from tests.waiting import until
 from tests.worker.harness import Recorder, working
 
@@ -207,3 +208,33 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(app: Drumbeat) -
         assert (await app.jobs.show(mail.id)).state is JobState.PENDING
         await app.queues.resume("mail")
         assert await mail.result(timeout=5) == "sent"
+
+
+async def test_what_a_full_worker_is_given_too_much_goes_back_at_once(
+    app: Drumbeat, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that stands may be answered while the next one is under way: together they can be more than there are slots."""
+    monkeypatch.setattr(exchange, "TICK", 60.0)  # so that it is not the look for what is hoarded that finds it
+    gate = asyncio.Event()
+
+    @app.task
+    async def hold() -> None:
+        await gate.wait()
+
+    async with app, working(app, concurrency=1) as worker:
+        first = await hold.enqueue()
+        await recorder.next(JobStarted, lambda event: event.job.id == first.id)
+        second = await hold.enqueue()
+        store = await app.store()
+        me = worker._identity()
+        answer = await store.jobs.exchange(me, [], Claim(queues=(("default", 1),), limit=1))
+        assert [job.id for job in answer.jobs] == [second.id]
+        worker._exchange.receive(me, answer)
+
+        async def is_back() -> bool:
+            return (await second.job()).state is JobState.PENDING
+
+        await until(is_back, deadline=3, what="the job that is too many, pending again")
+        gate.set()
+        await second.result(timeout=5)
+        assert (await second.job()).failures == 0

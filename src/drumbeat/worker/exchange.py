@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 TICK = 0.5
 RECONCILE_EVERY = 2.0
+SURPLUS_DELAY = 0.05
 
 
 class Exchange:
@@ -89,8 +90,16 @@ class Exchange:
         if instance != self._identity():
             return
         self._store_clock.heard(answer.now, self._clock.now_us())
+        if self._fetcher.is_asking or self._buffer.idle < len(answer.jobs):
+            # Given while another claim was under way: both together may be more than there are slots.
+            self._clock.later(SURPLUS_DELAY, self._give_back_surplus)
         self._accept(answer)
         self._fetcher.given(answer.jobs)
+
+    def _give_back_surplus(self) -> None:
+        """What no slot has taken by now goes to others, unless it is held because jobs are short."""
+        if self._buffer and not self._buffer.idle and not self._fetcher.ahead:
+            self._reporter.give_back(self._buffer.empty())
 
     def close(self) -> None:
         """Return from `run` once every outcome is told."""

@@ -91,9 +91,19 @@ class Fetcher:
         self.wants = wants
 
     @property
+    def ahead(self) -> int:
+        """How many jobs may be held beyond those that run."""
+        return 0 if self._buffer.taken == self._stalled_at else self._pace.ahead
+
+    @property
+    def is_asking(self) -> bool:
+        """A claim is under way."""
+        return self._on_their_way > 0
+
+    @property
     def room(self) -> int:
         """How many more jobs may be held. A batch task's idle slot takes a whole batch."""
-        ahead = 0 if self._buffer.taken == self._stalled_at else self._pace.ahead
+        ahead = self.ahead
         self._buffer.low = ahead // 2
         held = len(self._buffer) + self._on_their_way
         return min(self._batch, ahead + self._buffer.idle * self._group - held)
