@@ -43,19 +43,26 @@ def each(columns: tuple[str, ...], values: list[str]) -> dict[str, list[str]]:
     return dict.fromkeys(columns, values)
 
 
+_CLAIMED = (
+    *("task", "key", "args", "signature", "created_at", "due_at", "failures", "crashes", "retries", "timeout"),
+    *("crash_limit", "on_dead", "life", "waits_since", "trace"),
+)
+
+
 class Sql:
     """What both SQL engines have in common: a damage is an UPDATE of one column."""
 
     tables: ClassVar[dict[str, tuple[str, str]]]
     columns: ClassVar[dict[str, dict[str, list[str]]]]
     replacing = ""
+    dies: ClassVar[tuple[str, ...]] = _CLAIMED
 
     async def run(self, statement: str, *values: Any) -> None:
         raise NotImplementedError
 
     def damages(self, kind: str) -> list[Damage]:
         table, id = self.tables[kind]
-        dies = _CLAIMED if kind == "pending" else ()
+        dies = self.dies if kind == "pending" else ()
         return [
             Damage(f"{column} = {value}", self._update(table, id, column, value), column if column in dies else None)
             for column, values in self.columns[kind].items()
@@ -69,16 +76,13 @@ class Sql:
         return do
 
 
-_CLAIMED = (
-    *("task", "key", "args", "signature", "created_at", "due_at", "failures", "crashes", "retries", "timeout"),
-    *("crash_limit", "on_dead", "life", "waits_since", "trace"),
-)
 _TEXT = ["X'00fffe'", "CAST(X'ff41' AS TEXT)"]
 _NUMBER = ["'soon'", "X'00ff'", "1.5"]
 
 
 class SqliteVandal(Sql):
     replacing = "OR REPLACE "
+    dies: ClassVar[tuple[str, ...]] = (*_CLAIMED, "run_at")
     tables: ClassVar = {
         "pending": ("drumbeat_job", "id"),
         "running": ("drumbeat_job", "id"),
@@ -102,7 +106,7 @@ class SqliteVandal(Sql):
     }
     _ended: ClassVar = {**_job, "state": ["'odd'", "X'00'"], "finished_at": _NUMBER, "outcome": ["'odd'", "X'00'"]}
     columns: ClassVar = {
-        "pending": {**_job, "waits_since": _NUMBER, "run_at": ["-9e18", "X'00'", "'soon'"], "state": ["'odd'"]},
+        "pending": {**_job, "waits_since": _NUMBER, "run_at": _NUMBER, "state": ["'odd'"]},
         "running": {**_job, "claimed_at": _NUMBER, "run_at": _NUMBER, "queue": _TEXT},
         "letter": _ended,
         "history": {**_ended, "result": _TEXT, "created_at": [*_NUMBER, "NULL"], "args": [*_TEXT, "NULL"]},

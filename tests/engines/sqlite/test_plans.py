@@ -143,7 +143,9 @@ def test_pick_walks_the_claim_index_level_by_level_without_sorting(raw: sqlite3.
 def test_next_due_is_a_seek_for_each_queue_and_level(raw: sqlite3.Connection) -> None:
     steps = plan(raw, JOBS.next_due)
     assert_no_sort_and_no_scan(steps)
-    assert any("INDEX drumbeat_job_for_claim (queue=? AND priority=? AND run_at>?)" in step for step in steps), steps
+    assert any(
+        "INDEX drumbeat_job_for_claim (queue=? AND priority=? AND run_at>? AND run_at<?)" in step for step in steps
+    ), steps
 
 
 def test_those_ahead_are_counted_in_the_claim_index_level_by_level(raw: sqlite3.Connection) -> None:

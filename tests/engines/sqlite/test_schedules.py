@@ -72,7 +72,7 @@ def raw(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
     ("statement", "index"),
     [
         (SCHEDULES.due, "drumbeat_schedule_by_moment (next_at>? AND next_at<?)"),
-        (SCHEDULES.next_at, "drumbeat_schedule_by_moment (next_at>?)"),
+        (SCHEDULES.next_at, "drumbeat_schedule_by_moment (next_at>? AND next_at<?)"),
         (SCHEDULES.shortest, "drumbeat_schedule_under_way"),
         (SCHEDULES.standing_still, "drumbeat_schedule_under_way"),
         (SCHEDULES.standing, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),

@@ -57,7 +57,9 @@ class Exchanging:
             bodies.append(rest[start:end])
             at = end
         jobs, malformed = self._claimed(int(now), ids, bodies, ())
-        return InstanceId(instance.decode()), Exchanged(verdicts=[], jobs=jobs, now=int(now), malformed=malformed)
+        if malformed:  # whoever adds a job sends what it has just written: this came from somebody else
+            raise ValueError(malformed[0].reason)
+        return InstanceId(instance.decode()), Exchanged(verdicts=[], jobs=jobs, now=int(now))
 
     def _claimed(
         self, now: int, ids: Sequence[bytes], bodies: Sequence[bytes], mores: Sequence[bytes | None]

@@ -20,13 +20,15 @@ Picked = str | list[tuple[JobId | None, tuple[Any, ...]]]
 class Asked:
     """A claim, made ready on the caller's thread."""
 
-    __slots__ = ("claim", "instance", "queues", "wants")
+    __slots__ = ("claim", "instance", "looks_for_malformed", "queues", "wants")
 
     def __init__(self, instance: InstanceId, claim: Claim) -> None:
         self.instance = instance
         self.claim = claim
         self.queues = as_json([queue for queue, _ in claim.queues])
         self.wants = as_json(claim.wants)
+        self.looks_for_malformed = False
+        """A look has found jobs whose due moment is none: they are claimed too, and so found out."""
 
 
 class Claiming:
@@ -36,6 +38,8 @@ class Claiming:
     def claim(self, write: Write, asked: Asked) -> tuple[Picked, int | None]:
         """Claim: the jobs for `rows.claimed`, and the next due moment if there were fewer than wanted."""
         waited = self._waiting(write.db, asked, write.now, asked.claim.limit) if asked.claim.wants else []
+        if asked.looks_for_malformed:
+            waited += self._never_due(write.db, asked, asked.claim.limit - len(waited))
         picked = waited + self._pick(write, asked, asked.claim.limit - len(waited))
         next_due = None
         if len(picked) < asked.claim.limit:
@@ -71,7 +75,8 @@ class Claiming:
             return True, None
         if asked.claim.wants and self._waiting(db, asked, now, 1):
             return True, None
-        return False, next_due
+        asked.looks_for_malformed = bool(self._never_due(db, asked, 1))
+        return asked.looks_for_malformed, next_due
 
     def _pick(self, write: Write, asked: Asked, wanted: int) -> list[int]:
         """Shares first, in the order of the queues' turn; then what is left of the limit, in the same order."""
@@ -96,6 +101,10 @@ class Claiming:
             "instance": asked.instance,
         }
         return rows.seqs(db.value(self._sql.pick_waiting, parameters))
+
+    def _never_due(self, db: Connection, asked: Asked, limit: int) -> list[int]:
+        parameters = {"queues": asked.queues, "limit": limit, "instance": asked.instance}
+        return rows.seqs(db.value(self._sql.never_due, parameters))
 
     def _next_due(self, db: Connection, queues: str, after: int | None) -> int | None:
         parameters: dict[str, Any] = {"queues": queues, "after": _BEFORE_ALL if after is None else after}

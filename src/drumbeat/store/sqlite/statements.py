@@ -35,6 +35,7 @@ class JobSql(msgspec.Struct, frozen=True, kw_only=True):
     end_waits: str
     claimed: str
     next_due: str
+    never_due: str
     running: str
     note: str
     states: str

@@ -72,7 +72,8 @@ SELECT job.id, job.task, job.queue, ?2, job.priority, job.key, job.args, job.sig
        NULL, job.schedule, job.trace
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
- WHERE job.id = ended.column1
+ WHERE typeof(ended.column1) = 'text'
+   AND job.id = ended.column1
    AND job.state = 'running'
    AND job.instance = ?1
    AND job.token = ended.column2
@@ -91,7 +92,8 @@ SELECT job.id, job.task, job.queue, 'succeeded', job.priority, job.key, job.args
        job.life, job.tenant, NULL, job.schedule, job.trace
   FROM (VALUES (?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
- WHERE job.id = ended.column1
+ WHERE typeof(ended.column1) = 'text'
+   AND job.id = ended.column1
    AND job.state = 'running'
    AND job.instance = ?1
    AND job.token = ended.column2
@@ -149,7 +151,8 @@ SELECT ifnull(nullif(ended.column4, -1), ?1), job.id, job.task, job.queue, job.p
        job.cancel_requested, job.progress, nullif(ended.column7, -1), job.on_dead, job.life, job.tenant, job.schedule, job.trace
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
- WHERE job.id = ended.column1;
+ WHERE typeof(ended.column1) = 'text'
+   AND job.id = ended.column1;
 
 -- name: give_back
 -- Make running jobs pending again.
@@ -294,6 +297,7 @@ SELECT min((SELECT job.run_at
              WHERE job.queue = queue.value
                AND job.priority = level.priority
                AND job.run_at > :after
+               AND job.run_at < 9e18
                AND job.state = 'pending'
                AND job.waits_for IS NULL
              ORDER BY job.run_at
@@ -301,6 +305,23 @@ SELECT min((SELECT job.run_at
   FROM json_each(:queues) AS queue
  CROSS JOIN drumbeat_level AS level
  WHERE NOT EXISTS (SELECT 1 FROM drumbeat_queue WHERE name = queue.value);
+
+-- name: never_due
+-- Jobs of these queues whose due moment is a text or a blob: that is greater than every number, so one seek finds them.
+SELECT json_group_array(seq)
+  FROM (SELECT job.seq
+          FROM json_each(:queues) AS queue
+         CROSS JOIN drumbeat_level AS level
+         CROSS JOIN drumbeat_job AS job
+         WHERE job.queue = queue.value
+           AND job.priority = level.priority
+           AND job.run_at > 9e18
+           AND job.state = 'pending'
+           AND job.waits_for IS NULL
+           AND typeof(job.run_at) IN ('text', 'blob')
+           AND NOT EXISTS (SELECT 1 FROM drumbeat_queue WHERE name = queue.value)
+           AND EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = 'alive')
+         LIMIT :limit);
 
 -- name: running
 SELECT json_group_array(json_array(id, token))
@@ -313,7 +334,8 @@ SELECT json_group_array(json_array(id, token))
 UPDATE drumbeat_job
    SET progress = note.column3
   FROM (SELECT ?1 AS instance, column1, column2, column3 FROM (VALUES (?, ?, ?))) AS note
- WHERE drumbeat_job.id = note.column1
+ WHERE typeof(note.column1) = 'text'
+   AND drumbeat_job.id = note.column1
    AND drumbeat_job.token = note.column2
    AND drumbeat_job.instance = note.instance
    AND drumbeat_job.state = 'running';
