@@ -106,7 +106,8 @@ class Controller:
 
     def pruner(self, store: Store) -> Pruner:
         """A service for the program's own loop."""
-        return Pruner(store, self._settings, self._elector, self._clock, Patience(self._clock, self.outage))
+        patience = Patience(self._clock, OnlyFull(self.outage))
+        return Pruner(store, self._settings, self._elector, self._clock, patience)
 
     async def start_up(self, store: Store, *, in_thread: InThread, identity: Callable[[], InstanceId]) -> None:
         """Make the start-up calls, on the program's own loop."""

@@ -18,6 +18,8 @@ from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 
 EVERY = 60.0
+AGAIN = 5.0
+"""So soon what could not be done is tried again: it may be what makes room."""
 LEADERLESS = 300.0
 BATCH = 1_000
 PAUSE = 0.2
@@ -45,8 +47,9 @@ class Pruner:
 
     async def run(self) -> None:
         while True:
-            await self._clock.sleep(jittered(EVERY))
+            await self._clock.sleep(jittered(AGAIN if self._patience.is_out else EVERY))
             if not self._elector.leads and self._elector.leaderless_for < LEADERLESS:
+                self._patience.over()  # what it could not do is another's now
                 continue
             try:
                 await self.clear()

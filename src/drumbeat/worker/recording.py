@@ -30,6 +30,8 @@ STRETCH_US = int(Grain.TEN_SECONDS)
 SPREAD_S = 1.0
 """Instances write within so long after the end of a stretch, each at its own moment."""
 LEAVE_WITHIN_S = 2.0
+AGAIN_S = 2.0
+"""So soon what could not be written is tried again."""
 AT_ONCE = 500
 """Rows in one call."""
 MINUTES_KEPT_US = 86_400_000_000
@@ -202,7 +204,8 @@ class Recording:
     async def run(self) -> None:
         while True:
             left_us = STRETCH_US - self._now() % STRETCH_US
-            await self._clock.sleep(left_us / 1e6 + self._lag)
+            pause = left_us / 1e6 + self._lag
+            await self._clock.sleep(min(pause, AGAIN_S) if self._patience.is_out else pause)
             await self.write()
 
     async def finish(self) -> None:

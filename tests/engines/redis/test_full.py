@@ -7,6 +7,7 @@ import pytest
 from drumbeat.errors import JobExpired, StoreFull
 from drumbeat.ids import new_instance_id
 from drumbeat.model.job import JobFilter, OutcomeKind, Unique
+from drumbeat.model.schedule import OnceState
 from drumbeat.nouns import new_act
 from tests.contract.making import HOUR, add, claim, end, hold, ids, new_instance, new_job, worker
 from tests.engines.redis.conftest import opened
@@ -72,6 +73,23 @@ async def test_hearts_beat_and_the_dead_are_buried(server: RedisServer) -> None:
         late = new_instance(new_instance_id())
         await store.instances.register(late)
         assert sorted(ids(await claim(store, late.id))) == sorted(added)
+
+
+async def test_a_worker_can_start_release_what_it_did_not_begin_and_resume_a_queue(server: RedisServer) -> None:
+    pad(server)
+    async with await opened(server) as store:
+        [added] = await add(store, new_job())
+        await store.jobs.pause("default", by="ada", why="a test")
+        fill(server)
+        late = new_instance(new_instance_id())
+        await store.instances.register(late)
+        assert await store.schedules.once("app:1:prepare", late.id) is OnceState.YOURS
+        assert await store.schedules.once_done("app:1:prepare", late.id)
+        assert await store.jobs.resume("default")
+        [job] = await claim(store, late.id)
+        assert job.id == added
+        assert await store.jobs.release(late.id, [hold(job)]) == 1
+        assert ids(await claim(store, late.id)) == [added]
 
 
 async def test_history_is_pruned_and_jobs_are_cancelled(server: RedisServer) -> None:

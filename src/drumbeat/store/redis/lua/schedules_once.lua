@@ -2,6 +2,7 @@
 -- KEYS: 1 the prefix
 -- ARGV: 1 what, 2 instance
 -- returns: yours, busy or done
+-- flags: allow-oom
 -- touches: once, alive
 -- include: _base
 
