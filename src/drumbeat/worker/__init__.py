@@ -11,7 +11,7 @@ for its successor; the program's own resources are closed; the instance says goo
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -36,7 +36,7 @@ from drumbeat.worker.fetcher import Fetcher
 from drumbeat.worker.forks import FORKS
 from drumbeat.worker.guard import Guard
 from drumbeat.worker.household import Household
-from drumbeat.worker.lifespans import GuardedLifespan
+from drumbeat.worker.lifespans import opened
 from drumbeat.worker.loops import guest_context
 from drumbeat.worker.marks import Marks, NoMarks
 from drumbeat.worker.pace import Pace
@@ -219,7 +219,7 @@ class Worker:
             self._listening(store) as self._household.address,
             self._subscribers(),
             self._presence.registered(),
-            self._lifespans(),
+            opened(self._program.lifespans, companions=self._program.companions),
             background(self._controller.pruner(store, self._patience), recording),
         ):
             await self._start_up(store)
@@ -371,15 +371,6 @@ class Worker:
     @property
     def _stuck(self) -> int:
         return self._threads.abandoned + (0 if self._slots is None else self._slots.abandoned)
-
-    @asynccontextmanager
-    async def _lifespans(self) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            for companion in self._program.companions:
-                await stack.enter_async_context(companion())
-            for lifespan in self._program.lifespans:
-                await stack.enter_async_context(GuardedLifespan(lifespan))
-            yield
 
     @asynccontextmanager
     async def _subscribers(self) -> AsyncIterator[None]:
