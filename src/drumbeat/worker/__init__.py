@@ -13,7 +13,7 @@ not be told is found by others.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,7 @@ from drumbeat.worker.fetcher import Fetcher
 from drumbeat.worker.forks import FORKS
 from drumbeat.worker.guard import Guard
 from drumbeat.worker.household import Household
-from drumbeat.worker.lifespans import GuardedLifespan
+from drumbeat.worker.lifespans import opened
 from drumbeat.worker.loops import guest_context
 from drumbeat.worker.marks import Marks, NoMarks
 from drumbeat.worker.pace import Pace
@@ -249,7 +249,8 @@ class Worker:
         )
         async with self._listening(store) as self._household.address, self._presence.registered() as begun:
             if await self._departure.comes_first(begun):
-                async with self._lifespans(), background(self._controller.pruner(store), recording):
+                lifespans = opened(self._program.lifespans, companions=self._program.companions)
+                async with lifespans, background(self._controller.pruner(store), recording):
                     await self._start_up(store)
                     await (self._departure.stop.wait() if self._settings.role == "controller" else self._work(store))
                     if not self._has_given_up:
@@ -425,15 +426,6 @@ class Worker:
     @property
     def _stuck(self) -> int:
         return self._threads.abandoned + (0 if self._slots is None else self._slots.abandoned)
-
-    @asynccontextmanager
-    async def _lifespans(self) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            for companion in self._program.companions:
-                await stack.enter_async_context(companion())
-            for lifespan in self._program.lifespans:
-                await stack.enter_async_context(GuardedLifespan(lifespan))
-            yield
 
     @asynccontextmanager
     async def _subscribers(self) -> AsyncIterator[None]:

@@ -19,7 +19,6 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any
@@ -35,13 +34,12 @@ from drumbeat.model.job import Claimed, Outcome
 from drumbeat.settings import Settings
 from drumbeat.spawn import exit_with_group, receive, send
 from drumbeat.store.urls import inside_of
-from drumbeat.worker import frames
+from drumbeat.worker import frames, lifespans
 from drumbeat.worker.bulk import calls_of, endings_of
 from drumbeat.worker.completing import Completing
 from drumbeat.worker.ending import Ending, How, failure, from_exception
 from drumbeat.worker.forks import FORKS
 from drumbeat.worker.guard import Guard
-from drumbeat.worker.lifespans import GuardedLifespan
 from drumbeat.worker.loops import end_leftovers, run_to_end, task_factory
 from drumbeat.worker.plans import Arguments, Plan, plans
 from drumbeat.worker.program import Program
@@ -219,9 +217,7 @@ class Server:
 
     async def _live(self, opened: "asyncio.Future[None]") -> None:
         self._threads = Threads(lambda count: None)
-        async with AsyncExitStack() as stack:
-            for lifespan in self._lifespans:
-                await stack.enter_async_context(GuardedLifespan(lifespan))
+        async with lifespans.opened(self._lifespans):
             opened.set_result(None)
             await self._leaving.wait()
 

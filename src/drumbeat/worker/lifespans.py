@@ -9,8 +9,8 @@ import asyncio
 import logging
 import os.path
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +21,17 @@ from drumbeat.worker.loops import IN_LIFESPAN
 log = logging.getLogger(__name__)
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+@asynccontextmanager
+async def opened(lifespans: Sequence[Lifespan], companions: Sequence[Lifespan] = ()) -> AsyncIterator[None]:
+    """Enter them all while the body runs, companions of the worker first."""
+    async with AsyncExitStack() as stack:
+        for companion in companions:
+            await stack.enter_async_context(companion())
+        for lifespan in lifespans:
+            await stack.enter_async_context(GuardedLifespan(lifespan))
+        yield
 
 
 class GuardedLifespan:
