@@ -289,6 +289,48 @@ async def test_the_overview_says_what_needs_somebody(api: httpx.AsyncClient, app
     assert 'data-test="counter-dead">1<' in page
 
 
+async def test_the_number_of_dead_letters_is_the_same_wherever_it_stands(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+) -> None:
+    store, many = await app.store(), 9
+    for number in range(many):  # more groups than the overview has room for
+        job = await making.claimed_one(store, hand, queue="mail", task=f"task{number}", priority=1)
+        await making.end(store, hand, job, OutcomeKind.DEAD)
+    [gone] = await run(app, hand, OutcomeKind.DEAD)
+    await app.dead.discard(gone)
+    overview, dead = (await api.get("/")).text, (await api.get("/dead")).text
+    for page in (overview, dead):
+        assert f'data-test="counter-dead-nav">{many}<' in page
+    assert f"{many} dead letters</a>" in overview and f"{many}+" not in overview
+    assert f"{many} of {many}<" in dead, "what was discarded is in neither"
+
+
+async def test_a_job_that_runs_for_the_first_time_is_not_said_not_to_have_run(
+    api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
+) -> None:
+    store = await app.store()
+    waits = (await app.registry["send_mail"].using(delay=60).enqueue("ada")).id
+    runs = (await making.claimed_one(store, hand, queue="mail", task="send_mail")).id
+    never = (await app.registry["send_mail"].enqueue("ada")).id
+    await app.jobs.cancel(never)
+    texts = [(await api.get(f"/jobs/{id}")).text for id in (waits, runs, never)]
+    words = ["It has not run yet", "Its first run is under way", "No run is on record"]
+    assert [[word in text for word in words] for text in texts] == [
+        [True, False, False],
+        [False, True, False],
+        [False, False, True],
+    ]
+
+
+async def test_the_dialog_of_a_cancellation_names_both_buttons_by_what_they_do(
+    api: httpx.AsyncClient, app: Drumbeat
+) -> None:
+    job = await app.registry["send_mail"].enqueue("ada")
+    one, many = (await api.get(f"/jobs/{job.id}")).text, (await api.get("/jobs?state=ready")).text
+    assert 'data-confirm="Cancel the job" data-dismiss="Keep it"' in one
+    assert 'data-confirm="Cancel these jobs" data-dismiss="Keep them"' in many
+
+
 @pytest.mark.parametrize("path", PAGES)
 async def test_a_viewer_is_shown_no_button_that_acts(guarded: Drumbeat, open_browser: OpenBrowser, path: str) -> None:
     @guarded.task(queue="mail", name="send_mail")

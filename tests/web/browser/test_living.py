@@ -115,6 +115,20 @@ async def test_a_paced_retry_is_watched_and_stopped_on_the_page_where_it_was_beg
     assert 0 < len(await app.jobs.list(state="dead", limit=100)) < 60
 
 
+async def test_a_traceback_is_copied_or_at_least_selected(page: Page, app: Drumbeat) -> None:
+    [id] = await dead_letters(app, 1)
+    await page.goto(f"/jobs/{id}")
+    await page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text } }")
+    await page.get_by_test_id("copy-traceback").click()
+    await expect(page.get_by_test_id("toast")).to_have_text("Copied")
+    assert "Bounced: 550 mailbox full" in await page.evaluate("() => window.copied")
+    # As on plain http beyond localhost.
+    await page.evaluate("() => { navigator.clipboard.writeText = undefined }")
+    await page.get_by_test_id("copy-traceback").click()
+    await expect(page.get_by_test_id("toast").last).to_contain_text("it is selected")
+    assert "Bounced: 550 mailbox full" in await page.evaluate("() => String(getSelection())")
+
+
 async def test_a_page_that_is_held_stands_still_until_it_is_let_go(page: Page, app: Drumbeat) -> None:
     await page.goto("/")
     ready = page.get_by_test_id("counter-ready")

@@ -112,6 +112,9 @@ async def test_retry_cancel_and_discard_work_while_everything_moves(page: Page, 
     await expect(page.get_by_test_id("path")).to_contain_text("Discarded")
 
     await page.goto(f"/jobs/{cancelled}")
+    await page.get_by_test_id("act-cancel").click()
+    await expect(page.get_by_test_id("dismiss")).to_have_text("Keep it")
+    await page.get_by_test_id("dismiss").click()
     await confirm(page, page.get_by_test_id("act-cancel"), "not any more")
     await expect(head).to_have_text("cancelled")
     assert await state(app, cancelled) is JobState.CANCELLED

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from drumbeat.model.death import DeadGroup
-from drumbeat.model.job import JobCounts
 from drumbeat.web.api import dead, jobs
-from drumbeat.web.api.filters import Chosen
+from drumbeat.web.api.filters import Chosen, filter_of
 from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.call import Answer, Call, Role
 
@@ -48,7 +47,10 @@ async def show(call: Call) -> Answer:
     groups: Page[DeadGroup] = await call.ask(dead.groups, query=dead.GroupsQuery(limit=GROUPS))
     samples = await jobs.samples(call, [group.sample for group in groups.items])
     page: Page[JobRecord] = await call.ask(dead.list_, query=dead.DeadListed(**fields, before=query.before))  # type: ignore[arg-type]
-    counts: JobCounts = await call.ask(jobs.counts, query=Chosen(state="dead", **fields))  # type: ignore[arg-type]
+    # By the same filter as the list: what was discarded is dead, too, but no letter.
+    store = await call.host.store()
+    wanted = msgspec.structs.replace(filter_of(Chosen(**fields)), letters=True)  # type: ignore[arg-type]
+    counts = await store.inspect.counts(wanted)
     return await render(
         call,
         "dead.html",

@@ -14,6 +14,7 @@ from drumbeat.nouns.health import Health, HealthReason
 from drumbeat.web.api import jobs
 from drumbeat.web.api.filters import Chosen
 from drumbeat.web.call import Call
+from drumbeat.web.ticker import letters
 
 from .showing import part
 
@@ -34,6 +35,8 @@ class HealthLine(msgspec.Struct, frozen=True, kw_only=True):
     running: int
     slots: int
     counts: JobCounts
+    dead: int
+    """Dead letters: those that somebody has discarded are dead, too, and not among them."""
     store_ms: float
 
     @property
@@ -70,7 +73,8 @@ def path_of(reason: HealthReason) -> str:
 
 
 async def health_of(call: Call) -> HealthLine:
-    look = await call.parts.health.look(await call.host.store(), heartbeat=call.host.settings.heartbeat)
+    store = await call.host.store()
+    look = await call.parts.health.look(store, heartbeat=call.host.settings.heartbeat)
     counts: JobCounts = await call.ask(jobs.counts, query=Chosen())
     signs = look.signs
     return HealthLine(
@@ -80,5 +84,6 @@ async def health_of(call: Call) -> HealthLine:
         running=sum(one.running for one in signs.instances),
         slots=sum(one.concurrency for one in signs.instances if Role.WORKER in one.roles),
         counts=counts,
+        dead=await letters(store, counts),
         store_ms=signs.store_ms,
     )

@@ -7,7 +7,6 @@ from datetime import datetime
 import msgspec
 
 from drumbeat.model.death import DeadGroup
-from drumbeat.model.job import JobCounts
 from drumbeat.nouns import ScheduleInfo
 from drumbeat.web.api import dead, queues, schedules
 from drumbeat.web.api.records import Page, store_now
@@ -47,7 +46,7 @@ async def show(call: Call) -> Answer:
     now = await store_now(call.host)
     health = await health_of(call)
     lines: queues.QueueList = await call.ask(queues.list_queues)
-    groups: Page[DeadGroup] = await call.ask(dead.groups, query=dead.GroupsQuery(limit=GROUPS + 1))
+    groups: Page[DeadGroup] = await call.ask(dead.groups, query=dead.GroupsQuery(limit=GROUPS))
     plans: Page[ScheduleInfo] = await call.ask(schedules.list_, query=schedules.SchedulesQuery(limit=500))
     coming = sorted((plan for plan in plans.items if plan.next_at), key=lambda plan: plan.next_at or now)
     return await render(
@@ -61,7 +60,7 @@ async def show(call: Call) -> Answer:
         charts=await charts_of(call, query.range, now) if wants(call, *DRAWN) else None,
         ranges=RANGES,
         range=query.range,
-        groups=groups.items[:GROUPS],
+        groups=groups.items,
         coming=coming[:FIRES],
         queues=lines.items,
         panels=panels_for(call),
@@ -87,7 +86,7 @@ def needs_of(
     found += [
         need for plan in plans if ("schedule", plan.name) not in told and (need := _of_schedule(plan, now)) is not None
     ]
-    found += _of_dead(health.counts, groups)
+    found += _of_dead(health.dead, groups)
     if health.counts.waiting:
         text = f"{count(health.counts.waiting)} jobs wait for something other than time"
         more = "a task or a version that no worker has, or the run before"
@@ -113,11 +112,10 @@ def _of_schedule(plan: ScheduleInfo, now: datetime) -> Need | None:
     return Need(level="bad", text=f"Schedule {plan.name} is {span(late)} late", more=plan.words, path=path)
 
 
-def _of_dead(counts: JobCounts, groups: list[DeadGroup]) -> list[Need]:
+def _of_dead(letters: int, groups: list[DeadGroup]) -> list[Need]:
     if not groups:
         return []
     newest = max(groups, key=lambda group: group.last_at)
-    letters = sum(group.count for group in groups)
-    text = f"{count(letters)}{'+' if len(groups) > GROUPS else ''} dead letter{'' if letters == 1 else 's'}"
+    text = f"{count(letters)} dead letter{'' if letters == 1 else 's'}"
     more = f"the last one of {newest.task}: {newest.error}"
     return [Need(level="bad", text=text, more=more, path="/dead")]

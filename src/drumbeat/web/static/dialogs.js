@@ -121,14 +121,23 @@ async function perform() {
   }
 }
 
+async function copied(element) {
+  if (!element) return;
+  try {
+    // There is none on plain http beyond localhost.
+    await navigator.clipboard.writeText(element.textContent);
+    toast("Copied");
+  } catch {
+    getSelection().selectAllChildren(element);
+    toast("The browser does not allow it: it is selected, copy it with Ctrl-C", true);
+  }
+}
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-act]");
   if (button) { event.preventDefault(); ask(button); }
   const copy = event.target.closest("[data-copy]");
-  if (copy) {
-    const text = document.getElementById(copy.dataset.copy)?.textContent ?? "";
-    navigator.clipboard?.writeText(text).then(() => toast("Copied"), () => toast("The browser does not allow it", true));
-  }
+  if (copy) copied(document.getElementById(copy.dataset.copy));
 });
 
 if (dialog) {
