@@ -18,11 +18,17 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 def read(path: Path) -> dict[str, str]:
     """The variables of a file; none when there is no such file."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        raw = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # The line itself may hold a password: only its place is told.
+        line = raw[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path} cannot be read: it is not UTF-8 (line {line})") from None
     return parse(text, source=str(path))
 
 

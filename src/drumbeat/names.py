@@ -58,6 +58,15 @@ def check_namespace(text: object, error: Refusal = ConfigError) -> str:
     )
 
 
+def is_utf8(text: str) -> bool:
+    """Whether it can be written as UTF-8: what came in as other bytes, by the command line or the environment, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def shown(value: object, limit: int = 60) -> str:
     """The repr of a bad value, short enough for one line of an error."""
     # Cut before repr too: the repr of a megabyte is not worth making.

@@ -30,7 +30,7 @@ from drumbeat.model.observer import Observer
 from drumbeat.service import LoopThread, Wakeup, background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
-from drumbeat.tally import complete_counts
+from drumbeat.store.tally import complete_counts
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ import msgspec
 from . import dotenv, readers
 from .durations import Duration
 from .errors import ConfigError
-from .names import shown
+from .names import is_utf8, shown
 
 PREFIX = "DRUMBEAT_"
 DEFAULT_URL = "sqlite:///drumbeat.db"
@@ -345,6 +345,8 @@ def check_known(given: Mapping[str, object]) -> None:
 
 
 def _read(name: str, value: object, origin: str) -> object:
+    if isinstance(value, str) and not is_utf8(value):
+        raise ConfigError(f"setting {name} ({origin}) is not UTF-8: write it in UTF-8", name)
     try:
         return readers.READERS[name](value)
     except ConfigError as error:

@@ -28,8 +28,8 @@ from drumbeat.model.instance import Buried
 from drumbeat.model.job import Hold
 from drumbeat.settings import Settings
 from drumbeat.spawn import Watch, how_it_ended, spawn
+from drumbeat.store.tally import complete_counts
 from drumbeat.store.urls import open_store
-from drumbeat.tally import complete_counts
 from drumbeat.worker.marks import Marks
 
 log = logging.getLogger(__name__)

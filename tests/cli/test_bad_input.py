@@ -161,3 +161,38 @@ def test_a_store_that_cannot_answer_is_exit_code_1(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert "jobs are taken again" in done.stderr
+
+
+NOT_TEXT = os.fsdecode(b"a\xff")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("jobs", "show", NOT_TEXT),
+        ("jobs", "--url", f"sqlite:///{NOT_TEXT}.db"),
+        ("dead", "discard", NOT_TEXT),
+        ("enqueue", "charge", f"customer={NOT_TEXT}", "--app", "shop:app"),
+        ("run", NOT_TEXT),
+        (NOT_TEXT,),
+    ],
+)
+def test_arguments_that_are_no_text(words: tuple[str, ...]) -> None:
+    number = 1 + next(place for place, word in enumerate(words) if NOT_TEXT in word)
+    assert refusal(invoke(*words)) == f"argument {number} of the command line is not UTF-8: write it in UTF-8"
+
+
+@pytest.mark.parametrize("name", ["URL", "QUEUES", "APP", "NAMESPACE", "DASHBOARD_TOKENS"])
+def test_settings_that_are_no_text(tmp_path: Path, name: str) -> None:
+    told = refusal(call("jobs", folder=tmp_path, env={f"DRUMBEAT_{name}": NOT_TEXT}))
+    assert told == f"setting {name.lower()} (environment DRUMBEAT_{name}) is not UTF-8: write it in UTF-8"
+
+
+def test_a_settings_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"DRUMBEAT_URL=sqlite:///\xff.db\n")
+    assert refusal(invoke("jobs")).startswith(".env cannot be read: it is not UTF-8 (line 1)")
+
+
+def test_a_program_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "latin.py").write_bytes(b"name = '\xe9'\n")
+    assert "latin.py" in refusal(call("run", "latin:app", folder=tmp_path))

@@ -7,7 +7,7 @@ from drumbeat.ids import InstanceId
 from drumbeat.model.job import OutcomeKind
 from drumbeat.model.stats import BUCKETS, OVERALL, Grain, Rollup
 from drumbeat.store.protocol import Store
-from drumbeat.tally import complete_counts
+from drumbeat.store.tally import complete_counts
 from drumbeat.worker.recording import SUCCEEDED, Recorder
 from tests.conftest import OpenAgain
 from tests.contract.making import HOUR, add, claim, claimed_one, end, new_job, outcome, worker

@@ -424,9 +424,10 @@ async def test_a_store_without_transactions_is_told_at_start(app: Drumbeat, monk
 @pytest.fixture
 async def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Drumbeat]:
     """A worker with child processes, and its program in this process."""
-    monkeypatch.setenv("DRUMBEAT_URL", f"sqlite:///{tmp_path}/jobs.db")
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    monkeypatch.setenv("DRUMBEAT_URL", url)
     app = invoices.app
-    settings = app.configure({"heartbeat": 0.1, "poll": 0.2})
+    settings = app.configure({"url": url, "heartbeat": 0.1, "poll": 0.2})
     async with app:
         assert invoices.invoices() == []
         worker = Worker(app, settings, ref="tests.apps.invoices:app")

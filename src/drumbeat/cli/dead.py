@@ -280,5 +280,9 @@ def _confirm(verb: str, number: int, ids: tuple[str, ...], yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Refused(f"this would {verb.lower()} {words.count(number, 'dead letter')}: add --yes to do it")
-    if not click.confirm(f"{verb} {words.count(number, 'dead letter')}?", err=True):
+    try:
+        is_wanted = click.confirm(f"{verb} {words.count(number, 'dead letter')}?", err=True)
+    except UnicodeDecodeError:
+        raise Refused("what was typed is not UTF-8: nothing was done") from None
+    if not is_wanted:
         raise NotDone("nothing was done")

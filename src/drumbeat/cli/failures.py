@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from drumbeat.errors import DrumbeatError, NotTransactional, SchemaOutOfDate, StartFailed, StoreError, UniqueConflict
+from drumbeat.names import is_utf8
 
 BAD_INPUT = 2
 NOT_DONE = 1
@@ -43,6 +44,17 @@ def unknown_command(word: str, known: Sequence[str], ctx: click.Context) -> clic
     near = get_close_matches(word, known, n=1)
     hint = f"did you mean `{ctx.command_path} {near[0]}`?" if near else f"there are {', '.join(known)}"
     return click.UsageError(f"no command {word!r}; {hint}", ctx)
+
+
+def check_text(words: Sequence[str]) -> None:
+    """Refuse bytes that are no text. They are not repeated: a URL may hold a password.
+
+    Raises:
+        Refused: which of them it is.
+    """
+    for number, word in enumerate(words, start=1):
+        if not is_utf8(word):
+            raise Refused(f"argument {number} of the command line is not UTF-8: write it in UTF-8")
 
 
 def told(start: Callable[[], Any]) -> int:

@@ -92,8 +92,10 @@ class Program(click.Group):
             return super().main(args, name, complete_var or COMPLETE, standalone_mode, **extra)
 
         def start() -> Any:
+            given = list(sys.argv[1:] if args is None else args)
+            failures.check_text(given)
             # Not click's own main, which has a newline for Ctrl-C and an exit code for closed pipes.
-            with self.make_context(name, list(sys.argv[1:] if args is None else args), **extra) as ctx:
+            with self.make_context(name, given, **extra) as ctx:
                 return self.invoke(ctx)
 
         code = failures.told(start)

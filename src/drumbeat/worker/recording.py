@@ -3,9 +3,9 @@
     reporter --each verdict--> Recorder (cells of the stretch under way) --harvest--> books --every 10 s--> Recording --> store
 
 A run counts in the stretch in which it finished, so that others can count it from history if we die before we have written
-(`tally.py`). Counting is on the way of every job: no allocation, no call to a clock, about 0.4 µs. Writing is in nobody's way:
-it is a service of its own, and what could not be written is kept, and written later. Each row is the whole of its stretch, so
-that writing it twice is harmless (`store.protocol.Stats`).
+(`store/tally.py`). Counting is on the way of every job: no allocation, no call to a clock, about 0.4 µs. Writing is in nobody's
+way: it is a service of its own, and what could not be written is kept, and written later. Each row is the whole of its stretch,
+so that writing it twice is harmless (`store.protocol.Stats`).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from drumbeat.model.job import Claimed, Outcome, OutcomeKind
 from drumbeat.model.stats import BUCKETS, OVERALL, TENS_KEPT_US, WIDTH, Grain, Rollup, added, counts_of, rollup_of
 from drumbeat.service import Patience
 from drumbeat.store.protocol import Stats
-from drumbeat.tally import LATE_US, Place
+from drumbeat.store.tally import LATE_US, Place
 
 log = logging.getLogger(__name__)
 

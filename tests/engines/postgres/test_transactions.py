@@ -249,7 +249,7 @@ async def shop(url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     await raw.execute("CREATE TABLE note (number integer)")
     monkeypatch.setenv("DRUMBEAT_URL", url)
     app = ledger.app
-    settings = app.configure({"heartbeat": 0.1, "poll": 0.2})
+    settings = app.configure({"url": url, "heartbeat": 0.1, "poll": 0.2})
     async with app:
         worker = Worker(app, settings, ref="tests.apps.ledger:app")
         async with asyncio.TaskGroup() as group:

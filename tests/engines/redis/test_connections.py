@@ -153,3 +153,15 @@ async def test_a_forked_child_is_told_to_open_its_own(redis: RedisStore, monkeyp
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(StoreError, match="forked"):
         await redis.inspect.now()
+
+
+async def test_the_driver_has_the_attribute_that_is_not_public_and_that_we_use(server: RedisServer) -> None:
+    """`_writer`, by which a line takes a connection over from the driver. pyproject.toml bounds the driver's version for it."""
+    from redis.asyncio import Connection
+
+    wire = Connection(host="127.0.0.1", port=server.port)
+    await wire.connect()
+    try:
+        assert isinstance(wire._writer, asyncio.StreamWriter)
+    finally:
+        await wire.disconnect()

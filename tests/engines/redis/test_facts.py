@@ -5,8 +5,10 @@ import subprocess
 
 from drumbeat.model.finding import Finding, Level
 from drumbeat.store.redis import RedisStore
+from drumbeat.store.urls import open_store
 from tests.engines.redis.conftest import at
-from tests.servers.redis import RedisServer, binary
+from tests.servers.redis import Cluster, RedisServer, binary
+from tests.waiting import until
 
 
 async def facts_of(server: RedisServer, options: str = "") -> dict[str, Finding]:
@@ -46,3 +48,25 @@ async def test_the_engine_is_called_by_its_own_name(kind: str, server: RedisServ
     name = re.match(r"(\w+) server v=([\d.]+)", said)  # the machine's own may be of any version, and of either name
     assert name is not None
     assert (await facts_of(server))["engine"].value.startswith(f"{name[1]} {name[2]}")
+
+
+async def test_a_server_alone_has_nothing_behind_it_to_be_told(own_server: RedisServer) -> None:
+    found = (await facts_of(own_server))["mode"]
+    assert (found.level, found.value) == (Level.OK, "standalone, 0 replicas")
+
+
+async def test_what_a_failover_would_lose_is_told_of_a_server_with_replicas(kind: str) -> None:
+    with RedisServer(kind) as server, RedisServer(kind) as replica:
+        replica.ask("REPLICAOF", "127.0.0.1", server.port)
+        await until(lambda: server.ask("INFO", "replication")["connected_slaves"] == 1, what="the replica")
+        found = (await facts_of(server))["mode"]
+    assert (found.level, found.value) == (Level.NOTE, "standalone, 1 replicas")
+    assert "loses jobs that were acknowledged" in found.advice and "\n" not in found.advice
+
+
+async def test_what_a_cluster_cannot_do_is_told(kind: str) -> None:
+    with Cluster(kind) as cluster:
+        async with await open_store(cluster.url) as store:
+            found = next(each for each in await store.inspect.facts() if each.name == "mode")
+    assert (found.level, found.value) == (Level.NOTE, "cluster, 0 replicas")
+    assert "the node of the URL must live" in found.advice and "subscription" in found.advice

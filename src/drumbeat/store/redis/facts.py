@@ -31,7 +31,7 @@ class RedisFacts:
             _durability(is_safe, promise),
             _saving(told),
             await self._clocks(),
-            fact("mode", _mode(told)),
+            _mode(told),
             _clients(told),
         ]
 
@@ -83,9 +83,25 @@ def _saving(told: Mapping[str, str]) -> Finding:
     return Finding(name="last save", level=Level.BAD, value=f"failed: {', '.join(failed)}", advice=advice)
 
 
-def _mode(told: Mapping[str, str]) -> str:
-    replicas = int(told.get("connected_slaves", 0))
-    return f"{told.get('redis_mode') or told.get('server_mode') or 'unknown'}, {replicas} replicas"
+def _mode(told: Mapping[str, str]) -> Finding:
+    """What stands behind the server, and what it cannot do for jobs."""
+    mode, replicas = (
+        told.get("redis_mode") or told.get("server_mode") or "unknown",
+        int(told.get("connected_slaves", 0)),
+    )
+    risks = []
+    if replicas:
+        risks.append(
+            "replication is asynchronous and nobody waits for it: a failover to a replica that is behind loses jobs that were"
+            " acknowledged, and nobody is told"
+        )
+    if mode == "cluster":
+        risks.append(
+            "the node of the URL must live when a program starts; after a slot has moved or failed over, idle workers keep"
+            " their subscription at the old node and are slower to pick up jobs until they are restarted"
+        )
+    value, advice = f"{mode}, {replicas} replicas", "; ".join(risks)
+    return Finding(name="mode", level=Level.NOTE, value=value, advice=advice) if risks else fact("mode", value)
 
 
 def _clients(told: Mapping[str, str]) -> Finding:
