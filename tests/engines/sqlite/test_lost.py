@@ -15,6 +15,7 @@ import pytest
 from drumbeat.app import Drumbeat
 from drumbeat.errors import StoreLost, StoreUnavailable
 from drumbeat.model.job import JobFilter
+from drumbeat.store.sqlite import place
 from drumbeat.store.urls import open_store
 from drumbeat.worker import EXIT_NO_STORE
 from tests.apps import crashes
@@ -232,3 +233,21 @@ async def test_a_handlers_own_transaction_is_not_acknowledged_into_a_file_that_i
         with pytest.raises(StoreUnavailable):
             await store.inside.transaction().begin()
         assert not path.exists()
+
+
+async def test_a_folder_that_cannot_be_read_for_a_moment_is_an_outage_and_no_loss(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await open_store(f"sqlite:///{path}") as store:
+        await store.jobs.add([new_job()])
+
+        def refuse(path: str) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(place, "node", refuse)
+            with pytest.raises(StoreUnavailable):
+                await store.jobs.add([new_job()])
+            with pytest.raises(StoreUnavailable):
+                await store.inspect.jobs(JobFilter())
+        await store.jobs.add([new_job()])

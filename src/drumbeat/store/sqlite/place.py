@@ -135,20 +135,28 @@ class Identity:
 
     @property
     def is_lost(self) -> bool:
-        if self._lost is None:
-            for name, opened in self._nodes:
-                if opened is None or node(name) != opened:
-                    self._lost = name
-                    break
+        """False also where nothing can be said, because the folder cannot be read just now."""
+        with contextlib.suppress(OSError):
+            self._look()
         return self._lost is not None
+
+    def _look(self) -> None:
+        if self._lost is None:
+            self._lost = next((name for name, opened in self._nodes if opened is None or node(name) != opened), None)
 
     def check(self, *, anew: bool = True) -> None:
         """Not `anew`: without looking, by what is known already.
 
         Raises:
             StoreLost: one of them was deleted or replaced.
+            StoreUnavailable: the folder cannot be read, so that nobody knows.
         """
-        if self._lost is not None or (anew and self.is_lost):
+        if anew:
+            try:
+                self._look()
+            except OSError as error:
+                raise StoreUnavailable(f"{self._nodes[0][0]}: {error}") from error
+        if self._lost is not None:
             raise StoreLost(
                 f"{self._lost} was deleted or replaced while it was in use: this program still has the old file open, and"
                 " writes nothing more; start it anew"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drumbeat.clock import Clock
-from drumbeat.errors import StoreLost
+from drumbeat.errors import StoreError
 from drumbeat.store.sqlite.connection import Connection, translated
 from drumbeat.store.sqlite.desk import Answer, Desk, Request, answered
 from drumbeat.store.sqlite.place import Identity
@@ -132,7 +132,7 @@ class Writer(Desk):
         assert self.identity is not None
         try:
             self.identity.check()
-        except StoreLost as lost:
+        except StoreError as lost:
             answers = [(future, None, lost) for future, _, _ in answers]
         else:
             if error is not None:
@@ -223,6 +223,8 @@ class Writer(Desk):
             return
         if size < LONG_LOG + self._kept_log:
             return
+        if self.identity is not None and self.identity.is_lost:
+            return  # into a database that is no longer ours, or not with this log
         try:
             busy = db.checkpoint()
         except sqlite3.Error:
