@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from drumbeat.ids import is_job_id
 from drumbeat.model.finding import Finding, Level
 from drumbeat.store.malformed import Fault
 
 NAME = "stored records"
+_JOBS = ("job", "dead letter", "ended job")
 MAX_NAMED = 20
 """Records that are named one by one; of others only the number is told."""
 
@@ -15,6 +17,7 @@ _ADVICE = {
     "schedule": "it is not fired: `drumbeat schedules delete {id}`, then create it anew or restart what declares it",
     "lock": "`drumbeat locks release {id}`; it is mended when it is entered again",
 }
+_BY_HAND = "its id is none of a job, so no command can name it: delete that row in the store by hand"
 _OTHERWISE = "it is left out, and goes when its kind is pruned; or mend that field in the store by hand"
 
 
@@ -29,7 +32,7 @@ def judge(faults: Sequence[Fault]) -> list[Finding]:
             name=f"{kind} {id}",
             level=Level.WARN,
             value="; ".join(map(str, some)),
-            advice=_ADVICE.get(kind, _OTHERWISE).format(id=id),
+            advice=_advice(kind, id),
         )
         for (kind, id), some in list(records.items())[:MAX_NAMED]
     ]
@@ -39,3 +42,9 @@ def judge(faults: Sequence[Fault]) -> list[Finding]:
             Finding(name=NAME, level=Level.WARN, value=more, advice="mend or discard those above, and look again")
         )
     return found
+
+
+def _advice(kind: str, id: str) -> str:
+    if kind in _JOBS and not is_job_id(id):
+        return _BY_HAND
+    return _ADVICE.get(kind, _OTHERWISE).format(id=id)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 
 import msgspec
 
+from drumbeat.ids import is_job_id
 from drumbeat.model.job import Failure
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,9 @@ def look_at(looked: Looked, stored: Iterable[Mapping[str, Any]]) -> list[Fault]:
         if isinstance(error, str) and not faults and _is_broken(error):
             faults.append(("error", f"{quoted(error)}: no error as JSON"))
         name = record.get(looked.id)
-        id = name if isinstance(name, str) else quoted(name)
+        if looked.states and isinstance(name, str) and not faults and not is_job_id(name):
+            faults.append((looked.id, f"{quoted(name)} is no id of a job"))
+        id = name if isinstance(name, str) and name.isprintable() else quoted(name)
         found += [Fault(looked.kind, id, field, reason) for field, reason in faults]
     return found
 
@@ -186,7 +189,7 @@ _told: set[tuple[str, str]] = set()
 
 def tell(kind: str, id: Any, faults: Iterable[tuple[str, str]]) -> None:
     """Log that a record cannot be read: once for each, and a thousand in all, so that no log is filled with them."""
-    name = (kind, id if isinstance(id, str) else quoted(id))
+    name = (kind, id if isinstance(id, str) and id.isprintable() else quoted(id))
     if name in _told or len(_told) >= _MAX_TOLD:
         return
     _told.add(name)

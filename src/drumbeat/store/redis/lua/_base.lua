@@ -8,7 +8,7 @@
 -- Numbers of µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always us(n). Strings are never
 -- compared by `<`: that goes by the server's locale.
 local P = KEYS[1]
-local call, format, sub, find, match = redis.call, string.format, string.sub, string.find, string.match
+local call, try, format, sub, find, match = redis.call, redis.pcall, string.format, string.sub, string.find, string.match
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local CHUNK = 1000
@@ -40,7 +40,7 @@ end
 
 -- A read; false if the key is of another type.
 local function ask(...)
-  local answer = redis.pcall(...)
+  local answer = try(...)
   if type(answer) == 'table' and answer.err then
     return false
   end
@@ -49,7 +49,7 @@ end
 
 -- A write. A key of another type, which none of us has made, gives way.
 local function put(command, key, ...)
-  local answer = redis.pcall(command, key, ...)
+  local answer = try(command, key, ...)
   if type(answer) == 'table' and answer.err then
     if find(answer.err, 'WRONGTYPE', 1, true) then
       call('DEL', key)
@@ -63,7 +63,12 @@ end
 local function bulk(command, key, list)
   local n = #list
   for first = 1, n, CHUNK do
-    put(command, key, unpack(list, first, math.min(first + CHUNK - 1, n)))
+    -- Not by `put`, which would copy a long list once more.
+    local last = math.min(first + CHUNK - 1, n)
+    local answer = try(command, key, unpack(list, first, last))
+    if type(answer) == 'table' and answer.err then
+      put(command, key, unpack(list, first, last))
+    end
   end
 end
 
@@ -71,7 +76,8 @@ end
 local function bulk_get(command, key, list)
   local n = #list
   if n <= CHUNK then
-    return n > 0 and ask(command, key, unpack(list)) or {}
+    local found = n > 0 and try(command, key, unpack(list)) or {}
+    return found.err and {} or found
   end
   local found = {}
   for first = 1, n, CHUNK do
@@ -127,9 +133,15 @@ end
 local function fetch(kind, ids)
   local found = {}
   by_bucket(ids, function(name, first, last)
-    local part = ask('HMGET', P .. kind .. name, unpack(ids, first, last)) or {}
-    for i = 1, last - first + 1 do
-      found[first + i - 1] = part[i] or false
+    local part = try('HMGET', P .. kind .. name, unpack(ids, first, last))
+    if part.err then
+      for i = first, last do
+        found[i] = false
+      end
+      return
+    end
+    for i = 1, #part do
+      found[first + i - 1] = part[i]
     end
   end)
   return found

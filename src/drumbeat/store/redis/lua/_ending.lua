@@ -31,8 +31,8 @@ local function job_of(id)
   local job = {id = id, bucket = name, body = body, flag = match(body, '^[klp]') or '-'}
   job.task, job.queue, job.priority = match(body, PLACE)
   if not job.queue then
-    -- It is in no line of ours. Whoever makes it pending again has it claimed, and so found out, by the workers of this queue.
-    job.task, job.queue, job.priority = match(body, TASK) or '', 'default', '5'
+    -- Nobody knows its line: it cannot be pending again, and dies instead (see go_back).
+    job.task, job.queue, job.priority, job.is_malformed = match(body, TASK) or '', 'default', '5', true
   end
   local head = nil
   job.head = function()
@@ -255,7 +255,14 @@ local function keep_attempt(job, run)
     .. or_null(run.started) .. ',' .. finished .. ',' .. or_null(run.error) .. ']')
 end
 
+local UNREADABLE = '{"type":"Undecodable","message":"stored body cannot be read: it was changed while the job ran"}'
+local die = nil
+
 local function go_back(job, run, crashes)
+  if job.is_malformed then
+    die(job, {kind = 'dead', started = run.started, finished = run.finished, error = UNREADABLE}, crashes, nil)
+    return
+  end
   local kind, more = run.kind, job.more
   local started = run.started ~= '' or (kind ~= 'released' and kind ~= 'parked')
   let_go(job)
@@ -287,7 +294,7 @@ local function go_back(job, run, crashes)
   end
 end
 
-local function die(job, run, crashes, follow)
+die = function(job, run, crashes, follow)
   let_go(job)
   job.more.crashes = crashes
   if run.kind == 'dead' then
