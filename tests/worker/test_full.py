@@ -166,7 +166,7 @@ async def test_in_a_full_store_jobs_end_and_schedules_wait(home: Home, app: Drum
         ticks.append(1)
 
     async with app:
-        async with working(app, concurrency=10) as worker:
+        async with working(app, concurrency=60) as worker:
             await until(lambda: len(ticks) > 1, what="fires")
             await app.enqueue_many([work.bind(number) for number in range(50)])
             await home.fill(app)
