@@ -590,7 +590,7 @@ async def rude_on_loop(kind: str) -> Any:
     return PLAIN[kind]()
 
 
-@app.task(queue="rude", retries=0, timeout=0.3)
+@app.task(queue="rude", retries=0, timeout=1.5)
 async def rude_loop(kind: str) -> Any:
     return await ON_LOOP[kind][0]()
 
