@@ -18,6 +18,7 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, NoReturn
 
 from drumbeat import Drumbeat, RetryLater, SkipRetry, Snooze
@@ -589,7 +590,7 @@ async def rude_on_loop(kind: str) -> Any:
     return PLAIN[kind]()
 
 
-@app.task(queue="rude", retries=0, timeout=0.3)
+@app.task(queue="rude", retries=0, timeout=1.5)
 async def rude_loop(kind: str) -> Any:
     return await ON_LOOP[kind][0]()
 
@@ -673,3 +674,35 @@ def good_in_thread(number: int) -> int:
 @app.task(retries=5, pool="process")
 def good_in_process(number: int) -> int:
     return os.getppid()
+
+
+@app.task(retries=0, timeout=0.5)
+def in_time_in_thread() -> str:
+    journal.write("began")
+    time.sleep(0.1)
+    return "in time"
+
+
+@app.task(retries=0, timeout=0.5, pool="process")
+def in_time_in_process() -> str:
+    journal.write("began")
+    time.sleep(0.1)
+    return "in time"
+
+
+@app.task
+async def blocks_the_loop() -> None:
+    """Once another has begun, until its time is over."""
+    while not journal.read(Path(os.environ[journal.FILE]), "began"):
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(0.03)
+    time.sleep(1.0)
+
+
+@app.task(retries=0)
+async def holds(gate: str) -> int:
+    """Runs until the file is there."""
+    journal.write("holds", pid=os.getpid())
+    while not Path(gate).exists():
+        await asyncio.sleep(0.02)
+    return os.getpid()

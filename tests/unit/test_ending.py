@@ -5,6 +5,7 @@ from drumbeat.ids import InstanceId, new_job_id
 from drumbeat.model.job import Claimed, Outcome, OutcomeKind
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.worker.ending import Ending, How, failure, from_exception, judge
+from tests.apps import rude
 
 ME = InstanceId("me")
 
@@ -115,3 +116,29 @@ def test_a_traceback_shows_lines_but_no_locals() -> None:
         told = failure(error)
     assert "in handler" in told.traceback
     assert "hunter2" not in told.message
+
+
+@pytest.mark.parametrize("kind", rude.RAISES)
+def test_every_exception_becomes_a_failure_that_can_be_read_and_stored(kind: str) -> None:
+    try:
+        rude.RAISES[kind]()
+    except BaseException as error:
+        ending = from_exception(error)
+        told = failure(error)
+    for part in (told.type, told.message, told.traceback):
+        assert type(part) is str and "\0" not in part and part.encode("utf-8") is not None
+    assert told.type and told.traceback
+    outcome = judged(claimed(retries=0), ending)
+    assert outcome.kind is OutcomeKind.DEAD
+
+
+def test_a_signal_in_a_group_of_one_is_still_meant() -> None:
+    ending = from_exception(ExceptionGroup("a task group", [ExceptionGroup("another", [Snooze(5)])]))
+    assert (ending.how, ending.delay) == (How.SNOOZED, 5_000_000)
+    assert from_exception(ExceptionGroup("two", [Snooze(5), ValueError()])).how is How.RAISED
+
+
+def test_an_abort_that_nobody_asked_for_is_a_failure() -> None:
+    assert from_exception(Aborted(AbortReason.LEASE_LOST)).how is How.RAISED
+    ending = from_exception(Aborted(AbortReason.LEASE_LOST), AbortReason.DRAINING)
+    assert ending.reason is AbortReason.DRAINING

@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
 from drumbeat import errors
 from drumbeat.app import Drumbeat
+from drumbeat.clock import SYSTEM
+from drumbeat.model.job import OutcomeKind
+from tests.waiting import until
 from tests.worker.harness import working
 
 
@@ -25,7 +27,7 @@ async def test_a_job_that_cancels_itself_has_failed_and_its_slot_goes_on(app: Dr
     async def cancels_itself() -> None:
         _me().cancel()
         if not late:
-            await asyncio.sleep(0)
+            await SYSTEM.sleep(0)
 
     @app.task
     async def meets() -> None:
@@ -46,7 +48,7 @@ async def test_what_is_left_of_an_absorbed_cancellation_is_not_the_next_jobs(app
     async def absorbs() -> str:
         _me().cancel()
         try:
-            await asyncio.sleep(0)
+            await SYSTEM.sleep(0)
         except asyncio.CancelledError:
             pass
         return "as if nothing had been"
@@ -83,12 +85,12 @@ async def test_slots_that_are_cancelled_while_they_wait_go_on(app: Drumbeat) -> 
 
     async with app, working(app, concurrency=3):
         assert await (await cancels_the_others.enqueue()).result(timeout=5) == 2
-        for job in await app.enqueue_many([meets.bind()] * 3):
+        for job in await app.enqueue_many([meets.bind() for _ in range(3)]):
             await job.result(timeout=5)
 
 
 async def test_a_slot_whose_handler_swallows_its_time_out_is_replaced(app: Drumbeat) -> None:
-    let_go = asyncio.Event()
+    let_go, met = asyncio.Event(), asyncio.Barrier(2)
 
     @app.task(timeout=0.05, retries=0)
     async def swallows() -> str:
@@ -100,19 +102,21 @@ async def test_a_slot_whose_handler_swallows_its_time_out_is_replaced(app: Drumb
         return "too late"
 
     @app.task
-    async def neighbour() -> str:
-        return "fine"
+    async def meets() -> None:
+        await met.wait()
 
-    async with app, working(app, concurrency=1, drain=0.2) as worker:
-        stubborn = await swallows.enqueue()
-        assert await (await neighbour.enqueue()).result(timeout=5) == "fine"
-        with pytest.raises(errors.JobTimedOut):
-            await stubborn.result(timeout=5)
-        assert worker.has_stuck_handlers
-        let_go.set()
-        assert await (await neighbour.enqueue()).result(timeout=5) == "fine"
-        assert not worker.has_stuck_handlers
-        assert [each.outcome.value for each in await app.jobs.attempts(stubborn.id)] == ["dead"]
+    async with app, working(app, concurrency=2, drain=0.2) as worker:
+        try:
+            stubborn = await swallows.enqueue()
+            with pytest.raises(errors.JobTimedOut):
+                await stubborn.result(timeout=5)
+            assert worker.has_stuck_handlers
+            for job in await app.enqueue_many([meets.bind(), meets.bind()]):
+                await job.result(timeout=5)
+        finally:
+            let_go.set()
+        await until(lambda: not worker.has_stuck_handlers)
+        assert [each.outcome for each in await app.jobs.attempts(stubborn.id)] == [OutcomeKind.DEAD]
 
 
 async def test_a_thread_that_ended_in_time_has_not_timed_out_though_the_loop_was_held_up(app: Drumbeat) -> None:
@@ -123,20 +127,20 @@ async def test_a_thread_that_ended_in_time_has_not_timed_out_though_the_loop_was
         nonlocal runs
         runs += 1
         began.set()
-        time.sleep(0.05)
+        threading.Event().wait(0.05)
         return "in time"
 
     @app.task(timeout=0.3, retries=0)
     def slow() -> str:
         began.set()
-        time.sleep(0.5)
+        threading.Event().wait(0.5)
         return "too late"
 
     @app.task
     async def blocks() -> None:
         while not began.is_set():
-            await asyncio.sleep(0.001)
-        time.sleep(0.8)
+            await SYSTEM.sleep(0.001)
+        threading.Event().wait(0.8)
 
     async with app, working(app, concurrency=2, dead_after=5):
         job, _ = await app.enqueue_many([quick.bind(), blocks.bind()])

@@ -254,3 +254,28 @@ async def test_a_worker_does_not_leave_while_a_job_runs(app: Drumbeat, program: 
             go_on.set()
             assert await job.result(timeout=5) == "done"
         assert (await app.jobs.show(job.id)).state is JobState.SUCCEEDED
+
+
+async def test_what_ran_when_a_worker_fell_over_a_mistake_of_ours_is_suspect(app: Drumbeat) -> None:
+    started = asyncio.Event()
+
+    @app.task
+    async def runs() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async def broken() -> None:
+        raise RuntimeError("a mistake of ours")
+
+    async def falls_over() -> None:
+        async with working(app) as worker:
+            await started.wait()
+            worker._exchange._tick = broken  # type: ignore[method-assign]
+            await until(lambda: worker.is_stopping, deadline=5)
+
+    async with app:
+        job = await runs.enqueue()
+        with pytest.raises(BaseExceptionGroup):
+            await falls_over()
+        record = await app.jobs.show(job.id)
+    assert (record.state, record.failures, record.crashes) == (JobState.PENDING, 0, 1)

@@ -387,3 +387,44 @@ def test_a_supervisor_says_why_its_workers_do_not_start_and_does_not_hurry(stage
     assert "lifespan 'resources' failed: SystemExit" in log
     assert log.count("worker process started") <= 8
     assert stage.stop()[0] == 0
+
+
+# Ends that count where they happened; suspects.
+
+
+@pytest.mark.parametrize("task", [rude.in_time_in_thread, rude.in_time_in_process], ids=["thread", "process"])
+async def test_who_ended_in_time_has_not_timed_out_though_the_loop_was_held_up(stage: Stage, task: Any) -> None:
+    stage.start("--drain", "1")
+    async with rude.app as app:
+        await rude.blocks_the_loop.enqueue()
+        job = await task.enqueue()
+        assert await job.result(timeout=30) == "in time"
+        assert len(await app.jobs.attempts(job.id)) == 1
+    assert stage.stop()[0] == 0
+
+
+async def test_many_suspects_share_few_children_and_good_jobs_go_on(stage: Stage) -> None:
+    count, gate, log = 24, stage.folder / "gate", stage.folder / "journal"
+    first = stage.start("--concurrency", str(count))
+    async with rude.app as app:
+        jobs = await app.enqueue_many([rude.holds.bind(str(gate)) for _ in range(count)])
+        await until(lambda: len(journal.read(log, "holds")) == count, deadline=20)
+        first.kill()
+        first.wait(10)
+        second = stage.start("--concurrency", str(count), "--drain", "1")
+        await until(lambda: len(journal.read(log, "holds")) >= count + 4, deadline=20)
+        for number in range(30):
+            assert await (await rude.good.enqueue(number)).result(timeout=20) == second.pid
+        assert len(_children(second.pid)) <= 4
+        gate.touch()
+        children = {await job.result(timeout=40) for job in jobs}
+        assert second.pid not in children and len(children) <= 4
+        record = await app.jobs.show(jobs[0].id)
+        assert (record.failures, record.crashes) == (0, 1)
+    assert stage.stop()[0] == 0
+
+
+def _children(pid: int) -> list[int]:
+    stats = [path.read_text() for path in Path("/proc").glob("[0-9]*/stat") if path.exists()]
+    fields = [(int(stat.split()[0]), stat.rpartition(")")[2].split()) for stat in stats]
+    return [child for child, (state, parent, *_) in fields if int(parent) == pid and state != "Z"]
