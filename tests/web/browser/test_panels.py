@@ -50,7 +50,7 @@ async def bell(app: Drumbeat) -> Bell:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def address(app: Drumbeat, bell: Bell) -> AsyncIterator[str]:
-    async with served(dashboard(app, extra=[bell.panel()])) as (address, _):
+    async with served(dashboard(app, "open", extra=[bell.panel()])) as (address, _):
         yield address
 
 
