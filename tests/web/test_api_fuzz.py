@@ -26,6 +26,7 @@ from drumbeat import Drumbeat
 from drumbeat.ids import InstanceId
 from drumbeat.model.job import OutcomeKind
 from drumbeat.model.lock import NewTicket
+from drumbeat.nouns.audit import new_act
 from drumbeat.web.openapi import document
 from drumbeat.web.server import Server, address_of, listen
 from tests.contract import making
@@ -80,6 +81,7 @@ class Served:
         await store.locks.enter(NewTicket(id="ticket", lock="door", lease=600_000_000, owner="ada"))
         letter = (await app.dead.list())[0].id
         waiting = (await task.using(delay=3600).enqueue("bob")).id
+        act = await app.audit.begin(new_act(who="ada", verb="dead.replay", target="all"))
         self.known = {
             "jobs": waiting,
             "dead": letter,
@@ -88,6 +90,7 @@ class Served:
             "schedules": "nightly",
             "instances": hand,
             "locks": "door",
+            "audit": act.id,
         }
 
     async def _end(self, app: Drumbeat, hand: InstanceId, kind: OutcomeKind) -> None:
