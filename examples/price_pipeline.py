@@ -1,16 +1,16 @@
-"""A price pipeline of four processes: one sweep at a time, two calls at a time, whoever is killed.
+"""A price pipeline of four workers: a sweep every 3 seconds, one at a time, two calls at a time, whoever is killed.
 
-    python price_pipeline.py          sweeps for ten seconds, while processes are killed with kill -9, one every two seconds
+    python price_pipeline.py          for ten seconds, while workers are killed with kill -9, one every two seconds
     python price_pipeline.py 60       for a minute
+    drumbeat run price_pipeline:app   one such worker, without the story
 
-Each process wants to sweep all the time. The sweep is under one lock of the whole cluster, each call of the price service
-under another with limit 2, which sweeps share with the single quotes that every process asks for besides. At the end a checker
-reads what all of them wrote down. The locks are in drumbeat.db in this folder, or wherever DRUMBEAT_URL says (PostgreSQL:
-after `drumbeat migrate`).
+A schedule fires the sweep every 3 seconds, once in the whole cluster; people may ask for one in between. So it is under a lock
+of the whole cluster, and each call of the price service under another with limit 2, which sweeps share with single quotes. At
+the end a checker reads what all workers wrote down. Jobs and locks are in drumbeat.db in this folder, or wherever DRUMBEAT_URL
+says (PostgreSQL: after `drumbeat migrate`).
 """
 
 import asyncio
-import contextlib
 import os
 import random
 import subprocess
@@ -21,34 +21,29 @@ from pathlib import Path
 
 from drumbeat import Drumbeat
 
-# Impatient, because here processes really die: the lock of a dead one is free after a second.
-app = Drumbeat(name="prices", lock_lease=1, lock_renew=0.3)
+# Impatient, because here workers really die: one that is silent for 1.5 s is dead, and its locks are free after a second.
+app = Drumbeat(name="prices", heartbeat=0.3, dead_after=1.5, leader_lease=1.5, lock_lease=1, lock_renew=0.3)
 LOG = Path("price_pipeline.log")
 TICKERS = ("ABB", "BMW", "DHL", "EON", "SAP")
+EVERY = 3
 
 
-async def pipeline() -> None:
-    """One process, until it is killed or stopped."""
-    async with app, asyncio.TaskGroup() as group:
-        group.create_task(sweeps())
-        group.create_task(quotes())
+# A sweep that died with its worker is not run again: the next one comes in 3 seconds.
+@app.every(EVERY, grid=True)
+@app.task(retries=0, on_crash="dead")
+async def sweep() -> None:
+    async with app.lock("price-sweep") as lock:
+        note("sweep begins")
+        async with asyncio.TaskGroup() as group:
+            for ticker in TICKERS:
+                group.create_task(price(ticker))
+        lock.check()  # whoever stores prices gives lock.token to the database, too
+        note("sweep ends")
 
 
-async def sweeps() -> None:
-    while True:
-        async with app.lock("price-sweep") as lock:
-            note("sweep begins")
-            async with asyncio.TaskGroup() as group:
-                for ticker in TICKERS:
-                    group.create_task(price(ticker))
-            lock.check()  # whoever stores prices gives lock.token to the database, too
-            note("sweep ends")
-
-
-async def quotes() -> None:
-    while True:
-        await price(random.choice(TICKERS))
-        await asyncio.sleep(random.uniform(0, 0.1))
+@app.task(retries=0, on_crash="dead")
+async def quote(ticker: str) -> float:
+    return await price(ticker)
 
 
 async def price(ticker: str) -> float:
@@ -65,31 +60,46 @@ def note(event: str, pid: int = 0) -> None:
         log.write(f"{time.monotonic_ns()} {pid or os.getpid()} {event}\n".encode())
 
 
-def story(seconds: float) -> None:
-    LOG.unlink(missing_ok=True)
-    processes = [start() for _ in range(4)]
-    until, killed = time.monotonic() + seconds, 0
+async def story(seconds: float) -> None:
+    workers = [start() for _ in range(4)]
+    killed = 0
+    end = time.monotonic() + seconds
     try:
-        while time.monotonic() < until:
-            time.sleep(2)
-            victim = processes.pop(random.randrange(4))
-            victim.kill()
-            victim.wait()
-            note("killed", victim.pid)
-            killed += 1
-            processes.append(start())
+        async with app:
+            people = asyncio.create_task(ask_for_prices())
+            while time.monotonic() < end:
+                await asyncio.sleep(2)
+                victim = workers.pop(random.randrange(4))
+                victim.kill()
+                victim.wait()
+                note("killed", victim.pid)
+                killed += 1
+                workers.append(start())
+            people.cancel()
+            fires = [fire.at.timestamp() for fire in await app.schedules.history("sweep", limit=1_000)]
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    check(killed)
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    check(killed, fires)
 
 
 def start() -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, __file__, "pipeline"])
+    return subprocess.Popen(
+        [sys.executable, "-m", "drumbeat", "run", f"{Path(__file__).stem}:app", "--log-level", "error"]
+    )
 
 
-def check(killed: int) -> None:
+async def ask_for_prices() -> None:
+    """People who want quotes all the time, and now and then a sweep of their own."""
+    while True:
+        await quote.enqueue(random.choice(TICKERS))
+        if random.random() < 0.05:
+            await sweep.enqueue()
+        await asyncio.sleep(random.uniform(0, 0.05))
+
+
+def check(killed: int, fires: list[float]) -> None:
     """Walk through everything that happened, in its order."""
     under_way: dict[str, Counter[int]] = {"sweep": Counter(), "call": Counter()}
     most, count = Counter[str](), Counter[str]()
@@ -104,15 +114,15 @@ def check(killed: int) -> None:
             most[event] = max(most[event], under_way[event].total())
         else:
             under_way[event][int(pid)] -= 1
-    print(f"{count['sweep']} sweeps, {count['call']} calls, {killed} processes killed")
+    print(f"{count['sweep']} sweeps, {count['call']} calls, {killed} workers killed")
     print(f"at the same moment: at most {most['sweep']} sweep, at most {most['call']} calls")
+    print(f"{len(fires)} moments of the schedule, on a grid of {EVERY} s, each once")
     if most["sweep"] > 1 or most["call"] > 2:
         raise SystemExit("the locks did not hold")
+    if len(set(fires)) < len(fires) or any(fire % EVERY for fire in fires):
+        raise SystemExit("the schedule did not hold")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["pipeline"]:
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(pipeline())
-    else:
-        story(float(sys.argv[1]) if len(sys.argv) > 1 else 10)
+    LOG.unlink(missing_ok=True)
+    asyncio.run(story(float(sys.argv[1]) if len(sys.argv) > 1 else 10))

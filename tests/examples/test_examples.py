@@ -115,10 +115,12 @@ def listed(*words: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def test_price_pipeline(folder: Path) -> None:
-    counts, moments = python("price_pipeline.py", "5", folder=folder).splitlines()
-    found = re.fullmatch(r"(\d+) sweeps, (\d+) calls, (\d+) processes killed", counts)
-    assert found is not None and int(found[1]) > 2 and int(found[2]) > 20 and int(found[3]) >= 2
+    counts, moments, fires = python("price_pipeline.py", "7", folder=folder).splitlines()
+    found = re.fullmatch(r"(\d+) sweeps, (\d+) calls, (\d+) workers killed", counts)
+    assert found is not None and int(found[1]) >= 2 and int(found[2]) > 20 and int(found[3]) >= 3
     assert moments == "at the same moment: at most 1 sweep, at most 2 calls"
+    told = re.fullmatch(r"(\d+) moments of the schedule, on a grid of 3 s, each once", fires)
+    assert told is not None and int(told[1]) >= 1
 
 
 def test_triggers(folder: Path, store_url: str) -> None:

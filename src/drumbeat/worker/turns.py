@@ -28,6 +28,9 @@ class Turns:
         self._costs = {queue: scale // weight for queue, weight in self._weights.items()}
         self._clocks = dict.fromkeys(self._weights, 0)
         self._empty: set[str] = set()
+        # How a claim of each size is divided while all clocks are alike: what idle workers ask for, again and again.
+        self._even: dict[int, tuple[tuple[str, int], ...]] = {}
+        self._is_even = True
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -42,6 +45,12 @@ class Turns:
         queues = self._awake() if self._rests else tuple(self._weights)
         if self._is_simple or not queues:
             return tuple((queue, limit) for queue in queues)
+        if self._is_even and not self._rests:
+            divided = self._even.get(limit) or self._even.setdefault(limit, self._divide_evenly(limit))
+            self._is_even = False
+            for queue, share in divided:
+                self._clocks[queue] += share * self._costs[queue]
+            return divided
         first = self._bring_forward(queues)
         empty = self._empty.intersection(queues)
         shares = self._share(queues, limit)
@@ -58,8 +67,14 @@ class Turns:
         """What a claim of so many jobs, divided like this, has given; a limit of 0: it was not answered."""
         if self._is_simple:
             return
+        if sum(counts.values()) < limit:  # all that were asked are empty: begin anew
+            self._is_even = len(shares) == len(self._weights)
+            self._empty.update(queue for queue, _ in shares)
+            start = max(self._clocks.values()) if not self._is_even else 0
+            self._clocks.update((queue, start) for queue, _ in shares)
+            return
         left = limit
-        found_empty = sum(counts.values()) < limit
+        found_empty = False
         asked = []
         for queue, share in shares:
             asked.append(min(share, left))
@@ -74,6 +89,10 @@ class Turns:
             # More than was asked for is what others left over, and those before it in line were offered that first.
             found_empty = found_empty or count > wanted
         self._bring_forward(tuple(queue for queue, _ in shares))
+
+    def _divide_evenly(self, limit: int) -> tuple[tuple[str, int], ...]:
+        shares = self._share(self.queues, limit)
+        return tuple(sorted(shares.items(), key=lambda item: not item[1]))
 
     def _awake(self) -> tuple[str, ...]:
         asleep = {queue for queue, rests in self._rests.items() if rests()}
@@ -91,16 +110,9 @@ class Turns:
     def _share(self, queues: tuple[str, ...], limit: int) -> dict[str, int]:
         """Each of `limit` jobs to the queue whose clock is behind; of several the first."""
         clocks, costs = self._clocks, self._costs
-        # Most of them at once: what would be even if jobs could be divided, less one job of each.
-        jobs, speed, moment = float(max(0, limit - len(queues))), 0.0, 0.0
-        for queue in sorted(queues, key=clocks.__getitem__):
-            if (clocks[queue] - moment) * speed >= jobs:
-                break
-            jobs -= (clocks[queue] - moment) * speed
-            moment = clocks[queue]
-            speed += 1 / costs[queue]
-        moment += jobs / speed if speed else 0
-        shares = {queue: max(0, int((moment - clocks[queue]) // costs[queue])) for queue in queues}
+        shares = dict.fromkeys(queues, 0)
+        if limit > 4 * len(queues):
+            shares = self._most_of(queues, limit)
         # The rest one by one.
         line = [(clocks[queue] + shares[queue] * costs[queue], place, queue) for place, queue in enumerate(queues)]
         heapq.heapify(line)
@@ -109,3 +121,16 @@ class Turns:
             shares[queue] += 1
             heapq.heapreplace(line, (clock + costs[queue], place, queue))
         return shares
+
+    def _most_of(self, queues: tuple[str, ...], limit: int) -> dict[str, int]:
+        """What would be even if jobs could be divided, less one job of each: so many at once."""
+        clocks, costs = self._clocks, self._costs
+        jobs, speed, moment = float(max(0, limit - len(queues))), 0.0, 0.0
+        for queue in sorted(queues, key=clocks.__getitem__):
+            if (clocks[queue] - moment) * speed >= jobs:
+                break
+            jobs -= (clocks[queue] - moment) * speed
+            moment = clocks[queue]
+            speed += 1 / costs[queue]
+        moment += jobs / speed if speed else 0
+        return {queue: max(0, int((moment - clocks[queue]) // costs[queue])) for queue in queues}
