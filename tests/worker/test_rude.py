@@ -329,7 +329,7 @@ async def test_rooms_survive_their_handlers(stage: Stage) -> None:
             await rude.rude_room_on_loop.broadcast(kind)
 
         async def is_heard() -> bool:
-            # Sent again: calls of a room are not protected from a neighbour that cancels every task, and nobody tries them again.
+            # Sent again: a room has no retries, and its calls are not protected from a neighbour that cancels every task.
             await rude.good_room.broadcast()
             return bool(journal.read(stage.folder / "journal", "good room"))
 
