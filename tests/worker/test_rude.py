@@ -313,6 +313,8 @@ async def test_follow_ups_of_dead_jobs_fail_and_the_worker_goes_on(stage: Stage)
     assert stage.stop()[0] == 0
 
 
+# Each is called twice here, and a descriptor that is closed for the second time may be somebody else's by then.
+GUESTS = [kind for kind in PLAIN if kind != "closed descriptors"]
 LOOP_GUESTS = [kind for kind, (_, wanted) in rude.ON_LOOP.items() if kind != "swallows its time-out" and wanted]
 
 
@@ -320,13 +322,18 @@ async def test_rooms_survive_their_handlers(stage: Stage) -> None:
     process = stage.start("--drain", "1")
     async with rude.app as app:
         await until(lambda: app.instances.list(), deadline=20)
-        for kind in PLAIN:
+        for kind in GUESTS:
             await rude.rude_room.broadcast(kind)
             await rude.rude_room_in_thread.broadcast(kind)
         for kind in LOOP_GUESTS:
             await rude.rude_room_on_loop.broadcast(kind)
-        await rude.good_room.broadcast()
-        await until(lambda: journal.read(stage.folder / "journal", "good room"), deadline=20)
+
+        async def is_heard() -> bool:
+            # Sent again: a room has no retries, and its calls are not protected from a neighbour that cancels every task.
+            await rude.good_room.broadcast()
+            return bool(journal.read(stage.folder / "journal", "good room"))
+
+        await until(is_heard, deadline=20)
         for number in range(12):
             assert await (await rude.good.enqueue(number)).result(timeout=20) == process.pid
     assert stage.stop()[0] == 0
@@ -335,7 +342,7 @@ async def test_rooms_survive_their_handlers(stage: Stage) -> None:
 async def test_subscribers_harm_nobody(stage: Stage) -> None:
     process = stage.start("--drain", "1")
     async with rude.app:
-        jobs = [await rude.told_of.using(key=kind).enqueue(kind) for kind in [*PLAIN, *LOOP_GUESTS]]
+        jobs = [await rude.told_of.using(key=kind).enqueue(kind) for kind in [*GUESTS, *LOOP_GUESTS]]
         for job in jobs:
             await job.result(timeout=30)
         for number in range(12):
@@ -345,15 +352,7 @@ async def test_subscribers_harm_nobody(stage: Stage) -> None:
 
 # What runs before the first job may end the worker, with a reason.
 
-AT_START = (
-    "panic",
-    "keyboard interrupt",
-    "system exit",
-    "system exit 3",
-    "cancelled error",
-    "raising __str__",
-    "generator exit",
-)
+AT_START = ("panic", "keyboard interrupt", "system exit", "cancelled error", "raising __str__")
 
 
 @pytest.mark.parametrize("kind", AT_START)
