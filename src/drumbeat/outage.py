@@ -16,7 +16,7 @@ from drumbeat.clock import Clock
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.events import Events, StoreDown, StoreHasSpace, StoreOutOfSpace, StoreUp
 from drumbeat.ids import InstanceId
-from drumbeat.store.urls import masked
+from drumbeat.redaction import mask_url
 
 
 class Outage:
@@ -25,7 +25,7 @@ class Outage:
     def __init__(self, events: Events, clock: Clock, url: str, identity: Callable[[], InstanceId]) -> None:
         self._events = events
         self._clock = clock
-        self._url = masked(url)
+        self._url = mask_url(url)
         self._identity = identity
         self._mutex = threading.Lock()
         self._began_at = self._full_since = 0.0

@@ -15,6 +15,8 @@ from drumbeat.events import (
     ScheduleSkipped,
     StoreDown,
     StoreEmptied,
+    StoreHasSpace,
+    StoreOutOfSpace,
     StoreUp,
 )
 from drumbeat.ids import InstanceId, JobId
@@ -59,6 +61,12 @@ ERROR = Failure("ValueError", "broken")
         (JobsDone(instance=ME, succeeded=3, failed=0, dead=0, cancelled=0, seconds=1.0), "INFO", "jobs done"),
         (StoreDown(instance=ME, url="u", reason="r"), "ERROR", "the store does not answer; trying again"),
         (StoreUp(instance=ME, url="u", after=2.0), "WARNING", "the store answers again"),
+        (
+            StoreOutOfSpace(instance=ME, url="u", reason="r"),
+            "ERROR",
+            "the store is full: make room; what cannot be written is kept and tried again",
+        ),
+        (StoreHasSpace(instance=ME, url="u", after=2.0), "WARNING", "the store has room again"),
         (
             InstanceBuried(instance=ME, dead=InstanceId("you"), jobs=Buried(buried=True, suspect=1)),
             "WARNING",

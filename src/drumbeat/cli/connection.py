@@ -54,14 +54,14 @@ def found(target: Target, *, needs_app: bool = False) -> Drumbeat:
     """The user's app if one is named, else one without tasks; the flags of the command overrule its own settings."""
     from drumbeat import appref
     from drumbeat.app import Drumbeat
+    from drumbeat.redaction import mask_url
     from drumbeat.settings import load
-    from drumbeat.store.urls import masked
 
     ref = load(target.flags, {}).app
     if ref is None and needs_app:
         raise Refused("which app? Add --app module:attr, or set DRUMBEAT_APP")
     app = Drumbeat() if ref is None else appref.load(ref)
-    target.place = masked(app.configure(target.flags).url)
+    target.place = mask_url(app.configure(target.flags).url)
     return app
 
 

@@ -52,12 +52,13 @@ def _one(target: Target, url: str, namespace: str, *, check: bool, sql: bool) ->
 def _look(url: str, namespace: str) -> tuple[int, int, str]:
     """The version that the store has, the one that this code knows, and where the store is."""
     from drumbeat.errors import SchemaOutOfDate
-    from drumbeat.store.urls import look_at_schema, masked, parse
+    from drumbeat.redaction import mask_url
+    from drumbeat.store.urls import look_at_schema, parse
 
     found, known = look_at_schema(url, namespace=namespace)
     if found.oldest_code > known:
         raise SchemaOutOfDate(found=found.version, known=known)
-    return found.version, known, masked(parse(url).text)
+    return found.version, known, mask_url(parse(url).text)
 
 
 def _script(url: str, namespace: str, found: int) -> str:

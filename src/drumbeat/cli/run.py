@@ -107,7 +107,8 @@ def _begin(program: Known, ref: str, *, migrate: bool) -> int | None:
     import logging
     from importlib.metadata import version
 
-    from drumbeat.store.urls import masked, parse
+    from drumbeat.redaction import mask_url
+    from drumbeat.store.urls import parse
 
     log, settings = logging.getLogger("drumbeat.run"), program.settings
     if (code := asyncio.run(_ready(settings, migrate=migrate))) is not None:
@@ -116,7 +117,7 @@ def _begin(program: Known, ref: str, *, migrate: bool) -> int | None:
     facts = {
         "version": version("drumbeat"),
         "app": ref,
-        "store": masked(parse(settings.url).text),
+        "store": mask_url(parse(settings.url).text),
         "queues": f"{queues} strict" if settings.strict else queues,
         "tasks": ",".join(program.tasks),
         "role": settings.role,
@@ -160,8 +161,8 @@ async def _wait_for(url: str, settings: Settings, do: Callable[[str, str], Await
     from drumbeat.clock import SYSTEM
     from drumbeat.errors import StoreUnavailable
     from drumbeat.presence import ExitRule
+    from drumbeat.redaction import mask_url
     from drumbeat.service import open_patiently
-    from drumbeat.store.urls import masked
     from drumbeat.worker import EXIT_NO_STORE, EXIT_OK
     from drumbeat.worker.main import stop_on_signals
 
@@ -169,7 +170,7 @@ async def _wait_for(url: str, settings: Settings, do: Callable[[str, str], Await
 
     def failed(error: StoreUnavailable) -> None:
         nonlocal code
-        facts = {"url": masked(url), "reason": str(error)}
+        facts = {"url": mask_url(url), "reason": str(error)}
         if not rule.failures:
             log.error("the store does not answer; trying again", extra=facts)
         if rule.failed():

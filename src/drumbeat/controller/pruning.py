@@ -47,7 +47,7 @@ class Pruner:
 
     async def run(self) -> None:
         while True:
-            await self._clock.sleep(jittered(AGAIN if self._patience.is_out else EVERY))
+            await self._clock.sleep(jittered(min(AGAIN, EVERY) if self._patience.is_out else EVERY))
             if not self._elector.leads and self._elector.leaderless_for < LEADERLESS:
                 self._patience.over()  # what it could not do is another's now
                 continue

@@ -46,26 +46,26 @@ def parse(url: str) -> StoreUrl:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise ConfigError(f"url {shown(masked(url))} cannot be read: {error}", "url") from None
+        raise ConfigError(f"url {shown(mask_url(url))} cannot be read: {error}", "url") from None
     if parts.scheme in _POSTGRES | _REDIS and _is_torn(parts):
         raise ConfigError(
-            f"url {shown(masked(url))} cannot be read: in a password / ? # @ are written as %2F %3F %23 %40", "url"
+            f"url {shown(mask_url(url))} cannot be read: in a password / ? # @ are written as %2F %3F %23 %40", "url"
         )
     if parts.scheme in _POSTGRES:
         return StoreUrl(engine="postgres", text=url)
     if parts.scheme in _REDIS:
         return StoreUrl(engine="redis", text=url)
     if parts.scheme != "sqlite":
-        raise ConfigError(f"url {shown(masked(url))} is not a store: use {FORMS}", "url")
+        raise ConfigError(f"url {shown(mask_url(url))} is not a store: use {FORMS}", "url")
     path = unquote(parts.path)
     if _IN_MEMORY.search(unquote(url)):
         raise ConfigError(
-            f"url {shown(masked(url))} is a database in memory, which each connection would have for itself: use a file,"
+            f"url {shown(mask_url(url))} is a database in memory, which each connection would have for itself: use a file,"
             " in a temporary folder for tests",
             "url",
         )
     if parts.netloc or not path.startswith("/") or path in {"/", "//"} or "\0" in path or parts.query or parts.fragment:
-        raise ConfigError(f"url {shown(masked(url))} names no SQLite file: use {FORMS}", "url")
+        raise ConfigError(f"url {shown(mask_url(url))} names no SQLite file: use {FORMS}", "url")
     absolute = Path(path[1:]).expanduser().absolute()
     return StoreUrl(engine="sqlite", path=absolute, text=f"sqlite:///{absolute}")
 
@@ -80,11 +80,6 @@ def _is_torn(parts: SplitResult) -> bool:
     ports = [each.rpartition("]")[2].partition(":")[2] for each in parts.netloc.split(",")]
     is_option = "=" in parts.query.partition("@")[0]
     return not is_option or not all(port.isdigit() for port in ports if port)
-
-
-def masked(url: str) -> str:
-    """The URL of a store without its password: fit for messages and logs."""
-    return mask_url(url)
 
 
 async def open_store(
@@ -113,7 +108,7 @@ async def open_store(
         return store
     if parsed.engine == "redis":
         redis = _redis()
-        return await redis.RedisStore.open(redis.address(url, masked(url)), namespace=namespace, clock=clock)  # type: ignore[no-any-return]
+        return await redis.RedisStore.open(redis.address(url, mask_url(url)), namespace=namespace, clock=clock)  # type: ignore[no-any-return]
     from drumbeat.store.sqlite import SqliteStore
 
     return await SqliteStore.open(parsed.path, url=parsed.text, namespace=namespace, clock=clock)
@@ -151,7 +146,7 @@ def look_at_schema(url: str, *, namespace: str = "drumbeat") -> tuple[Schema, in
         return asyncio.run(tables.look(_address(url), namespace)), tables.KNOWN
     if parsed.engine == "redis":
         redis = _redis()
-        return asyncio.run(redis.schema.look(redis.address(url, masked(url)), namespace)), redis.schema.KNOWN
+        return asyncio.run(redis.schema.look(redis.address(url, mask_url(url)), namespace)), redis.schema.KNOWN
     from drumbeat.store.sqlite import place, schema
 
     place.check(parsed.path)
@@ -206,4 +201,4 @@ def _redis() -> ModuleType:
 
 
 def _address(url: str) -> Any:
-    return _postgres().address(url, masked(url))
+    return _postgres().address(url, mask_url(url))

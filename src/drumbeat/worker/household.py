@@ -12,8 +12,8 @@ from drumbeat.events import Events, InstanceBuried, LeaseLost, StoreEmptied
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.instance import Buried, NewInstance, Peer, Pulse, Role
 from drumbeat.model.job import Outcome, OutcomeKind, can_take
+from drumbeat.redaction import mask_url
 from drumbeat.settings import Settings
-from drumbeat.store.urls import masked
 from drumbeat.worker.buffer import Buffer
 from drumbeat.worker.exchange import Exchange
 from drumbeat.worker.fetcher import Fetcher
@@ -113,7 +113,7 @@ class Household:
         self._runs.abort_all(AbortReason.LEASE_LOST)
 
     def on_emptied(self) -> None:
-        self._events.emit(StoreEmptied(instance=self.identity, url=masked(self._settings.url)))
+        self._events.emit(StoreEmptied(instance=self.identity, url=mask_url(self._settings.url)))
 
     def on_buried(self, peer: Peer, buried: Buried) -> None:
         self._events.emit(InstanceBuried(instance=self.identity, dead=peer.id, jobs=buried))
