@@ -18,12 +18,12 @@ from drumbeat.clock import SYSTEM
 from drumbeat.ids import InstanceId, new_instance_id, new_job_ids
 from drumbeat.model.instance import NewInstance, Role
 from drumbeat.model.job import NewJob
+from drumbeat.redaction import mask_url
 from drumbeat.store.postgres import PostgresStore, address, schema
 from drumbeat.store.postgres.adding import arguments
 from drumbeat.store.postgres.connections import PLANNED_ONCE
 from drumbeat.store.postgres.rows import array
 from drumbeat.store.postgres.statements import statements
-from drumbeat.store.urls import masked
 
 BATCH = 500
 ADDED_AT_ONCE = 5_000
@@ -57,7 +57,7 @@ async def _run(url: str, n: int, snapshot: bool) -> dict[str, float]:
 
 async def _instance(url: str) -> InstanceId:
     id = new_instance_id()
-    async with await PostgresStore.open(address(url, masked(url))) as store:
+    async with await PostgresStore.open(address(url, mask_url(url))) as store:
         await store.instances.register(
             NewInstance(
                 id=id,
@@ -123,7 +123,7 @@ def main() -> None:
 
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with PostgresServer() as server:
-        asyncio.run(schema.migrate(address(server.url, masked(server.url)), "drumbeat"))
+        asyncio.run(schema.migrate(address(server.url, mask_url(server.url)), "drumbeat"))
         for snapshot in (False, True):
             for name, value in run(server.url, n, snapshot=snapshot).items():
                 print(f"{name:22} {value:12,.1f}{'  under an open snapshot' if snapshot else ''}")

@@ -16,10 +16,10 @@ from drumbeat.clock import SYSTEM
 from drumbeat.ids import InstanceId, new_instance_id, new_job_ids
 from drumbeat.model.instance import NewInstance, Role
 from drumbeat.model.job import NewJob
+from drumbeat.redaction import mask_url
 from drumbeat.store.redis import RedisStore, address
 from drumbeat.store.redis.adding import arguments
 from drumbeat.store.redis.connections import Link
-from drumbeat.store.urls import masked
 
 BATCH = 500
 ADDED_AT_ONCE = 5_000
@@ -36,7 +36,7 @@ def run(url: str, n: int, *, future: int = 0) -> dict[str, float]:
 
 async def _run(url: str, n: int, future: int) -> dict[str, float]:
     instance = await _instance(url)
-    link = Link(address(url, masked(url)), "drumbeat")
+    link = Link(address(url, mask_url(url)), "drumbeat")
     try:
         await _fill(link, future, delay=HOUR)
         added = await _timed(_fill(link, n))
@@ -61,7 +61,7 @@ def memory(url: str, n: int, **options: Any) -> float:
 
 
 async def _memory(url: str, n: int, options: dict[str, Any]) -> float:
-    link = Link(address(url, masked(url)), "drumbeat")
+    link = Link(address(url, mask_url(url)), "drumbeat")
     try:
         before = await _used(link)
         await _fill(link, n, delay=HOUR, **options)
@@ -83,7 +83,7 @@ async def _served(link: Link) -> float:
 
 async def _instance(url: str) -> InstanceId:
     id = new_instance_id()
-    async with await RedisStore.open(address(url, masked(url))) as store:
+    async with await RedisStore.open(address(url, mask_url(url))) as store:
         await store.instances.register(
             NewInstance(
                 id=id,

@@ -42,9 +42,10 @@ from drumbeat.nouns import (
     WantedRuns,
     history,
 )
+from drumbeat.redaction import mask_url
 from drumbeat.settings import MOST_PAYLOAD, PLACES, MoreSettings, Settings, check_known, load
 from drumbeat.store.protocol import Inside, Store
-from drumbeat.store.urls import inside_of, masked, open_store
+from drumbeat.store.urls import inside_of, open_store
 from drumbeat.tasks import Home, Registry, Task
 from drumbeat.tasks.declared import Declarations, Declaring
 from drumbeat.tasks.options import check_bound, check_notify
@@ -142,7 +143,7 @@ class Drumbeat(Registering, Declaring, Hosting):
             self.client.opened_with = None  # somebody says where it is now, and nothing is left of where it was
             return
         for name in changed:
-            one, other = (masked(str(getattr(each, name))) for each in (before, now))
+            one, other = (mask_url(str(getattr(each, name))) for each in (before, now))
             raise ConfigError(
                 f"setting {name} has changed: this app has opened its store with {one} ({before.origin[name]}), and "
                 f"{other} ({now.origin[name]}) is another one; set it before the first call, or make another Drumbeat",

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Iterator
 import asyncpg
 import pytest
 
+from drumbeat.redaction import mask_url
 from drumbeat.store.postgres import Address, PostgresStore, address
-from drumbeat.store.urls import masked
 from tests.conftest import SERVERS
 from tests.servers.postgres import PostgresServer
 
 
 def at(url: str) -> Address:
-    return address(url, masked(url))
+    return address(url, mask_url(url))
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from drumbeat.redaction import mask_url
 from drumbeat.store.redis import Address, RedisStore, address
-from drumbeat.store.urls import masked
 from tests.conftest import SERVERS
 from tests.servers.redis import RedisServer, kinds
 
@@ -14,7 +14,7 @@ SURE = {"appendonly": "yes", "appendfsync": "always"}
 
 
 def at(url: str) -> Address:
-    return address(url, masked(url))
+    return address(url, mask_url(url))
 
 
 async def opened(server: RedisServer) -> RedisStore:

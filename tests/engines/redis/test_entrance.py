@@ -9,8 +9,9 @@ import pytest
 
 from drumbeat.errors import ConfigError, NotTransactional, SchemaOutOfDate, StoreUnavailable
 from drumbeat.model.job import Exchanged, JobFilter, OutcomeKind
+from drumbeat.redaction import mask_url
 from drumbeat.store.redis import RedisStore, line, schema
-from drumbeat.store.urls import inside_of, look_at_schema, masked, migration_script, open_store, parse
+from drumbeat.store.urls import inside_of, look_at_schema, migration_script, open_store, parse
 from tests.contract.making import add, claimed_one, end, exchange, new_job, wanting, worker
 from tests.engines.redis.conftest import at, opened
 from tests.servers.ports import free_port
@@ -181,7 +182,7 @@ async def test_a_url_that_means_nothing_says_what_is_allowed(url: str, words: st
 def test_all_names_of_the_engine_are_known(scheme: str) -> None:
     url = f"{scheme}://ada:{SECRET}@host:6380/2?ssl_password={SECRET}"
     assert parse(url).engine == "redis"
-    assert masked(url) == f"{scheme}://ada:***@host:6380/2?ssl_password=***"
+    assert mask_url(url) == f"{scheme}://ada:***@host:6380/2?ssl_password=***"
     options = at(f"{scheme}://ada:{SECRET}@host:6380/2").options
     assert (options["host"], options["port"], options["db"], options["password"]) == ("host", 6380, 2, SECRET)
 

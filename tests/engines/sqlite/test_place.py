@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull
+from drumbeat.redaction import mask_url
 from drumbeat.store.sqlite import SqliteStore, place
 from drumbeat.store.sqlite.schema import KNOWN
-from drumbeat.store.urls import masked, open_store, parse
+from drumbeat.store.urls import open_store, parse
 from tests.contract.making import claim, new_job, worker
 
 MOUNTS = """\
@@ -246,4 +247,4 @@ def test_a_database_in_memory_is_refused_with_what_to_use_instead(
     ],
 )
 def test_passwords_are_masked(url: str, shown: str) -> None:
-    assert masked(url) == shown
+    assert mask_url(url) == shown
