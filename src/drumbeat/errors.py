@@ -79,8 +79,10 @@ class UnknownTask(DrumbeatError):
 class StartFailed(DrumbeatError):
     """A start-up task failed, and no retry is left, or a lifespan did: the process ends before its first claim."""
 
-    def __init__(self, task: str, problem: str, *, what: str = "start-up task") -> None:
-        super().__init__(f"{what} {task!r} failed: {problem}")
+    def __init__(self, task: str, problem: str, *, is_lifespan: bool = False) -> None:
+        super().__init__(
+            f"lifespan {task!r} failed: {problem}" if is_lifespan else f"start-up task {task!r} failed: {problem}"
+        )
         self.task = task
         self.problem = problem
 

@@ -194,7 +194,6 @@ def tell(kind: str, id: Any, faults: Iterable[tuple[str, str]]) -> None:
         return
     _told.add(name)
     log.error(
-        "a stored %s cannot be read as it is; `drumbeat doctor` says what to do",
-        kind,
-        extra={"record": name[1], "reason": reasons(faults)},
+        "a stored record cannot be read as it is; `drumbeat doctor` says what to do",
+        extra={"kind": kind, "record": name[1], "reason": reasons(faults)},
     )

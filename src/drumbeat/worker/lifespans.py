@@ -52,7 +52,7 @@ class GuardedLifespan:
             if _is_cancellation(error):
                 raise
             log.debug("a lifespan failed", exc_info=error)
-            raise StartFailed(self._name, _told(error), what="lifespan") from error
+            raise StartFailed(self._name, _told(error), is_lifespan=True) from error
         finally:
             IN_LIFESPAN.reset(token)
 
