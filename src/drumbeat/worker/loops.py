@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 IN_LIFESPAN: ContextVar[bool] = ContextVar("drumbeat_in_lifespan", default=False)
 """Tasks that are created here are the program's: its handlers may cancel them."""
-IS_GUEST: ContextVar[bool] = ContextVar("drumbeat_is_guest", default=False)
-"""The code of a room or of a subscriber, which has no more to do with the worker's tasks than a job has."""
+GUEST: ContextVar[object | None] = ContextVar("drumbeat_guest", default=None)
+"""One call of a room's handler or of a subscriber, which has no more to do with the worker's tasks than a job has."""
 LEFTOVERS_TIMEOUT = 5.0
 MAX_ESCAPES = 1_000_000
 """A loop that is broken for good must not be run for ever."""
@@ -70,7 +70,7 @@ def end_leftovers(loop: asyncio.AbstractEventLoop) -> bool:
 def guest_context() -> Context:
     """A context for code of the program that the worker calls, and that is no job."""
     context = copy_context()
-    context.run(IS_GUEST.set, True)
+    context.run(GUEST.set, object())
     return context
 
 
@@ -86,9 +86,12 @@ def task_factory(is_own_run: Callable[["asyncio.Task[Any]"], bool]) -> TaskFacto
     told: object = None
 
     class OwnTask(asyncio.Task[Any]):
+        guest: object | None = None
+        """The call that runs in it; None: it is the worker's alone."""
+
         def cancel(self, msg: Any = None) -> bool:
             nonlocal told
-            if not _is_foreign() or is_own_run(self):
+            if not _is_foreign() or is_own_run(self) or (self.guest is not None and GUEST.get() is self.guest):
                 return super().cancel(msg)
             if told is not (culprit := CURRENT.get(None) or BATCH.get(None)) or culprit is None:
                 told = culprit  # once for each: it may try all tasks that there are
@@ -98,11 +101,15 @@ def task_factory(is_own_run: Callable[["asyncio.Task[Any]"], bool]) -> TaskFacto
     def make(
         loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], context: Context | None = None, **options: Any
     ) -> "asyncio.Task[Any]":
-        foreign = _is_foreign() or IN_LIFESPAN.get() or (context is not None and context.get(IS_GUEST, False))
-        return (asyncio.Task if foreign else OwnTask)(coro, loop=loop, context=context, **options)
+        if _is_foreign() or IN_LIFESPAN.get():
+            return asyncio.Task(coro, loop=loop, context=context, **options)
+        task = OwnTask(coro, loop=loop, context=context, **options)
+        if context is not None:
+            task.guest = context.get(GUEST)
+        return task
 
     return make
 
 
 def _is_foreign() -> bool:
-    return CURRENT.get(None) is not None or BATCH.get(None) is not None or IS_GUEST.get()
+    return CURRENT.get(None) is not None or BATCH.get(None) is not None or GUEST.get() is not None
