@@ -107,6 +107,40 @@ async def test_one_outcome_that_the_store_refuses_does_not_hold_up_the_others(
     assert records[7].result is None and records[7].result_error == "the store refused the result"
 
 
+async def test_a_job_of_which_the_store_takes_no_word_holds_up_nobody(app: Drumbeat, program: FaultyProgram) -> None:
+    @app.task
+    async def work(n: int) -> int:
+        return n
+
+    assert program.faults is not None
+    async with app:
+        jobs = await app.enqueue_many([work.bind(n) for n in range(20)])
+        bad = jobs[7].id
+        program.faults.refuse = lambda call, args: (
+            call == "jobs.exchange" and any(outcome.id == bad for outcome in _outcomes(args))
+        )
+        async with working(program):
+            await until(lambda: all_succeeded(app, 19))
+            assert await (await work.enqueue(20)).result(timeout=10) == 20
+            assert (await app.jobs.show(bad)).state is JobState.RUNNING
+
+
+async def test_a_claim_that_the_store_refuses_is_tried_again(
+    app: Drumbeat, program: FaultyProgram, recorder: Recorder
+) -> None:
+    @app.task
+    async def work(n: int) -> int:
+        return n
+
+    assert program.faults is not None
+    program.faults.refuse = lambda call, args: call == "jobs.exchange"
+    async with app, working(program):
+        job = await work.enqueue(1)
+        assert "refused on purpose" in (await recorder.next(StoreDown)).reason
+        program.faults.refuse = lambda call, args: False
+        assert await job.result(timeout=10) == 1
+
+
 def _outcomes(args: tuple[Any, ...]) -> list[Outcome]:
     return list(args[1])
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from drumbeat.clock import Clock
-from drumbeat.errors import StoreError, StoreFull, StoreLost, StoreUnavailable
+from drumbeat.errors import StoreError, StoreFull, StoreUnavailable
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.model.instance import Pulse
 from drumbeat.model.job import Claim, Exchanged, Hold, Outcome, OutcomeKind
@@ -219,8 +219,12 @@ class Exchange:
 
     async def _tell_apart(self, instance: InstanceId, outcomes: list[Outcome], error: StoreError) -> None:
         """The store refuses this batch: halve it until the bad one is alone, and tell that one without its texts."""
-        if not outcomes or isinstance(error, StoreLost):
+        if type(error) is not StoreError:  # lost, or of another schema: nothing will be taken
             raise error
+        if not outcomes:
+            # A claim: nothing that is stored may end a worker, and whoever reads the log mends the store.
+            await self._patience.suffer(StoreUnavailable(error.reason))
+            return
         if len(outcomes) > 1:
             middle = len(outcomes) // 2
             for half in (outcomes[:middle], outcomes[middle:]):
@@ -238,7 +242,9 @@ class Exchange:
             else None,
         )
         if bare == outcomes[0]:
-            raise error
+            # It stays ours, and runs nowhere, until this process ends and others find it.
+            log.error("the store refuses to hear how a job ended", extra={"job": bare.id, "reason": str(error)})
+            return
         log.error("the store refused an outcome: told without its texts", extra={"job": bare.id, "reason": str(error)})
         await self._talk([bare], None)
 
