@@ -122,7 +122,7 @@ async def look_everywhere(app: Drumbeat, ids: Sequence[JobId] = ()) -> list[str]
     for state in JobState:
         await store.inspect.page(JobFilter(state=state))
     await store.stats.totals()
-    transport = httpx.ASGITransport(app.dashboard(), client=("127.0.0.1", 50_000))
+    transport = httpx.ASGITransport(app.dashboard(access="open"), client=("127.0.0.1", 50_000))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7777") as browser:
         paths = [f"/api/v1/{path}" for path in LISTS] + [f"/{path}" for path in PAGES]
         for id in ids[:: max(1, len(ids) // 12)]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from drumbeat import CancelAnswer, Drumbeat, JobState
+from drumbeat import CancelAnswer, Cancelled, Drumbeat, JobState
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import InvalidArguments
 from drumbeat.sinks import Message, RedisStreamSink
@@ -204,6 +204,6 @@ async def test_a_key_is_cancelled_until_the_last_moment(app: Drumbeat, broker: R
     kept = await remind.using(key="order:1", delay=0.3).enqueue(1)
     await remind.using(key="order:2", delay=0.3).enqueue(2)
     async with working(app):
-        assert await app.cancel(task="remind", key="order:2") == 1
+        assert await app.cancel(task="remind", key="order:2") == Cancelled(cancelled=1, requested=0)
         await kept.result(timeout=10)
     assert [event["subject"] for _, event in entries(broker)] == ["order:1"]

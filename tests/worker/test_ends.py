@@ -9,7 +9,7 @@ from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.context import Aborted, AbortReason, current_job
 from drumbeat.events import ThreadAbandoned
-from drumbeat.model.job import CancelAnswer, JobState, OutcomeKind
+from drumbeat.model.job import CancelAnswer, Cancelled, JobState, OutcomeKind
 from drumbeat.worker import EXIT_REPLACE
 from tests.waiting import until
 from tests.worker.harness import Recorder, working
@@ -234,7 +234,7 @@ async def test_a_pending_job_that_is_cancelled_never_runs(app: Drumbeat) -> None
 
     async with app:
         job = await work.using(key="a").enqueue(1)
-        assert await app.cancel(task="work", key="a") == 1
+        assert await app.cancel(task="work", key="a") == Cancelled(cancelled=1, requested=0)
         other = await work.enqueue(2)
         async with working(app):
             await other.result(timeout=5)

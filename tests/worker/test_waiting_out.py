@@ -36,7 +36,10 @@ LOOP = {
     *("instances.forget", "inspect.now", "inspect.instances", "rooms.take", "rooms.prune"),
 }
 """What is called on the worker's own loop."""
-AT_TIMES = {"jobs.release", "locks.leave", "instances.leave", "instances.leave_rooms", "inspect.job"}
+AT_TIMES = {
+    *("jobs.release", "locks.leave", "instances.leave", "instances.leave_rooms", "inspect.job"),
+    *("stats.written", "stats.run_ends"),  # the counts of a dead instance, which are given up
+}
 """Called when an answer was lost, a handler was cancelled, a worker leaves: tests of their own show what becomes of that."""
 
 

@@ -25,7 +25,7 @@ async def test_nothing_is_healthy_while_the_store_is_away_and_all_is_well_when_i
     with RedisServer("valkey") as server:
         app = Drumbeat(server.url, name="shop", heartbeat=0.2, dead_after=5, poll=0.2)
         declare(app)
-        async with app, served(app.dashboard()) as (address, _):
+        async with app, served(app.dashboard(access="open")) as (address, _):
             async with working(app):
                 await lonely.goto(address)
                 verdict = lonely.get_by_test_id("verdict")

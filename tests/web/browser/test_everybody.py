@@ -111,7 +111,7 @@ CUT = """() => [...document.querySelectorAll(".table-box")]
 async def test_a_table_that_goes_on_to_the_right_says_so_until_its_end(open_page: OpenPage, app: Drumbeat) -> None:
     store = await app.store()
     await making.add(store, making.new_job(queue="a_queue_with_quite_a_long_name_for_reports"))
-    async with served(app.dashboard()) as (address, _):
+    async with served(app.dashboard(access="open")) as (address, _):
         page = await open_page(address, phone=True)
         await page.goto("/queues")
         box = page.locator(".table-box")
