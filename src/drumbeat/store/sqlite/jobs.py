@@ -172,7 +172,7 @@ class SqliteJobs:
 
     def _ended(self, db: Connection, ids: Sequence[JobId]) -> list[EndedRow | None]:
         """As the statement `ended`, where a row cannot be made JSON."""
-        wanted = {"ids": as_json(ids)}
+        wanted = {"ids": as_json(ids), "preview": WHOLE}
         statements = (self._inspect.dead_record, self._inspect.live_record, self._inspect.history_record)
         found = {row.id: row for statement in statements for row in rows.jobs(db, statement, wanted)}
         return [None if id not in found else EndedRow.of(found[id]) for id in ids]

@@ -31,7 +31,7 @@ local function shorter(text, at)
 end
 
 local function short_body(body)
-  local last = find(body, '\n', 1, true) + most
+  local last = (find(body, '\n', 1, true) or 0) + most
   return #body > last and beginning(body, last) or body
 end
 
@@ -65,7 +65,7 @@ for i = 3, #ARGV do
       local who = job.instance or ''
       found[i - 2] = {
         body, job.state, call('HGET', P .. 'more', id), who, job.token or 0,
-        call('SISMEMBER', P .. 'cancels:' .. who, id), short_progress(call('HGET', P .. 'progress', id)),
+        ask('SISMEMBER', P .. 'cancels:' .. who, id) or 0, short_progress(call('HGET', P .. 'progress', id)),
       }
     end
   end
