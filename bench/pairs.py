@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from bench.engines import ENGINES
-from bench.processes import ROOT
+from bench.processes import ROOT, SOURCE_NAME
 
 MEASURES = ("enqueue", "drain", "latency")
 FIGURES = {
@@ -64,7 +64,7 @@ def run(source: Path, engine: str, measures: Sequence[str]) -> dict[str, float]:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         chosen = [option for measure in measures for option in ("--measure", measure)]
         command = [sys.executable, "-m", "bench", "--engine", engine, "--only", "drumbeat", *chosen]
-        environment = {**os.environ, "PYTHONPATH": str(source)}
+        environment = {**os.environ, SOURCE_NAME: str(source)}
         subprocess.run(
             [*command, "--rounds", "1", "--json", file.name], env=environment, cwd=ROOT, check=True, capture_output=True
         )

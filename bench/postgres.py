@@ -18,7 +18,7 @@ from typing import Any, Self
 from bench.apps import FOLDER_NAME, URL_NAME
 from bench.contender import Contender
 from bench.ledger import ENVIRONMENT_NAME, Ledger
-from bench.processes import ROOT, TICKS_PER_SECOND, ChildFailed, cpu_ticks, family
+from bench.processes import ROOT, TICKS_PER_SECOND, ChildFailed, cpu_ticks, family, python_path
 from bench.sites import Site
 
 SETTINGS = {
@@ -107,7 +107,7 @@ class PostgresSite(Site):
         # Some libraries load the program with the handlers for this; it wants a ledger.
         ledger = folder / "ledger of nobody"
         Ledger.create(ledger, 1)
-        places = {FOLDER_NAME: str(folder), ENVIRONMENT_NAME: str(ledger)}
+        places = {FOLDER_NAME: str(folder), ENVIRONMENT_NAME: str(ledger), "PYTHONPATH": python_path()}
         environment = {**os.environ, **places, **contender.environment(folder), **self._addresses(contender, name)}
         for command in contender.preparations():
             made = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)

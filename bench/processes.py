@@ -23,6 +23,14 @@ ROOT = Path(__file__).resolve().parent.parent
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
+SOURCE_NAME = "DRUMBEAT_BENCH_SOURCE"
+"""Where producers and workers find the package that is measured, if it is not the installed one: see bench/pairs.py."""
+
+
+def python_path() -> str:
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get(SOURCE_NAME), os.environ.get("PYTHONPATH")]))
+
+
 class ChildFailed(Exception):
     """A producer or a worker ended in a way that it should not have."""
 
@@ -38,7 +46,7 @@ class Stage:
         self.ledger = Ledger.create(path, slots)
         self.environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+            "PYTHONPATH": python_path(),
             FOLDER_NAME: str(folder),
             ENVIRONMENT_NAME: str(path),
             **environment,
