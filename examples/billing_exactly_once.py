@@ -25,7 +25,7 @@ app = Drumbeat(name="billing", heartbeat=0.2, dead_after=1, poll=0.2, crash_limi
 
 @app.task(transactional=True, retries=100)
 async def bill(order: int, cents: int) -> None:
-    await asyncio.sleep(random.uniform(0, 0.1))  # what takes time comes before the transaction
+    await asyncio.sleep(random.uniform(0, 0.2))  # what takes time comes before the transaction
     async with current_job().transaction() as conn:
         await run(conn, "INSERT INTO invoice VALUES ($1, $2)", order, cents)
         await asyncio.sleep(random.uniform(0, 0.01))  # a good moment to be killed
@@ -45,6 +45,8 @@ async def story(kills: int) -> None:
         workers, orders = [start_worker(), start_worker()], 0
         try:
             for _ in range(kills):
+                while not await are_up(workers):
+                    await asyncio.sleep(0.02)
                 for _ in range(20):
                     orders += 1
                     await take_order(conn, orders, cents=100)
@@ -69,6 +71,11 @@ async def story(kills: int) -> None:
 def start_worker() -> "subprocess.Popen[bytes]":
     program = [sys.executable, "-m", "drumbeat", "run", "billing_exactly_once:app", "--log-level", "error"]
     return subprocess.Popen(program)
+
+
+async def are_up(workers: "list[subprocess.Popen[bytes]]") -> bool:
+    """Whoever has not begun has nothing to lose."""
+    return {worker.pid for worker in workers} <= {instance.pid for instance in await app.instances.list()}
 
 
 async def count(conn: Any, what: str = "customer_order") -> int:
