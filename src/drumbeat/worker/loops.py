@@ -15,6 +15,7 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
 
 from drumbeat.context import BATCH, CURRENT
+from drumbeat.spawn import reopen_streams
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +47,10 @@ def run_to_end(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, T]) ->
                 raise
             sys.setrecursionlimit(max(recursion, sys.getrecursionlimit()))
             escapes += 1
-            if loop.is_closed() or escapes > MAX_ESCAPES:
-                raise
+            # Before the loop opens anything: what a handler has closed must not become a descriptor of the loop's own.
+            reopen_streams()
+            if loop.is_closed() or loop.is_running() or escapes > MAX_ESCAPES:
+                raise  # uvloop says that it still runs if it could not stop in good order: it never will again
             if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 interrupted = task.cancel()
             elif isinstance(error, RuntimeError):
