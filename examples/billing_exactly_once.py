@@ -45,7 +45,7 @@ async def story(kills: int) -> None:
         workers, orders = [start_worker(), start_worker()], 0
         try:
             for _ in range(kills):
-                while not await are_up(workers):
+                while not await are_up(workers):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
                 for _ in range(20):
                     orders += 1
