@@ -47,5 +47,5 @@ def test_two_statements_under_one_name_are_told() -> None:
 
 def test_migrations_are_numbered_without_a_gap() -> None:
     for folder in SOURCE.glob("store/*/migrations"):
-        numbers = [int(path.name.split("_")[0]) for path in sorted(folder.glob("*.sql"))]
+        numbers = [int(path.name.split("_")[0]) for path in sorted(folder.glob("[0-9]*"))]
         assert numbers == list(range(1, len(numbers) + 1)), shown(folder)

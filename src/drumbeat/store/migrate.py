@@ -1,7 +1,7 @@
 """Numbered migrations and the rule of which code may run on which schema; shared by the SQL engines.
 
-A migration is a file `0001_words.sql` whose header may say `-- oldest_code: 3`: code that knows less than migration 3
-cannot use the schema from here on. Migrations only add; what is no longer used is removed one release later, so code and
+A migration is a file `0002_words.sql`, or a folder `0001_words/` of such files, applied in the order of their names. It may say
+`-- oldest_code: 3`: code that knows less than migration 3 cannot use the schema from here on. Migrations only add; what is no longer used is removed one release later, so code and
 schema of neighbouring releases run together. How statements are executed is the engine's business.
 """
 
@@ -11,7 +11,7 @@ import msgspec
 
 from drumbeat.errors import SchemaOutOfDate
 
-_FILE = re.compile(r"(\d{4})_\w+\.sql")
+_NAME = re.compile(r"(\d{4})_\w+(\.sql)?")
 _OLDEST = re.compile(r"^-- oldest_code: (\d+)[ \t]*$", re.MULTILINE)
 
 
@@ -34,13 +34,14 @@ def load(package: str) -> tuple[Migration, ...]:
     # Here: it brings in a dozen modules, and a program's start should not wait for what only an opened store needs.
     from importlib import resources
 
-    files = sorted(file.name for file in resources.files(package).iterdir() if _FILE.fullmatch(file.name))
+    entries = (entry for entry in resources.files(package).iterdir() if _NAME.fullmatch(entry.name))
     migrations: list[Migration] = []
     oldest_code = 1
-    for expected, file in enumerate(files, start=1):
-        if int(file[:4]) != expected:
-            raise ValueError(f"{package}/{file}: its number should be {expected:04}")
-        sql = resources.files(package).joinpath(file).read_text("utf-8")
+    for expected, entry in enumerate(sorted(entries, key=lambda entry: entry.name), start=1):
+        if int(entry.name[:4]) != expected:
+            raise ValueError(f"{package}/{entry.name}: its number should be {expected:04}")
+        files = sorted(entry.iterdir(), key=lambda file: file.name) if entry.is_dir() else [entry]
+        sql = "\n".join(file.read_text("utf-8") for file in files)
         if said := _OLDEST.search(sql):
             oldest_code = int(said.group(1))
         migrations.append(Migration(number=expected, sql=sql, oldest_code=oldest_code))

@@ -8,11 +8,11 @@
 -- Columns of a row: NewJob's fields in their order. An id that is anywhere already is passed over.
 INSERT INTO drumbeat_job (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
                           instance, token, failures, crashes, retries, timeout, crash_limit, "unique", waits_for, waits_since,
-                          cancel_requested, progress, error, on_dead, life, tenant, seq, schedule, trace)
+                          cancel_requested, progress, error, on_dead, life, tenant, schedule, trace, seq)
 SELECT column1, column2, column3, 'pending', column6, nullif(column9, -1), column4, column5, ?1,
        ifnull(nullif(column7, -1), ?1 + column8), ifnull(nullif(column7, -1), ?1 + column8), NULL, NULL, 0, 0, 0,
        nullif(column11, -1), nullif(column12, -1), column13, column10, NULL, NULL, 0, NULL, NULL, nullif(column14, -1), 0,
-       column15, NULL, NULL, nullif(column16, -1)
+       column15, NULL, nullif(column16, -1), NULL
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
  WHERE column1 <> -1
    AND NOT EXISTS (SELECT 1 FROM drumbeat_history WHERE id = column1)
@@ -26,9 +26,9 @@ SELECT column1, column2, column3, 'pending', column6, nullif(column9, -1), colum
 -- ?11 crash_limit, ?12 on_dead, ?13 tenant, ?14 trace.
 INSERT INTO drumbeat_job (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
                           instance, token, failures, crashes, retries, timeout, crash_limit, "unique", waits_for, waits_since,
-                          cancel_requested, progress, error, on_dead, life, tenant, seq, schedule, trace)
+                          cancel_requested, progress, error, on_dead, life, tenant, schedule, trace, seq)
 SELECT column1, ?2, ?3, 'pending', ?5, nullif(column3, -1), column2, ?4, ?1, ifnull(?6, ?1 + ?7), ifnull(?6, ?1 + ?7), NULL,
-       NULL, 0, 0, 0, ?9, ?10, ?11, ?8, NULL, NULL, 0, NULL, NULL, ?12, 0, ?13, NULL, NULL, ?14
+       NULL, 0, 0, 0, ?9, ?10, ?11, ?8, NULL, NULL, 0, NULL, NULL, ?12, 0, ?13, NULL, ?14, NULL
   FROM (VALUES (?, ?, ?))
  WHERE column1 <> -1
    AND NOT EXISTS (SELECT 1 FROM drumbeat_history WHERE id = column1)
@@ -64,12 +64,12 @@ SELECT json_group_array(json_array(job.task, job.key, job.id, job.state))
 INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at,
                               started_at, finished_at, instance, token, outcome, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead,
-                              life, tenant, seq, schedule, trace)
+                              life, tenant, schedule, trace, seq)
 SELECT job.id, job.task, job.queue, ?2, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at, job.run_at,
        nullif(ended.column3, -1), ifnull(nullif(ended.column4, -1), ?4), ?1, job.token, ?3, job.failures, job.crashes,
        job.retries, job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress,
        nullif(ended.column5, -1), nullif(ended.column6, -1), nullif(ended.column7, -1), job.on_dead, job.life, job.tenant,
-       NULL, job.schedule, job.trace
+       job.schedule, job.trace, NULL
   FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE typeof(ended.column1) = 'text'
@@ -85,11 +85,11 @@ SELECT job.id, job.task, job.queue, ?2, job.priority, job.key, job.args, job.sig
 INSERT INTO drumbeat_history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at,
                               started_at, finished_at, instance, token, outcome, failures, crashes, retries, timeout,
                               crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead,
-                              life, tenant, seq, schedule, trace)
+                              life, tenant, schedule, trace, seq)
 SELECT job.id, job.task, job.queue, 'succeeded', job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
        job.run_at, ended.column3, ended.column4, ?1, job.token, 'succeeded', job.failures, job.crashes, job.retries,
        job.timeout, job.crash_limit, job."unique", job.cancel_requested, job.progress, NULL, NULL, NULL, job.on_dead,
-       job.life, job.tenant, NULL, job.schedule, job.trace
+       job.life, job.tenant, job.schedule, job.trace, NULL
   FROM (VALUES (?, ?, ?, ?)) AS ended
  CROSS JOIN drumbeat_job AS job
  WHERE typeof(ended.column1) = 'text'

@@ -1,9 +1,4 @@
--- oldest_code: 1
--- Schedules, the record of their fires, and who leads.
-
-ALTER TABLE drumbeat.job ADD COLUMN schedule text COLLATE "C";
-ALTER TABLE drumbeat.history ADD COLUMN schedule text COLLATE "C";
-ALTER TABLE drumbeat.dead ADD COLUMN schedule text COLLATE "C";
+-- Schedules and the record of their fires.
 
 CREATE TABLE drumbeat.schedule (
     name           text COLLATE "C" PRIMARY KEY,
@@ -65,16 +60,6 @@ CREATE TABLE drumbeat.fire (
 );
 CREATE INDEX fire_by_age
     ON drumbeat.fire (last);
-
--- Who leads: one row. `until` is when the lease runs out.
-CREATE TABLE drumbeat.leader (
-    one      integer PRIMARY KEY CHECK (one = 1),
-    term     bigint NOT NULL,
-    until    bigint NOT NULL,
-    instance text COLLATE "C"
-) WITH (fillfactor = 10);
-INSERT INTO drumbeat.leader (one, term, until)
-VALUES (1, 0, 0);
 
 -- What is done once in the whole cluster.
 CREATE TABLE drumbeat.once (
@@ -155,50 +140,3 @@ CREATE TRIGGER dead_goes_on
  AFTER INSERT ON drumbeat.dead
    FOR EACH ROW WHEN (NEW.schedule IS NOT NULL)
        EXECUTE FUNCTION drumbeat.go_on();
-
--- As in 0002, with the schedule.
-CREATE OR REPLACE FUNCTION drumbeat.complete(ended text) RETURNS void
-    LANGUAGE plpgsql VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    AS $$
-#variable_conflict use_column
-DECLARE
-    given  json := ended::json;
-    claim  uuid := (given ->> 'id')::uuid;
-    number bigint := (given ->> 'token')::bigint;
-    holder text := given ->> 'instance';
-    moment bigint := drumbeat.now_us();
-BEGIN
-    PERFORM drumbeat.ensure_day(moment / 86400000000 * 86400000000);
-    WITH gone AS (
-         DELETE FROM drumbeat.job
-          WHERE job.id = claim
-            AND job.token = number
-            AND job.instance = holder
-         RETURNING job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
-                   job.run_at, job.instance, job.token, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit,
-                   job."unique", job.cancel_requested, job.progress, job.on_dead, job.life, job.tenant,
-                   job.schedule)
-    INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
-                                  created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
-                                  crash_limit, "unique", cancel_requested, progress, result, result_error, on_dead, life,
-                                  tenant, schedule)
-    SELECT 'succeeded', moment, gone.instance, 'succeeded', gone.id, gone.task, gone.queue, gone.priority, gone.key, gone.args,
-           gone.signature, gone.created_at, gone.due_at, gone.run_at, (given ->> 'started_at')::bigint, gone.token,
-           gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit, gone."unique", gone.cancel_requested,
-           gone.progress, given ->> 'result', given ->> 'result_error', gone.on_dead, gone.life, gone.tenant,
-           gone.schedule
-      FROM gone;
-    IF FOUND THEN
-        RETURN;
-    END IF;
-    IF EXISTS (SELECT FROM drumbeat.history
-                WHERE history.id = claim AND history.token = number AND history.instance = holder
-                  AND history.outcome = 'succeeded')
-    THEN
-        RAISE EXCEPTION 'job % has been completed already', claim USING ERRCODE = 'DB003';
-    END IF;
-    RAISE EXCEPTION 'job % is no longer this worker''s', claim USING ERRCODE = 'DB002';
-END
-$$;

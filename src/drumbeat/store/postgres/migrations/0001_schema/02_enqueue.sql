@@ -1,13 +1,32 @@
--- oldest_code: 1
--- A unique job may be added and claimed by others while one of "live" is being added: it is younger than the look before the
--- insert, and runs already when the insert comes to the index of those that are new. So whoever adds "live" ones looks again
--- after the insert, with a younger snapshot. (In a transaction that keeps its snapshot there is none.)
+-- Storing new jobs, and jobs inside a transaction of the program's own: there each operation is one call with one text, which
+-- every driver can make.
 
-CREATE INDEX job_running_beside_live
-    ON drumbeat.job (task, key) WHERE "unique" = 'pending' AND state = 'running';
+-- Undo an INSERT of jobs if one of them is known: an id that exists, a unique key that is taken, or a job that has ended.
+-- It runs after the insert, with a younger snapshot: a job that ended meanwhile is missing from the live table and not yet
+-- in the history that the insert itself could see. Ids are made in the order of time, so the ids of a batch are a narrow
+-- range, and nothing else is in it. The caller's own `since` keeps the look to the days on which they can have ended.
+CREATE FUNCTION drumbeat.refuse_known(wanted integer, added bigint, first uuid, last uuid, since bigint) RETURNS void
+    LANGUAGE plpgsql VOLATILE
+    SET plan_cache_mode = force_generic_plan
+    AS $$
+BEGIN
+    IF added < wanted
+       OR EXISTS (SELECT FROM drumbeat.history AS history
+                   WHERE history.id BETWEEN first AND last
+                     AND history.finished_at >= least(since, drumbeat.now_us()) - 86400000000
+                     AND history.finished_at < drumbeat.now_us() + 86400000000)
+       OR EXISTS (SELECT FROM drumbeat.dead AS dead WHERE dead.id BETWEEN first AND last)
+    THEN
+        RAISE EXCEPTION 'some of these jobs are known' USING ERRCODE = 'DB001';
+    END IF;
+END
+$$;
 
 -- Those of these jobs of "live" whose key is held by one of "pending" that runs. tasks: theirs. Begun at the holders: most
 -- tasks have none.
+-- A unique job may be added and claimed by others while one of "live" is being added: it is younger than the look before the
+-- insert, and runs already when the insert comes to the index of those that are new. So whoever adds "live" ones looks again
+-- after the insert, with a younger snapshot. (In a transaction that keeps its snapshot there is none.)
 CREATE FUNCTION drumbeat.held_meanwhile(added uuid[], tasks text[]) RETURNS uuid[]
     LANGUAGE plpgsql VOLATILE
     SET plan_cache_mode = force_generic_plan
@@ -40,8 +59,13 @@ BEGIN
 END
 $$;
 
--- As in 0002, with that look.
-CREATE OR REPLACE FUNCTION drumbeat.enqueue(wanted text) RETURNS text
+-- Store new jobs. wanted: {"jobs": [{"id": ..., "task": ..., ...}, ...], "since": µs, "notify": true}, where nobody can have
+-- ended any of these jobs before `since`. The answer is [[id, created], ...] in the same order, as Jobs.add gives it.
+-- Insert and look, until one of them finds: each statement sees what others have committed before it, and what it does not
+-- see lets the insert wait. (In a transaction that keeps its snapshot this ends with a serialization failure.)
+-- Planning for all days of history takes longer than the work: one plan for all calls, which can only be by index, one look
+-- for each job. That is what `(SELECT 1 ... LIMIT 1) IS NULL` is for: EXISTS could become a join with the whole history.
+CREATE FUNCTION drumbeat.enqueue(wanted text) RETURNS text
     LANGUAGE plpgsql VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
@@ -62,15 +86,16 @@ BEGIN
     FOR turn IN 1 .. 100 LOOP
         WITH added AS (
              INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, "unique",
-                                       retries, timeout, crash_limit, on_dead, tenant)
+                                       retries, timeout, crash_limit, on_dead, tenant, trace)
              SELECT new.id, new.task, new.queue, new.args, new.signature, new.priority, moment,
                     coalesce(new.run_at, moment + new.delay), coalesce(new.run_at, moment + new.delay), new.key,
-                    new."unique", new.retries, new.timeout, new.crash_limit, new.on_dead, new.tenant
+                    new."unique", new.retries, new.timeout, new.crash_limit, new.on_dead, new.tenant,
+                    new.trace
                FROM ROWS FROM (json_to_recordset(jobs) AS (id uuid, task text, queue text, args text, signature text,
                                priority smallint, run_at bigint, delay bigint, key text, "unique" text, retries integer,
-                               timeout bigint, crash_limit integer, on_dead text, tenant text)) WITH ORDINALITY
+                               timeout bigint, crash_limit integer, on_dead text, tenant text, trace text)) WITH ORDINALITY
                     AS new (id, task, queue, args, signature, priority, run_at, delay, key, "unique", retries, timeout,
-                            crash_limit, on_dead, tenant, place)
+                            crash_limit, on_dead, tenant, trace, place)
               WHERE (SELECT 1 FROM drumbeat.history
                       WHERE history.id = new.id AND history.finished_at >= oldest LIMIT 1) IS NULL
                 AND (SELECT 1 FROM drumbeat.dead WHERE dead.id = new.id LIMIT 1) IS NULL
@@ -156,5 +181,55 @@ BEGIN
         PERFORM pg_notify('drumbeat' || '.wake', soonest::text);
     END IF;
     RETURN answer;
+END
+$$;
+
+-- Move a running job to history as succeeded. ended: {"id", "token", "instance", "started_at", "result", "result_error"}.
+-- The job's own row is the fence and the lease: a burial takes an instance's jobs away in the step that makes it dead, and waits
+-- here for a completion under way. A claim that is not current is an error, so that nothing of the transaction around it can be
+-- committed: DB002, or DB003 if this very claim has completed the job before.
+CREATE FUNCTION drumbeat.complete(ended text) RETURNS void
+    LANGUAGE plpgsql VOLATILE
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    AS $$
+#variable_conflict use_column
+DECLARE
+    given  json := ended::json;
+    claim  uuid := (given ->> 'id')::uuid;
+    number bigint := (given ->> 'token')::bigint;
+    holder text := given ->> 'instance';
+    moment bigint := drumbeat.now_us();
+BEGIN
+    PERFORM drumbeat.ensure_day(moment / 86400000000 * 86400000000);
+    WITH gone AS (
+         DELETE FROM drumbeat.job
+          WHERE job.id = claim
+            AND job.token = number
+            AND job.instance = holder
+         RETURNING job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
+                   job.run_at, job.instance, job.token, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit,
+                   job."unique", job.cancel_requested, job.progress, job.on_dead, job.life, job.tenant,
+                   job.schedule, job.trace)
+    INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
+                                  created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
+                                  crash_limit, "unique", cancel_requested, progress, result, result_error, on_dead, life,
+                                  tenant, schedule, trace)
+    SELECT 'succeeded', moment, gone.instance, 'succeeded', gone.id, gone.task, gone.queue, gone.priority, gone.key, gone.args,
+           gone.signature, gone.created_at, gone.due_at, gone.run_at, (given ->> 'started_at')::bigint, gone.token,
+           gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit, gone."unique", gone.cancel_requested,
+           gone.progress, given ->> 'result', given ->> 'result_error', gone.on_dead, gone.life, gone.tenant,
+           gone.schedule, gone.trace
+      FROM gone;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM drumbeat.history
+                WHERE history.id = claim AND history.token = number AND history.instance = holder
+                  AND history.outcome = 'succeeded')
+    THEN
+        RAISE EXCEPTION 'job % has been completed already', claim USING ERRCODE = 'DB003';
+    END IF;
+    RAISE EXCEPTION 'job % is no longer this worker''s', claim USING ERRCODE = 'DB002';
 END
 $$;

@@ -1,10 +1,4 @@
--- oldest_code: 1
--- Schedules, the record of their fires, and who leads.
-
--- Last in their tables, behind `seq`: INSERT statements that name it name `seq` as well, with NULL, and are still in order.
-ALTER TABLE drumbeat_job ADD COLUMN schedule TEXT;
-ALTER TABLE drumbeat_history ADD COLUMN schedule TEXT;
-ALTER TABLE drumbeat_dead ADD COLUMN schedule TEXT;
+-- Schedules, the record of their fires, and what is done once in the cluster.
 
 CREATE TABLE drumbeat_schedule (
     name           TEXT PRIMARY KEY,
@@ -97,16 +91,6 @@ BEGIN
      WHERE name = OLD.schedule
        AND current = OLD.id;
 END;
-
--- Who leads: one row. `until` is when the lease runs out.
-CREATE TABLE drumbeat_leader (
-    one      INTEGER PRIMARY KEY CHECK (one = 1),
-    instance TEXT,
-    term     INTEGER NOT NULL,
-    until    INTEGER NOT NULL
-);
-INSERT INTO drumbeat_leader (one, instance, term, until)
-VALUES (1, NULL, 0, 0);
 
 -- What is done once in the whole cluster.
 CREATE TABLE drumbeat_once (

@@ -1,5 +1,5 @@
 -- oldest_code: 1
--- Jobs from enqueue to the record of their end, and the instances that run them.
+-- Jobs from enqueue to the record of their end.
 -- Times are microseconds UTC by the server's clock. Structured values (errors, roles) are JSON text. Names are compared
 -- byte by byte: the server's language has no say in the order of a queue.
 
@@ -42,6 +42,8 @@ CREATE TABLE drumbeat.job (
     instance         text COLLATE "C",
     waits_for        text COLLATE "C",
     on_dead          text COLLATE "C",
+    schedule         text COLLATE "C",
+    trace            text COLLATE "C", -- the span that enqueued it: a W3C traceparent
     args             text NOT NULL,
     progress         text,
     error            text,
@@ -74,6 +76,12 @@ CREATE UNIQUE INDEX job_one_pending_per_key
 -- Of those that have never run, whatever their kind: two that are added at the same moment do not see each other.
 CREATE UNIQUE INDEX job_one_new_per_key
     ON drumbeat.job (task, key) WHERE "unique" <> '' AND state = 'pending' AND token = 0;
+CREATE INDEX job_running_beside_live
+    ON drumbeat.job (task, key) WHERE "unique" = 'pending' AND state = 'running';
+-- Those that have failed or crashed before: few, and people look for them. The state is left out so that a claim does not touch
+-- this index.
+CREATE INDEX job_tried
+    ON drumbeat.job (run_at, id) WHERE failures + crashes > 0;
 
 -- Jobs that have ended: succeeded, cancelled, and dead letters that somebody discarded. One partition for each day (UTC) of
 -- finished_at, made ahead by every instance; old ones are detached and dropped.
@@ -103,6 +111,8 @@ CREATE TABLE drumbeat.history (
     instance         text COLLATE "C",
     outcome          text COLLATE "C",
     on_dead          text COLLATE "C",
+    schedule         text COLLATE "C",
+    trace            text COLLATE "C", -- the span that enqueued it: a W3C traceparent
     args             text NOT NULL,
     progress         text,
     result           text,
@@ -145,6 +155,8 @@ CREATE TABLE drumbeat.dead (
     instance         text COLLATE "C",
     outcome          text COLLATE "C",
     on_dead          text COLLATE "C",
+    schedule         text COLLATE "C",
+    trace            text COLLATE "C", -- the span that enqueued it: a W3C traceparent
     args             text NOT NULL,
     progress         text,
     result           text,
@@ -169,27 +181,6 @@ CREATE TABLE drumbeat.attempt (
 CREATE INDEX attempt_by_age
     ON drumbeat.attempt (finished_at);
 
-CREATE TABLE drumbeat.instance (
-    id          text COLLATE "C" PRIMARY KEY,
-    state       text COLLATE "C" NOT NULL DEFAULT 'alive',
-    app         text NOT NULL,
-    version     text NOT NULL,
-    host        text NOT NULL,
-    pid         integer NOT NULL,
-    roles       text NOT NULL,
-    queues      text NOT NULL,
-    tasks       text NOT NULL,
-    concurrency integer NOT NULL,
-    running     integer NOT NULL DEFAULT 0,
-    refused     bigint NOT NULL DEFAULT 0,
-    beat        bigint NOT NULL DEFAULT 0,
-    started_at  bigint NOT NULL,
-    beat_at     bigint NOT NULL,
-    ended_at    bigint,
-    ended_why   text,
-    wake        text
-) WITH (fillfactor = 50);
-
 -- Queues somebody has paused; a queue that is not here is open.
 CREATE TABLE drumbeat.queue (
     name       text COLLATE "C" PRIMARY KEY,
@@ -197,27 +188,6 @@ CREATE TABLE drumbeat.queue (
     paused_by  text NOT NULL,
     paused_why text NOT NULL
 );
-
--- Undo an INSERT of jobs if one of them is known: an id that exists, a unique key that is taken, or a job that has ended.
--- It runs after the insert, with a younger snapshot: a job that ended meanwhile is missing from the live table and not yet
--- in the history that the insert itself could see. Ids are made in the order of time, so the ids of a batch are a narrow
--- range, and nothing else is in it. The caller's own `since` keeps the look to the days on which they can have ended.
-CREATE FUNCTION drumbeat.refuse_known(wanted integer, added bigint, first uuid, last uuid, since bigint) RETURNS void
-    LANGUAGE plpgsql VOLATILE
-    SET plan_cache_mode = force_generic_plan
-    AS $$
-BEGIN
-    IF added < wanted
-       OR EXISTS (SELECT FROM drumbeat.history AS history
-                   WHERE history.id BETWEEN first AND last
-                     AND history.finished_at >= least(since, drumbeat.now_us()) - 86400000000
-                     AND history.finished_at < drumbeat.now_us() + 86400000000)
-       OR EXISTS (SELECT FROM drumbeat.dead AS dead WHERE dead.id BETWEEN first AND last)
-    THEN
-        RAISE EXCEPTION 'some of these jobs are known' USING ERRCODE = 'DB001';
-    END IF;
-END
-$$;
 
 -- Make the partition of history for the day that begins at this moment, if it is missing. Created first and attached then:
 -- that takes no lock which a finish would wait for. With its owner's rights: whoever may write jobs need not own tables.

@@ -1,6 +1,6 @@
--- oldest_code: 1
--- What instances counted: one row for each stretch of time, queue, task and instance, which replaces it as it grows.
+-- What instances counted.
 
+-- One row for each stretch of time, queue, task and instance, which replaces it as it grows.
 CREATE TABLE drumbeat.rollup (
     grain      bigint NOT NULL,
     at         bigint NOT NULL,
@@ -11,7 +11,6 @@ CREATE TABLE drumbeat.rollup (
     counts     text NOT NULL,
     PRIMARY KEY (grain, at, queue, task, instance)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
-
 -- Rows of all queues and tasks together, for charts of everything.
 CREATE INDEX rollup_overall
     ON drumbeat.rollup (grain, at) WHERE queue = '';

@@ -1,6 +1,6 @@
--- oldest_code: 1
--- What people did, and with which answer; and since when the leader leads.
+-- What people did, and with which answer.
 
+-- `holds_key`: a second request of the same `who` with this key is a repetition of this one. Given up after a day.
 -- `holds_key`: a second request of the same `who` with this key is a repetition of this one. Given up after a day.
 CREATE TABLE drumbeat_audit (
     id           TEXT PRIMARY KEY,
@@ -27,5 +27,3 @@ CREATE INDEX drumbeat_audit_by_target
     ON drumbeat_audit (target, id);
 CREATE INDEX drumbeat_audit_by_age
     ON drumbeat_audit (at);
-
-ALTER TABLE drumbeat_leader ADD COLUMN since INTEGER NOT NULL DEFAULT 0;

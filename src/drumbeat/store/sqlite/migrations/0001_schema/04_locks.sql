@@ -1,4 +1,3 @@
--- oldest_code: 1
 -- Locks: lines of tickets. Leases and rate windows are reckoned in boot time (expires_at, at), which no clock change touches and
 -- all processes of the machine share; a lock that was last used before a reboot has no living tickets. All other times are UTC.
 

@@ -1,6 +1,6 @@
--- oldest_code: 1
--- What instances counted: one row for each stretch of time, queue, task and instance, which replaces it as it grows.
+-- What instances counted.
 
+-- One row for each stretch of time, queue, task and instance, which replaces it as it grows.
 CREATE TABLE drumbeat_rollup (
     grain      INTEGER NOT NULL,
     at         INTEGER NOT NULL,
@@ -11,7 +11,6 @@ CREATE TABLE drumbeat_rollup (
     counts     TEXT NOT NULL,
     PRIMARY KEY (grain, at, queue, task, instance)
 ) WITHOUT ROWID;
-
 -- Rows of all queues and tasks together, for charts of everything.
 CREATE INDEX drumbeat_rollup_overall
     ON drumbeat_rollup (grain, at) WHERE queue = '';

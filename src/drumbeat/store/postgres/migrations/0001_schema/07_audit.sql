@@ -1,6 +1,6 @@
--- oldest_code: 1
--- What people did, and with which answer; and since when the leader leads.
+-- What people did, and with which answer.
 
+-- `holds_key`: a second request of the same `who` with this key is a repetition of this one. Given up after a day.
 -- `holds_key`: a second request of the same `who` with this key is a repetition of this one. Given up after a day.
 CREATE TABLE drumbeat.audit (
     at           bigint NOT NULL,
@@ -27,5 +27,3 @@ CREATE INDEX audit_by_target
     ON drumbeat.audit (target, id);
 CREATE INDEX audit_by_age
     ON drumbeat.audit (at);
-
-ALTER TABLE drumbeat.leader ADD COLUMN since bigint NOT NULL DEFAULT 0;

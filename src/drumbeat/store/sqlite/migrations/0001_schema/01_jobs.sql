@@ -1,5 +1,5 @@
 -- oldest_code: 1
--- Jobs from enqueue to the record of their end, and the instances that run them.
+-- Jobs from enqueue to the record of their end.
 -- Times are microseconds UTC. Structured values (errors, roles) are JSON text.
 
 CREATE TABLE drumbeat_meta (
@@ -46,6 +46,8 @@ CREATE TABLE drumbeat_job (
     on_dead          TEXT,
     life             INTEGER NOT NULL DEFAULT 0,
     tenant           TEXT NOT NULL DEFAULT '',
+    schedule         TEXT,
+    trace            TEXT, -- the span that enqueued it: a W3C traceparent
     seq              INTEGER PRIMARY KEY
 );
 CREATE UNIQUE INDEX drumbeat_job_one_per_id
@@ -65,6 +67,10 @@ CREATE UNIQUE INDEX drumbeat_job_one_live_per_key
     ON drumbeat_job (task, key) WHERE "unique" = 'live';
 CREATE UNIQUE INDEX drumbeat_job_one_pending_per_key
     ON drumbeat_job (task, key) WHERE "unique" = 'pending' AND state = 'pending';
+-- Those that have failed or crashed before: few, and people look for them. The state is left out so that a claim does not touch
+-- this index.
+CREATE INDEX drumbeat_job_tried
+    ON drumbeat_job (run_at, id) WHERE failures + crashes > 0;
 
 -- Jobs that have ended: succeeded, cancelled, and dead letters that somebody discarded. Rows are in the order of their end.
 -- Nothing says NOT NULL: rows are only ever copied from tables that do, and each check would be made for every job.
@@ -99,6 +105,8 @@ CREATE TABLE drumbeat_history (
     on_dead          TEXT,
     life             INTEGER,
     tenant           TEXT,
+    schedule         TEXT,
+    trace            TEXT, -- the span that enqueued it: a W3C traceparent
     seq              INTEGER PRIMARY KEY
 );
 CREATE UNIQUE INDEX drumbeat_history_one_per_id
@@ -141,7 +149,9 @@ CREATE TABLE drumbeat_dead (
     error            TEXT,
     on_dead          TEXT,
     life             INTEGER NOT NULL,
-    tenant           TEXT NOT NULL
+    tenant           TEXT NOT NULL,
+    schedule         TEXT,
+    trace            TEXT
 ) WITHOUT ROWID;
 CREATE INDEX drumbeat_dead_by_task
     ON drumbeat_dead (task, id);
@@ -156,27 +166,6 @@ CREATE TABLE drumbeat_attempt (
     finished_at INTEGER NOT NULL,
     error       TEXT,
     PRIMARY KEY (id, token)
-) WITHOUT ROWID;
-
-CREATE TABLE drumbeat_instance (
-    id          TEXT PRIMARY KEY,
-    state       TEXT NOT NULL DEFAULT 'alive',
-    app         TEXT NOT NULL,
-    version     TEXT NOT NULL,
-    host        TEXT NOT NULL,
-    pid         INTEGER NOT NULL,
-    roles       TEXT NOT NULL,
-    queues      TEXT NOT NULL,
-    tasks       TEXT NOT NULL,
-    concurrency INTEGER NOT NULL,
-    running     INTEGER NOT NULL DEFAULT 0,
-    refused     INTEGER NOT NULL DEFAULT 0,
-    beat        INTEGER NOT NULL DEFAULT 0,
-    started_at  INTEGER NOT NULL,
-    beat_at     INTEGER NOT NULL,
-    ended_at    INTEGER,
-    ended_why   TEXT,
-    wake        TEXT
 ) WITHOUT ROWID;
 
 -- Queues somebody has paused; a queue that is not here is open.
