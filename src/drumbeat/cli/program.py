@@ -45,6 +45,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
         Entry("instances", "List and show the running processes."),
         Entry("locks", "List and show locks, or release one by force."),
         Entry("audit", "List and show who did what, to how many, and why."),
+        Entry("glossary", "Explain the words that Drumbeat uses."),
     ),
 }
 ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}
