@@ -13,7 +13,7 @@ from rich.console import Console
 from bench import machine, report
 from bench.catalogue import MEASURES
 from bench.engines import ENGINES, Engine
-from bench.rounds import available, run
+from bench.rounds import find_available, run
 
 NAMES = list(dict.fromkeys(name for engine in ENGINES.values() for name in engine.contenders))
 
@@ -58,11 +58,11 @@ def measure(
     markdown: bool,
 ) -> Any:
     console.print(f"{engine.title}: at most {minutes:g} minutes, and what has begun by then.", highlight=False)
-    chosen, missing = available(
+    chosen, missing = find_available(
         [engine.contenders[name] for name in only or engine.contenders if name in engine.contenders]
     )
-    for name, why in missing.items():
-        console.print(f"{name} is left out: it cannot be loaded here ({why})", markup=False)
+    for name, reason in missing.items():
+        console.print(f"{name} is left out: it cannot be loaded here ({reason})", markup=False)
     if not chosen:
         console.print("nothing to run")
         return {}

@@ -168,12 +168,12 @@ class Contender(ABC):
         """Called in the producer's process, with the environment set."""
 
 
-def moment(ns: int) -> datetime:
+def to_datetime(ns: int) -> datetime:
     """An aware datetime, exact to the microsecond; by way of a float it would not be."""
     return EPOCH + timedelta(microseconds=ns // 1_000)
 
 
-def until(done: Callable[[], bool], *, seconds: float, poll: float, what: str) -> None:
+def wait_until(done: Callable[[], bool], *, seconds: float, poll: float, what: str) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         if time.monotonic() > deadline:

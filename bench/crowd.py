@@ -35,13 +35,13 @@ class Crowd(Ledger):
     def environment(process: int, processes: int, jobs: int) -> dict[str, str]:
         return {NUMBER_NAME: str(process), COLUMN_NAME: str(1 + processes + process * jobs)}
 
-    def arrived(self) -> int:
+    def count_arrived(self) -> int:
         return sum(slot != 0 for slot in self._slots[1 : 1 + self._processes])
 
     def open_gate(self) -> None:
         self._slots[0] = 1
 
-    def filled(self, upto: int) -> bool:
+    def is_filled(self, upto: int) -> bool:
         """Whether each of these jobs has run in some process. Remembers how far it got."""
         slots, first, jobs = self._slots, 1 + self._processes, self._jobs
         while self._filled < upto:
@@ -50,7 +50,7 @@ class Crowd(Ledger):
             self._filled += 1
         return True
 
-    def runs(self) -> int:
+    def count_runs(self) -> int:
         return sum(self._slots[1 + self._processes :].tolist())
 
 

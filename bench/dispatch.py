@@ -22,15 +22,15 @@ from typing import Any
 import click
 
 from bench import machine
-from bench.processes import Worker, started, tail
-from bench.searching import fresh
-from bench.sending import BOOK, BROKER, SINK, TOPIC, URL, Batch, program, read_book
+from bench.job_search import fresh_store
+from bench.processes import Worker, start_process, tail
+from bench.sink_program import BOOK, BROKER, SINK, TOPIC, URL, Batch, program, read_book
 
 CHUNK = 5_000
 SPARE = 2.0
 """So many times as long as it took before may it take to enqueue all: the instant must come later than the last of them."""
 SETTLE_S = 3.0
-PATIENCE_S = 90.0
+SEND_TIMEOUT = 90.0
 RATE_GOAL, FIRST_GOAL_MS, LAST_GOAL_S = 20_000, 100.0, 1.0
 
 Figures = dict[str, float]
@@ -55,7 +55,7 @@ def store(engine: str) -> Iterator[Callable[[], str]]:
     """Gives URLs of empty stores. PostgreSQL with fsync, as whoever uses it would have it."""
     if engine != "postgres":
         with ExitStack() as stack:
-            yield lambda: stack.enter_context(fresh(engine))
+            yield lambda: stack.enter_context(fresh_store(engine))
         return
     from tests.servers.postgres import PostgresServer
 
@@ -96,8 +96,8 @@ class Dispatch:
     def worker(self) -> Iterator[None]:
         others = {} if self._source is None else {"PYTHONPATH": self._source}
         errors = self._book.with_suffix(".stderr")
-        process = started(
-            [sys.executable, "-m", "drumbeat", "run", "bench.apps.dispatching:app", "--log-level", "error"],
+        process = start_process(
+            [sys.executable, "-m", "drumbeat", "run", "bench.apps.dispatch:app", "--log-level", "error"],
             errors,
             os.environ | self._environment | others,
             stdin=subprocess.DEVNULL,
@@ -110,9 +110,9 @@ class Dispatch:
         finally:
             worker.stop()
 
-    async def sent(self, count: int) -> list[Batch]:
+    async def wait_sent(self, count: int) -> list[Batch]:
         """The book, once there are so many in it."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + SEND_TIMEOUT
         while True:
             book = read_book(self._book)
             if sum(batch.count for batch in book) >= count:
@@ -122,7 +122,7 @@ class Dispatch:
                 raise click.ClickException(f"not sent in time; the worker said: {said}")
             await asyncio.sleep(0.05)
 
-    async def finished(self) -> int:
+    async def wait_finished(self) -> int:
         """The moment at which the store has all jobs as finished."""
         while await self.app.jobs.list(state="running", limit=1):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -137,8 +137,8 @@ async def drain(dispatch: Dispatch, jobs: int, _: Figures) -> Figures:
         await dispatch.fill(jobs)
         filled = time.monotonic()
         with dispatch.worker():
-            book = await dispatch.sent(jobs)
-            finished = await dispatch.finished()
+            book = await dispatch.wait_sent(jobs)
+            finished = await dispatch.wait_finished()
     began = min(batch.began_ns for batch in book)
     return {"rate": jobs / (finished - began) * 1e9, "enqueue_s": filled - filling, **cpu(book)}
 
@@ -148,12 +148,12 @@ async def burst(dispatch: Dispatch, jobs: int, before: Figures) -> Figures:
     async with dispatch.app:
         with dispatch.worker():
             await dispatch.fill(1)
-            await dispatch.sent(1)
+            await dispatch.wait_sent(1)
             instant_ns = time.time_ns() + int(1e6 * (SETTLE_S + SPARE * before["enqueue_s"])) * 1_000
             await dispatch.fill(jobs, datetime.fromtimestamp(instant_ns / 1e9, UTC))
             if instant_ns - time.time_ns() < 1e9:
                 raise click.ClickException("this machine is too slow: the instant came before all was enqueued")
-            book = (await dispatch.sent(jobs + 1))[1:]
+            book = (await dispatch.wait_sent(jobs + 1))[1:]
     moments = [batch.acknowledged_ns - instant_ns for batch in book]
     early = sum(batch.began_ns < instant_ns for batch in book)
     return {"first_ms": min(moments) / 1e6, "last_s": max(moments) / 1e9, "early": early, **cpu(book, "burst_")}
@@ -167,7 +167,7 @@ def cpu(book: list[Batch], prefix: str = "") -> Figures:
     return {f"{prefix}cpu_us": used / 1e3 / max(1, count), f"{prefix}batch": (count + ordered[0].count) / len(ordered)}
 
 
-def measured(jobs: int, environment: dict[str, str], make: Callable[[], str], source: str | None) -> Figures:
+def measure_round(jobs: int, environment: dict[str, str], make: Callable[[], str], source: str | None) -> Figures:
     """One round. Each measure has a store and a topic of its own."""
     figures: Figures = {}
     for measure in (drain, burst):
@@ -207,7 +207,7 @@ def main(engine: str, sink: str, jobs: int, rounds: int, against: str | None) ->
     with broker(sink) as address, store(engine) as make:
         for _ in range(rounds):
             for name, source in sides.items():
-                figures = measured(jobs, {SINK: sink, BROKER: address}, make, source)
+                figures = measure_round(jobs, {SINK: sink, BROKER: address}, make, source)
                 seen[name].append(figures)
                 click.echo(f"  {name}: " + ", ".join(f"{key} {value:,.1f}" for key, value in figures.items()))
     for name, each in seen.items():

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from drumbeat.clock import SYSTEM
+from drumbeat.core.instance import NewInstance, Role
+from drumbeat.core.job import NewJob
 from drumbeat.ids import InstanceId, JobId, new_job_ids
-from drumbeat.model.instance import NewInstance, Role
-from drumbeat.model.job import NewJob
 from drumbeat.store.sqlite import SqliteStore
-from drumbeat.store.sqlite.adding import WIDTH, row
-from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.connection import SqliteConnection
+from drumbeat.store.sqlite.insert import INSERT_WIDTH, insert_row
 from drumbeat.store.sqlite.statements import JOBS
-from drumbeat.store.sqlite.writer import LONG_LOG
+from drumbeat.store.sqlite.writer import CHECKPOINT_BYTES
 
 INSTANCE = InstanceId("floor")
 QUEUE = "default"
@@ -32,7 +32,7 @@ def measure(path: Path, count: int) -> tuple[float, float]:
     """The seconds that inserting `count` jobs took, and those that claiming and finishing them took."""
     asyncio.run(_prepare(path))
     ids = new_job_ids(count)
-    db = Connection(path, read_only=False)
+    db = SqliteConnection(path, read_only=False)
     try:
         # The engine waits for the disk beside its next transaction; one bare loop can only wait in the commit.
         db.run("PRAGMA synchronous = FULL")
@@ -65,18 +65,18 @@ def _timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - started
 
 
-def _insert(db: Connection, path: Path, ids: Sequence[JobId]) -> None:
+def _insert(db: SqliteConnection, path: Path, ids: Sequence[JobId]) -> None:
     sample = NewJob(id=ids[0], task="stamp", queue=QUEUE, args='{"number":12345}', signature="0123456789abcdef")
-    columns = row(sample)[1:]
+    columns = insert_row(sample)[1:]
     for at in range(0, len(ids), ENQUEUE_BATCH):
         rows = [(id, *columns) for id in ids[at : at + ENQUEUE_BATCH]]
         db.run("BEGIN IMMEDIATE")
-        db.run_rows(JOBS.add, WIDTH, rows, (SYSTEM.now_us(),))
+        db.run_rows(JOBS.insert, INSERT_WIDTH, rows, (SYSTEM.now_us(),))
         db.run("COMMIT")
         _checkpoint(db, path)
 
 
-def _drain(db: Connection, path: Path, ids: Sequence[JobId]) -> None:
+def _drain(db: SqliteConnection, path: Path, ids: Sequence[JobId]) -> None:
     """Finish a batch and claim the next in one transaction, as the worker does.
 
     Jobs come in the order of their ids, and a first claim's token is its moment: nothing has to be read back.
@@ -87,19 +87,21 @@ def _drain(db: Connection, path: Path, ids: Sequence[JobId]) -> None:
         db.run("BEGIN IMMEDIATE")
         now = SYSTEM.now_us()
         if held:
-            finished = db.run_rows(JOBS.finish, FINISHED_WIDTH, held, (INSTANCE, "succeeded", "succeeded", now))
+            finished = db.run_rows(
+                JOBS.move_to_history, FINISHED_WIDTH, held, (INSTANCE, "succeeded", "succeeded", now)
+            )
             assert finished == len(held), f"{finished} of {len(held)} were finished"
             db.run(JOBS.delete_finished, {"seq": history})
             history += finished
         picked = db.value(JOBS.pick, {"queue": QUEUE, "now": now, "limit": BATCH, "instance": INSTANCE})
         db.run(JOBS.claim, {"picked": picked, "instance": INSTANCE, "now": now})
-        db.value(JOBS.claimed, {"picked": picked})
+        db.value(JOBS.claimed_jobs, {"picked": picked})
         db.run("COMMIT")
         _checkpoint(db, path)
         held = [(id, now, now, now, None, None, None) for id in ids[at : at + BATCH]]
 
 
-def _checkpoint(db: Connection, path: Path) -> None:
+def _checkpoint(db: SqliteConnection, path: Path) -> None:
     """By the writer's own rule: it turns SQLite's automatic checkpoints off."""
-    if os.stat(f"{path}-wal").st_size >= LONG_LOG:
+    if os.stat(f"{path}-wal").st_size >= CHECKPOINT_BYTES:
         db.run("PRAGMA wal_checkpoint(TRUNCATE)")

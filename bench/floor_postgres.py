@@ -15,14 +15,14 @@ from typing import Any
 import asyncpg
 
 from drumbeat.clock import SYSTEM
+from drumbeat.core.instance import NewInstance, Role
+from drumbeat.core.job import NewJob
 from drumbeat.ids import InstanceId, new_instance_id, new_job_ids
-from drumbeat.model.instance import NewInstance, Role
-from drumbeat.model.job import NewJob
 from drumbeat.redaction import mask_url
-from drumbeat.store.postgres import PostgresStore, address, schema
-from drumbeat.store.postgres.adding import arguments
-from drumbeat.store.postgres.connections import PLANNED_ONCE
-from drumbeat.store.postgres.rows import array
+from drumbeat.store.postgres import PostgresStore, parse_address, schema
+from drumbeat.store.postgres.connections import GENERIC_PLAN_SETTINGS
+from drumbeat.store.postgres.insert import insert_arguments
+from drumbeat.store.postgres.rows import array_literal
 from drumbeat.store.postgres.statements import statements
 
 BATCH = 500
@@ -39,7 +39,7 @@ def run(url: str, n: int, *, snapshot: bool = False) -> dict[str, float]:
 
 async def _run(url: str, n: int, snapshot: bool) -> dict[str, float]:
     instance = await _instance(url)
-    sessions = [await asyncpg.connect(url, server_settings=PLANNED_ONCE) for _ in range(CONNECTIONS)]
+    sessions = [await asyncpg.connect(url, server_settings=GENERIC_PLAN_SETTINGS) for _ in range(CONNECTIONS)]
     other = await asyncpg.connect(url)
     try:
         added = await _timed(_fill(sessions[0], n))
@@ -57,7 +57,7 @@ async def _run(url: str, n: int, snapshot: bool) -> dict[str, float]:
 
 async def _instance(url: str) -> InstanceId:
     id = new_instance_id()
-    async with await PostgresStore.open(address(url, mask_url(url))) as store:
+    async with await PostgresStore.open(parse_address(url, mask_url(url))) as store:
         await store.instances.register(
             NewInstance(
                 id=id,
@@ -84,7 +84,7 @@ async def _fill(session: Any, n: int) -> None:
     for start in range(0, n, ADDED_AT_ONCE):
         ids = new_job_ids(min(ADDED_AT_ONCE, n - start))
         jobs = [NewJob(id=id, task="noop", queue=QUEUE, args='{"x":1}', signature="0123456789abcdef") for id in ids]
-        await session.execute(SQL.add, *arguments(jobs), ids[0], ids[-1])
+        await session.execute(SQL.add, *insert_arguments(jobs), ids[0], ids[-1])
 
 
 async def _drain_all(sessions: list[Any], instance: InstanceId) -> None:
@@ -100,10 +100,20 @@ async def _drain(session: Any, instance: InstanceId) -> None:
     while True:
         now, count = SYSTEM.now_us(), len(held)
         rows = await session.fetch(
-            SQL.exchange,
+            SQL.report_and_claim,
             instance,
-            *(array([row["id"] for row in held]), array([row["token"] for row in held])),
-            *(array([now] * count), array([now] * count), [], [], [QUEUE], [BATCH], BATCH, bounds, first),
+            *(array_literal([row["id"] for row in held]), array_literal([row["token"] for row in held])),
+            *(
+                array_literal([now] * count),
+                array_literal([now] * count),
+                [],
+                [],
+                [QUEUE],
+                [BATCH],
+                BATCH,
+                bounds,
+                first,
+            ),
         )
         assert rows[0]["created_at"] == count, "a finished job was not recorded"
         held = rows[1:]
@@ -115,7 +125,7 @@ async def _drain(session: Any, instance: InstanceId) -> None:
             last = max((row["run_at"], str(row["id"])) for row in held)
             is_one_moment = last[0] == min(row["run_at"] for row in held)
             bounds = [last[0] - (0 if is_one_moment else 100_000)] * 10
-            first = array([last[1]] * 10) if is_one_moment else "{}"
+            first = array_literal([last[1]] * 10) if is_one_moment else "{}"
 
 
 def main() -> None:
@@ -123,7 +133,7 @@ def main() -> None:
 
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     with PostgresServer() as server:
-        asyncio.run(schema.migrate(address(server.url, mask_url(server.url)), "drumbeat"))
+        asyncio.run(schema.migrate(parse_address(server.url, mask_url(server.url)), "drumbeat"))
         for snapshot in (False, True):
             for name, value in run(server.url, n, snapshot=snapshot).items():
                 print(f"{name:22} {value:12,.1f}{'  under an open snapshot' if snapshot else ''}")

@@ -13,13 +13,13 @@ from collections.abc import Coroutine
 from typing import Any
 
 from drumbeat.clock import SYSTEM
+from drumbeat.core.instance import NewInstance, Role
+from drumbeat.core.job import NewJob
 from drumbeat.ids import InstanceId, new_instance_id, new_job_ids
-from drumbeat.model.instance import NewInstance, Role
-from drumbeat.model.job import NewJob
 from drumbeat.redaction import mask_url
 from drumbeat.store.redis import RedisStore, address
-from drumbeat.store.redis.adding import arguments
-from drumbeat.store.redis.connections import Link
+from drumbeat.store.redis.insert import insert_arguments
+from drumbeat.store.redis.pool import RedisPool
 
 BATCH = 500
 ADDED_AT_ONCE = 5_000
@@ -36,17 +36,17 @@ def run(url: str, n: int, *, future: int = 0) -> dict[str, float]:
 
 async def _run(url: str, n: int, future: int) -> dict[str, float]:
     instance = await _instance(url)
-    link = Link(address(url, mask_url(url)), "drumbeat")
+    pool = RedisPool(address(url, mask_url(url)), "drumbeat")
     try:
-        await _fill(link, future, delay=HOUR)
-        added = await _timed(_fill(link, n))
-        served = await _served(link)
+        await _fill(pool, future, delay=HOUR)
+        added = await _timed(_fill(pool, n))
+        served = await _served(pool)
         cpu = time.process_time()
-        drained = await _timed(_drain_all(link, instance, n))
+        drained = await _timed(_drain_all(pool, instance, n))
         cpu = time.process_time() - cpu
-        served = await _served(link) - served
+        served = await _served(pool) - served
     finally:
-        await link.close()
+        await pool.close()
     return {
         "added_per_s": n / added,
         "drained_per_s": n / drained,
@@ -61,23 +61,23 @@ def memory(url: str, n: int, **options: Any) -> float:
 
 
 async def _memory(url: str, n: int, options: dict[str, Any]) -> float:
-    link = Link(address(url, mask_url(url)), "drumbeat")
+    pool = RedisPool(address(url, mask_url(url)), "drumbeat")
     try:
-        before = await _used(link)
-        await _fill(link, n, delay=HOUR, **options)
-        return (await _used(link) - before) / n - len(_job(new_job_ids(1)[0]).args)
+        before = await _used(pool)
+        await _fill(pool, n, delay=HOUR, **options)
+        return (await _used(pool) - before) / n - len(_job(new_job_ids(1)[0]).args)
     finally:
-        await link.close()
+        await pool.close()
 
 
-async def _used(link: Link) -> int:
-    facts = await link.command("INFO", "memory")
+async def _used(pool: RedisPool) -> int:
+    facts = await pool.command("INFO", "memory")
     return int(facts.split(b"used_memory_dataset:")[1].split()[0])
 
 
-async def _served(link: Link) -> float:
+async def _served(pool: RedisPool) -> float:
     """Microseconds of processor time that the server has used."""
-    facts = await link.command("INFO", "cpu")
+    facts = await pool.command("INFO", "cpu")
     return sum(float(facts.split(name)[1].split()[0]) for name in (b"used_cpu_sys:", b"used_cpu_user:")) * 1e6
 
 
@@ -110,23 +110,23 @@ def _job(id: Any, **options: Any) -> NewJob:
     return NewJob(id=id, task="noop", queue=QUEUE, args='{"x":1}', signature="0123456789abcdef", **options)
 
 
-async def _fill(link: Link, n: int, *, keys: str = "", **options: Any) -> None:
+async def _fill(pool: RedisPool, n: int, *, keys: str = "", **options: Any) -> None:
     for start in range(0, n, ADDED_AT_ONCE):
         ids = new_job_ids(min(ADDED_AT_ONCE, n - start))
         if keys:
             jobs = [_job(id, key=f"{keys}{start + number}", **options) for number, id in enumerate(ids)]
         else:
             jobs = [_job(id, **options) for id in ids]
-        await link.run("jobs_add", *arguments(jobs))
+        await pool.run("add_jobs", *insert_arguments(jobs))
 
 
-async def _drain_all(link: Link, instance: InstanceId, n: int) -> None:
+async def _drain_all(pool: RedisPool, instance: InstanceId, n: int) -> None:
     async with asyncio.TaskGroup() as group:
-        drains = [group.create_task(_drain(link, instance)) for _ in range(CONNECTIONS)]
+        drains = [group.create_task(_drain(pool, instance)) for _ in range(CONNECTIONS)]
     assert sum(drain.result() for drain in drains) == n, "some were not drained"
 
 
-async def _drain(link: Link, instance: InstanceId) -> int:
+async def _drain(pool: RedisPool, instance: InstanceId) -> int:
     """Finish a batch and claim the next until nothing is left; how many."""
     held: list[bytes] = []
     drained = token = 0
@@ -136,7 +136,7 @@ async def _drain(link: Link, instance: InstanceId) -> int:
         record = b'[%d,"succeeded","succeeded",%d,"%b",%d]' % (now, now, instance.encode(), token)
         good = [value for id in held for value in (id, record)]
         group = (1, token, "noop", len(held)) if held else (0,)
-        token, _, unsure, ids, *_ = await link.run("jobs_exchange", instance, *claim, *group, *good, 0)
+        token, _, unsure, ids, *_ = await pool.run("report_and_claim", instance, *claim, *group, *good, 0)
         assert not unsure, "a finished job was not recorded"
         drained += len(held)
         held = ids

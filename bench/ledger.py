@@ -42,7 +42,7 @@ class Ledger:
         """Due moments are wall-clock moments, so lateness is told by that clock."""
         self._slots[number] = time.time_ns()
 
-    def filled(self, upto: int) -> bool:
+    def is_filled(self, upto: int) -> bool:
         """Whether slots 0 to upto - 1 have all started.
 
         Remembers how far it got, so that a whole wait looks at each slot once.
@@ -52,12 +52,12 @@ class Ledger:
             self._filled += 1
         return self._filled >= upto
 
-    def moments(self, start: int, stop: int) -> Sequence[int]:
+    def timestamps(self, start: int, stop: int) -> Sequence[int]:
         return self._slots[start:stop].tolist()
 
     def wait(self, upto: int, *, seconds: float, poll: float = 0.005) -> None:
         deadline = time.monotonic() + seconds
-        while not self.filled(upto):
+        while not self.is_filled(upto):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self._filled} of {upto} jobs had started after {seconds:.0f} s")
             time.sleep(poll)

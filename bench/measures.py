@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.contender import Contender
-from bench.processes import Stage, Worker, stage
+from bench.processes import MeasureSetup, Worker, measure_setup
 from bench.producer import WARM_UP_JOBS
 from bench.sites import Site
 
@@ -43,18 +43,18 @@ class Size:
 
 def enqueue(contender: Contender, size: Size, site: Site) -> Figures:
     figures: Figures = {}
-    with stage(contender, size.bulk, site) as place:
+    with measure_setup(contender, size.bulk, site) as place:
         taken = place.produce("bulk", first=0, count=size.bulk)
         if taken is not None:
             seconds, cpu = taken
             figures |= {"enqueue_bulk": size.bulk / seconds, "enqueue_cpu_us": cpu / size.bulk * 1e6}
-    with stage(contender, size.single, site) as place:
+    with measure_setup(contender, size.single, site) as place:
         figures["enqueue_single"] = size.single / place.produce("single", first=0, count=size.single)
     return figures
 
 
 def keys(contender: Contender, size: Size, site: Site) -> Figures:
-    with stage(contender, size.bulk, site) as place:
+    with measure_setup(contender, size.bulk, site) as place:
         return {"enqueue_keys": size.bulk / place.produce("keyed", first=0, count=size.bulk)}
 
 
@@ -62,10 +62,10 @@ def drain(contender: Contender, size: Size, site: Site) -> Figures:
     """All jobs are enqueued before the worker starts; the clock runs from the first handler's start until the library's
     own store holds every job as finished."""
     jobs = drain_jobs(contender, size)
-    with stage(contender, jobs, site) as place:
+    with measure_setup(contender, jobs, site) as place:
         place.produce("fill", count=jobs)
         before = site.server_cpu(place.environment)
-        seen = drained(place, jobs, size)
+        seen = measure_drain(place, jobs, size)
         figures = {"drained": seen.rate, "resident_mb": seen.worker_mb, "drain_cpu_us": seen.worker_cpu / jobs * 1e6}
         if before is not None:
             figures["drain_server_cpu_us"] = (site.server_cpu(place.environment) - before) / jobs * 1e6
@@ -73,7 +73,7 @@ def drain(contender: Contender, size: Size, site: Site) -> Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drained:
+class DrainFigures:
     rate: float
     worker_mb: float
     worker_cpu: float
@@ -84,34 +84,34 @@ def drain_jobs(contender: Contender, size: Size) -> int:
     return max(int(contender.drain_jobs * size.drain), 100)
 
 
-def drained(place: Stage, jobs: int, size: Size) -> Drained:
+def measure_drain(place: MeasureSetup, jobs: int, size: Size) -> DrainFigures:
     watching = place.begin("watch", count=jobs, seconds=size.patience)
     with place.worker() as worker:
         finished = watching.answer()
         worker_mb, worker_cpu = worker.resident_mb(), worker.cpu_seconds()
-    rate = jobs / (finished - min(place.ledger.moments(0, jobs))) * 1e9
-    return Drained(rate=rate, worker_mb=worker_mb, worker_cpu=worker_cpu)
+    rate = jobs / (finished - min(place.ledger.timestamps(0, jobs))) * 1e9
+    return DrainFigures(rate=rate, worker_mb=worker_mb, worker_cpu=worker_cpu)
 
 
 def latency(contender: Contender, size: Size, site: Site) -> Figures:
     # Uneven gaps, so that no polling interval is met in phase; the same for all.
     dice = random.Random(size.seed)
     gaps = [dice.uniform(0.005, 0.045) for _ in range(size.pickups)]
-    with stage(contender, WARM_UP_JOBS + size.pickups, site) as place, place.worker():
+    with measure_setup(contender, WARM_UP_JOBS + size.pickups, site) as place, place.worker():
         called = place.produce("paced", gaps=gaps)
-        started = place.ledger.moments(WARM_UP_JOBS, WARM_UP_JOBS + size.pickups)
+        started = place.ledger.timestamps(WARM_UP_JOBS, WARM_UP_JOBS + size.pickups)
         waits = [(start - call) / 1e6 for start, call in zip(started, called, strict=True)]
     return {"pickup_p50": quantile(waits, 0.5), "pickup_p99": quantile(waits, 0.99)}
 
 
 def idle(contender: Contender, size: Size, site: Site) -> Figures:
     """A worker that has had some jobs and has nothing to do: CPU time of its processes; statements where they are counted."""
-    with stage(contender, WARM_UP_JOBS, site) as place, place.worker() as worker:
+    with measure_setup(contender, WARM_UP_JOBS, site) as place, place.worker() as worker:
         place.produce("wake")
         time.sleep(min(2.0, size.idle_seconds))
         # Statements are counted after the CPU time: switching it on makes a server read its settings again.
         figures = {"idle_cpu": idle_percent(worker, size.idle_seconds)}
-        counting = site.counting(place.environment)
+        counting = site.count_operations(place.environment)
         if counting is not None:
             with counting as counted:
                 time.sleep(size.idle_seconds)
@@ -128,9 +128,9 @@ def idle_percent(worker: Worker, seconds: float) -> float:
 def lateness(contender: Contender, size: Size, site: Site) -> Figures:
     dice = random.Random(size.seed)
     delays = sorted(dice.uniform(2.0, 2.0 + size.scheduled / 40) for _ in range(size.scheduled))
-    with stage(contender, WARM_UP_JOBS + size.scheduled, site) as place, place.worker(), place.scheduler():
+    with measure_setup(contender, WARM_UP_JOBS + size.scheduled, site) as place, place.worker(), place.scheduler():
         due = place.produce("schedule", delays=delays)
-        started = place.ledger.moments(WARM_UP_JOBS, WARM_UP_JOBS + size.scheduled)
+        started = place.ledger.timestamps(WARM_UP_JOBS, WARM_UP_JOBS + size.scheduled)
     late = [(start - moment) / 1e6 for start, moment in zip(started, due, strict=True)]
     return {
         "late_p50": quantile(late, 0.5),
@@ -142,7 +142,7 @@ def lateness(contender: Contender, size: Size, site: Site) -> Figures:
 
 def floor(contender: Contender, size: Size, site: Site) -> Figures:
     jobs = max(int(contender.drain_jobs * size.drain), 1_000)
-    with stage(contender, 1, site) as place:
+    with measure_setup(contender, 1, site) as place:
         added, drained_rate = place.produce("floor", count=jobs)
     return {"enqueue_bulk": added, "drained": drained_rate}
 

@@ -57,7 +57,7 @@ class PostgresSite(Site):
         return {"PostgreSQL": f"{version} ({', '.join(told)})"}
 
     @contextmanager
-    def prepared(self, contender: Contender, folder: Path) -> Iterator[dict[str, str]]:
+    def prepare(self, contender: Contender, folder: Path) -> Iterator[dict[str, str]]:
         template = f"template_{contender.name.replace('-', '_')}"
         if template not in self._templates:
             self._make_template(template, contender, folder)
@@ -71,7 +71,7 @@ class PostgresSite(Site):
             self._execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     @contextmanager
-    def counting(self, environment: dict[str, str]) -> Iterator[Callable[[], dict[str, int]]]:
+    def count_operations(self, environment: dict[str, str]) -> Iterator[Callable[[], dict[str, int]]]:
         database = environment[URL_NAME].rpartition("/")[2]
         line = re.compile(rf"^{database}\|LOG:  (?:statement|execute) ", re.MULTILINE)
         self._log_statements("all")

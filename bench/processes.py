@@ -35,13 +35,13 @@ class ChildFailed(Exception):
     """A producer or a worker ended in a way that it should not have."""
 
 
-class Stage:
+class MeasureSetup:
     """A fresh folder with a fresh ledger: where one contender does one measure."""
 
     def __init__(self, contender: Contender, folder: Path, slots: int, environment: dict[str, str]) -> None:
         self.contender = contender
         self.folder = folder
-        self._producers: list[Answering] = []
+        self._producers: list[ProducerProcess] = []
         path = folder / "ledger"
         self.ledger = Ledger.create(path, slots)
         self.environment = {
@@ -55,13 +55,13 @@ class Stage:
     def produce(self, operation: str, **arguments: Any) -> Any:
         return self.begin(operation, **arguments).answer()
 
-    def begin(self, operation: str, **arguments: Any) -> "Answering":
+    def begin(self, operation: str, **arguments: Any) -> "ProducerProcess":
         """A producer that has imported and opened everything, and has been told to go."""
         who = [self.contender.engine, self.contender.name]
         command = [sys.executable, "-m", "bench.producer", *who, operation, json.dumps(arguments)]
         errors = self.folder / f"{operation}.stderr"
         process = self._start(command, errors, {}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._producers.append(Answering(process, errors))
+        self._producers.append(ProducerProcess(process, errors))
         return self._producers[-1]
 
     def end_producers(self) -> None:
@@ -73,7 +73,7 @@ class Stage:
     def worker(self, *, environment: dict[str, str] | None = None, **how: Any) -> Iterator["Worker"]:
         """A worker process; `how` is what the contender's `worker_command` takes."""
         command = self.contender.worker_command(**how)
-        with self._working(command, "worker", environment or {}) as worker:
+        with self._run_worker(command, "worker", environment or {}) as worker:
             yield worker
 
     @contextmanager
@@ -83,11 +83,11 @@ class Stage:
         if command is None:
             yield
         else:
-            with self._working(command, "scheduler", {}):
+            with self._run_worker(command, "scheduler", {}):
                 yield
 
     @contextmanager
-    def _working(self, command: list[str], name: str, environment: dict[str, str]) -> Iterator["Worker"]:
+    def _run_worker(self, command: list[str], name: str, environment: dict[str, str]) -> Iterator["Worker"]:
         errors = self.folder / f"{name}.stderr"
         quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
         worker = Worker(name, self._start(command, errors, environment, **quiet), errors)
@@ -104,10 +104,12 @@ class Stage:
     def _start(
         self, command: list[str], errors: Path, environment: dict[str, str], **streams: Any
     ) -> subprocess.Popen[str]:
-        return started(command, errors, self.environment | environment, **streams)
+        return start_process(command, errors, self.environment | environment, **streams)
 
 
-def started(command: list[str], errors: Path, environment: dict[str, str], **streams: Any) -> subprocess.Popen[str]:
+def start_process(
+    command: list[str], errors: Path, environment: dict[str, str], **streams: Any
+) -> subprocess.Popen[str]:
     """A process of the bench; what it has to complain about goes to that file."""
     with errors.open("ab") as stderr:
         # A session of its own: a stop reaches the worker's children too.
@@ -117,18 +119,18 @@ def started(command: list[str], errors: Path, environment: dict[str, str], **str
 
 
 @contextmanager
-def stage(contender: Contender, slots: int, site: Site) -> Iterator[Stage]:
+def measure_setup(contender: Contender, slots: int, site: Site) -> Iterator[MeasureSetup]:
     with tempfile.TemporaryDirectory(prefix="drumbeat-bench-", dir=site.parent, ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        with site.prepared(contender, folder) as environment:
-            place = Stage(contender, folder, slots, environment)
+        with site.prepare(contender, folder) as environment:
+            place = MeasureSetup(contender, folder, slots, environment)
             try:
                 yield place
             finally:
                 place.end_producers()
 
 
-class Answering:
+class ProducerProcess:
     def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self._process = process
         self._errors = errors

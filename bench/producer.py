@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.contender import STAMP, Producer, until
+from bench.contender import STAMP, Producer, wait_until
 from bench.contenders import CONTENDERS
 from bench.crowd import Crowd
 from bench.ledger import ENVIRONMENT_NAME, Ledger
@@ -46,7 +46,7 @@ def future(producer: Producer, *, count: int) -> None:
 def watch(producer: Producer, *, count: int, seconds: float) -> int:
     """Wait until all have started and the library's own store holds them as finished; that monotonic moment."""
     Ledger.from_environment().wait(count, seconds=seconds)
-    until(lambda: producer.unfinished() == 0, seconds=seconds, poll=0.005, what="started, but never finished")
+    wait_until(lambda: producer.unfinished() == 0, seconds=seconds, poll=0.005, what="started, but never finished")
     return time.monotonic_ns()
 
 
@@ -98,8 +98,8 @@ def burst(producer: Producer, *, count: int, lead: float, other_after: float, ot
 def crowd(producer: Producer, *, count: int, processes: int, seconds: float) -> tuple[int, int]:
     """Let all begin when each process has had a job; the moments of that and of the end."""
     ledger = Crowd(Path(os.environ[ENVIRONMENT_NAME]), processes=processes, jobs=count)
-    until(
-        lambda: ledger.arrived() == processes,
+    wait_until(
+        lambda: ledger.count_arrived() == processes,
         seconds=60,
         poll=0.005,
         what=f"not each of {processes} processes had a job within 60 s",
@@ -107,7 +107,7 @@ def crowd(producer: Producer, *, count: int, processes: int, seconds: float) -> 
     began = time.monotonic_ns()
     ledger.open_gate()
     ledger.wait(count, seconds=seconds)
-    until(lambda: producer.unfinished() == 0, seconds=seconds, poll=0.005, what="started, but never finished")
+    wait_until(lambda: producer.unfinished() == 0, seconds=seconds, poll=0.005, what="started, but never finished")
     return began, time.monotonic_ns()
 
 

@@ -33,13 +33,13 @@ class RedisSite(Site):
         return {"server": f"{version} ({', '.join(settings)})"}
 
     @contextmanager
-    def prepared(self, contender: Contender, folder: Path) -> Iterator[dict[str, str]]:
+    def prepare(self, contender: Contender, folder: Path) -> Iterator[dict[str, str]]:
         with self._server() as server:
             addresses = dict.fromkeys((URL_NAME, *contender.url_names), server.url)
             yield {**contender.environment(folder), **addresses}
 
     @contextmanager
-    def counting(self, environment: dict[str, str]) -> Iterator[Callable[[], dict[str, int]]]:
+    def count_operations(self, environment: dict[str, str]) -> Iterator[Callable[[], dict[str, int]]]:
         """Commands that clients sent, by MONITOR; and all that the server ran, those inside scripts too, by its statistics.
 
         The INFO that begins it is seen by both, and is ours.

@@ -141,7 +141,7 @@ def markdown(
     for head, body in tables(contenders, results, size):
         lines += [line(head), line(["---"] * len(head)), *map(line, body), ""]
     lines += [f"- {contender.name}: {contender.durability}; {contender.tuning}" for contender in contenders]
-    lines += [f"- {name}: left out, it cannot be loaded here ({why})" for name, why in missing.items()]
+    lines += [f"- {name}: left out, it cannot be loaded here ({reason})" for name, reason in missing.items()]
     lines += [f"- failed: {failure}" for failure in results.failures]
     lines += [f"- not begun, the time was up: {measure}" for measure in results.late]
     lines += ["", "Machine: " + "; ".join(f"{what} {value}" for what, value in machine.items()) + ".", "", METHOD]

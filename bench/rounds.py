@@ -33,7 +33,7 @@ class Results:
             rows.setdefault(name, []).append(value)
 
 
-def available(contenders: Sequence[Contender]) -> tuple[list[Contender], dict[str, str]]:
+def find_available(contenders: Sequence[Contender]) -> tuple[list[Contender], dict[str, str]]:
     """Those that can be loaded here, and why the others cannot."""
     present, missing = [], {}
     for contender in contenders:

@@ -20,11 +20,13 @@ class Site:
         return {}
 
     @contextmanager
-    def prepared(self, contender: Contender, folder: Path) -> Iterator[dict[str, str]]:
+    def prepare(self, contender: Contender, folder: Path) -> Iterator[dict[str, str]]:
         """An empty store for one measure; gives what the processes' environment needs."""
         yield contender.environment(folder)
 
-    def counting(self, environment: dict[str, str]) -> AbstractContextManager[Callable[[], dict[str, int]]] | None:
+    def count_operations(
+        self, environment: dict[str, str]
+    ) -> AbstractContextManager[Callable[[], dict[str, int]]] | None:
         """Inside it, the number of statements that this store has been sent, by figure. None: nobody counts."""
         return None
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 from bench.contender import FLOOR, NAP, Contender
 from bench.crowd import Crowd
-from bench.measures import Figures, Size, drain, drain_jobs, drained
-from bench.processes import stage
+from bench.measures import Figures, Size, drain, drain_jobs, measure_drain
+from bench.processes import measure_setup
 from bench.producer import WARM_UP_JOBS
 from bench.sites import Site
 
@@ -22,10 +22,10 @@ def burst(contender: Contender, size: Size, site: Site) -> Figures:
     jobs = max(int(contender.drain_jobs * size.burst), 100)
     first, other = WARM_UP_JOBS, contender.has_other_queue
     lead = 2 + jobs / contender.fill_rate
-    with stage(contender, first + jobs + 1, site) as place, place.worker(other_queue=other), place.scheduler():
+    with measure_setup(contender, first + jobs + 1, site) as place, place.worker(other_queue=other), place.scheduler():
         seen = place.produce("burst", count=jobs, lead=lead, other_after=OTHER_AFTER, other=other)
-        started = place.ledger.moments(first, first + jobs)
-        other_started = place.ledger.moments(first + jobs, first + jobs + 1)[0]
+        started = place.ledger.timestamps(first, first + jobs)
+        other_started = place.ledger.timestamps(first + jobs, first + jobs + 1)[0]
     figures = {
         "burst_first_ms": (min(started) - seen["due"]) / 1e6,
         "burst_drained": jobs / (seen["finished"] - min(started)) * 1e9,
@@ -40,7 +40,7 @@ def contention(contender: Contender, size: Size, site: Site) -> Figures:
     """Worker processes side by side, handlers that wait 10 ms, 10 at a time in each: jobs in a second, and runs too many."""
     figures: Figures = {"run_twice": 0}
     for processes in size.crowds:
-        rate, twice = crowded(contender, processes, size, site)
+        rate, twice = measure_crowd(contender, processes, size, site)
         figures[f"contended_{processes}"] = rate
         figures["run_twice"] += twice
     if len(size.crowds) > 1:
@@ -48,10 +48,10 @@ def contention(contender: Contender, size: Size, site: Site) -> Figures:
     return figures
 
 
-def crowded(contender: Contender, processes: int, size: Size, site: Site) -> tuple[float, int]:
+def measure_crowd(contender: Contender, processes: int, size: Size, site: Site) -> tuple[float, int]:
     jobs = min(processes * size.contended, max(contender.contended_jobs, processes * 50))
     with ExitStack() as stack:
-        place = stack.enter_context(stage(contender, Crowd.slots(processes, jobs), site))
+        place = stack.enter_context(measure_setup(contender, Crowd.slots(processes, jobs), site))
         place.produce("fill", count=jobs, task=NAP)
         watching = place.begin("crowd", count=jobs, processes=processes, seconds=size.patience)
         environments = [Crowd.environment(number, processes, jobs) for number in range(processes)]
@@ -63,7 +63,7 @@ def crowded(contender: Contender, processes: int, size: Size, site: Site) -> tup
         for worker in workers:
             worker.check()
             worker.ask_to_stop()
-        runs = Crowd(place.folder / "ledger", processes=processes, jobs=jobs).runs()
+        runs = Crowd(place.folder / "ledger", processes=processes, jobs=jobs).count_runs()
     return jobs / (finished - began) * 1e9, runs - jobs
 
 
@@ -78,13 +78,13 @@ def snapshot(contender: Contender, size: Size, site: Site) -> Figures:
 
 
 def snapshot_rate(contender: Contender, jobs: int, size: Size, site: Site, *, held: bool) -> float:
-    with stage(contender, jobs, site) as place, ExitStack() as stack:
+    with measure_setup(contender, jobs, site) as place, ExitStack() as stack:
         if FLOOR in contender.measures:
             return place.produce("floor", count=jobs, snapshot=held)[1]
         place.produce("fill", count=jobs)
         if held:
             stack.enter_context(site.snapshot(place.environment))
-        return drained(place, jobs, size).rate
+        return measure_drain(place, jobs, size).rate
 
 
 def backlog(contender: Contender, size: Size, site: Site) -> Figures:
@@ -93,7 +93,7 @@ def backlog(contender: Contender, size: Size, site: Site) -> Figures:
     jobs = drain_jobs(contender, size)
     future = min(size.backlog, contender.backlog_jobs)
     figures: Figures = {"backlog_jobs": future}
-    with stage(contender, jobs, site) as place:
+    with measure_setup(contender, jobs, site) as place:
         empty = site.memory(place.environment)
         place.produce("future", count=future)
         filled = site.memory(place.environment)
@@ -101,7 +101,7 @@ def backlog(contender: Contender, size: Size, site: Site) -> Figures:
             figures["backlog_bytes"] = (filled - empty) / future
         place.produce("fill", count=jobs)
         with place.scheduler():
-            beside = drained(place, jobs, size)
+            beside = measure_drain(place, jobs, size)
     return figures | {
         "backlog_drained": beside.rate,
         "backlog_ratio": beside.rate / alone["drained"],

@@ -57,7 +57,7 @@ async def story(periods: int) -> None:
                 victim.wait()
                 nodes.append(start_node())
                 killed += 1
-            await app.schedules.pause("bill_everybody", why="the story ends")
+            await app.schedules.pause("bill_everybody", reason="the story ends")
             while await is_busy():  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         finally:

@@ -25,12 +25,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from drumbeat import Drumbeat
-from drumbeat.web import Caller, Role
+from drumbeat.web import AccessRole, Caller
 
 app = Drumbeat()
 
 PREFIX = "/admin/jobs"
-ROLES = {"ada": Role.ADMIN, "grace": Role.VIEWER}
+ROLES = {"ada": AccessRole.ADMIN, "grace": AccessRole.VIEWER}
 
 
 @app.task

@@ -20,7 +20,7 @@ from django.core.asgi import get_asgi_application
 from django.core.handlers.asgi import ASGIRequest
 
 from drumbeat import Drumbeat
-from drumbeat.web import Caller, Role
+from drumbeat.web import AccessRole, Caller
 
 PREFIX = "/jobs"
 app = Drumbeat()
@@ -76,7 +76,7 @@ def access(scope: Mapping[str, Any]) -> Caller | None:
     user = get_user(request)
     if not (user.is_active and user.is_staff):
         return None
-    return Caller(name=user.get_username(), role=Role.ADMIN if user.is_superuser else Role.VIEWER)
+    return Caller(name=user.get_username(), role=AccessRole.ADMIN if user.is_superuser else AccessRole.VIEWER)
 
 
 site = get_asgi_application()

@@ -6,17 +6,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from drumbeat.app import Drumbeat
+from drumbeat.core.job import ClaimResult
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import Exchanged
 from drumbeat.store.protocol import Store, Wake
-from drumbeat.store.protocol.wake import Given
+from drumbeat.store.protocol.wake import OnHandoff
 
 PARTS = ("jobs", "instances", "inspect", "schedules", "locks", "rooms", "stats", "audit")
 
 
 class FaultyStore:
-    """Stands before a real store. Calls are named as in "jobs.exchange"."""
+    """Stands before a real store. Calls are named as in "jobs.report_and_claim"."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -68,7 +68,7 @@ class FaultyPart:
 
 
 class FaultyWake:
-    """Of what claims got later, so many of `fail_after["wake.given"]` are lost on their way, and all while it is down."""
+    """Of what claims got later, so many of `fail_after["wake.handoff"]` are lost on their way, and all while it is down."""
 
     def __init__(self, faulty: FaultyStore, wake: Wake) -> None:
         self._faulty = faulty
@@ -77,11 +77,11 @@ class FaultyWake:
     def __getattr__(self, operation: str) -> Any:
         return getattr(self._wake, operation)
 
-    def listen(self, hear: Callable[[int], None], given: Given) -> AbstractAsyncContextManager[str | None]:
-        def heard(instance: InstanceId, answer: Exchanged) -> None:
-            self._faulty.calls["wake.given"] += 1
-            if self._faulty.fail_after["wake.given"] > 0:
-                self._faulty.fail_after["wake.given"] -= 1
+    def listen(self, hear: Callable[[int], None], given: OnHandoff) -> AbstractAsyncContextManager[str | None]:
+        def heard(instance: InstanceId, answer: ClaimResult) -> None:
+            self._faulty.calls["wake.handoff"] += 1
+            if self._faulty.fail_after["wake.handoff"] > 0:
+                self._faulty.fail_after["wake.handoff"] -= 1
             elif not self._faulty.is_down:
                 given(instance, answer)
 

@@ -14,7 +14,7 @@ import asyncpg  # type: ignore[import-untyped]
 import msgspec
 import redis.asyncio
 
-from drumbeat.ids import packed
+from drumbeat.ids import pack_id
 from drumbeat.store.redis.keys import bucket
 
 BLOB = b"\x00\xff\xfe blob"
@@ -45,7 +45,7 @@ def each(columns: tuple[str, ...], values: list[str]) -> dict[str, list[str]]:
 
 _CLAIMED = (
     *("task", "key", "args", "signature", "created_at", "due_at", "failures", "crashes", "retries", "timeout"),
-    *("crash_limit", "on_dead", "life", "waits_since", "trace"),
+    *("crash_limit", "on_dead", "replays", "blocked_since", "trace"),
 )
 
 
@@ -99,40 +99,40 @@ class SqliteVandal(Sql):
     _job: ClassVar = {
         **each(("task", "args", "signature", "key", "on_dead", "trace", "tenant"), _TEXT),
         **each(("error", "progress"), [*_TEXT, "'{broken'"]),
-        **each(("created_at", "due_at", "failures", "crashes", "life"), _NUMBER),
+        **each(("created_at", "due_at", "failures", "crashes", "replays"), _NUMBER),
         **each(("retries", "timeout", "crash_limit", "cancel_requested"), _NUMBER),
         "token": [*_NUMBER, "9e999", "9223372036854775807"],
         "unique": ["'odd'", "X'00'"],
     }
     _ended: ClassVar = {**_job, "state": ["'odd'", "X'00'"], "finished_at": _NUMBER, "outcome": ["'odd'", "X'00'"]}
     columns: ClassVar = {
-        "pending": {**_job, "waits_since": _NUMBER, "run_at": _NUMBER, "state": ["'odd'"]},
+        "pending": {**_job, "blocked_since": _NUMBER, "run_at": _NUMBER, "state": ["'odd'"]},
         "running": {**_job, "claimed_at": _NUMBER, "run_at": _NUMBER, "queue": _TEXT},
         "letter": _ended,
         "history": {**_ended, "result": _TEXT, "created_at": [*_NUMBER, "NULL"], "args": [*_TEXT, "NULL"]},
         "schedule": {
-            **each(("task", "queue", "args", "signature", "tz", "changed_by", "why", "app"), _TEXT),
+            **each(("task", "queue", "args", "signature", "tz", "changed_by", "reason", "app"), _TEXT),
             **each(("kind", "overlap", "catch_up", "origin", "state"), ["'odd'", "X'00'"]),
             **each(("priority", "retries", "timeout", "crash_limit", "jitter", "next_at", "cursor"), _NUMBER),
             **each(("revision", "created_at", "catch_up_limit", "every"), _NUMBER),
             "rule": ["'garbage'", *_TEXT],
         },
         "instance": {
-            **each(("app", "version", "host", "ended_why", "wake"), _TEXT),
+            **each(("app", "version", "host", "ended_reason", "wake"), _TEXT),
             **each(("roles", "queues", "tasks", "rooms"), ["'garbage'", "'[1]'", *_TEXT]),
             **each(("pid", "concurrency", "running", "refused", "beat", "started_at"), _NUMBER),
             "beat_at": _NUMBER,
         },
         "lock": {
             **each(("limit", "per", "last", "used_at", "released_at"), _NUMBER),
-            **each(("boot", "released", "released_by", "released_why"), _TEXT),
+            **each(("boot", "released", "released_by", "released_reason"), _TEXT),
         },
         "ticket": {
             **each(("number", "lease", "expires_at", "entered_at", "granted_at", "lane"), _NUMBER),
             **each(("owner", "what", "wake"), _TEXT),
         },
         "act": {
-            **each(("who", "role", "via", "verb", "target", "why", "outcome", "answer"), _TEXT),
+            **each(("who", "role", "via", "verb", "target", "reason", "outcome", "answer"), _TEXT),
             **each(("at", "done_at", "touched"), _NUMBER),
         },
         "rollup": {"counts": ["'garbage'", "'[1]'", "'[\"a\"]'", *_TEXT], "at": ["1.5"], "queue": _TEXT},
@@ -148,7 +148,7 @@ class SqliteVandal(Sql):
         self._db.execute(f"{statement} ?", values)
 
     async def flip(self, id: str, random: random.Random) -> None:
-        column = random.choice(sorted({*self._job, "id", "queue", "priority", "run_at", "waits_for", "instance"}))
+        column = random.choice(sorted({*self._job, "id", "queue", "priority", "run_at", "blocked_on", "instance"}))
         value = random.choice([f"X'{random.randbytes(6).hex()}'", "'x'", "-1", "1e300", "CAST(X'c3' AS TEXT)"])
         await self.run(f'UPDATE OR IGNORE drumbeat_job SET "{column}" = {value} WHERE id =', id)
 
@@ -177,7 +177,7 @@ class PostgresVandal(Sql):
     _job: ClassVar = {
         **each(("task", "args", "signature", "tenant", "unique"), ["NULL"]),
         **each(("created_at", "due_at"), ["NULL"]),
-        **each(("failures", "crashes", "life", "crash_limit"), ["NULL"]),
+        **each(("failures", "crashes", "replays", "crash_limit"), ["NULL"]),
         "error": _OF_JSON,
         "cancel_requested": ["NULL"],
     }
@@ -236,11 +236,11 @@ class PostgresVandal(Sql):
         await self._db.execute(statement.replace(" id = ", " id::text = ") + " $1", *values)
 
     async def flip(self, id: str, random: random.Random) -> None:
-        column = random.choice(sorted({*self._job, "token", "state", "queue", "waits_for", "progress", "trace"}))
+        column = random.choice(sorted({*self._job, "token", "state", "queue", "blocked_on", "progress", "trace"}))
         text = "".join(chr(random.randrange(1, 0xD800)) for _ in range(6)).replace("'", "")
         values = {"token": "7", "cancel_requested": "true", "failures": "2147483647", "crashes": "2147483647"}
         value = values.get(column, random.choice(["NULL", f"'{text}'"]))
-        if column in ("created_at", "due_at", "life", "crash_limit"):
+        if column in ("created_at", "due_at", "replays", "crash_limit"):
             value = random.choice(["NULL", "-1", "2147483647"])
         await self.run(f'UPDATE drumbeat.job SET "{column}" = {value} WHERE id = ', id)
 
@@ -270,12 +270,12 @@ class RedisVandal:
         await self._client.aclose()
 
     async def _body(self, id: str) -> bytes:
-        raw = packed(id)  # type: ignore[arg-type]
+        raw = pack_id(id)  # type: ignore[arg-type]
         body: bytes = await self._client.hget(f"{PREFIX}job:{bucket(raw)}", raw)
         return body
 
     async def _put_body(self, id: str, body: bytes) -> None:
-        raw = packed(id)  # type: ignore[arg-type]
+        raw = pack_id(id)  # type: ignore[arg-type]
         await self._client.hset(f"{PREFIX}job:{bucket(raw)}", raw, body)
 
     def _bodies(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
@@ -322,7 +322,7 @@ class RedisVandal:
             if key.endswith(":"):
                 await self._client.hset(f"{PREFIX}{key}{name}", field, value)
             else:
-                await self._client.hset(PREFIX + key, packed(name), value)  # type: ignore[arg-type]
+                await self._client.hset(PREFIX + key, pack_id(name), value)  # type: ignore[arg-type]
 
         return do
 
@@ -341,7 +341,7 @@ class RedisVandal:
         yield "more: error is no JSON", None, self._hash("more", "", b"5,0,0,0,0,\n{broken\n")
 
         async def lose(id: str) -> None:
-            raw = packed(id)  # type: ignore[arg-type]
+            raw = pack_id(id)  # type: ignore[arg-type]
             await self._client.hdel(f"{PREFIX}job:{bucket(raw)}", raw)
 
         async def stray(id: str) -> None:
@@ -351,7 +351,7 @@ class RedisVandal:
             await self._client.zadd(f"{PREFIX}due:default:5", {b"\x01" * 16: "+inf"})
 
         async def tries(id: str) -> None:
-            await self._client.set(f"{PREFIX}tries:".encode() + packed(id), "a string")  # type: ignore[arg-type]
+            await self._client.set(f"{PREFIX}tries:".encode() + pack_id(id), "a string")  # type: ignore[arg-type]
 
         yield "no body", None, lose
         yield "line: strays", None, stray
@@ -376,7 +376,7 @@ class RedisVandal:
 
         def done(value: bytes) -> Callable[[str], Awaitable[None]]:
             async def do(id: str) -> None:
-                raw = packed(id)  # type: ignore[arg-type]
+                raw = pack_id(id)  # type: ignore[arg-type]
                 await self._client.hset(f"{PREFIX}done:{bucket(raw)}", raw, value)
 
             return do

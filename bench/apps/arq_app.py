@@ -5,7 +5,7 @@ import os
 from arq.connections import RedisSettings
 
 from bench.apps import URL_NAME
-from bench.apps.place import ledger, member
+from bench.apps.folder import ledger, member
 
 
 async def stamp(context, number):

@@ -5,7 +5,7 @@ import os
 from celery import Celery
 
 from bench.apps import URL_NAME
-from bench.apps.place import ledger, member
+from bench.apps.folder import ledger, member
 
 app = Celery("bench", broker=os.environ[URL_NAME])
 app.conf.update(

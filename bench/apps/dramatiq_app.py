@@ -7,7 +7,7 @@ from dramatiq.brokers.redis import RedisBroker
 from dramatiq.middleware import Retries
 
 from bench.apps import URL_NAME
-from bench.apps.place import ledger, member
+from bench.apps.folder import ledger, member
 
 broker = RedisBroker(url=os.environ[URL_NAME], middleware=[Retries()])
 dramatiq.set_broker(broker)

@@ -2,7 +2,7 @@
 
 from flexiq import Queue
 
-from bench.apps.place import folder, ledger
+from bench.apps.folder import folder, ledger
 
 queue = Queue(
     db_path=str(folder() / "flexiq.db"),

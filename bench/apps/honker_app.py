@@ -2,7 +2,7 @@
 
 import honker
 
-from bench.apps.place import folder, ledger
+from bench.apps.folder import folder, ledger
 
 db = honker.open(str(folder() / "honker.db"))
 queue = db.queue("default")

@@ -2,7 +2,7 @@
 
 from huey import SqliteHuey
 
-from bench.apps.place import folder, ledger
+from bench.apps.folder import folder, ledger
 
 # results=False: a no-op gives nothing to keep, and keeping it would cost Huey a write.
 huey = SqliteHuey(filename=str(folder() / "huey.db"), fsync=True, results=False)

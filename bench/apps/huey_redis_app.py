@@ -5,7 +5,7 @@ import os
 from huey import RedisHuey
 
 from bench.apps import URL_NAME
-from bench.apps.place import ledger, member
+from bench.apps.folder import ledger, member
 
 # results=False: a no-op gives nothing to keep, and keeping it would cost Huey a write.
 huey = RedisHuey(url=os.environ[URL_NAME], results=False)

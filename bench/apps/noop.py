@@ -1,6 +1,6 @@
 """Drumbeat's program. Where the store is, DRUMBEAT_URL says."""
 
-from bench.apps.place import ledger, member
+from bench.apps.folder import ledger, member
 from drumbeat import Drumbeat
 
 app = Drumbeat()

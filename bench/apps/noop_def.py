@@ -1,6 +1,6 @@
 """Drumbeat's program with a plain function, which runs in the worker's threads."""
 
-from bench.apps.place import ledger
+from bench.apps.folder import ledger
 from drumbeat import Drumbeat
 
 app = Drumbeat()

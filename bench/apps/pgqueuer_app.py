@@ -14,7 +14,7 @@ import uvloop
 from pgqueuer import PgQueuer
 
 from bench.apps import URL_NAME
-from bench.apps.place import ledger, member
+from bench.apps.folder import ledger, member
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ import os
 from procrastinate import App, PsycopgConnector
 
 from bench.apps import URL_NAME
-from bench.apps.place import ledger, member
+from bench.apps.folder import ledger, member
 
 app = App(connector=PsycopgConnector(conninfo=os.environ[URL_NAME], min_size=1, max_size=20))
 

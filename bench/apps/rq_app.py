@@ -1,6 +1,6 @@
 """RQ's program: plain functions, called by their names."""
 
-from bench.apps.place import ledger
+from bench.apps.folder import ledger
 
 
 def stamp(number):

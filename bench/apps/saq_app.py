@@ -6,7 +6,7 @@ import os
 from saq import Queue
 
 from bench.apps import URL_NAME
-from bench.apps.place import ledger, member
+from bench.apps.folder import ledger, member
 
 queue = Queue.from_url(os.environ[URL_NAME])
 

@@ -1,4 +1,4 @@
-"""Drumbeat's program for `bench.scheduling`."""
+"""Drumbeat's program for `bench.schedules`."""
 
 from drumbeat import Drumbeat
 

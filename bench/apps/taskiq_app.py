@@ -6,7 +6,7 @@ from taskiq import TaskiqScheduler
 from taskiq_redis import ListRedisScheduleSource, RedisStreamBroker
 
 from bench.apps import URL_NAME
-from bench.apps.place import ledger, member
+from bench.apps.folder import ledger, member
 
 url = os.environ[URL_NAME]
 broker = RedisStreamBroker(url=url)

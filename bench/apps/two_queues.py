@@ -1,7 +1,7 @@
 """Drumbeat's program of bench/apps/noop.py, with a second queue. Apart, because a worker pays for each queue it serves."""
 
+from bench.apps.folder import ledger
 from bench.apps.noop import app, nap, stamp, stamp_wall
-from bench.apps.place import ledger
 
 __all__ = ["app", "nap", "other", "stamp", "stamp_wall"]
 

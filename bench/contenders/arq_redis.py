@@ -6,7 +6,7 @@ import time
 
 from bench.apps import URL_NAME
 from bench.async_producer import AsyncProducer, SideBySide
-from bench.contender import BACKLOG, Producer, moment
+from bench.contender import BACKLOG, Producer, to_datetime
 from bench.contenders.redis import FetchedContender
 
 QUEUE = "arq:queue"
@@ -23,7 +23,7 @@ class ArqProducer(SideBySide, AsyncProducer):
         await self._pool.aclose()
 
     async def add(self, task: str, number: int, *, due_ns: int | None = None) -> None:
-        await self._pool.enqueue_job(task, number, _defer_until=due_ns and moment(due_ns))
+        await self._pool.enqueue_job(task, number, _defer_until=due_ns and to_datetime(due_ns))
 
     async def count_unfinished(self) -> int:
         return await self._pool.zcount(QUEUE, "-inf", time.time() * 1_000)

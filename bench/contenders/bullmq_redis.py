@@ -1,14 +1,14 @@
 """BullMQ on Redis: worker and client on Node.
 
-Node and npm must be there; the package itself is fetched when the bench runs: see bench/fetched.py.
+Node and npm must be there; the package itself is fetched when the bench runs: see bench/peer_packages.py.
 """
 
 from pathlib import Path
 
 from bench.contender import BACKLOG, KEYS, Producer
 from bench.contenders.redis import LOAD_MEASURES, RedisContender
-from bench.fetched import node_modules, provide_by_npm
 from bench.node_producer import NodeProducer
+from bench.peer_packages import node_modules, provide_by_npm
 from bench.processes import ROOT
 
 PACKAGE, VERSION = "bullmq", "6.7.0"

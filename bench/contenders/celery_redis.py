@@ -2,7 +2,7 @@
 
 import sys
 
-from bench.contender import Producer, moment
+from bench.contender import Producer, to_datetime
 from bench.contenders.redis import FetchedContender, client
 from bench.sync_producer import SyncProducer
 
@@ -15,7 +15,7 @@ class CeleryProducer(SyncProducer):
         self._redis = client()
 
     def add(self, task: str, number: int, *, due_ns: int | None = None) -> None:
-        getattr(self._app, task).apply_async((number,), eta=due_ns and moment(due_ns))
+        getattr(self._app, task).apply_async((number,), eta=due_ns and to_datetime(due_ns))
 
     def unfinished(self) -> int:
         return self._redis.llen("celery") + self._redis.llen("other") + self._redis.hlen("unacked")

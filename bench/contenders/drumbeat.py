@@ -4,7 +4,7 @@ import sys
 from importlib import import_module
 
 from bench.async_producer import AsyncProducer
-from bench.contender import DRAIN, FLOOR, Contender, Producer, moment
+from bench.contender import DRAIN, FLOOR, Contender, Producer, to_datetime
 
 TWO_QUEUES = "bench.apps.two_queues"
 
@@ -40,7 +40,7 @@ class DrumbeatProducer(AsyncProducer):
 
     def _bound(self, task: str, due_ns: int | None):
         called = getattr(self._program, task)
-        return called if due_ns is None else called.using(at=moment(due_ns))
+        return called if due_ns is None else called.using(at=to_datetime(due_ns))
 
 
 class DrumbeatOnServer(Contender):

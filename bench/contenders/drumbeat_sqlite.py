@@ -43,7 +43,7 @@ class DrumbeatThreads(DrumbeatSqlite):
 
 class FloorProducer(DrumbeatProducer):
     def floor(self, count: int, *, snapshot: bool) -> tuple[float, float]:
-        from bench.apps.place import folder
+        from bench.apps.folder import folder
         from bench.floor import measure
 
         assert not snapshot, "another session's snapshot is asked for on PostgreSQL only"

@@ -1,6 +1,6 @@
 """graphile-worker on PostgreSQL, batched: worker and client on Node.
 
-Node and npm must be there; the package itself is fetched when the bench runs: see bench/fetched.py.
+Node and npm must be there; the package itself is fetched when the bench runs: see bench/peer_packages.py.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from typing import Any
 
 from bench.contender import BACKLOG, KEYS, Producer
 from bench.contenders.postgres import LOAD_MEASURES, PostgresContender
-from bench.fetched import node_modules, provide_by_npm
 from bench.node_producer import NodeProducer
+from bench.peer_packages import node_modules, provide_by_npm
 from bench.processes import ROOT
 
 PACKAGE, VERSION = "graphile-worker", "0.17.3"

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from bench.contender import BACKLOG, Producer, moment
+from bench.contender import BACKLOG, Producer, to_datetime
 from bench.contenders.redis import BEFORE, FetchedContender
 from bench.sync_producer import SyncProducer
 
@@ -21,7 +21,7 @@ class HueyProducer(SyncProducer):
             called(number)
         else:
             # An aware moment: Huey cuts a naive one to whole seconds, and would then seem to start jobs early.
-            called.schedule(args=(number,), eta=moment(due_ns))
+            called.schedule(args=(number,), eta=to_datetime(due_ns))
 
     def unfinished(self) -> int:
         # Huey takes a job out before it runs: for it, the handlers' stamps are what tells the end.

@@ -1,6 +1,6 @@
 """Huey on SQLite, with fsync. It has no bulk call, and takes and deletes one job for each transaction."""
 
-from bench.contender import Contender, Producer, moment
+from bench.contender import Contender, Producer, to_datetime
 
 
 class HueyProducer(Producer):
@@ -14,7 +14,7 @@ class HueyProducer(Producer):
 
     def _schedule(self, number: int, due_ns: int) -> None:
         # An aware moment: Huey cuts a naive one to whole seconds, and would then seem to start jobs early.
-        self._app.stamp_wall.schedule(args=(number,), eta=moment(due_ns))
+        self._app.stamp_wall.schedule(args=(number,), eta=to_datetime(due_ns))
 
     def close(self) -> None:
         self._app.huey.storage.close()

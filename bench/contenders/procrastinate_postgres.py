@@ -2,7 +2,7 @@
 
 import sys
 
-from bench.contender import BACKLOG, Producer, moment
+from bench.contender import BACKLOG, Producer, to_datetime
 from bench.contenders.postgres import LOAD_MEASURES, PostgresContender, SqlProducer
 
 
@@ -32,7 +32,7 @@ class ProcrastinateProducer(SqlProducer):
         await self._configured(task, due_ns).batch_defer_async(*({"number": number} for number in numbers))
 
     def _configured(self, task: str, due_ns: int | None):
-        return self._app.configure_task(task, **({} if due_ns is None else {"schedule_at": moment(due_ns)}))
+        return self._app.configure_task(task, **({} if due_ns is None else {"schedule_at": to_datetime(due_ns)}))
 
 
 class ProcrastinatePostgres(PostgresContender):

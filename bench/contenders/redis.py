@@ -6,7 +6,7 @@ from typing import Any
 
 from bench.apps import URL_NAME
 from bench.contender import BURST, COMMON_MEASURES, CONTENTION, Contender
-from bench.fetched import provide_by_pip, site_packages
+from bench.peer_packages import provide_by_pip, site_packages
 from bench.processes import ROOT
 
 LOAD_MEASURES = COMMON_MEASURES | {BURST, CONTENTION}
@@ -21,7 +21,7 @@ class RedisContender(Contender):
 
 
 class FetchedContender(RedisContender):
-    """A Python library in a folder of its own, because of its pins: see bench/fetched.py."""
+    """A Python library in a folder of its own, because of its pins: see bench/peer_packages.py."""
 
     release: str
     requirements: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 import sys
 
-from bench.contender import BACKLOG, CONTENTION, OTHER, Producer, moment
+from bench.contender import BACKLOG, CONTENTION, OTHER, Producer, to_datetime
 from bench.contenders.redis import FetchedContender, client
 from bench.sync_producer import SyncProducer
 
@@ -23,7 +23,7 @@ class RqProducer(SyncProducer):
 
     def add(self, task: str, number: int, *, due_ns: int | None = None) -> None:
         if due_ns is not None:
-            self._queue.enqueue_at(moment(due_ns), path(task), number, **KEPT)
+            self._queue.enqueue_at(to_datetime(due_ns), path(task), number, **KEPT)
         else:
             (self._other if task == OTHER else self._queue).enqueue(path(task), number, **KEPT)
 

@@ -5,7 +5,7 @@ import sys
 
 from bench.apps import URL_NAME
 from bench.async_producer import AsyncProducer, SideBySide
-from bench.contender import BACKLOG, Producer, moment
+from bench.contender import BACKLOG, Producer, to_datetime
 from bench.contenders.redis import FetchedContender
 
 PROGRAM = "bench.apps.taskiq_app"
@@ -33,7 +33,7 @@ class TaskiqProducer(SideBySide, AsyncProducer):
         if due_ns is None:
             await called.kiq(number)
         else:
-            await called.schedule_by_time(self._app.schedules, moment(due_ns), number)
+            await called.schedule_by_time(self._app.schedules, to_datetime(due_ns), number)
 
     async def count_unfinished(self) -> int:
         groups = await self._redis.xinfo_groups(self._app.broker.queue_name)

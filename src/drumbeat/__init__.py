@@ -1,12 +1,17 @@
 """Background jobs on SQLite, PostgreSQL or Redis. What is named here is the public face; the rest may change."""
 
+from drumbeat.admin import FireInfo, Run, ScheduleInfo
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, RunningJob, abort_signal, current_job
+from drumbeat.core.instance import Instance
+from drumbeat.core.job import Attempt, CancelAnswer, Cancelled, Job, JobState, NewJob, QueueStats, TaskStats
+from drumbeat.core.lock import LockInfo, TicketInfo
+from drumbeat.core.stats import Rollup
 from drumbeat.errors import DrumbeatError, JobError
 from drumbeat.events import (
     AttemptFailed,
     Event,
-    InstanceBuried,
+    InstanceDied,
     JobFinished,
     JobsDone,
     JobStarted,
@@ -27,11 +32,6 @@ from drumbeat.events import (
 )
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.locks import HeldLock, local_lock
-from drumbeat.model.instance import Instance
-from drumbeat.model.job import Attempt, CancelAnswer, Cancelled, Job, JobState, NewJob, QueueStats, TaskStats
-from drumbeat.model.lock import LockInfo, TicketInfo
-from drumbeat.model.stats import Rollup
-from drumbeat.nouns import FireInfo, Run, ScheduleInfo
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.tasks import Call
 
@@ -49,7 +49,7 @@ __all__ = [
     "FireInfo",
     "HeldLock",
     "Instance",
-    "InstanceBuried",
+    "InstanceDied",
     "Job",
     "JobError",
     "JobFinished",

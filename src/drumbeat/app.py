@@ -18,16 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, ove
 
 from drumbeat import appref, logs
 from drumbeat import outbox as outboxes
-from drumbeat.client import Client
-from drumbeat.clock import SYSTEM, Clock
-from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.events import Event, Events, Subscriber
-from drumbeat.face import SyncFace
-from drumbeat.handle import JobHandle
-from drumbeat.locks import Entrance, GlobalLock, Keeper, LockOptions, read_wish
-from drumbeat.model.job import Cancelled, NewJob
-from drumbeat.names import check_key, check_name, shown
-from drumbeat.nouns import (
+from drumbeat.admin import (
     Audit,
     Dead,
     Instances,
@@ -35,27 +26,36 @@ from drumbeat.nouns import (
     Locks,
     Queues,
     Run,
+    RunQuery,
     Schedules,
     Stats,
     System,
     Tasks,
-    WantedRuns,
     history,
 )
+from drumbeat.client import Client
+from drumbeat.clock import SYSTEM, Clock
+from drumbeat.core.job import Cancelled, NewJob
+from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.events import Event, Events, Subscriber
+from drumbeat.handle import JobHandle
+from drumbeat.locks import GlobalLock, LeaseKeeper, LockClient, LockOptions, parse_options
+from drumbeat.names import check_key, check_name, short_repr
 from drumbeat.redaction import mask_url
-from drumbeat.settings import MOST_PAYLOAD, PLACES, MoreSettings, Settings, check_known, load
-from drumbeat.store.protocol import Inside, Store
-from drumbeat.store.urls import inside_of, open_store
-from drumbeat.tasks import Home, Registry, Task
-from drumbeat.tasks.declared import Declarations, Declaring
-from drumbeat.tasks.options import check_bound, check_notify
-from drumbeat.tasks.registering import Registering
-from drumbeat.tasks.room import Hosting, RoomHome, RoomRegistry
+from drumbeat.settings import MAX_PAYLOAD_LIMIT, STORE_SETTINGS, Settings, SettingsOptions, check_setting_names, load
+from drumbeat.store.protocol import Store, Transactional
+from drumbeat.store.urls import open_store, transactional_for
+from drumbeat.sync_api import SyncApp
+from drumbeat.tasks import Enqueuer, Registry, Task
+from drumbeat.tasks.options import check_new_jobs, check_notify
+from drumbeat.tasks.room import RoomClient, RoomDecorators, RoomRegistry
+from drumbeat.tasks.schedule_decorators import Declarations, ScheduleDecorators
 from drumbeat.tasks.task import check_loop
+from drumbeat.tasks.task_decorators import TaskDecorators
 
 if TYPE_CHECKING:
     from drumbeat.controller import Controller
-    from drumbeat.sinks.forwarding import ForwardOptions, ForwardTask
+    from drumbeat.sinks.forwarder import ForwardOptions, ForwardTask
     from drumbeat.sinks.sink import Sink
     from drumbeat.web import Dashboard
     from drumbeat.web.access import Access
@@ -67,7 +67,7 @@ Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 L = TypeVar("L", bound=Callable[[], AsyncIterator[Any]] | Lifespan)
 
 
-class Drumbeat(Registering, Declaring, Hosting):
+class Drumbeat(TaskDecorators, ScheduleDecorators, RoomDecorators):
     """Background jobs on a store. Make one for each program, and register tasks with it."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Drumbeat(Registering, Declaring, Hosting):
         version: str | None = None,
         imports: Iterable[str] = (),
         clock: Clock = SYSTEM,
-        **settings: Unpack[MoreSettings],
+        **settings: Unpack[SettingsOptions],
     ) -> None:
         given: dict[str, object] = {
             "url": url,
@@ -91,8 +91,8 @@ class Drumbeat(Registering, Declaring, Hosting):
             "imports": tuple(imports) or None,
             **settings,
         }
-        check_known(given)
-        self._code = given
+        check_setting_names(given)
+        self._code_settings = given
         self._flags: dict[str, object] = {}
         self._settings: Settings | None = None
         self._outbox: tuple[Settings, outboxes.Outbox] | None = None
@@ -103,7 +103,9 @@ class Drumbeat(Registering, Declaring, Hosting):
         self.events = Events()
         self.lifespans: list[Lifespan] = []
         self.client = Client(lambda: self.settings, self.registry, clock)
-        self.client.wrap_inside = lambda inside: inside if (outbox := self.outbox) is None else outbox.inside
+        self.client.wrap_transactional = lambda inside: (
+            inside if (outbox := self.outbox) is None else outbox.transactional
+        )
         self.jobs = Jobs(self.client, clock)
         self.dead = Dead(self.client, self.jobs, clock)
         self.queues = Queues(self.client)
@@ -114,13 +116,13 @@ class Drumbeat(Registering, Declaring, Hosting):
         self.stats = Stats(self.client)
         self.audit = Audit(self.client)
         self.system = System(self.client, lambda: self.settings, clock)
-        self.keeper = Keeper(self.open_store, lambda: self.settings, clock)
+        self.keeper = LeaseKeeper(self.open_store, lambda: self.settings, clock)
 
     @property
     def settings(self) -> Settings:
         """What this app goes by: resolved at the first use, from flags, code, environment, `.env` and defaults."""
         if self._settings is None:
-            self._settings = load(self._flags, self._code)
+            self._settings = load(self._flags, self._code_settings)
         return self._settings
 
     def configure(self, flags: Mapping[str, object]) -> Settings:
@@ -130,17 +132,17 @@ class Drumbeat(Registering, Declaring, Hosting):
         Raises:
             ConfigError: the jobs would be elsewhere than in the store that was opened before; it names both.
         """
-        check_known(flags)
-        settings = load(flags, self._code)
-        if self.client.opened_with is not None:
-            self._check_same_store(self.client.opened_with, settings, flags)
+        check_setting_names(flags)
+        settings = load(flags, self._code_settings)
+        if self.client.opened_settings is not None:
+            self._check_same_store(self.client.opened_settings, settings, flags)
         self._flags, self._settings = dict(flags), settings
         return settings
 
     def _check_same_store(self, before: Settings, now: Settings, flags: Mapping[str, object]) -> None:
-        changed = [name for name in PLACES if getattr(before, name) != getattr(now, name)]
-        if changed and all(name in flags for name in changed) and not self.client.connections.is_open:
-            self.client.opened_with = None  # somebody says where it is now, and nothing is left of where it was
+        changed = [name for name in STORE_SETTINGS if getattr(before, name) != getattr(now, name)]
+        if changed and all(name in flags for name in changed) and not self.client.loop_stores.is_open:
+            self.client.opened_settings = None  # somebody says where it is now, and nothing is left of where it was
             return
         for name in changed:
             one, other = (mask_url(str(getattr(each, name))) for each in (before, now))
@@ -168,19 +170,19 @@ class Drumbeat(Registering, Declaring, Hosting):
         Raises:
             ConfigError: an option is not acceptable, or the name is taken; it says by whom.
         """
-        from drumbeat.sinks.forwarding import declared  # here, because few programs need it
+        from drumbeat.sinks.forwarder import build_forwarder  # here, because few programs need it
 
-        task, forwarder = declared(self.client, name, to, type, batch, options, self.clock)
+        task, forwarder = build_forwarder(self.client, name, to, type, batch, options, self.clock)
         caller = sys._getframe(1)
-        task.place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        task.source_location = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         self.registry.add(task)
         self.lifespans.append(forwarder.lifespan)
         return task
 
-    def _task_home(self) -> Home:
+    def _get_enqueuer(self) -> Enqueuer:
         return self.client
 
-    def _room_home(self) -> RoomHome:
+    def _get_room_client(self) -> RoomClient:
         return self.client
 
     def _known_queues(self) -> frozenset[str]:
@@ -188,8 +190,8 @@ class Drumbeat(Registering, Declaring, Hosting):
 
     def on_event(self, kind: type[E]) -> Callable[[S], S]:
         """Decorator: call the function with every event of this kind that happens in this process."""
-        if not _is_kind_of_event(kind):
-            raise ConfigError(f"on_event takes a kind of event, such as AttemptFailed, not {shown(kind)}")
+        if not _is_event_class(kind):
+            raise ConfigError(f"on_event takes a kind of event, such as AttemptFailed, not {short_repr(kind)}")
 
         def subscribe(function: S) -> S:
             self.events.subscribe(kind, cast("Subscriber[E]", function))
@@ -221,8 +223,8 @@ class Drumbeat(Registering, Declaring, Hosting):
         check_loop("app.enqueue_many", "app.sync.enqueue_many")
         check_notify(conn, notify)
         if conn is not None:
-            return self.client.enqueue_inside(conn, check_bound(jobs), notify)
-        return self.client.enqueue_many(check_bound(jobs))
+            return self.client.enqueue_in_transaction(conn, check_new_jobs(jobs), notify)
+        return self.client.enqueue_many(check_new_jobs(jobs))
 
     async def cancel(
         self, *, task: str | Task[..., Any], key: str | None = None, keys: Iterable[str] | None = None
@@ -237,7 +239,7 @@ class Drumbeat(Registering, Declaring, Hosting):
         wanted = [key] if keys is None else dict.fromkeys(keys)
         return await self.client.cancel_keys(name, [check_key(each) for each in wanted])
 
-    async def history(self, *, task: str | Task[..., Any] | None = None, **wanted: Unpack[WantedRuns]) -> list[Run]:
+    async def history(self, *, task: str | Task[..., Any] | None = None, **wanted: Unpack[RunQuery]) -> list[Run]:
         """Every run on record of the jobs of a task, or of all: due, started, finished, where, how it ended, how late.
 
         Newest job first, at most `limit` jobs; `before=` the last one's job gives the next page.
@@ -256,18 +258,18 @@ class Drumbeat(Registering, Declaring, Hosting):
         Raised when the block is left:
             LockLost: it was lost meanwhile, and the block was cancelled.
         """
-        return GlobalLock(self.entrance(name, options))
+        return GlobalLock(self.lock_client(name, options))
 
-    def entrance(self, name: str, options: LockOptions) -> Entrance:
+    def lock_client(self, name: str, options: LockOptions) -> LockClient:
         """What `lock` and `sync.lock` go by."""
-        return Entrance(read_wish(name, options), self.keeper, self.store, lambda: self.settings, self.clock)
+        return LockClient(parse_options(name, options), self.keeper, self.store, lambda: self.settings, self.clock)
 
     @functools.cached_property
-    def sync(self) -> SyncFace:
+    def sync(self) -> SyncApp:
         """The same for code without a loop."""
-        return SyncFace(self)
+        return SyncApp(self)
 
-    def run(self, **flags: Unpack[MoreSettings]) -> None:
+    def run(self, **flags: Unpack[SettingsOptions]) -> None:
         """Run all roles in this process (and in others, with processes=) until SIGTERM or SIGINT, and drain.
 
         Leaves by SystemExit with the code that a service manager should see, unless it is 0. When this module is being
@@ -280,7 +282,7 @@ class Drumbeat(Registering, Declaring, Hosting):
         if not logging.getLogger().handlers:
             # The process is ours until it ends. Without this, warnings would be seen without their fields, and nothing else.
             logs.configure(settings.log_level, settings.log_format)
-        ref = appref.find(self)
+        ref = appref.find_ref(self)
         if settings.processes > 1:
             if ref is None:
                 raise ConfigError(
@@ -296,11 +298,11 @@ class Drumbeat(Registering, Declaring, Hosting):
         if code:
             raise SystemExit(code)
 
-    async def serve(self, **flags: Unpack[MoreSettings]) -> None:
+    async def serve(self, **flags: Unpack[SettingsOptions]) -> None:
         """Run all roles on this loop until cancelled; a cancellation drains. Never ends the process, nor takes signals."""
         from drumbeat.worker import main
 
-        await main.serve(self, self.configure(self._flags | flags), ref=appref.find(self))
+        await main.serve(self, self.configure(self._flags | flags), ref=appref.find_ref(self))
 
     def dashboard(self, *, access: Access | Literal["open"] | None = None) -> Dashboard:
         """The dashboard and its API as an ASGI application, to be mounted in a program of yours, under any path.
@@ -319,15 +321,15 @@ class Drumbeat(Registering, Declaring, Hosting):
 
             if access is None:
                 # Looked at, not resolved: this is often called at import, and flags may still come.
-                check_mounted(load(self._flags, self._code))
+                check_mounted(load(self._flags, self._code_settings))
             return dashboard(self, access)
         except ImportError as missing:
             raise ConfigError(f"the dashboard needs packages: pip install 'drumbeat[web]' ({missing})") from missing
 
     @property
-    def inside(self) -> Inside:
+    def transactional(self) -> Transactional:
         """What can be done in a transaction of the caller's own."""
-        return self.client.inside
+        return self.client.transactional
 
     @property
     def outbox(self) -> outboxes.Outbox | None:
@@ -343,19 +345,19 @@ class Drumbeat(Registering, Declaring, Hosting):
                 name=f"{settings.name}.outbox",
                 version=settings.version,
                 clock=self.clock,
-                payload_limit=MOST_PAYLOAD,
-                retention=outboxes.KEPT,
+                payload_limit=MAX_PAYLOAD_LIMIT,
+                retention=outboxes.MESSAGE_RETENTION,
                 role="both",
                 outbox="",
             )
-            inside = inside_of(settings.url, namespace=settings.namespace, clock=self.clock)
+            inside = transactional_for(settings.url, namespace=settings.namespace, clock=self.clock)
             self._outbox = settings, outboxes.Outbox(app, self.store, inside, self.clock)
         return self._outbox[1]
 
     @property
     def companions(self) -> Sequence[Callable[[], AbstractAsyncContextManager[None]]]:
         """What a worker process runs beside its own work."""
-        return [] if (outbox := self.outbox) is None else [outbox.relaying]
+        return [] if (outbox := self.outbox) is None else [outbox.run_relay]
 
     @property
     def registered_tasks(self) -> list[Task[..., Any]]:
@@ -370,13 +372,13 @@ class Drumbeat(Registering, Declaring, Hosting):
             self.clock,
             self.events,
             declared=self.declared_schedules(),
-            starters=self.starters,
-            locked=self.lock,
+            startup_calls=self.startup_calls,
+            acquire_lock=self.lock,
         )
 
     async def store(self) -> Store:
         """This loop's store, opened at the first call."""
-        return await self.client.connections.here().store()
+        return await self.client.loop_stores.current().store()
 
     async def open_store(self) -> Store:
         """Another store on the same database; whoever opens it closes it."""
@@ -386,7 +388,7 @@ class Drumbeat(Registering, Declaring, Hosting):
         )
 
     async def __aenter__(self) -> Self:
-        connection = self.client.connections.here()
+        connection = self.client.loop_stores.current()
         await connection.store()
         connection.users += 1
         return self
@@ -394,7 +396,7 @@ class Drumbeat(Registering, Declaring, Hosting):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        connection = self.client.connections.here()
+        connection = self.client.loop_stores.current()
         connection.users -= 1
         # Entered twice on one loop, by a framework and by a test for instance: the last one closes.
         if connection.users == 0:
@@ -407,8 +409,8 @@ class Drumbeat(Registering, Declaring, Hosting):
         await self.client.close()
 
     def __repr__(self) -> str:
-        return f"<Drumbeat {self._code['name'] or 'app'}>"
+        return f"<Drumbeat {self._code_settings['name'] or 'app'}>"
 
 
-def _is_kind_of_event(kind: object) -> bool:
+def _is_event_class(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Event)

@@ -28,7 +28,7 @@ AppRef = NewType("AppRef", str)
 
 MAIN = "__main__"
 _LIBRARY = os.path.dirname(os.__file__)
-_MACHINERY = ("<frozen ", os.path.join(_LIBRARY, "importlib"), os.path.join(_LIBRARY, "multiprocessing"))
+_IMPORT_MACHINERY = ("<frozen ", os.path.join(_LIBRARY, "importlib"), os.path.join(_LIBRARY, "multiprocessing"))
 _importing = 0
 
 
@@ -39,7 +39,7 @@ def is_importing() -> bool:
 
 def needs_main(ref: str) -> bool:
     """Whether the app is in the script that was started, which a child process must run again to have it."""
-    return _parts(ref)[0] == MAIN
+    return _split_ref(ref)[0] == MAIN
 
 
 def load(ref: str, *, prepare: Callable[[], None] | None = None) -> Drumbeat:
@@ -50,18 +50,18 @@ def load(ref: str, *, prepare: Callable[[], None] | None = None) -> Drumbeat:
     Raises:
         ConfigError: there is none, in one line; an error of the program's own is its cause.
     """
-    module_name, attr = _parts(ref)
+    module_name, attr = _split_ref(ref)
     if prepare is not None and module_name == MAIN:
-        with _told_as(MAIN):
+        with _report_import_errors(MAIN):
             prepare()
     module = import_module(module_name)
-    app = _named(module, attr) if attr else _only(module)
+    app = _find_named_app(module, attr) if attr else _find_only_app(module)
     for name in app.settings.imports:
         import_module(name)
     return app
 
 
-def flags_of(settings: Settings) -> dict[str, Any]:
+def to_flags(settings: Settings) -> dict[str, Any]:
     """What another process must be told as flags, so that the same app goes by the same settings there; JSON values."""
     values: dict[str, Any] = msgspec.to_builtins(settings)
     flags = {name: values[name] for name in NAMES if values[name] is not None}
@@ -74,19 +74,19 @@ def import_module(name: str) -> ModuleType:
     Raises:
         ConfigError: it is not there, or fails.
     """
-    _look_in(os.getcwd())
-    with _told_as(name):
+    _add_to_path(os.getcwd())
+    with _report_import_errors(name):
         return importlib.import_module(name)
 
 
-def find(app: object) -> AppRef | None:
+def find_ref(app: object) -> AppRef | None:
     """Where a child process will find this app: None if no module has it under a name of its own.
 
     The program that was started comes first: it has imported everything that registers tasks.
     """
     main = sys.modules.get(MAIN)
     # What was typed into a prompt cannot be run again. (Python knows the main module by more than one name.)
-    places = {} if main is None or not _is_file(main) else {_own_name(main): main}
+    places = {} if main is None or not _is_file(main) else {_main_module_name(main): main}
     places |= {name: module for name, module in sys.modules.items() if module is not main}
     for name, module in places.items():
         if not isinstance(module, ModuleType):
@@ -104,12 +104,12 @@ def _is_file(module: ModuleType) -> bool:
     return file is not None and os.path.isfile(file)
 
 
-def _own_name(main: ModuleType) -> str:
+def _main_module_name(main: ModuleType) -> str:
     """`python -m shop.jobs` is a module with a name of its own, though it is known as `__main__`."""
     return MAIN if main.__spec__ is None else main.__spec__.name
 
 
-def _parts(ref: str) -> tuple[str, str]:
+def _split_ref(ref: str) -> tuple[str, str]:
     module, _, attr = ref.strip().partition(":")
     if module.endswith(".py") or os.sep in module:
         wanted = module.removesuffix(".py").replace(os.sep, ".").strip(".")
@@ -119,13 +119,13 @@ def _parts(ref: str) -> tuple[str, str]:
     return module, attr
 
 
-def _look_in(folder: str) -> None:
+def _add_to_path(folder: str) -> None:
     if folder not in sys.path and "" not in sys.path:
         sys.path.insert(0, folder)
 
 
 @contextmanager
-def _told_as(name: str) -> Iterator[None]:
+def _report_import_errors(name: str) -> Iterator[None]:
     """Import this module in the body; what goes wrong is told in one line."""
     global _importing
     _importing += 1
@@ -133,22 +133,22 @@ def _told_as(name: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise ConfigError(_missing(name, error.name), "app") from error
-        raise _broken(name, error) from error
+            raise ConfigError(_missing_module_message(name, error.name), "app") from error
+        raise _import_error(name, error) from error
     except (Exception, SystemExit) as error:
-        raise _broken(name, error) from error
+        raise _import_error(name, error) from error
     finally:
         _importing -= 1
 
 
-def _missing(name: str, missing: str) -> str:
+def _missing_module_message(name: str, missing: str) -> str:
     part = "" if missing == name else f" (there is no {missing!r})"
     return f"there is no module {name!r}{part} in {os.getcwd()}, nor elsewhere on Python's path"
 
 
-def _broken(name: str, error: BaseException) -> ConfigError:
+def _import_error(name: str, error: BaseException) -> ConfigError:
     """The module's own error, with the place in the user's code where it happened."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_import_machinery(frame.filename)]
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError) and error.filename:
         place = f" ({error.filename}:{error.lineno})"
@@ -157,43 +157,45 @@ def _broken(name: str, error: BaseException) -> ConfigError:
     return ConfigError(f"module {name!r} cannot be imported: {kind}{text}{place}", "app")
 
 
-def _is_machinery(file: str) -> bool:
-    return file.startswith((os.path.dirname(__file__), *_MACHINERY))
+def _is_import_machinery(file: str) -> bool:
+    return file.startswith((os.path.dirname(__file__), *_IMPORT_MACHINERY))
 
 
-def _drumbeat() -> type[Drumbeat]:
+def _drumbeat_class() -> type[Drumbeat]:
     # By name: this module stands below the app, because workers use it in the processes that they start.
     kind: type[Drumbeat] = importlib.import_module("drumbeat.app").Drumbeat
     return kind
 
 
 def _apps_of(module: ModuleType) -> dict[str, Drumbeat]:
-    kind = _drumbeat()
+    kind = _drumbeat_class()
     return {attr: value for attr, value in vars(module).items() if isinstance(value, kind)}
 
 
-def _named(module: ModuleType, attr: str) -> Drumbeat:
+def _find_named_app(module: ModuleType, attr: str) -> Drumbeat:
     found: object = module
     for piece in attr.split("."):
         if not hasattr(found, piece):
-            there = _listed(_apps_of(module))
+            there = _format_app_names(_apps_of(module))
             raise ConfigError(f"module {module.__name__!r} has no {attr!r}; {there}", "app")
         found = getattr(found, piece)
-    if not isinstance(found, _drumbeat()):
-        there = _listed(_apps_of(module))
+    if not isinstance(found, _drumbeat_class()):
+        there = _format_app_names(_apps_of(module))
         raise ConfigError(
             f"{attr!r} in module {module.__name__!r} is {type(found).__name__}, not a Drumbeat; {there}", "app"
         )
     return found
 
 
-def _only(module: ModuleType) -> Drumbeat:
+def _find_only_app(module: ModuleType) -> Drumbeat:
     apps = {id(app): app for app in _apps_of(module).values()}
     if len(apps) != 1:
-        raise ConfigError(f"which app of module {module.__name__!r} is meant? {_listed(_apps_of(module))}", "app")
+        raise ConfigError(
+            f"which app of module {module.__name__!r} is meant? {_format_app_names(_apps_of(module))}", "app"
+        )
     return next(iter(apps.values()))
 
 
-def _listed(attrs: Iterable[str]) -> str:
+def _format_app_names(attrs: Iterable[str]) -> str:
     names = sorted(attrs)
     return f"there is {', '.join(names)}" if names else "there is no Drumbeat in it"

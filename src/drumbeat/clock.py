@@ -36,7 +36,7 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Let at least so many seconds pass."""
 
-    def later(self, seconds: float, call: Callable[[], object]) -> Timer:
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
         """Have the running loop make this call after so many seconds."""
 
 
@@ -59,14 +59,14 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    def later(self, seconds: float, call: Callable[[], object]) -> Timer:
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
         return asyncio.get_running_loop().call_later(seconds, call)
 
 
 SYSTEM: Clock = SystemClock()
 
 
-def jittered(seconds: float, uniform: Callable[[float, float], float] = random.uniform) -> float:
+def jitter(seconds: float, uniform: Callable[[float, float], float] = random.uniform) -> float:
     """About so long, so that many sleepers do not wake together: 0.5 to 1.5 times."""
     return uniform(0.5, 1.5) * seconds
 
@@ -108,7 +108,7 @@ class FakeClock:
             return
         await self._future(seconds)
 
-    def later(self, seconds: float, call: Callable[[], object]) -> Timer:
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
         future = self._future(seconds)
         future.add_done_callback(lambda done: None if done.cancelled() else call())
         return future

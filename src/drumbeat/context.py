@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from drumbeat import logs
+from drumbeat.core.job import ClaimedJob
 from drumbeat.durations import from_us
 from drumbeat.errors import NotInJob
 from drumbeat.ids import JobId
-from drumbeat.model.job import Claimed
 
 
 class AbortReason(StrEnum):
@@ -57,7 +57,7 @@ class AbortSignal:
         """The first reason stays, except that draining, which is only a wish, gives way to a real one."""
         if self.reason is None or self.reason is AbortReason.DRAINING:
             self.reason = reason
-        with _signal_lock:
+        with _signals_mutex:
             condition, callbacks, self._callbacks = self._condition, self._callbacks, ()
         if condition is not None:
             with condition:
@@ -72,7 +72,7 @@ class AbortSignal:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block this thread until the job should stop; False when the time is over. Not for code on an event loop."""
-        with _signal_lock:
+        with _signals_mutex:
             if self._condition is None:
                 self._condition = threading.Condition()
         with self._condition:
@@ -94,7 +94,7 @@ class AbortSignal:
             def wake() -> None:
                 loop.call_soon_threadsafe(finish)
 
-            with _signal_lock:
+            with _signals_mutex:
                 self._callbacks += (wake,)
             if self.reason is not None:  # set between the look and the registration
                 wake()
@@ -103,14 +103,14 @@ class AbortSignal:
         return self.reason
 
 
-_signal_lock = threading.Lock()  # guards the lazy parts of every AbortSignal; held for a few instructions only
+_signals_mutex = threading.Lock()  # guards the lazy parts of every AbortSignal; held for a few instructions only
 
 
 class Completion(StrEnum):
     """What is known of a job whose handler has completed it in a transaction."""
 
-    UNSURE = "unsure"  # only the store knows whether the transaction was committed
-    SURE = "sure"  # it was
+    UNCONFIRMED = "unsure"  # only the store knows whether the transaction was committed
+    CONFIRMED = "sure"  # it was
 
 
 class JobTransaction(Protocol):
@@ -142,13 +142,17 @@ class Completer(Protocol):
 class RunningJob:
     """The job whose handler is running here."""
 
-    __slots__ = ("_claimed", "_completer", "_note", "aborted", "completion", "started_us")
+    __slots__ = ("_claimed", "_completer", "_report_progress", "aborted", "completion", "started_us")
 
     def __init__(
-        self, claimed: Claimed, note: Callable[[Claimed, Any], None], completer: Completer, started_us: int
+        self,
+        claimed: ClaimedJob,
+        report_progress: Callable[[ClaimedJob, Any], None],
+        completer: Completer,
+        started_us: int,
     ) -> None:
         self._claimed = claimed
-        self._note = note
+        self._report_progress = report_progress
         self._completer = completer
         self.started_us = started_us
         self.completion: Completion | None = None
@@ -187,7 +191,7 @@ class RunningJob:
 
     def progress(self, value: Any) -> None:
         """Show how far this job is: any JSON value, the last one wins, stored about once a second. Never blocks."""
-        self._note(self._claimed, value)
+        self._report_progress(self._claimed, value)
 
     async def complete(self, *, conn: Any, result: Any = None) -> None:
         """Finish this job inside your own transaction on `conn`: its writes and the end of the job are committed together.
@@ -232,10 +236,10 @@ class RunningJob:
         self.aborted.check()
 
 
-CURRENT: ContextVar[RunningJob] = ContextVar("drumbeat_current_job")
-BATCH: ContextVar[Sequence[Claimed]] = ContextVar("drumbeat_current_batch")
+CURRENT_JOB: ContextVar[RunningJob] = ContextVar("drumbeat_current_job")
+CURRENT_BATCH: ContextVar[Sequence[ClaimedJob]] = ContextVar("drumbeat_current_batch")
 """The jobs of a batch handler, which has no current job."""
-SIGNAL: ContextVar[AbortSignal] = ContextVar("drumbeat_abort_signal")
+CURRENT_SIGNAL: ContextVar[AbortSignal] = ContextVar("drumbeat_abort_signal")
 """Of what runs here and is no job: a start-up call, a handler of a room."""
 
 
@@ -246,7 +250,7 @@ def current_job() -> RunningJob:
         NotInJob: this code does not run inside a handler (or inside a batch handler, whose calls say which job they are).
     """
     try:
-        return CURRENT.get()
+        return CURRENT_JOB.get()
     except LookupError:
         raise NotInJob() from None
 
@@ -258,8 +262,8 @@ def abort_signal() -> AbortSignal:
     Raises:
         NotInJob: this code runs in none of these.
     """
-    running = CURRENT.get(None)
-    signal = SIGNAL.get(None) if running is None else running.aborted
+    running = CURRENT_JOB.get(None)
+    signal = CURRENT_SIGNAL.get(None) if running is None else running.aborted
     if signal is None:
         raise NotInJob("abort_signal()")
     return signal
@@ -267,14 +271,14 @@ def abort_signal() -> AbortSignal:
 
 def log_fields() -> dict[str, Any]:
     """What log records of this code are about: the running job, or the batch; nothing outside of handlers."""
-    running = CURRENT.get(None)
+    running = CURRENT_JOB.get(None)
     if running is not None:
         return {"job": running.id, "attempt": running.attempt, "task": running.task, "queue": running.queue}
-    jobs = BATCH.get(None)
+    jobs = CURRENT_BATCH.get(None)
     if jobs is not None:
         return {"task": jobs[0].task, "queue": jobs[0].queue, "jobs": len(jobs)}
     return {}
 
 
 # Downwards: logs knows nothing of jobs, and its records are about them in every process that can run one.
-logs.tell_with(log_fields)
+logs.add_field_source(log_fields)

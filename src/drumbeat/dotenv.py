@@ -40,7 +40,7 @@ def parse(text: str, *, source: str = ".env") -> dict[str, str]:
         if not line or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line)
-        value = None if match is None else _value(match[2])
+        value = None if match is None else _parse_value(match[2])
         if match is None or value is None:
             # The line itself may hold a password: only its place is told.
             raise ConfigError(f"{source} line {number} is not of the form KEY=value")
@@ -48,7 +48,7 @@ def parse(text: str, *, source: str = ".env") -> dict[str, str]:
     return found
 
 
-def _value(text: str) -> str | None:
+def _parse_value(text: str) -> str | None:
     """What stands right of the `=`; None if a quote is not closed."""
     if not text.startswith(("'", '"')):
         # A comment needs a blank before it, so that a URL may hold a `#`.

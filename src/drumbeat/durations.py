@@ -12,18 +12,18 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.names import Refusal, shown
+from drumbeat.names import ErrorClass, short_repr
 
 Duration = timedelta | float | str
 """What the public API takes: a timedelta, a number of seconds, or text such as "250ms", "5m", "1h30m"."""
 
-LONGEST_US = 36_525 * 86_400 * 1_000_000
+MAX_DURATION_US = 36_525 * 86_400 * 1_000_000
 """100 years: more than that is a mistake in the unit, and would overflow datetimes sooner or later."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-_FIRST_US, _LAST_US = (FIRST - EPOCH) // MICROSECOND, (LAST - EPOCH) // MICROSECOND
+MIN_DATETIME, MAX_DATETIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_FIRST_US, _LAST_US = (MIN_DATETIME - EPOCH) // MICROSECOND, (MAX_DATETIME - EPOCH) // MICROSECOND
 
 _UNITS_US = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
@@ -32,24 +32,24 @@ _TEXT = re.compile(r"\s*+".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in
 _ALLOWED = 'a timedelta, a number of seconds, or text like "250ms", "5s", "5m", "2h", "1d" or "1h30m"'
 
 
-def microseconds(value: Duration, *, name: str, error: Refusal = ConfigError) -> int:
+def microseconds(value: Duration, *, name: str, error: ErrorClass = ConfigError) -> int:
     """The length in microseconds; `name` is the setting or argument that a refusal names."""
-    exact = _exact_us(value)
+    exact = _to_exact_us(value)
     if exact is None:
-        raise error(f"{name} must be {_ALLOWED}, not {shown(value)}", name)
+        raise error(f"{name} must be {_ALLOWED}, not {short_repr(value)}", name)
     if exact < 0:
-        raise error(f"{name} must not be negative, but is {shown(value)}", name)
-    if exact > LONGEST_US:
-        raise error(f"{name} must be at most 100 years, but is {shown(value)}", name)
+        raise error(f"{name} must not be negative, but is {short_repr(value)}", name)
+    if exact > MAX_DURATION_US:
+        raise error(f"{name} must be at most 100 years, but is {short_repr(value)}", name)
     return round(exact)
 
 
-def seconds(value: Duration, *, name: str, error: Refusal = ConfigError) -> float:
+def seconds(value: Duration, *, name: str, error: ErrorClass = ConfigError) -> float:
     """The length in seconds, by the same rules as `microseconds`."""
     return microseconds(value, name=name, error=error) / 1_000_000
 
 
-def _exact_us(value: object) -> Fraction | int | None:
+def _to_exact_us(value: object) -> Fraction | int | None:
     match value:
         case bool():
             return None
@@ -60,18 +60,18 @@ def _exact_us(value: object) -> Fraction | int | None:
         case float():
             return Fraction(value) * 1_000_000 if math.isfinite(value) else None
         case str():
-            return _parsed_us(value.strip())
+            return _parse_us(value.strip())
         case _:
             return None
 
 
-def _parsed_us(text: str) -> Fraction | None:
+def _parse_us(text: str) -> Fraction | None:
     # The bound on length keeps a hostile text from costing more than it is worth.
     if not text or len(text) > 60:
         return None
     if _NUMBER.fullmatch(text):
         return Fraction(text) * 1_000_000
-    if text.startswith("-") and (positive := _parsed_us(text[1:])) is not None:
+    if text.startswith("-") and (positive := _parse_us(text[1:])) is not None:
         return -positive
     found = _TEXT.fullmatch(text)
     if found is None:
@@ -80,10 +80,10 @@ def _parsed_us(text: str) -> Fraction | None:
     return sum((Fraction(amount) * unit for amount, unit in parts if amount), Fraction(0))
 
 
-def text(us: int) -> str:
+def format_duration(us: int) -> str:
     """The length for people: the two largest units, cut and never rounded up; `1h 30m`, `2.5s`, `250ms`."""
     if us < 0:
-        return f"-{text(-us)}"
+        return f"-{format_duration(-us)}"
     if us < 1_000:
         return f"{us}us" if us else "0s"
     if us < 1_000_000:
@@ -98,20 +98,20 @@ def text(us: int) -> str:
     return " ".join(f"{amount}{unit}" for amount, unit in parts[first : first + 2] if amount)
 
 
-def to_us(moment: datetime, *, name: str = "at", error: Refusal = InvalidArguments) -> int:
+def to_us(value: datetime, *, name: str = "at", error: ErrorClass = InvalidArguments) -> int:
     """Microseconds since 1970 UTC of an aware datetime; a naive one is refused, because its zone would be a guess."""
-    if not isinstance(moment, datetime):
-        raise error(f"{name} must be a datetime with a timezone, not {shown(moment)}", name)
-    if moment.utcoffset() is None:
+    if not isinstance(value, datetime):
+        raise error(f"{name} must be a datetime with a timezone, not {short_repr(value)}", name)
+    if value.utcoffset() is None:
         raise error(
-            f"{name} must have a timezone, but {moment.isoformat()} has none: "
+            f"{name} must have a timezone, but {value.isoformat()} has none: "
             "add one, for example datetime(..., tzinfo=timezone.utc) or moment.astimezone()",
             name,
         )
-    us = (moment - EPOCH) // MICROSECOND
+    us = (value - EPOCH) // MICROSECOND
     if not _FIRST_US <= us <= _LAST_US:
         # By its offset it lies before the year 1 or after 9999: nobody could read it back in UTC.
-        raise error(f"{name} must lie in the years 1 to 9999 UTC, but is {moment.isoformat()}", name)
+        raise error(f"{name} must lie in the years 1 to 9999 UTC, but is {value.isoformat()}", name)
     return us
 
 
@@ -120,4 +120,4 @@ def from_us(us: int) -> datetime:
     try:
         return EPOCH + timedelta(microseconds=us)
     except OverflowError:  # such a row was written by somebody else: it must not hide all others
-        return LAST if us > 0 else FIRST
+        return MAX_DATETIME if us > 0 else MIN_DATETIME

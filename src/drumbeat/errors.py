@@ -39,10 +39,10 @@ class DrumbeatError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception would call the class with the finished message; our constructors take facts. Errors travel from
         # process pools to their parents, so they must survive pickle.
-        return _rebuilt, (type(self), self.args, self.__dict__)
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
-def _rebuilt(kind: type[DrumbeatError], args: tuple[Any, ...], facts: dict[str, Any]) -> DrumbeatError:
+def _rebuild(kind: type[DrumbeatError], args: tuple[Any, ...], facts: dict[str, Any]) -> DrumbeatError:
     error = kind.__new__(kind, *args)
     error.__dict__.update(facts)
     return error
@@ -113,10 +113,10 @@ class UniqueConflict(DrumbeatError):
 class WrongContext(DrumbeatError, RuntimeError):
     """A sync call was made on an event loop's thread, or an async one where no loop runs."""
 
-    def __init__(self, called: str, instead: str, *, loop_runs: bool) -> None:
+    def __init__(self, api_name: str, instead: str, *, loop_runs: bool) -> None:
         where = "on the thread of a running event loop" if loop_runs else "where no event loop runs"
-        super().__init__(f"{called} was called {where}: use {instead}")
-        self.called = called
+        super().__init__(f"{api_name} was called {where}: use {instead}")
+        self.called = api_name
         self.instead = instead
         self.loop_runs = loop_runs
 
@@ -224,14 +224,14 @@ class JobError(DrumbeatError):
     """A job ended without a result. `type` is the name of the exception's class; `traceback` is text, or empty."""
 
     def __init__(self, id: str, task: str, *, type: str = "", message: str = "", traceback: str = "") -> None:
-        super().__init__(f"job {id} ({task}) {self._ending(type, message)}")
+        super().__init__(f"job {id} ({task}) {self._describe_end(type, message)}")
         self.id = id
         self.task = task
         self.type = type
         self.message = message
         self.traceback = traceback
 
-    def _ending(self, type: str, message: str) -> str:
+    def _describe_end(self, type: str, message: str) -> str:
         reason = ": ".join(part for part in (type, message) if part)
         return f"failed: {reason}" if reason else "failed"
 
@@ -243,21 +243,21 @@ class JobFailed(JobError):
 class JobCancelled(JobError):
     """The job was cancelled before it succeeded."""
 
-    def _ending(self, type: str, message: str) -> str:
+    def _describe_end(self, type: str, message: str) -> str:
         return f"was cancelled: {message}" if message else "was cancelled"
 
 
 class JobTimedOut(JobError):
     """The job's last attempt ran longer than its time-out; it is a dead letter."""
 
-    def _ending(self, type: str, message: str) -> str:
+    def _describe_end(self, type: str, message: str) -> str:
         return f"timed out: {message}" if message else "timed out"
 
 
 class ResultNotKept(JobError):
     """The job succeeded, but what it returned could not be stored."""
 
-    def _ending(self, type: str, message: str) -> str:
+    def _describe_end(self, type: str, message: str) -> str:
         return f"succeeded, but its result was not kept: {message}"
 
 

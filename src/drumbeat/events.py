@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from .core.instance import DeadInstanceReport
+from .core.job import ClaimedJob, Failure, JobState
 from .ids import InstanceId, JobId
-from .model.instance import Buried
-from .model.job import Claimed, Failure, JobState
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +33,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class JobStarted(Event, frozen=True, kw_only=True):
     """A handler is about to be called with this job."""
 
-    job: Claimed
+    job: ClaimedJob
 
 
 class JobFinished(Event, frozen=True, kw_only=True):
     """A job reached its end, and the store has it."""
 
-    job: Claimed
+    job: ClaimedJob
     state: JobState
     """succeeded, dead or cancelled."""
     took: float
@@ -49,7 +49,7 @@ class JobFinished(Event, frozen=True, kw_only=True):
 class AttemptFailed(Event, frozen=True, kw_only=True):
     """An attempt failed and was charged."""
 
-    job: Claimed
+    job: ClaimedJob
     attempt: int
     """Which one it was; the first is 1."""
     error: Failure
@@ -155,11 +155,11 @@ class RoomFailed(Event, frozen=True, kw_only=True):
     """What the handler raised, for log records and error trackers; it is kept nowhere."""
 
 
-class InstanceBuried(Event, frozen=True, kw_only=True):
+class InstanceDied(Event, frozen=True, kw_only=True):
     """This instance found another one dead, and its jobs were freed."""
 
     dead: InstanceId
-    jobs: Buried
+    jobs: DeadInstanceReport
 
 
 class LeaderChanged(Event, frozen=True, kw_only=True):
@@ -211,22 +211,22 @@ class Events:
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], list[Subscriber[Any]]] = {}
         self._spawn: Spawn | None = None
-        self._mend: Callable[[], None] = lambda: None
+        self._restore: Callable[[], None] = lambda: None
 
     def subscribe(self, kind: type[E], subscriber: Subscriber[E]) -> None:
         """Call `subscriber` with every event of this kind, and of the kinds derived from it."""
-        for each in _family(kind):
+        for each in _walk_subclasses(kind):
             self._subscribers.setdefault(each, []).append(subscriber)
 
     def unsubscribe(self, kind: type[E], subscriber: Subscriber[E]) -> None:
         """Undo one `subscribe`."""
-        for each in _family(kind):
+        for each in _walk_subclasses(kind):
             rest = self._subscribers[each]
             rest.remove(subscriber)
             if not rest:
                 del self._subscribers[each]
 
-    def wanted(self, kind: type[Event]) -> bool:
+    def has_subscribers(self, kind: type[Event]) -> bool:
         """Whether anybody listens: ask before building an event on a hot path."""
         return kind in self._subscribers
 
@@ -237,35 +237,35 @@ class Events:
             try:
                 answer = subscriber(event)
             except BaseException as error:
-                _complain(subscriber, event, error)
+                _log_failure(subscriber, event, error)
             else:
                 if inspect.iscoroutine(answer):
-                    self._run(subscriber, event, answer)
-            self._mend()
+                    self._spawn_subscriber(subscriber, event, answer)
+            self._restore()
 
     @contextmanager
-    def spawning(self, spawn: Spawn, mend: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def spawn_with(self, spawn: Spawn, restore: Callable[[], None] = lambda: None) -> Iterator[None]:
         """For so long, async subscribers run by this means; `mend` is called after each, to put back what it has changed."""
-        before = self._spawn, self._mend
-        self._spawn, self._mend = spawn, mend
+        before = self._spawn, self._restore
+        self._spawn, self._restore = spawn, restore
         try:
             yield
         finally:
-            self._spawn, self._mend = before
+            self._spawn, self._restore = before
 
-    def _run(self, subscriber: Subscriber[Any], event: Event, answer: Coroutine[Any, Any, object]) -> None:
+    def _spawn_subscriber(self, subscriber: Subscriber[Any], event: Event, answer: Coroutine[Any, Any, object]) -> None:
         if self._spawn is None:
             answer.close()
             log.warning(
                 "async subscriber not called: no worker runs here",
-                extra={"subscriber": _name(subscriber), "event": type(event).__name__},
+                extra={"subscriber": _subscriber_name(subscriber), "event": type(event).__name__},
             )
             return
-        self._spawn(_guarded(subscriber, event, answer, self._mend))
+        self._spawn(_run_guarded(subscriber, event, answer, self._restore))
 
 
-async def _guarded(
-    subscriber: Subscriber[Any], event: Event, answer: Coroutine[Any, Any, object], mend: Callable[[], None]
+async def _run_guarded(
+    subscriber: Subscriber[Any], event: Event, answer: Coroutine[Any, Any, object], restore: Callable[[], None]
 ) -> None:
     try:
         await answer
@@ -273,24 +273,24 @@ async def _guarded(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise  # the worker ends
-        _complain(subscriber, event, error)
+        _log_failure(subscriber, event, error)
     except BaseException as error:  # the user's code, as in `emit`
-        _complain(subscriber, event, error)
+        _log_failure(subscriber, event, error)
     finally:
-        mend()
+        restore()
 
 
-def _complain(subscriber: Subscriber[Any], event: Event, error: BaseException) -> None:
+def _log_failure(subscriber: Subscriber[Any], event: Event, error: BaseException) -> None:
     with suppress(BaseException):  # the error's own text, and what the program does with log records, are its code too
-        facts = {"subscriber": _name(subscriber), "event": type(event).__name__}
+        facts = {"subscriber": _subscriber_name(subscriber), "event": type(event).__name__}
         log.error("subscriber failed", exc_info=error, extra=facts)
 
 
-def _name(subscriber: Subscriber[Any]) -> str:
+def _subscriber_name(subscriber: Subscriber[Any]) -> str:
     return getattr(subscriber, "__qualname__", None) or repr(subscriber)
 
 
-def _family(kind: type[Event]) -> Iterator[type[Event]]:
+def _walk_subclasses(kind: type[Event]) -> Iterator[type[Event]]:
     yield kind
     for child in kind.__subclasses__():
-        yield from _family(child)
+        yield from _walk_subclasses(child)

@@ -27,7 +27,10 @@ TERMS = tuple(
         ("scheduled", "A pending job whose run time has not come."),
         ("ready", "A pending job that a worker may claim now."),
         ("retrying", "A pending job that failed or crashed before and whose next attempt is not due."),
-        ("waiting", "A pending job that is blocked on something other than time, such as a task nobody has registered."),
+        (
+            "waiting",
+            "A pending job that is blocked on something other than time, such as a task nobody has registered.",
+        ),
         ("running", "State of a job that an instance has claimed."),
         ("succeeded", "Final state of a job whose handler returned."),
         ("cancelled", "Final state of a job that somebody cancelled."),
@@ -38,7 +41,10 @@ TERMS = tuple(
         ("worker", "A process that runs jobs."),
         ("instance", "One running process as the store knows it: an id, a heartbeat and its roles."),
         ("heartbeat", "The regular write by which an instance shows that it is alive."),
-        ("lease", "A time-limited right: of an instance to its jobs, of a holder to its lock, of a leader to its term."),
+        (
+            "lease",
+            "A time-limited right: of an instance to its jobs, of a holder to its lock, of a leader to its term.",
+        ),
         ("token", "A number that grows with each claim or grant; a write with an older token is refused."),
         ("claim", "Take pending jobs for one instance, in one atomic step."),
         ("controller", "The part of an instance that fires schedules, declares instances dead and prunes history."),

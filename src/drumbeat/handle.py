@@ -11,10 +11,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from .core.job import CancelAnswer, Failure, Job, JobState
 from .durations import Duration
 from .errors import JobCancelled, JobError, JobFailed, JobTimedOut
 from .ids import JobId
-from .model.job import CancelAnswer, Failure, Job, JobState
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -25,7 +25,7 @@ TIMED_OUT = f"{JobTimedOut.__module__}.{JobTimedOut.__qualname__}"
 own, which is a failure like any other)."""
 
 
-class Client(Protocol):
+class JobClient(Protocol):
     """What a handle needs of the program it lives in."""
 
     async def result(self, id: JobId, timeout: Duration | None) -> Any:
@@ -34,9 +34,9 @@ class Client(Protocol):
 
     async def cancel_job(self, id: JobId) -> CancelAnswer: ...
 
-    async def show_job(self, id: JobId) -> Job: ...
+    async def get_job(self, id: JobId) -> Job: ...
 
-    def call_sync(self, called: str, work: Coroutine[Any, Any, T]) -> T:
+    def call_sync(self, api_name: str, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run this on the loop thread for sync calls, and wait for it."""
         ...
 
@@ -47,7 +47,7 @@ class JobHandle(msgspec.Struct, Generic[R_co], frozen=True, eq=False):
     A struct, because `enqueue_many` makes as many as there are jobs.
     """
 
-    _client: Client
+    _client: JobClient
     id: JobId
     created: bool
 
@@ -69,7 +69,7 @@ class JobHandle(msgspec.Struct, Generic[R_co], frozen=True, eq=False):
 
     async def job(self) -> Job:
         """The record of the job as it is now."""
-        return await self._client.show_job(self.id)
+        return await self._client.get_job(self.id)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}>"
@@ -80,7 +80,7 @@ class SyncJobHandle(Generic[R_co]):
 
     __slots__ = ("_client", "_handle")
 
-    def __init__(self, client: Client, handle: JobHandle[R_co]) -> None:
+    def __init__(self, client: JobClient, handle: JobHandle[R_co]) -> None:
         self._client = client
         self._handle = handle
 

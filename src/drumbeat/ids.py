@@ -23,25 +23,25 @@ InstanceId = NewType("InstanceId", str)
 _JOB_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-class _Maker:
+class _IdGenerator:
     """The state behind a run of ids: the millisecond, its random prefix, and the counter under it."""
 
-    def __init__(self, *, follows_back: bool) -> None:
+    def __init__(self, *, may_go_back: bool) -> None:
         self.lock = threading.Lock()
-        self._follows_back = follows_back
+        self._may_go_back = may_go_back
         self._ms = -1
         self._prefix = ""
         self._counter = 0
 
     def reserve(self, ms: int, count: int) -> tuple[str, int]:
         """The prefix and first counter of `count` ids. The caller holds the lock."""
-        if ms > self._ms or (ms < self._ms and self._follows_back):
-            self._begin(ms)
+        if ms > self._ms or (ms < self._ms and self._may_go_back):
+            self._start_millisecond(ms)
         first = self._counter
         self._counter = first + count
         return self._prefix, first
 
-    def _begin(self, ms: int) -> None:
+    def _start_millisecond(self, ms: int) -> None:
         noise = int.from_bytes(os.urandom(10), "big")
         time_part = f"{ms & 0xFFFF_FFFF_FFFF:012x}"
         variant = 0x8000 | (noise >> 47 & 0x3FFF)
@@ -50,24 +50,24 @@ class _Maker:
         # 47 of the 48 bits: however high the start, 2**47 more ids fit before the counter could overflow.
         self._counter = noise & 0x7FFF_FFFF_FFFF
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start anew in a forked child: the parent goes on with the old state, and another thread may hold the lock."""
         self.lock = threading.Lock()
         self._ms = -1
 
 
-_by_system = _Maker(follows_back=False)
+_system_generator = _IdGenerator(may_go_back=False)
 # A caller that brings its own time (a test's clock) gets exactly that, and must not push later ids into the future.
-_by_caller = _Maker(follows_back=True)
+_explicit_generator = _IdGenerator(may_go_back=True)
 
 
-def _forget() -> None:
-    _by_system.forget()
-    _by_caller.forget()
+def _reset_after_fork() -> None:
+    _system_generator.reset_after_fork()
+    _explicit_generator.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def new_job_id(now_us: int | None = None) -> JobId:
@@ -75,11 +75,11 @@ def new_job_id(now_us: int | None = None) -> JobId:
     if now_us is not None:
         return new_job_ids(1, now_us)[0]
     # Written out, not by `reserve` and JobId(): half the time, and every enqueue comes by here.
-    maker = _by_system
+    maker = _system_generator
     with maker.lock:
         ms = time.time_ns() // 1_000_000
         if ms > maker._ms:
-            maker._begin(ms)
+            maker._start_millisecond(ms)
         counter = maker._counter
         maker._counter = counter + 1
         prefix = maker._prefix
@@ -88,7 +88,7 @@ def new_job_id(now_us: int | None = None) -> JobId:
 
 def new_job_ids(count: int, now_us: int | None = None) -> list[JobId]:
     """Many new ids at once, in order: 0.2 µs each."""
-    maker = _by_system if now_us is None else _by_caller
+    maker = _system_generator if now_us is None else _explicit_generator
     with maker.lock:
         ms = time.time_ns() // 1_000_000 if now_us is None else now_us // 1_000
         prefix, first = maker.reserve(ms, count)
@@ -107,7 +107,7 @@ def created_us(id: JobId) -> int:
     return int(id[:8] + id[9:13], 16) * 1_000
 
 
-def packed(id: JobId) -> bytes:
+def pack_id(id: JobId) -> bytes:
     """The 16 bytes of an id; they sort as the texts do. ValueError for what is no UUID."""
     raw = bytes.fromhex(id.replace("-", ""))
     if len(raw) != 16:
@@ -115,7 +115,7 @@ def packed(id: JobId) -> bytes:
     return raw
 
 
-def unpacked(raw: bytes) -> JobId:
+def unpack_id(raw: bytes) -> JobId:
     """The id of these 16 bytes."""
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"  # type: ignore[return-value]

@@ -18,18 +18,18 @@ from . import tracing
 from .durations import from_us
 from .redaction import mask_urls, redact
 
-FENCE = "token"
+TOKEN_FIELD = "token"
 """Of a job or a lock: a number that only grows, and no secret."""
-Source = Callable[[], Mapping[str, Any]]
-_sources: list[Source] = []
-_OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+FieldSource = Callable[[], Mapping[str, Any]]
+_field_sources: list[FieldSource] = []
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def configure(level: str, format: Literal["text", "json"], stream: TextIO | None = None) -> None:
     """Send the records of all loggers to stderr. A second call replaces the first."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
-    handler.addFilter(_with_fields)
+    handler.addFilter(_add_fields)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
@@ -47,47 +47,47 @@ class SafeLogger(logging.Logger):
         try:
             super()._log(level, msg, args, *rest, **options)
         except BaseException as error:
-            _complain_once(error)
+            _warn_once(error)
 
 
-def protect() -> None:
+def protect_loggers() -> None:
     """From now on nothing that the program's logging does can harm a worker. For our own loggers only."""
     for name, logger in logging.root.manager.loggerDict.items():
         if (name == "drumbeat" or name.startswith("drumbeat.")) and type(logger) is logging.Logger:
             logger.__class__ = SafeLogger
 
 
-_has_complained = False
+_has_warned = False
 
 
-def _complain_once(error: BaseException) -> None:
-    global _has_complained
-    if not _has_complained:
-        _has_complained = True
+def _warn_once(error: BaseException) -> None:
+    global _has_warned
+    if not _has_warned:
+        _has_warned = True
         with suppress(BaseException):
             sys.stderr.write(f"drumbeat: logging fails ({type(error).__name__}): records are lost\n")
 
 
-def tell_with(source: Source) -> None:
+def add_field_source(source: FieldSource) -> None:
     """From now on each record also has the fields that `source` gives where the record is made."""
-    _sources.append(source)
+    _field_sources.append(source)
 
 
-def _with_fields(record: logging.LogRecord) -> bool:
+def _add_fields(record: logging.LogRecord) -> bool:
     """On the thread and in the context of whoever logs. What a record says of itself stays."""
     known = vars(record)
-    for source in _sources:
+    for source in _field_sources:
         for name, value in source().items():
             known.setdefault(name, value)
     return True
 
 
-def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+def get_fields(record: logging.LogRecord) -> dict[str, Any]:
     """What was given as `extra`, without what must be hidden from people."""
-    fields = {name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD}
+    fields = {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
     kept: dict[str, Any] = redact(fields)
-    if isinstance(fence := fields.get(FENCE), int):
-        kept[FENCE] = fence
+    if isinstance(fence := fields.get(TOKEN_FIELD), int):
+        kept[TOKEN_FIELD] = fence
     return kept
 
 
@@ -98,14 +98,14 @@ class TextLines(logging.Formatter):
         moment = from_us(int(record.created * 1_000_000))
         name = "" if record.name.startswith("drumbeat") else f" {record.name}:"
         words = [f"{moment:%H:%M:%S.%f}"[:-3], f"{record.levelname:<7}{name}", mask_urls(record.getMessage())]
-        words += [f"{key}={_shown(value)}" for key, value in fields_of(record).items()]
+        words += [f"{key}={_format_value(value)}" for key, value in get_fields(record).items()]
         # One record is one line, whatever an error message or a key has in it; only a traceback takes more.
-        line = _printable(" ".join(words))
+        line = _escape_unprintable(" ".join(words))
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         if record.exc_text:
             # URLs turn up in messages and tracebacks of drivers, with everything that is in them.
-            line += "\n" + "\n".join(map(_printable, mask_urls(record.exc_text).splitlines()))
+            line += "\n" + "\n".join(map(_escape_unprintable, mask_urls(record.exc_text).splitlines()))
         return line
 
 
@@ -124,7 +124,9 @@ class JsonLines(logging.Formatter):
             "process": record.process,
         }
         # Asked here, in the context of whoever logs: our handler formats at once.
-        line |= {key: value for key, value in (tracing.ids() | fields_of(record)).items() if key not in line}
+        line |= {
+            key: value for key, value in (tracing.current_trace_ids() | get_fields(record)).items() if key not in line
+        }
         if record.exc_info:
             line["traceback"] = mask_urls(self.formatException(record.exc_info))
         try:
@@ -134,12 +136,12 @@ class JsonLines(logging.Formatter):
             return self._encoder.encode(safe).decode()
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     text = f"{value:.3g}" if isinstance(value, float) else mask_urls(str(value))
     return repr(text) if not text or " " in text else text
 
 
-def _printable(text: str) -> str:
+def _escape_unprintable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

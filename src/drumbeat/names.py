@@ -15,45 +15,47 @@ _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _NAMESPACE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 # What the engines keep for themselves, refused on all of them: a program moves to another by its URL alone.
 _RESERVED_NAMESPACE = re.compile(r"sqlite.*|pg_.*|public|information_schema")
-LONGEST_KEY = 200
+MAX_KEY_LENGTH = 200
 
-Refusal = type[ConfigError] | type[InvalidArguments]
+ErrorClass = type[ConfigError] | type[InvalidArguments]
 
 
-def check_name(kind: str, text: object, error: Refusal = InvalidArguments) -> str:
+def check_name(kind: str, text: object, error: ErrorClass = InvalidArguments) -> str:
     """A name of a task, queue, schedule, lock ...; `kind` is that word, for the refusal."""
     if isinstance(text, str) and _NAME.fullmatch(text):
         return text
-    raise error(f"{kind} {shown(text)} is not a valid name: use 1 to 100 letters, digits and . _ : -", kind)
+    raise error(f"{kind} {short_repr(text)} is not a valid name: use 1 to 100 letters, digits and . _ : -", kind)
 
 
-def check_key(text: object, error: Refusal = InvalidArguments) -> str:
+def check_key(text: object, error: ErrorClass = InvalidArguments) -> str:
     """A key of a job: chosen by the caller, often made of data, so anything that can be printed."""
-    if isinstance(text, str) and 1 <= len(text) <= LONGEST_KEY and text.isprintable():
+    if isinstance(text, str) and 1 <= len(text) <= MAX_KEY_LENGTH and text.isprintable():
         return text
-    size = f" (it has {len(text)})" if isinstance(text, str) and len(text) > LONGEST_KEY else ""
-    raise error(f"key {shown(text)} is not valid: use text of 1 to {LONGEST_KEY} printable characters{size}", "key")
+    size = f" (it has {len(text)})" if isinstance(text, str) and len(text) > MAX_KEY_LENGTH else ""
+    raise error(
+        f"key {short_repr(text)} is not valid: use text of 1 to {MAX_KEY_LENGTH} printable characters{size}", "key"
+    )
 
 
-def check_priority(value: object, error: Refusal = InvalidArguments) -> int:
+def check_priority(value: object, error: ErrorClass = InvalidArguments) -> int:
     """A priority: 0 runs first, 9 last."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 9:
         return int(value)
-    raise error(f"priority {shown(value)} is not valid: use a whole number from 0 (first) to 9 (last)", "priority")
+    raise error(f"priority {short_repr(value)} is not valid: use a whole number from 0 (first) to 9 (last)", "priority")
 
 
-def check_namespace(text: object, error: Refusal = ConfigError) -> str:
+def check_namespace(text: object, error: ErrorClass = ConfigError) -> str:
     """A namespace becomes part of table and key names, so it is stricter than a name."""
     if isinstance(text, str) and _NAMESPACE.fullmatch(text):
         if _RESERVED_NAMESPACE.fullmatch(text):
             raise error(
-                f"namespace {shown(text)} is reserved by one of the engines: choose another than public,"
+                f"namespace {short_repr(text)} is reserved by one of the engines: choose another than public,"
                 " information_schema and what begins with sqlite or pg_",
                 "namespace",
             )
         return text
     raise error(
-        f"namespace {shown(text)} is not valid: use 1 to 40 lower-case letters, digits and _, beginning with a letter",
+        f"namespace {short_repr(text)} is not valid: use 1 to 40 lower-case letters, digits and _, beginning with a letter",
         "namespace",
     )
 
@@ -67,7 +69,7 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def shown(value: object, limit: int = 60) -> str:
+def short_repr(value: object, limit: int = 60) -> str:
     """The repr of a bad value, short enough for one line of an error."""
     # Cut before repr too: the repr of a megabyte is not worth making.
     text = repr(value[:limit] if isinstance(value, str | bytes) else value)

@@ -19,7 +19,7 @@ from drumbeat.ids import InstanceId
 from drumbeat.redaction import mask_url
 
 
-class Outage:
+class OutageReporter:
     """A `service.Teller` for the parts of one instance, on whichever thread they live."""
 
     def __init__(self, events: Events, clock: Clock, url: str, identity: Callable[[], InstanceId]) -> None:
@@ -32,10 +32,10 @@ class Outage:
         self._refused: set[int] = set()
         self.is_away = False
 
-    def begins(self, part: object, error: StoreUnavailable) -> None:
+    def on_failure(self, part: object, error: StoreUnavailable) -> None:
         if isinstance(error, StoreFull):
-            self._answered()
-            self.refuses(part, error)
+            self._end_outage()
+            self.on_full(part, error)
             return
         with self._mutex:
             if self.is_away:
@@ -43,11 +43,11 @@ class Outage:
             self.is_away, self._began_at = True, self._clock.monotonic()
         self._events.emit(StoreDown(instance=self._identity(), url=self._url, reason=str(error)))
 
-    def ends(self, part: object) -> None:
-        self._answered()
-        self.takes(part)
+    def on_answer(self, part: object) -> None:
+        self._end_outage()
+        self.on_accepted(part)
 
-    def refuses(self, part: object, error: StoreFull) -> None:
+    def on_full(self, part: object, error: StoreFull) -> None:
         """There is no space for what this part writes."""
         with self._mutex:
             is_news = not self._refused
@@ -57,7 +57,7 @@ class Outage:
         if is_news:
             self._events.emit(StoreOutOfSpace(instance=self._identity(), url=self._url, reason=str(error)))
 
-    def takes(self, part: object) -> None:
+    def on_accepted(self, part: object) -> None:
         """What this part writes was taken."""
         with self._mutex:
             was_full = bool(self._refused)
@@ -67,7 +67,7 @@ class Outage:
             after = self._clock.monotonic() - self._full_since
             self._events.emit(StoreHasSpace(instance=self._identity(), url=self._url, after=after))
 
-    def _answered(self) -> None:
+    def _end_outage(self) -> None:
         with self._mutex:
             was_away, self.is_away = self.is_away, False
         if was_away:
@@ -75,17 +75,17 @@ class Outage:
             self._events.emit(StoreUp(instance=self._identity(), url=self._url, after=after))
 
 
-class OnlyFull:
+class FullStoreReporter:
     """A `service.Teller` for parts beside others whose calls tell sooner, and more surely, that the store is away."""
 
     is_away = False
 
-    def __init__(self, outage: Outage) -> None:
-        self._outage = outage
+    def __init__(self, reporter: OutageReporter) -> None:
+        self._reporter = reporter
 
-    def begins(self, part: object, error: StoreUnavailable) -> None:
+    def on_failure(self, part: object, error: StoreUnavailable) -> None:
         if isinstance(error, StoreFull):
-            self._outage.refuses(part, error)
+            self._reporter.on_full(part, error)
 
-    def ends(self, part: object) -> None:
-        self._outage.takes(part)
+    def on_answer(self, part: object) -> None:
+        self._reporter.on_accepted(part)

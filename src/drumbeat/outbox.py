@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from drumbeat.clock import Clock, jittered
+from drumbeat.clock import Clock, jitter
+from drumbeat.core.job import AddResult, ClaimRef, NewJob
 from drumbeat.durations import to_us
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import Added, Hold, NewJob
 from drumbeat.retry import Snooze
-from drumbeat.store.protocol import Inside, OwnTransaction, Store
+from drumbeat.store.protocol import EngineTransaction, Store, Transactional
 from drumbeat.tasks import BatchTask, Call
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TASK = "drumbeat.relay"
-QUEUE = "drumbeat.outbox"
-BATCH = 500
-AGAIN_S = 1.0
-KEPT = "1h"
+TASK_NAME = "drumbeat.relay"
+QUEUE_NAME = "drumbeat.outbox"
+BATCH_SIZE = 500
+RETRY_DELAY = 1.0
+MESSAGE_RETENTION = "1h"
 """How long the letter's own record stays in the user's database."""
 
 
-class App(Protocol):
+class OutboxApp(Protocol):
     """As much of a Drumbeat app as the outbox needs: one of its own, on the URL of the outbox."""
 
     def task(self, *, batch: int, name: str, queue: str) -> BatchDecorator: ...
@@ -50,28 +50,32 @@ class App(Protocol):
     async def serve(self) -> None: ...
 
     @property
-    def inside(self) -> Inside: ...
+    def transactional(self) -> Transactional: ...
 
 
 class Outbox:
-    def __init__(self, app: App, target: Callable[[], Awaitable[Store]], inside: Inside, clock: Clock) -> None:
+    def __init__(
+        self, app: OutboxApp, open_target: Callable[[], Awaitable[Store]], transactional: Transactional, clock: Clock
+    ) -> None:
         self._app = app
-        self._target = target
+        self._open_target = open_target
         self._clock = clock
-        self._task: BatchTask[NewJob, None] = app.task(batch=BATCH, name=TASK, queue=QUEUE)(self._relay)
-        self.inside: Inside = OutboxInside(self._task, app, inside)
+        self._task: BatchTask[NewJob, None] = app.task(batch=BATCH_SIZE, name=TASK_NAME, queue=QUEUE_NAME)(
+            self._relay_batch
+        )
+        self.transactional: Transactional = OutboxTransactional(self._task, app, transactional)
 
     @asynccontextmanager
-    async def relaying(self) -> AsyncIterator[None]:
+    async def run_relay(self) -> AsyncIterator[None]:
         """Carry letters over while the body runs. What has begun is finished; the rest is there for the next relay."""
         async with asyncio.TaskGroup() as group:
-            relay = group.create_task(self._carry(), name="outbox relay")
+            relay = group.create_task(self._serve_forever(), name="outbox relay")
             try:
                 yield
             finally:
                 relay.cancel()
 
-    async def _carry(self) -> None:
+    async def _serve_forever(self) -> None:
         """An outbox that cannot be opened is tried again: it must not keep the jobs that are there from running."""
         while True:
             try:
@@ -79,20 +83,20 @@ class Outbox:
             except* StoreUnavailable as away:
                 reason = str(away.exceptions[0])
                 log.warning("the outbox is away: letters wait in it", extra={"reason": reason})
-            await self._clock.sleep(jittered(AGAIN_S))
+            await self._clock.sleep(jitter(RETRY_DELAY))
 
-    async def _relay(self, calls: list[Call[NewJob]]) -> None:
+    async def _relay_batch(self, calls: list[Call[NewJob]]) -> None:
         try:
-            await self._deliver([self._since(call) for call in calls])
+            await self._deliver([self._shorten_delay(call) for call in calls])
         except StoreError as error:
             # Away or full: letters wait here as long as it takes, and nobody is charged for it.
-            raise Snooze(AGAIN_S) from error
+            raise Snooze(RETRY_DELAY) from error
 
     async def _deliver(self, jobs: list[NewJob]) -> None:
-        store = await self._target()
+        store = await self._open_target()
         await store.jobs.add(jobs)
 
-    def _since(self, call: Call[NewJob]) -> NewJob:
+    def _shorten_delay(self, call: Call[NewJob]) -> NewJob:
         """A delay counts from the letter, not from its arrival."""
         job = call.value
         if job.run_at is not None or not job.delay:
@@ -101,37 +105,37 @@ class Outbox:
         return msgspec.structs.replace(job, delay=min(job.delay, max(0, job.delay - waited)))
 
 
-class OutboxInside:
+class OutboxTransactional:
     """What a program does inside its own transaction: letters are written; nothing can be completed there."""
 
-    def __init__(self, task: BatchTask[NewJob, None], app: App, inside: Inside) -> None:
+    def __init__(self, task: BatchTask[NewJob, None], app: OutboxApp, transactional: Transactional) -> None:
         self._task = task
         self._app = app
-        self._inside = inside
+        self._transactional = transactional
 
     def check(self) -> None:
-        self._inside.check()
+        self._transactional.check()
 
-    async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Added]:
-        return await self._app.inside.add(conn, self._letters(jobs), notify=notify)
+    async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
+        return await self._app.transactional.add(conn, self._to_messages(jobs), notify=notify)
 
-    def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Added]:
-        return self._app.inside.add_sync(conn, self._letters(jobs), notify=notify)
+    def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
+        return self._app.transactional.add_sync(conn, self._to_messages(jobs), notify=notify)
 
-    def _letters(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+    def _to_messages(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         return [msgspec.structs.replace(self._task.bind(job), id=job.id) for job in jobs]
 
     async def complete(
         self,
         conn: Any,
         instance: InstanceId,
-        hold: Hold,
+        hold: ClaimRef,
         *,
         started_at: int,
         result: str | None,
         result_error: str | None,
     ) -> None:
-        await self._inside.complete(
+        await self._transactional.complete(
             conn, instance, hold, started_at=started_at, result=result, result_error=result_error
         )
 
@@ -139,15 +143,15 @@ class OutboxInside:
         self,
         conn: Any,
         instance: InstanceId,
-        hold: Hold,
+        hold: ClaimRef,
         *,
         started_at: int,
         result: str | None,
         result_error: str | None,
     ) -> None:
-        self._inside.complete_sync(
+        self._transactional.complete_sync(
             conn, instance, hold, started_at=started_at, result=result, result_error=result_error
         )
 
-    def transaction(self) -> OwnTransaction:
-        return self._inside.transaction()
+    def transaction(self) -> EngineTransaction:
+        return self._transactional.transaction()

@@ -21,10 +21,10 @@ from typing import Any
 import msgspec
 
 HIDDEN = "***"
-DOTS = "•••"
+WEB_HIDDEN = "•••"
 """On pages, and in what the API gives."""
 
-_WORDS = (
+_SECRET_WORDS = (
     "passw",
     "passphrase",
     "pwd",
@@ -43,7 +43,7 @@ _WORDS = (
 )
 """Parts of names, without separators and in lower case."""
 _SEPARATORS = str.maketrans("", "", "-_. ")
-MAX_KEPT_NAME = 100
+MAX_CACHED_NAME = 100
 """What was found about a longer name is not kept."""
 MAX_DEPTH = 100
 
@@ -60,15 +60,15 @@ _RUN = re.compile(r"\S++")
 
 def is_secret(name: str) -> bool:
     """Whether a value of this name is hidden from people."""
-    return _is_secret(name) if len(name) <= MAX_KEPT_NAME else _has_word(name)
+    return _is_secret(name) if len(name) <= MAX_CACHED_NAME else _contains_secret_word(name)
 
 
-def _has_word(text: str) -> bool:
+def _contains_secret_word(text: str) -> bool:
     plain = text.casefold().translate(_SEPARATORS)
-    return any(word in plain for word in _WORDS)
+    return any(word in plain for word in _SECRET_WORDS)
 
 
-_is_secret = lru_cache(maxsize=2_048)(_has_word)
+_is_secret = lru_cache(maxsize=2_048)(_contains_secret_word)
 
 
 def redact(value: Any, hidden: str = HIDDEN, depth: int = 0) -> Any:
@@ -95,16 +95,16 @@ def redact_json(text: str, hidden: str = HIDDEN) -> str:
     """
     has_urls = "://" in text
     # An escaped letter may be part of such a name.
-    if not has_urls and not _has_word(text) and "\\u" not in text:
+    if not has_urls and not _contains_secret_word(text) and "\\u" not in text:
         return text
     parts: list[str] = []
     kept = place = 0
     while (found := _TEXT_AND_COLON.search(text, place)) is not None:
         key, colon = found.groups()
         place = found.end()
-        if colon is not None and is_secret(_name(key)):
+        if colon is not None and is_secret(_decode_key(key)):
             parts += [text[kept:place], f'"{hidden}"']
-            kept = place = _end(text, place)
+            kept = place = _find_value_end(text, place)
         elif has_urls and "://" in key:
             parts += [text[kept : found.start()], _mask_quoted(key, hidden), colon or ""]
             kept = place
@@ -120,7 +120,7 @@ def _mask_quoted(quoted: str, hidden: str) -> str:
     return mask_urls(before, hidden) + slashes + hidden if is_cut else mask_urls(quoted, hidden)
 
 
-def _name(key: str) -> str:
+def _decode_key(key: str) -> str:
     if "\\" not in key:
         return key[1:-1]
     try:
@@ -129,7 +129,7 @@ def _name(key: str) -> str:
         return key
 
 
-def _end(text: str, start: int) -> int:
+def _find_value_end(text: str, start: int) -> int:
     """Where the value ends that begins here."""
     first = text[start : start + 1]
     if first == '"':
@@ -161,7 +161,7 @@ def mask_url(url: str, hidden: str = HIDDEN) -> str:
     head, slashes, rest = url.partition("://")
     if not slashes:
         head, rest = "", url
-    places = [*_secret_parameters(rest)]
+    places = [*_find_secret_parameters(rest)]
     at = rest.rfind("@")
     colon = rest.find(":", 0, max(at, 0))
     if colon >= 0:
@@ -176,7 +176,7 @@ def mask_url(url: str, hidden: str = HIDDEN) -> str:
     return "".join([*shown, rest[kept:]])
 
 
-def _secret_parameters(text: str) -> list[tuple[int, int]]:
+def _find_secret_parameters(text: str) -> list[tuple[int, int]]:
     """Where the values of secret parameters are; a value goes on to the next `&name=`, whatever is in it."""
     if "=" not in text:
         return []

@@ -1,7 +1,7 @@
 """How long retries wait, and the signals by which task code steers its own job.
 
 A signal ends the attempt in a chosen way and is not an error. The delay before the n-th retry is random between 0 and
-min(cap, base * 2**n). What becomes of the job is decided in `worker/ending.py`.
+min(cap, base * 2**n). What becomes of the job is decided in `worker/result.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from drumbeat.durations import Duration, microseconds, text
+from drumbeat.durations import Duration, format_duration, microseconds
 from drumbeat.errors import ConfigError
 
 
@@ -38,7 +38,7 @@ class RetryLater(Signal):
     def __init__(self, delay: Duration, message: str = "") -> None:
         super().__init__(delay, message)
         self.delay_us = microseconds(delay, name="RetryLater.delay")
-        self.message = message or f"retry in {text(self.delay_us)}"
+        self.message = message or f"retry in {format_duration(self.delay_us)}"
 
 
 class Snooze(Signal):
@@ -47,7 +47,7 @@ class Snooze(Signal):
     def __init__(self, delay: Duration) -> None:
         super().__init__(delay)
         self.delay_us = microseconds(delay, name="Snooze.delay")
-        self.message = f"snoozed for {text(self.delay_us)}"
+        self.message = f"snoozed for {format_duration(self.delay_us)}"
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         cap_us = microseconds(self.cap, name="Backoff.cap")
         if cap_us < base_us:
             raise ConfigError(
-                f"Backoff.cap must not be less than Backoff.base, but {text(cap_us)} is less than {text(base_us)}",
+                f"Backoff.cap must not be less than Backoff.base, but {format_duration(cap_us)} is less than {format_duration(base_us)}",
                 "Backoff.cap",
             )
         # Kept as seconds, so that Backoff(base="1s") equals Backoff(base=1).

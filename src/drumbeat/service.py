@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from drumbeat.clock import Clock, jittered
+from drumbeat.clock import Clock, jitter
 from drumbeat.errors import StoreFull, StoreUnavailable
 
-SLOW = 3.0
+OPEN_TIMEOUT = 3.0
 """A store that takes so long to open is away."""
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class Service(Protocol):
 
 
 @asynccontextmanager
-async def background(*services: Service) -> AsyncIterator[None]:
+async def run_in_background(*services: Service) -> AsyncIterator[None]:
     """Run services while the body runs; they are cancelled, and have ended, when it is left.
 
     A service that fails takes the body and the others down with it.
@@ -63,14 +63,14 @@ class Wakeup:
             await self._event.wait()
             return
         # The timer sets the event itself: to a sleeper it is all the same why it looks.
-        timer = self._clock.later(max(0.0, timeout), self._event.set)
+        timer = self._clock.call_later(max(0.0, timeout), self._event.set)
         try:
             await self._event.wait()
         finally:
             timer.cancel()
 
 
-class Teller(Protocol):
+class OutageListener(Protocol):
     """Hears of the store from the parts of an instance. A part is whatever object; each tells its own story."""
 
     @property
@@ -78,60 +78,60 @@ class Teller(Protocol):
         """Whether it was told that the store is away, and not yet that it answers: then any answer is news."""
         ...
 
-    def begins(self, part: object, error: StoreUnavailable) -> None:
+    def on_failure(self, part: object, error: StoreUnavailable) -> None:
         """Calls of this part fail, and did not before, or for another reason."""
         ...
 
-    def ends(self, part: object) -> None:
+    def on_answer(self, part: object) -> None:
         """A call of this part was answered."""
         ...
 
 
-class Patience:
+class OutageBackoff:
     """Back-off of one part during an outage of the store, told when it begins and when it ends.
 
     A store that is full answers some calls and refuses others: calls that may be refused alone need a patience of their own, so
     that the success of others is not taken for theirs.
     """
 
-    FIRST, LONGEST = 0.05, 2.0
+    MIN_DELAY, MAX_DELAY = 0.05, 2.0
 
-    def __init__(self, clock: Clock, teller: Teller) -> None:
+    def __init__(self, clock: Clock, listener: OutageListener) -> None:
         self._clock = clock
-        self._teller = teller
+        self._listener = listener
         self._delay = 0.0
         self._is_full = False
 
     @property
-    def is_out(self) -> bool:
+    def is_active(self) -> bool:
         return self._delay > 0
 
-    def over(self) -> None:
+    def reset(self) -> None:
         """A call has been answered."""
-        if self._delay or self._teller.is_away:
+        if self._delay or self._listener.is_away:
             self._delay = 0.0
-            self._teller.ends(self)
+            self._listener.on_answer(self)
 
-    def failed(self, error: StoreUnavailable) -> None:
+    def record_failure(self, error: StoreUnavailable) -> None:
         """A call has failed, and is not made again at once anyway."""
         is_full = isinstance(error, StoreFull)
         if not self._delay or is_full != self._is_full:
             self._is_full = is_full
-            self._teller.begins(self, error)
-        self._delay = min(self.LONGEST, self._delay * 2 or self.FIRST)
+            self._listener.on_failure(self, error)
+        self._delay = min(self.MAX_DELAY, self._delay * 2 or self.MIN_DELAY)
 
-    async def suffer(self, error: StoreUnavailable) -> None:
+    async def wait(self, error: StoreUnavailable) -> None:
         """A call has failed: wait a little, longer each time."""
-        self.failed(error)
-        await self._clock.sleep(jittered(self._delay))
+        self.record_failure(error)
+        await self._clock.sleep(jitter(self._delay))
 
 
-async def open_patiently(
+async def open_with_retries(
     open_store: Callable[[], Coroutine[Any, Any, T]],
     *,
-    failed: Callable[[StoreUnavailable], None],
+    on_failure: Callable[[StoreUnavailable], None],
     stop: asyncio.Event,
-    pause: float,
+    retry_delay: float,
 ) -> T | None:
     """Open a store, and try again, after a pause, while it is away or full.
 
@@ -141,20 +141,20 @@ async def open_patiently(
     while not stop.is_set():
         opened: list[T] = []
         errors: list[Exception] = []
-        async with asyncio.TaskGroup() as group, waiting(stop) as stopping:
+        async with asyncio.TaskGroup() as group, wait_task(stop) as stopping:
             opening = group.create_task(_open(open_store, opened, errors), name="opening the store")
             tasks = {opening, stopping}
-            while not (await asyncio.wait(tasks, timeout=SLOW, return_when=asyncio.FIRST_COMPLETED))[0]:
-                failed(StoreUnavailable(f"no answer in {SLOW:g} s"))
+            while not (await asyncio.wait(tasks, timeout=OPEN_TIMEOUT, return_when=asyncio.FIRST_COMPLETED))[0]:
+                on_failure(StoreUnavailable(f"no answer in {OPEN_TIMEOUT:g} s"))
             opening.cancel()
         for store in opened:
             return store
         for error in errors:
             if not isinstance(error, StoreUnavailable):
                 raise error
-            failed(error)
-            async with waiting(stop) as stopping:
-                await asyncio.wait([stopping], timeout=pause)
+            on_failure(error)
+            async with wait_task(stop) as stopping:
+                await asyncio.wait([stopping], timeout=retry_delay)
     return None
 
 
@@ -167,7 +167,7 @@ async def _open(open_store: Callable[[], Coroutine[Any, Any, T]], opened: list[T
 
 
 @asynccontextmanager
-async def waiting(event: asyncio.Event) -> AsyncIterator["asyncio.Task[Any]"]:
+async def wait_task(event: asyncio.Event) -> AsyncIterator["asyncio.Task[Any]"]:
     """A task that waits for this event while the body runs, for `asyncio.wait`."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(event.wait(), name="waiting")
@@ -177,13 +177,13 @@ async def waiting(event: asyncio.Event) -> AsyncIterator["asyncio.Task[Any]"]:
             task.cancel()
 
 
-class LoopThread:
+class ServiceThread:
     """A service that runs a coroutine in a daemon thread with an event loop of its own."""
 
-    def __init__(self, name: str, main: Callable[[], Coroutine[Any, Any, None]], *, patience: float) -> None:
+    def __init__(self, name: str, main: Callable[[], Coroutine[Any, Any, None]], *, stop_timeout: float) -> None:
         self.name = name
         self._main = main
-        self.patience = patience
+        self.stop_timeout = stop_timeout
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -200,7 +200,7 @@ class LoopThread:
             with suppress(RuntimeError):  # it has ended by itself
                 if self._loop is not None and self._task is not None:
                     self._loop.call_soon_threadsafe(self._task.cancel)
-            await asyncio.wait([ended], timeout=self.patience)
+            await asyncio.wait([ended], timeout=self.stop_timeout)
             raise
 
     def _work(self, ended: "asyncio.Future[None]") -> None:

@@ -16,15 +16,15 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from . import dotenv, readers
+from . import dotenv, setting_parsers
 from .durations import Duration
 from .errors import ConfigError
-from .names import is_utf8, shown
+from .names import is_utf8, short_repr
 
 PREFIX = "DRUMBEAT_"
 DEFAULT_URL = "sqlite:///drumbeat.db"
-FOREVER = readers.FOREVER
-MOST_PAYLOAD = readers.MOST_PAYLOAD
+FOREVER = setting_parsers.FOREVER
+MAX_PAYLOAD_LIMIT = setting_parsers.MAX_PAYLOAD_LIMIT
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,12 +250,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     declared_queues: frozenset[str] = frozenset()
     """Queues that flags, code, environment or `.env` name: a worker that takes only some of them may enqueue to all."""
 
-    def weights(self, named: Iterable[str] = ()) -> dict[str, int]:
+    def queue_weights(self, named: Iterable[str] = ()) -> dict[str, int]:
         """The weight of every queue to take: those of `queues`, and if there are none, those that tasks name."""
-        return self.queues or {queue: readers.default_weight(queue) for queue in sorted(named)}
+        return self.queues or {queue: setting_parsers.default_weight(queue) for queue in sorted(named)}
 
 
-class MoreSettings(TypedDict, total=False):
+class SettingsOptions(TypedDict, total=False):
     """Settings that are rarely written in code; `Settings` says what each of them is."""
 
     queues: str | Mapping[str, int] | Iterable[str]
@@ -288,7 +288,7 @@ class MoreSettings(TypedDict, total=False):
     dashboard_hosts: str | Iterable[str]
 
 
-PLACES = ("url", "coordination", "namespace", "outbox")
+STORE_SETTINGS = ("url", "coordination", "namespace", "outbox")
 """Settings that say where jobs are."""
 DERIVED = ("origin", "declared_queues")
 NAMES = tuple(field.name for field in msgspec.structs.fields(Settings) if field.name not in DERIVED)
@@ -307,8 +307,8 @@ def resolve(
     Raises:
         ConfigError: an unknown setting, or a value that is not acceptable; it names the setting and where it came from.
     """
-    check_known(flags)
-    check_known(code)
+    check_setting_names(flags)
+    check_setting_names(code)
     layers: tuple[tuple[Mapping[str, object], str, str], ...] = (
         (flags, "", "flag --{flag}"),
         (code, "", "Drumbeat({name}=)"),
@@ -324,18 +324,20 @@ def resolve(
             if (value := layer.get(key)) is None or (prefix and value == ""):
                 continue
             origin[name] = where.format(name=name, key=key, flag=name.replace("_", "-"))
-            values[name] = _read(name, value, origin[name])
+            values[name] = _parse_setting(name, value, origin[name])
             break
         else:
             origin[name] = "default"
-    values.setdefault("url", readers.url(DEFAULT_URL))
-    declared = (_declared(layer.get(prefix + "QUEUES" if prefix else "queues")) for layer, prefix, _ in layers)
+    values.setdefault("url", setting_parsers.parse_url(DEFAULT_URL))
+    declared = (
+        _read_declared_queues(layer.get(prefix + "QUEUES" if prefix else "queues")) for layer, prefix, _ in layers
+    )
     settings = Settings(**values, origin=origin, declared_queues=frozenset(chain.from_iterable(declared)))
-    _check_together(settings)
+    _check_consistency(settings)
     return settings
 
 
-def check_known(given: Mapping[str, object]) -> None:
+def check_setting_names(given: Mapping[str, object]) -> None:
     """Refuse a name that is no setting; called before anything is resolved, so that a slip shows at once."""
     for name in given:
         if name not in NAMES:
@@ -344,26 +346,26 @@ def check_known(given: Mapping[str, object]) -> None:
             raise ConfigError(f"there is no setting {name!r}{hint}", name)
 
 
-def _read(name: str, value: object, origin: str) -> object:
+def _parse_setting(name: str, value: object, origin: str) -> object:
     if isinstance(value, str) and not is_utf8(value):
         raise ConfigError(f"setting {name} ({origin}) is not UTF-8: write it in UTF-8", name)
     try:
-        return readers.READERS[name](value)
+        return setting_parsers.PARSERS[name](value)
     except ConfigError as error:
         raise ConfigError(f"setting {name} ({origin}): {error}", name) from error
     except ValueError as error:
-        raise ConfigError(f"setting {name} ({origin}) must be {error}, not {shown(value)}", name) from error
+        raise ConfigError(f"setting {name} ({origin}) must be {error}, not {short_repr(value)}", name) from error
 
 
-def _declared(queues: object) -> Iterable[str]:
+def _read_declared_queues(queues: object) -> Iterable[str]:
     """Of a layer that may have been overruled: what is wrong there is told by whoever goes by it."""
     try:
-        return readers.queues(queues) if queues else ()
+        return setting_parsers.parse_queues(queues) if queues else ()
     except (ConfigError, ValueError):
         return ()
 
 
-def _check_together(settings: Settings) -> None:
+def _check_consistency(settings: Settings) -> None:
     if settings.dead_after < 3 * settings.heartbeat:
         raise ConfigError(
             f"setting dead_after ({settings.origin['dead_after']}) must be at least three heartbeats, "

@@ -39,8 +39,8 @@ _BOOT = "import sys; sys.path.insert(0, {root!r}); from drumbeat.spawn import be
 _ROOT = str(Path(__file__).parents[1])
 MAIN = "__main__"
 EXIT_ORPHANED = 1
-UNKNOWN_EXIT = 255
-LOOK_EVERY = 0.05
+EXIT_UNKNOWN = 255
+EXIT_POLL_INTERVAL = 0.05
 """How often a child is looked for where nothing tells of its death: no pidfd_open, no waitid (macOS before Python 3.13)."""
 
 
@@ -49,7 +49,7 @@ class LogSettings(msgspec.Struct, frozen=True):
     format: Literal["text", "json"]
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a new process is told first."""
 
     target: str
@@ -57,7 +57,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     path: list[str]
     argv: list[str]
-    folder: str
+    cwd: str
     logs: LogSettings | None
     """How the parent logs, if it logs in our own way."""
     main: dict[str, str]
@@ -77,19 +77,19 @@ def spawn(
     *,
     label: str,
     with_main: bool = False,
-    dies_with_us: bool = False,
-    folder: str | None = None,
+    dies_with_parent: bool = False,
+    cwd: str | None = None,
 ) -> Spawned:
     """Start a Python that calls target(socket, prepare, **arguments).
 
     `label` is what people see in the list of processes. `with_main`: it needs the parent's own script, for its app. `folder`:
     where it starts; else where we are.
     """
-    folder = os.getcwd() if folder is None else folder
+    cwd = os.getcwd() if cwd is None else cwd
     reopen_streams()  # else the child would take one end of the socket for its output
     ours, theirs = socket.socketpair()
     theirs_of_pipe, ours_of_pipe = (io.FileIO(end, mode) for end, mode in zip(os.pipe(), "rw", strict=True))
-    descriptors = [theirs.fileno(), *([theirs_of_pipe.fileno()] if dies_with_us else [])]
+    descriptors = [theirs.fileno(), *([theirs_of_pipe.fileno()] if dies_with_parent else [])]
     with theirs, theirs_of_pipe:
         try:
             process = subprocess.Popen(
@@ -97,21 +97,21 @@ def spawn(
                 stdin=subprocess.DEVNULL,
                 pass_fds=descriptors,
                 process_group=0,
-                cwd=folder,
+                cwd=cwd,
             )
         except BaseException:
             ours.close()
             ours_of_pipe.close()
             raise
-    order = Order(
+    order = SpawnRequest(
         target=target,
         arguments=dict(arguments),
         # A path entry of '' means the current folder, wherever that will be.
-        path=[entry or folder for entry in sys.path],
+        path=[entry or cwd for entry in sys.path],
         argv=sys.argv,
-        folder=folder,
-        logs=_our_logs(),
-        main=_main() if with_main else {},
+        cwd=cwd,
+        logs=_current_log_settings(),
+        main=_main_module_data() if with_main else {},
     )
     with suppress(BrokenPipeError, ConnectionResetError):  # it died already: whoever watches it is told
         send(ours, msgspec.json.encode(order))
@@ -144,7 +144,7 @@ def _command(descriptors: list[int]) -> list[str]:
     ]
 
 
-def _main() -> dict[str, str]:
+def _main_module_data() -> dict[str, str]:
     # Here, as below: programs that never start a process need not wait for this import.
     from multiprocessing.spawn import get_preparation_data
 
@@ -152,7 +152,7 @@ def _main() -> dict[str, str]:
     return {key: known[key] for key in ("init_main_from_name", "init_main_from_path") if key in known}
 
 
-def _our_logs() -> LogSettings | None:
+def _current_log_settings() -> LogSettings | None:
     """How this process logs, if that was set up by `logs.configure`; else it is the user's own business, in every process."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, logs.TextLines | logs.JsonLines):
@@ -164,23 +164,23 @@ def _our_logs() -> LogSettings | None:
 def begin(descriptor: int, lifeline: int | None = None) -> None:
     """The first function of a spawned process; the last as well."""
     if lifeline is not None:
-        _hang_on(lifeline)
+        _die_with_parent(lifeline)
     os.set_inheritable(descriptor, False)
     link = socket.socket(fileno=descriptor)
     text = receive(link)
     if text is None:
         os._exit(1)
-    order = msgspec.json.decode(text, type=Order)
+    order = msgspec.json.decode(text, type=SpawnRequest)
     sys.path[:] = order.path
     sys.argv[:] = order.argv
     if order.logs is not None:
         logs.configure(order.logs.level, order.logs.format)
     module, _, function = order.target.partition(":")
     target: Callable[..., int] = getattr(importlib.import_module(module), function)
-    sys.exit(target(link, prepare=lambda: _prepare(order), **order.arguments))
+    sys.exit(target(link, prepare=lambda: _import_parent_main(order), **order.arguments))
 
 
-def _hang_on(lifeline: int) -> None:
+def _die_with_parent(lifeline: int) -> None:
     """Have the kernel kill this process's group when the other end of the pipe closes."""
     os.set_inheritable(lifeline, False)
     if hasattr(fcntl, "F_SETSIG"):
@@ -190,11 +190,11 @@ def _hang_on(lifeline: int) -> None:
     # One that closed before this is seen by the first read of the socket, which has closed as well.
 
 
-def _prepare(order: Order) -> None:
+def _import_parent_main(order: SpawnRequest) -> None:
     """Make the parent's script known here as `__main__`. It runs that script, so it is left to the target to call it."""
     from multiprocessing.spawn import prepare
 
-    prepare({"sys_path": order.path, "dir": order.folder, **order.main})
+    prepare({"sys_path": order.path, "dir": order.cwd, **order.main})
 
 
 def send(link: socket.socket, frame: bytes) -> None:
@@ -202,7 +202,7 @@ def send(link: socket.socket, frame: bytes) -> None:
     link.sendall(_LENGTH.pack(len(frame)) + frame)
 
 
-def answer(link: socket.socket, frame: bytes) -> None:
+def send_to_parent(link: socket.socket, frame: bytes) -> None:
     """Write one frame from the child to its parent. Ends this process, with one line, if the parent is gone."""
     try:
         send(link, frame)
@@ -213,11 +213,11 @@ def answer(link: socket.socket, frame: bytes) -> None:
 
 def receive(link: socket.socket) -> bytes | None:
     """Read one frame; None when the other side is gone."""
-    head = _exactly(link, _LENGTH.size)
-    return None if head is None else _exactly(link, _LENGTH.unpack(head)[0])
+    head = _receive_exactly(link, _LENGTH.size)
+    return None if head is None else _receive_exactly(link, _LENGTH.unpack(head)[0])
 
 
-def _exactly(link: socket.socket, size: int) -> bytes | None:
+def _receive_exactly(link: socket.socket, size: int) -> bytes | None:
     parts: list[bytes] = []
     while size:
         try:
@@ -231,7 +231,7 @@ def _exactly(link: socket.socket, size: int) -> bytes | None:
     return b"".join(parts)
 
 
-class Pipe:
+class FramePipe:
     """The parent's end of the socket, on its loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -239,7 +239,7 @@ class Pipe:
         self._writer = writer
 
     @classmethod
-    async def on(cls, link: socket.socket) -> "Pipe":
+    async def connect(cls, link: socket.socket) -> "FramePipe":
         return cls(*await asyncio.open_unix_connection(sock=link))
 
     def send(self, frame: bytes) -> None:
@@ -258,7 +258,7 @@ class Pipe:
         self._writer.transport.abort()
 
 
-class Watch:
+class ExitWatcher:
     """Learn of a process's death on the running loop, once, and reap it. The process must not be waited for elsewhere."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -271,10 +271,10 @@ class Watch:
         """Its exit code; minus the signal's number if one killed it."""
         if hasattr(os, "pidfd_open"):
             self._descriptor = os.pidfd_open(process.pid)
-            self._loop.add_reader(self._descriptor, self._look)
+            self._loop.add_reader(self._descriptor, self._reap_exited)
         else:
             self._descriptor = -1
-            wait = self._wait if hasattr(os, "waitid") else self._look_often
+            wait = self._wait_for_exit if hasattr(os, "waitid") else self._poll_exit
             threading.Thread(target=wait, name="drumbeat-watch", daemon=True).start()
 
     @property
@@ -294,25 +294,25 @@ class Watch:
             if self._code is None:
                 os.kill(self._process.pid, number)
 
-    def _wait(self) -> None:
+    def _wait_for_exit(self) -> None:
         # Without reaping: that is done on the loop, after the group has been killed.
         with suppress(ChildProcessError):  # the program waits for every child itself: `_look` finds out
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        self._call_look()
+        self._schedule_reap()
 
-    def _look_often(self) -> None:
+    def _poll_exit(self) -> None:
         never = threading.Event()
         while self._code is None:
-            never.wait(LOOK_EVERY)
+            never.wait(EXIT_POLL_INTERVAL)
             with self._reaping:
                 self._code = _reap_by_waitpid(self._process.pid, os.WNOHANG)
-        self._call_look()
+        self._schedule_reap()
 
-    def _call_look(self) -> None:
+    def _schedule_reap(self) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody wants to know
-            self._loop.call_soon_threadsafe(self._look)
+            self._loop.call_soon_threadsafe(self._reap_exited)
 
-    def _look(self) -> None:
+    def _reap_exited(self) -> None:
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
@@ -336,7 +336,7 @@ def _reap(pid: int) -> int:
             _kill_group(pid)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:
-        return UNKNOWN_EXIT  # the program ignores SIGCHLD, or waits for every child itself
+        return EXIT_UNKNOWN  # the program ignores SIGCHLD, or waits for every child itself
 
 
 def _reap_by_waitpid(pid: int, options: int = 0) -> int | None:
@@ -345,7 +345,7 @@ def _reap_by_waitpid(pid: int, options: int = 0) -> int | None:
     try:
         found, status = os.waitpid(pid, options)
     except ChildProcessError:
-        return UNKNOWN_EXIT
+        return EXIT_UNKNOWN
     if not found:
         return None
     if status:
@@ -365,7 +365,7 @@ def exit_with_group() -> None:
     os._exit(1)
 
 
-def how_it_ended(exit_code: int) -> str:
+def describe_exit(exit_code: int) -> str:
     """An exit code for people: `SIGKILL`, `exit code 3`."""
     if exit_code >= 0:
         return f"exit code {exit_code}"

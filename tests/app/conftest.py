@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import OutcomeKind
 from tests.conftest import fresh_url
 from tests.contract import making
 
@@ -25,7 +25,7 @@ async def app(app_url: str) -> AsyncIterator[Drumbeat]:
         yield app
 
 
-class Hand:
+class ManualWorker:
     """Claims everything that is due, and ends it in the way that a test asks for."""
 
     def __init__(self, app: Drumbeat, instance: InstanceId) -> None:
@@ -45,5 +45,5 @@ class Hand:
 
 
 @pytest.fixture
-async def hand(app: Drumbeat) -> Hand:
-    return Hand(app, await making.worker(await app.store()))
+async def hand(app: Drumbeat) -> ManualWorker:
+    return ManualWorker(app, await making.worker(await app.store()))

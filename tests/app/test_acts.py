@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat, JobState
+from drumbeat.admin.bulk import apply_to_all, select_jobs
 from drumbeat.clock import FakeClock
+from drumbeat.core.job import OutcomeKind
 from drumbeat.errors import InvalidArguments, UniqueConflict, UnknownTask
 from drumbeat.ids import new_job_id
-from drumbeat.model.job import OutcomeKind
-from drumbeat.nouns.bulk import choose, done
 from drumbeat.tasks import AsyncTask
-from tests.app.conftest import Hand
+from tests.app.conftest import ManualWorker
 from tests.contract import making
 from tests.waiting import until
 
@@ -90,17 +90,17 @@ async def test_a_call_of_a_task_elsewhere_goes_where_its_last_job_was(app: Drumb
     assert [(job.queue, job.signature) for job in (first, second)] == [("two", "new")] * 2
 
 
-async def test_retry_is_for_dead_letters_and_pending_jobs(app: Drumbeat, charge: Charge, hand: Hand) -> None:
+async def test_retry_is_for_dead_letters_and_pending_jobs(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
     later = await charge.using(delay=60).enqueue(1)
     assert (await app.jobs.retry(later.id)).state is JobState.PENDING
     await hand.end(OutcomeKind.DEAD)
-    assert (await app.jobs.retry(later.id)).life == 1
+    assert (await app.jobs.retry(later.id)).replays == 1
     await hand.end(OutcomeKind.SUCCEEDED)
     with pytest.raises(InvalidArguments, match="succeeded"):
         await app.jobs.retry(later.id)
 
 
-async def test_retry_says_which_live_job_has_the_key(app: Drumbeat, charge: Charge, hand: Hand) -> None:
+async def test_retry_says_which_live_job_has_the_key(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
     dead = await charge.using(key="k", unique=True).enqueue(1)
     await hand.end(OutcomeKind.DEAD)
     live = await charge.using(key="k", unique=True).enqueue(1)
@@ -109,7 +109,9 @@ async def test_retry_says_which_live_job_has_the_key(app: Drumbeat, charge: Char
     assert conflict.value.live_id == live.id
 
 
-async def test_an_act_on_many_is_for_those_that_it_can_be_done_to(app: Drumbeat, charge: Charge, hand: Hand) -> None:
+async def test_an_act_on_many_is_for_those_that_it_can_be_done_to(
+    app: Drumbeat, charge: Charge, hand: ManualWorker
+) -> None:
     await app.enqueue_many([charge.bind(number) for number in range(3)])
     await hand.end(OutcomeKind.SUCCEEDED)
     await app.enqueue_many([charge.bind(number) for number in range(1_100)])
@@ -138,17 +140,17 @@ async def test_an_act_on_a_queue_that_nobody_has_is_a_slip(app: Drumbeat, charge
         await app.jobs.bulk("cancel", queue="crtical")
 
 
-async def test_a_paced_act_begins_at_once_and_keeps_its_rate(app: Drumbeat, charge: Charge, hand: Hand) -> None:
+async def test_a_paced_act_begins_at_once_and_keeps_its_rate(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
     await app.enqueue_many([charge.bind(number) for number in range(10)])
     await hand.end(OutcomeKind.DEAD)
     clock = FakeClock()
-    choice = choose("replay", None, all=True, wanted={})
+    choice = select_jobs("replay", None, all=True, query={})
 
     async def replayed() -> int:
         return len(await app.jobs.list(state="pending"))
 
     async with asyncio.TaskGroup() as group:
-        act = group.create_task(done(app.client, choice, clock, 20.0))
+        act = group.create_task(apply_to_all(app.client, choice, clock, 20.0))
         seen = []
         for _ in range(5):
             await until(lambda: clock.sleepers or act.done(), what="the act waits for its next step")

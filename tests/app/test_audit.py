@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.admin import Audit
+from drumbeat.core.audit import MAX_TARGET_LENGTH, AuditEntry
 from drumbeat.errors import InvalidArguments, StoreUnavailable
-from drumbeat.model.audit import LONGEST_TARGET, Act
-from drumbeat.nouns import Audit
 from tests.faults import FaultyStore
 
-ADA: dict[str, Any] = {"who": "ada", "role": "operator", "verb": "queues.pause", "target": "mail", "why": "quiet"}
+ADA: dict[str, Any] = {"who": "ada", "role": "operator", "verb": "queues.pause", "target": "mail", "reason": "quiet"}
 
 
-async def only(app: Drumbeat) -> Act:
+async def only(app: Drumbeat) -> AuditEntry:
     [found] = await app.audit.list()
     return found
 
 
-class FaultyClient:
+class FailingClient:
     """Lends a store that fails on purpose."""
 
     def __init__(self, faulty: FaultyStore) -> None:
@@ -32,7 +32,7 @@ class FaultyClient:
 
 async def faulty(app: Drumbeat) -> tuple[Audit, FaultyStore]:
     store = FaultyStore(await app.store())
-    return Audit(FaultyClient(store)), store  # type: ignore[arg-type]
+    return Audit(FailingClient(store)), store  # type: ignore[arg-type]
 
 
 async def test_an_act_is_on_record_while_it_is_done_and_after(app: Drumbeat) -> None:
@@ -91,11 +91,11 @@ async def test_what_was_done_is_done_though_its_end_is_not_on_record(
 
 
 async def test_any_text_can_be_put_on_record(app: Drumbeat) -> None:
-    async with app.audit.act(who="a\0\ud800", verb="jobs.cancel", target="x" * 10_000, why="<img src=x>"):
+    async with app.audit.act(who="a\0\ud800", verb="jobs.cancel", target="x" * 10_000, reason="<img src=x>"):
         pass
     found = await only(app)
-    assert (found.who, found.why) == ("a\\x00\\ud800", "<img src=x>")
-    assert len(found.target) <= LONGEST_TARGET and "characters cut" in found.target
+    assert (found.who, found.reason) == ("a\\x00\\ud800", "<img src=x>")
+    assert len(found.target) <= MAX_TARGET_LENGTH and "characters cut" in found.target
 
 
 async def test_acts_are_listed_newest_first_by_who_what_and_to_which(app: Drumbeat) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.admin.doctor import examine, worst_level
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.model.finding import Finding, Level
-from drumbeat.model.instance import Role
-from drumbeat.model.job import OutcomeKind, other_version
-from drumbeat.model.lock import NewTicket
-from drumbeat.nouns.doctor import examine, worst
+from drumbeat.core.health import HealthCheck, HealthLevel
+from drumbeat.core.instance import Role
+from drumbeat.core.job import OutcomeKind, blocked_on_version
+from drumbeat.core.lock import NewTicket
 from drumbeat.store.protocol import Store
-from tests.cli.running import invoke
+from tests.cli.command import invoke
 from tests.contract import making, scheduling
 from tests.contract.making import HOUR
 from tests.waiting import until
@@ -34,122 +34,122 @@ async def store(app: Drumbeat) -> Store:
     return await app.store()
 
 
-async def examined(app: Drumbeat, clock: Clock = SYSTEM) -> dict[str, Finding]:
+async def examined(app: Drumbeat, clock: Clock = SYSTEM) -> dict[str, HealthCheck]:
     """Findings by name; of two with one name the worse one."""
-    found: dict[str, Finding] = {}
+    found: dict[str, HealthCheck] = {}
     for each in await examine(app.client, clock):
         found[each.name] = (
-            each if worst([each, *filter(None, [found.get(each.name)])]) is each.level else found[each.name]
+            each if worst_level([each, *filter(None, [found.get(each.name)])]) is each.level else found[each.name]
         )
     return found
 
 
 async def test_where_nothing_is_wrong_everything_that_was_looked_at_is_ok(app: Drumbeat, store: Store) -> None:
     worker = await making.worker(store, roles=CONTROLLER)
-    await store.instances.beat(worker, 0, lead=HOUR)
+    await store.instances.heartbeat(worker, 0, lead=HOUR)
     await making.claimed_one(store, worker)
     await making.add(store, making.new_job())
     await scheduling.put(store, scheduling.new_schedule(), next_at=await store.inspect.now() + HOUR)
-    await store.locks.enter(NewTicket(id="t", lock="sweep", lease=HOUR))
+    await store.locks.acquire(NewTicket(id="t", lock="sweep", lease=HOUR))
     found = await examined(app)
     assert {name: each.level for name, each in found.items()} == dict.fromkeys(
         ["workers", "queues", "tasks", "runs", "schedules", "locks", "running jobs", "dead letters", "stored records"],
-        Level.OK,
+        HealthLevel.OK,
     )
 
 
 async def test_an_idle_store_without_workers_is_only_a_note(app: Drumbeat) -> None:
     found = await examined(app)
-    assert found["workers"].level is Level.NOTE
-    assert worst(found.values()) is Level.NOTE
+    assert found["workers"].level is HealthLevel.NOTE
+    assert worst_level(found.values()) is HealthLevel.NOTE
 
 
 async def test_ready_jobs_without_any_worker_are_bad(app: Drumbeat, store: Store) -> None:
     await making.add(store, making.new_job())
     found = await examined(app)
-    assert (found["workers"].level, found["queue default"].level) == (Level.BAD, Level.BAD)
+    assert (found["workers"].level, found["queue default"].level) == (HealthLevel.BAD, HealthLevel.BAD)
     assert found["workers"].value == "none is alive, and 1 job could run"
-    assert found["tasks"].level is Level.NOTE  # nobody can tell whether a worker would know them
+    assert found["tasks"].level is HealthLevel.NOTE  # nobody can tell whether a worker would know them
 
 
 async def test_a_queue_with_ready_jobs_that_nobody_takes_is_bad(app: Drumbeat, store: Store) -> None:
     await making.worker(store, queues=("critical",))
     await making.add(store, making.new_job())
     found = (await examined(app))["queue default"]
-    assert (found.level, found.value) == (Level.BAD, "1 job ready, and no living worker takes it")
+    assert (found.level, found.value) == (HealthLevel.BAD, "1 job ready, and no living worker takes it")
     assert "--queues default" in found.advice
 
 
 async def test_a_paused_queue_is_a_warning_when_jobs_wait_in_it(app: Drumbeat, store: Store) -> None:
     await making.worker(store)
-    await store.jobs.pause("default", by="ada", why="closed")
-    assert (await examined(app))["queue default"].level is Level.NOTE
+    await store.jobs.pause_queue("default", by="ada", reason="closed")
+    assert (await examined(app))["queue default"].level is HealthLevel.NOTE
     await making.add(store, making.new_job())
     found = (await examined(app))["queue default"]
-    assert (found.level, found.value) == (Level.WARN, "paused by ada (closed); 1 job ready")
+    assert (found.level, found.value) == (HealthLevel.WARN, "paused by ada (closed); 1 job ready")
 
 
 async def test_a_queue_that_lags_is_a_warning(app: Drumbeat, store: Store) -> None:
     await making.worker(store)
     await making.add(store, making.new_job(run_at=await store.inspect.now() - HOUR))
     found = (await examined(app))["queue default"]
-    assert (found.level, found.value) == (Level.WARN, "1 job ready, the oldest for 1h")
+    assert (found.level, found.value) == (HealthLevel.WARN, "1 job ready, the oldest for 1h")
 
 
 async def test_a_task_that_no_worker_knows_is_bad_and_the_nearest_name_is_told(app: Drumbeat, store: Store) -> None:
     await making.worker(store)
     await making.add(store, making.new_job("gret"), making.new_job("gret", delay=HOUR))
     found = (await examined(app))["task gret"]
-    assert (found.level, found.value) == (Level.BAD, "2 jobs wait for it, and no living worker knows it")
+    assert (found.level, found.value) == (HealthLevel.BAD, "2 jobs wait for it, and no living worker knows it")
     assert "the nearest name is 'greet'" in found.advice
 
 
 async def test_jobs_of_another_version_are_a_warning(app: Drumbeat, store: Store) -> None:
     worker = await making.worker(store)
     job = await making.claimed_one(store, worker)
-    parked = other_version("greet", "s0")
-    await making.end(store, worker, job, OutcomeKind.PARKED, waits_for=parked, started_at=None)
+    parked = blocked_on_version("greet", "s0")
+    await making.end(store, worker, job, OutcomeKind.BLOCKED, blocked_on=parked, started_at=None)
     found = (await examined(app))["task greet"]
-    assert (found.level, found.value) == (Level.WARN, "1 job waits for a worker of another version of it")
+    assert (found.level, found.value) == (HealthLevel.WARN, "1 job waits for a worker of another version of it")
 
 
 async def test_a_schedule_whose_moment_passed_is_bad(app: Drumbeat, store: Store) -> None:
     await making.worker(store, roles=CONTROLLER)
     await scheduling.put(store, scheduling.new_schedule(), next_at=await store.inspect.now() - HOUR)
     found = (await examined(app))["schedule nightly"]
-    assert (found.level, found.value) == (Level.BAD, "its moment passed 1h ago and was not fired")
+    assert (found.level, found.value) == (HealthLevel.BAD, "its moment passed 1h ago and was not fired")
 
 
 async def test_schedules_without_a_controller_are_told(app: Drumbeat, store: Store) -> None:
     await making.worker(store)
     await scheduling.put(store, scheduling.new_schedule(), next_at=await store.inspect.now() + HOUR)
-    assert (await examined(app))["controllers"].level is Level.WARN
+    assert (await examined(app))["controllers"].level is HealthLevel.WARN
 
 
 async def test_controllers_without_a_leader_are_a_note(app: Drumbeat, store: Store) -> None:
     worker = await making.worker(store, roles=CONTROLLER)
-    assert (await examined(app))["leader"].level is Level.NOTE
-    await store.instances.beat(worker, 0, lead=HOUR)
+    assert (await examined(app))["leader"].level is HealthLevel.NOTE
+    await store.instances.heartbeat(worker, 0, lead=HOUR)
     assert "leader" not in await examined(app)
 
 
 async def test_a_line_without_a_living_holder_is_bad(app: Drumbeat, store: Store) -> None:
-    await store.locks.enter(NewTicket(id="holder", lock="sweep", lease=300_000))
-    await store.locks.enter(NewTicket(id="waits", lock="sweep", lease=HOUR))
-    assert (await examined(app))["locks"].level is Level.OK
+    await store.locks.acquire(NewTicket(id="holder", lock="sweep", lease=300_000))
+    await store.locks.acquire(NewTicket(id="waits", lock="sweep", lease=HOUR))
+    assert (await examined(app))["locks"].level is HealthLevel.OK
 
-    async def stands_still() -> Finding | None:
+    async def stands_still() -> HealthCheck | None:
         return (await examined(app)).get("lock sweep")
 
     found = await until(stands_still)
-    assert (found.level, found.value) == (Level.BAD, "1 ticket in line, and nobody living holds it")
+    assert (found.level, found.value) == (HealthLevel.BAD, "1 ticket in line, and nobody living holds it")
 
 
 async def test_a_line_before_a_full_rate_window_does_move(app: Drumbeat, store: Store) -> None:
-    await store.locks.enter(NewTicket(id="first", lock="edgar", per=HOUR, lease=HOUR))
-    await store.locks.leave(["first"])
-    await store.locks.enter(NewTicket(id="second", lock="edgar", per=HOUR, lease=HOUR))
-    assert (await examined(app))["locks"].level is Level.OK
+    await store.locks.acquire(NewTicket(id="first", lock="edgar", per=HOUR, lease=HOUR))
+    await store.locks.release(["first"])
+    await store.locks.acquire(NewTicket(id="second", lock="edgar", per=HOUR, lease=HOUR))
+    assert (await examined(app))["locks"].level is HealthLevel.OK
 
 
 async def test_a_silent_instance_and_its_running_jobs_are_told(app: Drumbeat, store: Store) -> None:
@@ -157,15 +157,15 @@ async def test_a_silent_instance_and_its_running_jobs_are_told(app: Drumbeat, st
     job = await making.claimed_one(store, worker)
     app.configure({"heartbeat": 0.05, "dead_after": 0.5})
 
-    async def silent() -> dict[str, Finding] | None:
+    async def silent() -> dict[str, HealthCheck] | None:
         found = await examined(app)
         return found if f"instance {worker}" in found else None
 
     found = await until(silent)
-    assert found[f"instance {worker}"].level is Level.WARN
-    assert (found["running jobs"].level, job.id in found["running jobs"].value) == (Level.BAD, True)
+    assert found[f"instance {worker}"].level is HealthLevel.WARN
+    assert (found["running jobs"].level, job.id in found["running jobs"].value) == (HealthLevel.BAD, True)
     await making.worker(store)
-    assert (await examined(app))["running jobs"].level is Level.WARN  # somebody lives who will free it
+    assert (await examined(app))["running jobs"].level is HealthLevel.WARN  # somebody lives who will free it
 
 
 async def test_an_instance_whose_late_results_were_refused_is_told(app: Drumbeat, store: Store) -> None:
@@ -177,7 +177,7 @@ async def test_an_instance_whose_late_results_were_refused_is_told(app: Drumbeat
     [instance] = await app.instances.list()
     assert instance.refused > 0
     found = (await examined(app))[f"instance {worker}"]
-    assert (found.level, "refused" in found.value) == (Level.WARN, True)
+    assert (found.level, "refused" in found.value) == (HealthLevel.WARN, True)
 
 
 async def test_two_versions_of_an_app_side_by_side_are_a_note(app: Drumbeat, store: Store) -> None:
@@ -189,7 +189,7 @@ async def test_two_versions_of_an_app_side_by_side_are_a_note(app: Drumbeat, sto
 async def test_dead_letters_are_counted(app: Drumbeat, store: Store) -> None:
     await making.dead_letter(store, await making.worker(store))
     found = (await examined(app))["dead letters"]
-    assert (found.level, found.value) == (Level.NOTE, "1")
+    assert (found.level, found.value) == (HealthLevel.NOTE, "1")
 
 
 async def test_the_doctor_tells_the_facts_of_the_store_as_well(app: Drumbeat) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat, JobState
+from drumbeat.core.job import Cancelled, OutcomeKind
 from drumbeat.errors import InvalidArguments
-from drumbeat.model.job import Cancelled, OutcomeKind
-from tests.app.conftest import Hand
+from tests.app.conftest import ManualWorker
 
 
 async def test_a_job_is_stored_as_it_was_asked_for(app: Drumbeat) -> None:
@@ -40,7 +40,7 @@ async def test_bad_arguments_are_refused_before_anything_is_stored(app: Drumbeat
     assert not (tmp_path / "unopened.db").exists()
 
 
-async def test_a_unique_job_is_given_again_while_it_lives(app: Drumbeat, hand: Hand) -> None:
+async def test_a_unique_job_is_given_again_while_it_lives(app: Drumbeat, hand: ManualWorker) -> None:
     @app.task
     async def charge() -> None: ...
 
@@ -54,7 +54,7 @@ async def test_a_unique_job_is_given_again_while_it_lives(app: Drumbeat, hand: H
     assert third.id != first.id
 
 
-async def test_a_job_unique_among_the_pending_is_made_beside_a_running_one(app: Drumbeat, hand: Hand) -> None:
+async def test_a_job_unique_among_the_pending_is_made_beside_a_running_one(app: Drumbeat, hand: ManualWorker) -> None:
     @app.task
     async def charge() -> None: ...
 
@@ -127,7 +127,7 @@ async def test_a_call_that_would_hold_up_everybody_is_refused_with_how_to_split_
 
 
 async def test_cancel_by_task_and_key_tells_what_will_not_run_from_what_was_asked_to_stop(
-    app: Drumbeat, hand: Hand
+    app: Drumbeat, hand: ManualWorker
 ) -> None:
     @app.task
     async def charge() -> None: ...

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.admin import Explanation, Reason, ReasonKind
+from drumbeat.core.instance import Role
+from drumbeat.core.job import OutcomeKind, blocked_on_task, blocked_on_version
+from drumbeat.core.lock import NewTicket, describe_job
+from drumbeat.core.schedule import Overlap
 from drumbeat.durations import from_us
 from drumbeat.errors import JobNotFound
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.instance import Role
-from drumbeat.model.job import OutcomeKind, other_version, unknown_task
-from drumbeat.model.lock import NewTicket, for_job
-from drumbeat.model.schedule import Overlap
-from drumbeat.nouns import Explanation, Reason, ReasonKind
 from drumbeat.store.protocol import Store
 from tests.contract import making, scheduling
 from tests.contract.making import HOUR
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 @pytest.fixture
@@ -48,12 +48,12 @@ async def only(app: Drumbeat, id: str) -> Reason:
     return reason
 
 
-async def parked(store: Store, waits_for: str) -> JobId:
+async def parked(store: Store, blocked_on: str) -> JobId:
     """A job that a worker met and could not run."""
     passer_by = await making.worker(store)
     job = await making.claimed_one(store, passer_by)
-    await making.end(store, passer_by, job, OutcomeKind.PARKED, waits_for=waits_for, started_at=None)
-    await store.instances.leave(passer_by, "done")
+    await making.end(store, passer_by, job, OutcomeKind.BLOCKED, blocked_on=blocked_on, started_at=None)
+    await store.instances.deregister(passer_by, "done")
     return job.id
 
 
@@ -64,7 +64,7 @@ async def claimed_by(store: Store, **options: Any) -> tuple[InstanceId, JobId]:
 
 async def enter(store: Store, lock: str, what: str, **options: Any) -> Any:
     facts: dict[str, Any] = {"id": f"{lock}/{what}", "lease": HOUR, "owner": "shop here:1"} | options
-    return await store.locks.enter(NewTicket(lock=lock, what=what, **facts))
+    return await store.locks.acquire(NewTicket(lock=lock, what=what, **facts))
 
 
 async def test_a_job_before_its_moment_is_not_due(app: Drumbeat, store: Store) -> None:
@@ -114,7 +114,7 @@ async def test_the_number_of_attempts_may_be_the_task_s_own(app: Drumbeat, store
 async def test_a_paused_queue_tells_by_whom_since_when_and_why(app: Drumbeat, store: Store) -> None:
     await making.worker(store)
     id = await added(store)
-    await app.queues.pause("default", by="ada", why="the bank is closed")
+    await app.queues.pause("default", by="ada", reason="the bank is closed")
     reason = await only(app, id)
     assert reason.kind is ReasonKind.QUEUE_PAUSED
     [queue] = await app.queues.list()
@@ -122,7 +122,7 @@ async def test_a_paused_queue_tells_by_whom_since_when_and_why(app: Drumbeat, st
     assert reason.facts == {
         "queue": "default",
         "by": "ada",
-        "why": "the bank is closed",
+        "reason": "the bank is closed",
         "since": queue.paused_at.isoformat().replace("+00:00", "Z"),
     }
     assert "paused by ada" in reason.text and "(the bank is closed)" in reason.text
@@ -180,7 +180,7 @@ async def test_who_knows_the_task_may_take_other_queues_only(app: Drumbeat, stor
 
 
 async def test_a_parked_job_waits_until_somebody_knows_its_task(app: Drumbeat, store: Store) -> None:
-    id = await parked(store, unknown_task("greet"))
+    id = await parked(store, blocked_on_task("greet"))
     await making.worker(store, tasks={"other": "s1"})
     found = await app.jobs.explain(id)
     assert (found.view, [reason.kind for reason in found.reasons]) == ("waiting", [ReasonKind.NO_WORKER_FOR_TASK])
@@ -189,7 +189,7 @@ async def test_a_parked_job_waits_until_somebody_knows_its_task(app: Drumbeat, s
 
 
 async def test_a_job_of_another_version_waits_for_a_worker_of_that_version(app: Drumbeat, store: Store) -> None:
-    id = await parked(store, other_version("greet", "s1"))
+    id = await parked(store, blocked_on_version("greet", "s1"))
     await making.worker(store, tasks={"greet": "s2"})
     reason = await only(app, id)
     assert reason.kind is ReasonKind.OTHER_VERSION
@@ -218,7 +218,7 @@ async def test_full_slots_tell_how_many_there_are_and_how_many_jobs_are_before(a
     worker = await making.worker(store, concurrency=2)
     for _ in range(2):
         await making.claimed_one(store, worker)
-    await store.instances.beat(worker, 2)
+    await store.instances.heartbeat(worker, 2)
     ids = [await added(store, priority=priority) for priority in (5, 5, 5, 1)]
     reason = await only(app, ids[2])
     assert reason.kind is ReasonKind.SLOTS_FULL
@@ -248,16 +248,16 @@ async def test_a_job_long_ready_for_no_reason_points_to_the_log(app: Drumbeat, s
 
 async def test_all_reasons_are_told_the_nearest_first(app: Drumbeat, store: Store) -> None:
     id = await added(store, delay=HOUR)
-    await store.jobs.pause("default", by="ada", why="")
+    await store.jobs.pause_queue("default", by="ada", reason="")
     assert await kinds(app, id) == ["not_due", "queue_paused", "no_worker"]
 
 
 async def test_a_running_job_waits_for_a_lock_at_its_place_behind_another_job(app: Drumbeat, store: Store) -> None:
     worker, id = await claimed_by(store)
     holder, before = [(await making.claimed_one(store, worker)).id for _ in range(2)]
-    for what in (for_job(holder), "somebody", for_job(before), for_job(id)):
+    for what in (describe_job(holder), "somebody", describe_job(before), describe_job(id)):
         await enter(store, "sweep", what)
-    await enter(store, "another", for_job(holder))
+    await enter(store, "another", describe_job(holder))
     found = await app.jobs.explain(id)
     assert found.view == "running"
     lock, running = found.reasons
@@ -271,7 +271,7 @@ async def test_a_running_job_waits_for_a_lock_at_its_place_behind_another_job(ap
 async def test_the_first_in_line_is_behind_the_holder(app: Drumbeat, store: Store) -> None:
     _, id = await claimed_by(store)
     await enter(store, "sweep", "")
-    await enter(store, "sweep", for_job(id))
+    await enter(store, "sweep", describe_job(id))
     lock = (await app.jobs.explain(id)).reasons[0]
     assert (lock.facts["place"], lock.facts["behind"], lock.facts["holder"]) == (1, None, None)
     assert "at place 1 behind shop here:1, which has held it since" in lock.text
@@ -280,8 +280,8 @@ async def test_the_first_in_line_is_behind_the_holder(app: Drumbeat, store: Stor
 async def test_a_running_job_waits_for_a_rate_window(app: Drumbeat, store: Store) -> None:
     _, id = await claimed_by(store)
     seen = await enter(store, "edgar", "", per=HOUR)
-    await store.locks.leave([seen.ticket])
-    await enter(store, "edgar", for_job(id), per=HOUR)
+    await store.locks.release([seen.ticket])
+    await enter(store, "edgar", describe_job(id), per=HOUR)
     rate, running = (await app.jobs.explain(id)).reasons
     assert (rate.kind, running.kind) == (ReasonKind.RATE, ReasonKind.RUNNING)
     lock = await app.locks.show("edgar")
@@ -298,7 +298,7 @@ async def test_a_lock_that_a_handler_waits_for_is_found(app: Drumbeat) -> None:
         async with app.lock("sweep"):
             pass
 
-    async with app.lock("sweep"), working(app):
+    async with app.lock("sweep"), run_worker(app):
         job = await sweep.enqueue()
         expected = ["lock", "running"]
 
@@ -317,7 +317,7 @@ async def test_a_lock_that_a_handler_waits_for_is_found(app: Drumbeat) -> None:
 async def test_a_lock_in_a_second_store_is_found_as_well(app: Drumbeat, store: Store) -> None:
     _, id = await claimed_by(store)
     await enter(store, "sweep", "")
-    await enter(store, "sweep", for_job(id))
+    await enter(store, "sweep", describe_job(id))
     assert await kinds(app, id) == ["lock", "running"]
 
 

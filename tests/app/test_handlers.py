@@ -6,7 +6,7 @@ import pytest
 
 from drumbeat import Drumbeat
 from drumbeat.errors import WrongContext
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 async def test_an_async_handler_enqueues_and_waits_on_the_workers_own_loop(app: Drumbeat) -> None:
@@ -19,7 +19,7 @@ async def test_an_async_handler_enqueues_and_waits_on_the_workers_own_loop(app: 
         half = await (await double.enqueue(number)).result(timeout=10)
         return await (await double.enqueue(half)).result(timeout=10)
 
-    async with working(app):
+    async with run_worker(app):
         assert await (await quadruple.enqueue(3)).result(timeout=20) == 12
 
 
@@ -34,7 +34,7 @@ async def test_a_def_handler_enqueues_and_waits_from_its_thread(app: Drumbeat) -
         [handle] = app.sync.enqueue_many([double.bind(half)])
         return app.sync.jobs.handle(handle.id).result(timeout=10)
 
-    async with working(app):
+    async with run_worker(app):
         assert await (await quadruple.enqueue(3)).result(timeout=20) == 12
 
 
@@ -45,7 +45,7 @@ async def test_an_async_handler_that_calls_sync_is_told_so_instead_of_hanging(ap
             hasty.enqueue_sync()
         return str(told.value)
 
-    async with working(app):
+    async with run_worker(app):
         said = await (await hasty.enqueue()).result(timeout=10)
     assert said == "hasty.enqueue_sync was called on the thread of a running event loop: use await hasty.enqueue"
 
@@ -57,7 +57,7 @@ async def test_arguments_and_results_may_be_as_large_as_the_settings_say(tmp_pat
     async def echo(text: str) -> str:
         return text
 
-    async with app, working(app):
+    async with app, run_worker(app):
         assert await (await echo.enqueue("x" * 1_000_000)).result(timeout=10) == "x" * 1_000_000
 
 
@@ -68,5 +68,5 @@ async def test_a_worker_reads_what_a_program_with_a_higher_limit_has_enqueued(ap
         return len(text)
 
     enqueued, _ = generous.task(size), app.task(size)
-    async with generous, working(app):
+    async with generous, run_worker(app):
         assert await (await enqueued.enqueue("x" * 1_000_000)).result(timeout=10) == 1_000_000

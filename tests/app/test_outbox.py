@@ -10,13 +10,13 @@ import asyncpg
 import pytest
 
 from drumbeat import Drumbeat, outbox
+from drumbeat.core.job import AddResult, JobState, NewJob
 from drumbeat.errors import JobNotFound, StoreUnavailable
 from drumbeat.handle import JobHandle
-from drumbeat.model.job import Added, JobState, NewJob
 from drumbeat.outbox import Outbox
 from tests.conftest import SERVERS
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 class Shop:
@@ -59,7 +59,7 @@ async def shop(store_url: str, tmp_path: Path) -> AsyncIterator[Shop]:
 
 
 async def test_what_is_committed_runs_and_what_is_rolled_back_never_does(shop: Shop) -> None:
-    async with working(shop.app):
+    async with run_worker(shop.app):
         with shop.orders() as db:
             await shop.ship.using(conn=db).enqueue(1)
             db.rollback()
@@ -74,7 +74,7 @@ async def test_until_the_commit_the_store_knows_nothing_and_afterwards_the_job_h
 ) -> None:
     with shop.orders() as db:
         handle = await shop.ship.using(conn=db, key="order:7").enqueue(7)
-        async with working(shop.app):
+        async with run_worker(shop.app):
             other = await shop.ship.enqueue(8)
             assert await other.result(timeout=10) == 8
             assert await shop.state(handle) is None
@@ -85,7 +85,7 @@ async def test_until_the_commit_the_store_knows_nothing_and_afterwards_the_job_h
 
 
 async def test_a_letter_that_is_carried_twice_is_one_job(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    carried: list[list[Added]] = []
+    carried: list[list[AddResult]] = []
 
     async def lose_the_answer(_: Outbox, jobs: list[NewJob]) -> None:
         """The jobs are stored, and nobody hears of it: what a relay's death between its two steps looks like."""
@@ -93,9 +93,9 @@ async def test_a_letter_that_is_carried_twice_is_one_job(shop: Shop, monkeypatch
         if len(carried) < 3:
             raise StoreUnavailable("the answer was lost")
 
-    monkeypatch.setattr(outbox, "AGAIN_S", 0.05)
+    monkeypatch.setattr(outbox, "RETRY_DELAY", 0.05)
     monkeypatch.setattr(Outbox, "_deliver", lose_the_answer)
-    async with working(shop.app):
+    async with run_worker(shop.app):
         handle = await shop.order(3)
         await until(lambda: len(carried) == 3)
         await until(lambda: shop.shipped)
@@ -115,9 +115,9 @@ async def test_letters_wait_uncharged_while_the_store_is_away(shop: Shop, monkey
             raise StoreUnavailable("away")
         await deliver(self, jobs)
 
-    monkeypatch.setattr(outbox, "AGAIN_S", 0.02)
+    monkeypatch.setattr(outbox, "RETRY_DELAY", 0.02)
     monkeypatch.setattr(Outbox, "_deliver", away_at_first)
-    async with working(shop.app):
+    async with run_worker(shop.app):
         await shop.order(4)
         await until(lambda: shop.shipped == [4])
     assert asked == 8, "more often than a task may fail"
@@ -128,7 +128,7 @@ async def test_a_delay_counts_from_the_letter(shop: Shop) -> None:
     with closing(sqlite3.connect(shop.file)) as db, db:
         # The letter has lain there for an hour and a half.
         db.execute("UPDATE drumbeat_job SET due_at = due_at - 5400000000, run_at = run_at - 5400000000")
-    async with working(shop.app):
+    async with run_worker(shop.app):
         await until(lambda: shop.shipped == [5])
     assert await shop.state(handle) is JobState.SUCCEEDED
 
@@ -144,7 +144,7 @@ async def test_orders_in_postgresql_have_their_outbox_there(store_url: str) -> N
 
     connection = await asyncpg.connect(url)
     try:
-        async with app, working(app):
+        async with app, run_worker(app):
             async with connection.transaction():
                 await ship.using(conn=connection).enqueue(6)
             await until(lambda: seen == [6])

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.health import HealthCheck, HealthLevel
+from drumbeat.core.job import OutcomeKind
 from drumbeat.errors import InvalidArguments
-from drumbeat.model.finding import Finding, Level
-from drumbeat.model.job import OutcomeKind
-from tests.app.conftest import Hand
+from tests.app.conftest import ManualWorker
 from tests.conftest import fresh_url
 from tests.contract.making import HOUR, worker
 from tests.servers.ports import free_port
 
 
-async def test_dead_letters_are_shown_in_groups(app: Drumbeat, hand: Hand) -> None:
+async def test_dead_letters_are_shown_in_groups(app: Drumbeat, hand: ManualWorker) -> None:
     @app.task
     async def charge(customer: int) -> None: ...
 
@@ -34,7 +34,7 @@ async def test_the_leader_is_shown(app: Drumbeat) -> None:
     assert await app.instances.leader() is None
     store = await app.store()
     me = await worker(store)
-    await store.instances.beat(me, 0, lead=HOUR)
+    await store.instances.heartbeat(me, 0, lead=HOUR)
     leader = await app.instances.leader()
     assert leader is not None and (leader.instance, leader.term) == (me, 1)
     assert await asyncio.to_thread(app.sync.instances.leader) == leader
@@ -42,12 +42,12 @@ async def test_the_leader_is_shown(app: Drumbeat) -> None:
 
 async def test_the_facts_of_the_store_are_shown(app: Drumbeat) -> None:
     # How large the store is may change between two looks, what it is does not.
-    def told(facts: Sequence[Finding]) -> list[tuple[str, Level]]:
+    def told(facts: Sequence[HealthCheck]) -> list[tuple[str, HealthLevel]]:
         return [(each.name, each.level) for each in facts]
 
     found = await app.system.facts()
-    assert found[0] == (await (await app.store()).inspect.facts())[0]
-    assert told(found) == told(await (await app.store()).inspect.facts())
+    assert found[0] == (await (await app.store()).inspect.check_health())[0]
+    assert told(found) == told(await (await app.store()).inspect.check_health())
     assert told(found) == told(await asyncio.to_thread(app.sync.system.facts))
 
 
@@ -61,5 +61,5 @@ async def test_the_second_store_has_facts_of_its_own(app_url: str, tmp_path: Pat
 async def test_a_second_store_that_is_away_is_a_finding(app_url: str) -> None:
     async with Drumbeat(app_url, coordination=f"redis://:hush@127.0.0.1:{free_port()}") as app:
         [found] = [each for each in await app.system.facts() if each.name.startswith("coordination: ")]
-    assert (found.name, found.level) == ("coordination: store", Level.BAD)
+    assert (found.name, found.level) == ("coordination: store", HealthLevel.BAD)
     assert "hush" not in found.value

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from drumbeat import Call, Drumbeat
-from drumbeat.client import results
-from drumbeat.client.results import ResultPoller
+from drumbeat.client import result_poller
+from drumbeat.client.result_poller import ResultPoller
+from drumbeat.core.job import CancelAnswer, EndedJob, Failure, JobState, OutcomeKind
 from drumbeat.errors import (
     JobCancelled,
     JobFailed,
@@ -21,9 +22,8 @@ from drumbeat.errors import (
 )
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import JobId, new_job_id
-from drumbeat.model.job import CancelAnswer, Ended, Failure, JobState, OutcomeKind
-from drumbeat.store.protocol import Jobs
-from tests.app.conftest import Hand
+from drumbeat.store.protocol import JobStore
+from tests.app.conftest import ManualWorker
 from tests.contract import making
 from tests.waiting import until
 
@@ -34,7 +34,7 @@ class Receipt:
     amount: Decimal
 
 
-async def test_a_result_is_typed_by_the_return_annotation(app: Drumbeat, hand: Hand) -> None:
+async def test_a_result_is_typed_by_the_return_annotation(app: Drumbeat, hand: ManualWorker) -> None:
     @app.task
     async def charge() -> Receipt: ...
 
@@ -43,7 +43,7 @@ async def test_a_result_is_typed_by_the_return_annotation(app: Drumbeat, hand: H
     assert await handle.result(timeout=5) == Receipt(42, Decimal("9.90"))
 
 
-async def test_a_result_of_another_type_is_given_as_it_was_returned(app: Drumbeat, hand: Hand) -> None:
+async def test_a_result_of_another_type_is_given_as_it_was_returned(app: Drumbeat, hand: ManualWorker) -> None:
     @app.task
     async def charge() -> int: ...
 
@@ -52,7 +52,7 @@ async def test_a_result_of_another_type_is_given_as_it_was_returned(app: Drumbea
     assert await handle.result(timeout=5) == "forty-two"
 
 
-async def test_the_result_of_one_call_in_a_batch_is_its_own(app: Drumbeat, hand: Hand) -> None:
+async def test_the_result_of_one_call_in_a_batch_is_its_own(app: Drumbeat, hand: ManualWorker) -> None:
     @app.task(batch=10)
     async def price(calls: list[Call[int]]) -> list[Decimal | Exception]: ...
 
@@ -70,7 +70,7 @@ async def test_the_result_of_one_call_in_a_batch_is_its_own(app: Drumbeat, hand:
     ],
 )
 async def test_a_job_without_a_result_raises_how_it_ended(
-    app: Drumbeat, hand: Hand, kind: OutcomeKind, error: Failure | None, raised: type[Exception]
+    app: Drumbeat, hand: ManualWorker, kind: OutcomeKind, error: Failure | None, raised: type[Exception]
 ) -> None:
     @app.task
     async def charge() -> None: ...
@@ -85,7 +85,7 @@ async def test_a_job_without_a_result_raises_how_it_ended(
     assert facts.message == ("" if error is None else error.message)
 
 
-async def test_a_result_that_was_not_kept_is_told(app: Drumbeat, hand: Hand) -> None:
+async def test_a_result_that_was_not_kept_is_told(app: Drumbeat, hand: ManualWorker) -> None:
     @app.task
     async def charge() -> None: ...
 
@@ -106,7 +106,7 @@ async def test_a_wait_that_is_over_raises_and_the_job_goes_on(app: Drumbeat, tim
     assert (await handle.job()).state is JobState.PENDING
 
 
-async def test_a_time_out_of_zero_looks_once(app: Drumbeat, hand: Hand) -> None:
+async def test_a_time_out_of_zero_looks_once(app: Drumbeat, hand: ManualWorker) -> None:
     @app.task
     async def charge() -> None: ...
 
@@ -122,7 +122,7 @@ async def test_an_unknown_job_is_not_found(app: Drumbeat) -> None:
         app.jobs.handle("not an id")
 
 
-async def test_a_handle_of_a_known_id_gives_the_same_result(app: Drumbeat, hand: Hand) -> None:
+async def test_a_handle_of_a_known_id_gives_the_same_result(app: Drumbeat, hand: ManualWorker) -> None:
     @app.task
     async def charge() -> int: ...
 
@@ -160,22 +160,22 @@ def test_sync_code_waits_for_a_result(app_url: str) -> None:
 class Watched:
     """The store's own `ended`, with the questions counted, and an outage when a test wants one."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: JobStore) -> None:
         self._jobs = jobs
         self.asked: list[list[JobId]] = []
         self.is_out = False
 
-    async def ended(self, ids: Sequence[JobId]) -> list[Ended | None]:
+    async def ended(self, ids: Sequence[JobId]) -> list[EndedJob | None]:
         self.asked.append(list(ids))
         if self.is_out:
             raise StoreUnavailable("out")
-        return await self._jobs.ended(ids)
+        return await self._jobs.get_results(ids)
 
 
 class Waits:
     """Jobs that never run, a poller that watches them, and the power to end them."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: JobStore) -> None:
         self._jobs = jobs
         self.watched = Watched(jobs)
         on: Any = self.watched
@@ -262,8 +262,8 @@ async def test_waiting_outlasts_an_outage_of_the_store(waits: Waits) -> None:
 
 
 async def test_a_newcomer_makes_a_slow_poll_look_at_once(waits: Waits, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "LONGEST", 600.0)
-    monkeypatch.setattr(results, "GROWTH", 1e9)
+    monkeypatch.setattr(result_poller, "MAX_POLL_INTERVAL", 600.0)
+    monkeypatch.setattr(result_poller, "POLL_INTERVAL_GROWTH", 1e9)
     old, new = await waits.begin(2)
     async with asyncio.TaskGroup() as group, asyncio.timeout(20):
         slow = group.create_task(waits.poller.wait(old))

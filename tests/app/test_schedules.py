@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.admin import BackfillResult
 from drumbeat.clock import FakeClock
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.schedule import CatchUp, FireOutcome, Origin, Overlap, Schedule, ScheduleState
 from drumbeat.durations import from_us
 from drumbeat.errors import ConfigError, InvalidArguments, UnknownTask
 from drumbeat.ids import new_job_id
-from drumbeat.model.job import OutcomeKind
-from drumbeat.model.schedule import CatchUp, FireOutcome, Origin, Overlap, Schedule, ScheduleState
-from drumbeat.nouns import Backfilled
-from drumbeat.schedules.planner import first_moment, plan
-from tests.app.conftest import Hand
+from drumbeat.schedules.planner import first_fire_time, plan
+from tests.app.conftest import ManualWorker
 from tests.contract import making
 
 DAY = 86_400
@@ -40,8 +40,8 @@ async def app(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Drumbeat]:
 
 
 @pytest.fixture
-async def hand(app: Drumbeat) -> Hand:
-    return Hand(app, await making.worker(await app.store()))
+async def hand(app: Drumbeat) -> ManualWorker:
+    return ManualWorker(app, await making.worker(await app.store()))
 
 
 async def known(app: Drumbeat, name: str) -> Schedule:
@@ -56,7 +56,7 @@ async def fire(app: Drumbeat, name: str) -> int:
     planned = plan(await known(app, name), await store.inspect.now(), new_job_id)
     assert planned is not None
     [fired] = await store.schedules.fire([planned])
-    assert fired.done
+    assert fired.applied
     return len(fired.jobs)
 
 
@@ -181,9 +181,9 @@ async def test_what_code_declares_is_changed_in_the_code(app: Drumbeat) -> None:
 
 async def test_moments_of_a_pause_are_skipped_on_record(app: Drumbeat, clock: FakeClock) -> None:
     await app.schedules.create("report", cron="0 3 * * *")
-    assert await app.schedules.pause("report", why="holidays", by="ada")
+    assert await app.schedules.pause("report", reason="holidays", by="ada")
     paused = await app.schedules.show("report")
-    assert (paused.state, paused.next_at, paused.why, paused.changed_by) == (
+    assert (paused.state, paused.next_at, paused.reason, paused.changed_by) == (
         ScheduleState.PAUSED,
         None,
         "holidays",
@@ -202,9 +202,9 @@ async def test_moments_of_a_pause_are_skipped_on_record(app: Drumbeat, clock: Fa
 
 async def test_a_paused_schedule_stays_paused_when_it_is_changed(app: Drumbeat) -> None:
     await app.schedules.create("report", cron="0 3 * * *")
-    await app.schedules.pause("report", why="holidays")
+    await app.schedules.pause("report", reason="holidays")
     changed = await app.schedules.change("report", cron="0 4 * * *")
-    assert (changed.state, changed.cron, changed.why, changed.next_at) == (
+    assert (changed.state, changed.cron, changed.reason, changed.next_at) == (
         ScheduleState.PAUSED,
         "0 4 * * *",
         "holidays",
@@ -216,10 +216,10 @@ async def test_a_deleted_schedule_is_gone_but_on_record_and_its_name_is_free(app
     await app.schedules.create("report", cron="0 3 * * *")
     await clock.advance(DAY)
     assert await fire(app, "report") == 1
-    await app.schedules.delete("report", why="no longer wanted")
+    await app.schedules.delete("report", reason="no longer wanted")
     assert await app.schedules.list() == []
     assert [each.state for each in await app.schedules.list(all=True)] == [ScheduleState.RETIRED]
-    assert (await app.schedules.show("report")).why == "no longer wanted"
+    assert (await app.schedules.show("report")).reason == "no longer wanted"
     assert len(await app.schedules.history("report")) == 1
     with pytest.raises(InvalidArguments, match="any more"):
         await app.schedules.delete("report")
@@ -227,7 +227,7 @@ async def test_a_deleted_schedule_is_gone_but_on_record_and_its_name_is_free(app
     assert len(await app.schedules.history("report")) == 1
 
 
-async def test_run_now_enqueues_its_job_and_touches_nothing_else(app: Drumbeat, hand: Hand) -> None:
+async def test_run_now_enqueues_its_job_and_touches_nothing_else(app: Drumbeat, hand: ManualWorker) -> None:
     made = await app.schedules.create("report", cron="0 3 * * *", args=("long",), priority=2, timeout=9)
     handle = await app.schedules.run_now("report")
     job = await app.jobs.show(handle.id)
@@ -249,10 +249,10 @@ async def test_backfill_fires_what_was_not_fired(app: Drumbeat, clock: FakeClock
     due = sorted(job.due_at for job in await app.jobs.list(task="report"))
     assert due == [moment(f"2026-01-0{day}T03:00:00") for day in range(1, 6)]
     again = await app.schedules.backfill("report", moment("2026-01-01T00:00:00"), moment("2026-01-05T12:00:00"))
-    assert again == Backfilled(jobs=(), skipped=5)
+    assert again == BackfillResult(jobs=(), skipped=5)
 
 
-async def test_backfill_obeys_overlap(app: Drumbeat, clock: FakeClock, hand: Hand) -> None:
+async def test_backfill_obeys_overlap(app: Drumbeat, clock: FakeClock, hand: ManualWorker) -> None:
     await app.schedules.create("report", cron="0 3 * * *", overlap="queue")
     await clock.advance(4 * DAY)
     filled = await app.schedules.backfill("report", moment("2026-01-01T00:00:00"), moment("2026-01-04T12:00:00"))
@@ -324,7 +324,7 @@ async def test_preview_needs_no_schedule(app: Drumbeat) -> None:
         await app.schedules.preview("report", count=0)
 
 
-async def test_the_record_of_a_moment_tells_of_its_job(app: Drumbeat, clock: FakeClock, hand: Hand) -> None:
+async def test_the_record_of_a_moment_tells_of_its_job(app: Drumbeat, clock: FakeClock, hand: ManualWorker) -> None:
     await app.schedules.create("report", cron="0 3 * * *")
     await clock.advance(3 * 3600 + 5)
     await fire(app, "report")
@@ -341,7 +341,9 @@ async def test_the_record_of_a_moment_tells_of_its_job(app: Drumbeat, clock: Fak
     assert await app.schedules.history("report", before=fired.at) == []
 
 
-async def test_every_run_of_a_task_is_told_with_its_lateness(app: Drumbeat, clock: FakeClock, hand: Hand) -> None:
+async def test_every_run_of_a_task_is_told_with_its_lateness(
+    app: Drumbeat, clock: FakeClock, hand: ManualWorker
+) -> None:
     await app.schedules.create("report", cron="0 3 * * *")
     await clock.advance(3 * 3600 + 5)
     await fire(app, "report")
@@ -388,4 +390,4 @@ async def test_a_declared_schedule_has_the_first_moment_that_the_noun_would_give
     made = await app.schedules.create("report", cron="@daily")
     [definition] = app.declared_schedules()
     assert made.next_at is not None
-    assert first_moment(definition, clock.now_us()) == int(made.next_at.timestamp()) * 1_000_000
+    assert first_fire_time(definition, clock.now_us()) == int(made.next_at.timestamp()) * 1_000_000

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.stats import BUCKETS, OVERALL, Resolution, Rollup, percentile
 from drumbeat.durations import from_us
 from drumbeat.errors import InvalidArguments
-from drumbeat.model.stats import BUCKETS, OVERALL, Grain, Rollup, percentile
-from drumbeat.sync import THREAD
+from drumbeat.sync_loop import SYNC_LOOP
 from tests.contract import making
 
 SECOND = 1_000_000
@@ -18,12 +18,18 @@ SECOND = 1_000_000
 async def counted(
     app: Drumbeat, *, ago: int = 0, now: int | None = None, queue: str = "mail", task: str = "send"
 ) -> datetime:
-    """Put one run into each grain, in the stretch of so many seconds ago; when the one of 10 s began."""
+    """Put one run into each resolution, in the stretch of so many seconds ago; when the one of 10 s began."""
     store = await app.store()
     moment = (now or await store.inspect.now()) - ago * SECOND
     rows = [
-        Rollup(grain=grain, at=moment // grain * grain if grain else 0, queue=queue, task=task, succeeded=1)
-        for grain in Grain
+        Rollup(
+            resolution=resolution,
+            at=moment // resolution * resolution if resolution else 0,
+            queue=queue,
+            task=task,
+            succeeded=1,
+        )
+        for resolution in Resolution
     ]
     await store.stats.put(await making.worker(store), rows)
     return from_us(rows[1].at)
@@ -34,7 +40,7 @@ async def test_the_last_hour_is_read_in_stretches_of_10_s_and_the_last_day_in_mi
     for ago in (30, 30, 3_000, 4_000, 90_000):
         await counted(app, ago=ago, now=now)
     assert [each.succeeded for each in await app.stats.read()] == [1, 2]
-    assert [each.succeeded for each in await app.stats.read(grain="1m")] == [1, 1, 2]
+    assert [each.succeeded for each in await app.stats.read(resolution="1m")] == [1, 1, 2]
     assert [each.succeeded for each in await app.stats.totals()] == [5]
 
 
@@ -44,8 +50,10 @@ async def test_all_queues_and_tasks_together_are_one_line_for_each_stretch(app: 
         await counted(app, ago=ago, now=now, queue=OVERALL, task=OVERALL)
     await counted(app, now=now)
     assert [(each.queue, each.task, each.succeeded) for each in await app.stats.overall()] == [("", "", 2)]
-    assert [each.succeeded for each in await app.stats.overall(grain="1m")] == [1, 2]
-    assert [each.succeeded for each in await app.stats.overall(grain="1m", until=from_us(now - 3_600 * SECOND))] == [1]
+    assert [each.succeeded for each in await app.stats.overall(resolution="1m")] == [1, 2]
+    assert [
+        each.succeeded for each in await app.stats.overall(resolution="1m", until=from_us(now - 3_600 * SECOND))
+    ] == [1]
 
 
 async def test_a_span_a_queue_and_a_task_can_be_chosen(app: Drumbeat) -> None:
@@ -66,7 +74,7 @@ async def test_a_span_a_queue_and_a_task_can_be_chosen(app: Drumbeat) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({"grain": "1h"}, "grain must be one of 10s, 1m, not '1h'"),
+        ({"resolution": "1h"}, "resolution must be one of 10s, 1m, not '1h'"),
         ({"since": datetime(2026, 1, 1)}, "since must have a timezone"),
         ({"until": "today"}, "until must be a datetime with a timezone"),
         ({"queue": "a b"}, "queue 'a b' is not a valid name"),
@@ -80,8 +88,8 @@ async def test_what_cannot_be_read_is_refused_in_words(app: Drumbeat, wanted: di
 
 def test_code_without_a_loop_reads_the_same(app_url: str) -> None:
     app = Drumbeat(app_url)
-    THREAD.call("a test", counted(app))
-    assert [each.succeeded for each in app.sync.stats.read(grain="1m")] == [1]
+    SYNC_LOOP.run("a test", counted(app))
+    assert [each.succeeded for each in app.sync.stats.read(resolution="1m")] == [1]
     assert [each.succeeded for each in app.sync.stats.totals()] == [1]
     app.sync.close()
 

@@ -105,7 +105,7 @@ if __name__ == "__main__":
     for name in os.environ.get("TEST_WITHOUT", "").split():
         delattr(os, name)
     os.environ["TEST_SUPERVISOR"] = str(os.getpid())
-    supervisor.LAST_RESORT = float(os.environ.get("TEST_LAST_RESORT", "10"))
+    supervisor.KILL_DELAY = float(os.environ.get("TEST_LAST_RESORT", "10"))
     logs.configure("info", "text")
     try:
         app.run(processes=2)

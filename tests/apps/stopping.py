@@ -8,10 +8,10 @@ import os
 import time
 
 from drumbeat import Drumbeat, abort_signal
-from drumbeat.worker import rooms
+from drumbeat.worker import room_consumer
 from tests.apps import journal
 
-rooms.CANCEL_DELAY = 0.5
+room_consumer.CANCEL_DELAY = 0.5
 app = Drumbeat()
 START = os.environ.get("TEST_START")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.model.job import JobFilter
+from drumbeat.core.job import JobFilter
 from drumbeat.store.urls import open_store
-from tests.cli.running import call, running
+from tests.cli.command import call, start
 from tests.waiting import until_sync
 
 SHOP = """
@@ -41,12 +41,12 @@ async def mourn(job, error) -> None: ...
 """
 
 
-def all_had_their_fate(url: str) -> bool:
+def have_all_ended(url: str) -> bool:
     """Whether only what is due in an hour is left; asked without a process, of which each look would start one."""
 
     async def look() -> bool:
         async with await open_store(url) as store:
-            seen = await store.inspect.counts(JobFilter())
+            seen = await store.inspect.count_jobs(JobFilter())
         return (seen.ready, seen.running, seen.scheduled, seen.dead) == (0, 0, 1, 3)
 
     return asyncio.run(look())
@@ -65,8 +65,8 @@ def used_shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         queued = call("enqueue", *words, "--app", "shop:app", folder=folder)
         assert queued.returncode == 0, queued.stderr
-    with running("run", "shop:app", folder=folder) as worker:
-        until_sync(lambda: all_had_their_fate(f"sqlite:///{folder / 'drumbeat.db'}"), deadline=30)
+    with start("run", "shop:app", folder=folder) as worker:
+        until_sync(lambda: have_all_ended(f"sqlite:///{folder / 'drumbeat.db'}"), deadline=30)
         os.kill(worker.pid, signal.SIGTERM)
         assert worker.wait(30) == 0
     return folder

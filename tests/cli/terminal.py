@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cli.running import PROGRAM, clean_environment
+from tests.cli.command import PROGRAM, build_environment
 
-PATIENCE = 30.0
+TERMINAL_TIMEOUT = 30.0
 
 
 class Terminal:
@@ -25,9 +25,9 @@ class Terminal:
         self._fd = fd
         self.seen = ""
 
-    def until(self, text: str, *, times: int = 1) -> str:
+    def wait_for(self, text: str, *, times: int = 1) -> str:
         """Everything that was written, once this text has been written so often."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TERMINAL_TIMEOUT
         while self.seen.count(text) < times:
             left = end - time.monotonic()
             assert left > 0, f"{text!r} was not shown {times} times: {self.seen[-2000:]!r}"
@@ -39,9 +39,9 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
 
-    def code(self) -> int:
+    def wait_exit_code(self) -> int:
         """Its exit code, once it has ended; what it said last is in `seen`."""
-        code = self.process.wait(PATIENCE)
+        code = self.process.wait(TERMINAL_TIMEOUT)
         with contextlib.suppress(OSError):  # nobody is at the other end any more
             while select.select([self._fd], [], [], 0)[0] and (rest := os.read(self._fd, 65_536)):
                 self.seen += rest.decode(errors="replace")
@@ -56,7 +56,7 @@ def terminal(*args: str, folder: Path, url: str = "", env: Mapping[str, str] | N
     process = subprocess.Popen(
         [*PROGRAM, *args],
         cwd=folder,
-        env=clean_environment(TERM="xterm", **({"DRUMBEAT_URL": url} if url else {}), **(env or {})),
+        env=build_environment(TERM="xterm", **({"DRUMBEAT_URL": url} if url else {}), **(env or {})),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.job import Failure, OutcomeKind
+from drumbeat.core.lock import NewTicket
 from drumbeat.ids import JobId
-from drumbeat.model.job import Failure, OutcomeKind
-from drumbeat.model.lock import NewTicket
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
-from tests.cli.running import invoke, refusal
+from tests.cli.command import invoke, read_refusal
 from tests.contract import making, scheduling
 from tests.contract.making import HOUR
 
@@ -54,7 +54,7 @@ def last_act() -> tuple[str, str, int, str, str]:
     [act] = records("audit", "list", "--limit", "1")
     assert (act["who"], act["via"], act["role"]) == (f"{getpass.getuser()}@{socket.gethostname()}", "cli", "admin")
     assert act["done_at"] is not None
-    return act["verb"], act["target"], act["touched"], act["outcome"], act["why"]
+    return act["verb"], act["target"], act["touched"], act["outcome"], act["reason"]
 
 
 async def waiting_job(store: Store) -> JobId:
@@ -70,39 +70,39 @@ async def letters(store: Store) -> list[JobId]:
         failure = Failure("builtins.ConnectionError", f"connection {error}", "")
         await making.end(store, worker, job, OutcomeKind.DEAD, error=failure)
         found.append(job.id)
-    await store.instances.leave(worker, "done")
+    await store.instances.deregister(worker, "done")
     return found
 
 
 def test_pausing_and_resuming_a_queue_is_on_record(place: str) -> None:
     on(place, waiting_job)
-    shown("queues", "pause", "default", "--why", "the bank is closed")
+    shown("queues", "pause", "default", "--reason", "the bank is closed")
     assert last_act() == ("queues.pause", "default", 1, "done", "the bank is closed")
     [queue] = records("queues")
-    assert (queue["paused_by"], queue["paused_why"]) == (
+    assert (queue["paused_by"], queue["paused_reason"]) == (
         f"{getpass.getuser()}@{socket.gethostname()}",
         "the bank is closed",
     )
     shown("queues", "resume", "default")
     assert last_act() == ("queues.resume", "default", 1, "done", "")
-    shown("queues", "resume", "default", "--why", "again")
+    shown("queues", "resume", "default", "--reason", "again")
     assert last_act() == ("queues.resume", "default", 0, "done", "again")
 
 
 def test_what_was_refused_is_on_record_as_refused(place: str) -> None:
-    refusal(invoke("queues", "pause", "nothing", "--why", "a slip"))
+    read_refusal(invoke("queues", "pause", "nothing", "--reason", "a slip"))
     assert last_act() == ("queues.pause", "nothing", 0, "refused", "a slip")
 
 
 def test_acts_on_jobs_are_on_record(place: str) -> None:
     first, second = on(place, waiting_job), on(place, waiting_job)
-    shown("jobs", "run-now", first, "--why", "impatient")
+    shown("jobs", "run-now", first, "--reason", "impatient")
     assert last_act() == ("jobs.run-now", first, 1, "done", "impatient")
-    shown("jobs", "retry", second, "--why", "too")
+    shown("jobs", "retry", second, "--reason", "too")
     assert last_act() == ("jobs.retry", second, 1, "done", "too")
-    shown("jobs", "cancel", first, "--why", "not needed")
+    shown("jobs", "cancel", first, "--reason", "not needed")
     assert last_act() == ("jobs.cancel", first, 1, "done", "not needed")
-    shown("jobs", "cancel", "--task", "greet", "--key", "k", "--why", "all of them")
+    shown("jobs", "cancel", "--task", "greet", "--key", "k", "--reason", "all of them")
     assert last_act() == ("jobs.cancel", "task=greet key=k", 1, "done", "all of them")
 
 
@@ -163,7 +163,7 @@ def test_a_dry_run_on_dead_letters_counts_them_and_touches_none(place: str, verb
 
 def test_a_paced_replay_of_what_matches_is_on_record(place: str) -> None:
     on(place, letters)
-    text = shown("dead", "replay", "--match", "refused", "--rate", "100", "--yes", "--why", "it is back")
+    text = shown("dead", "replay", "--match", "refused", "--rate", "100", "--yes", "--reason", "it is back")
     assert text == "3 dead letters replayed.\n"
     assert last_act() == ("dead.replay", "error=refused", 3, "done", "it is back")
     assert [letter["error"]["message"] for letter in records("dead")] == ["connection timed out"]
@@ -171,9 +171,9 @@ def test_a_paced_replay_of_what_matches_is_on_record(place: str) -> None:
 
 def test_discarding_is_on_record_and_what_nobody_confirmed_is_not(place: str) -> None:
     ids = on(place, letters)
-    refusal(invoke("dead", "discard", "--all"))
+    read_refusal(invoke("dead", "discard", "--all"))
     assert records("audit") == []
-    shown("dead", "discard", ids[0], "--why", "old")
+    shown("dead", "discard", ids[0], "--reason", "old")
     assert last_act() == ("dead.discard", ids[0], 1, "done", "old")
     shown("dead", "discard", "--all", "--yes")
     assert last_act() == ("dead.discard", "all", 3, "done", "")
@@ -182,28 +182,28 @@ def test_discarding_is_on_record_and_what_nobody_confirmed_is_not(place: str) ->
 def test_schedules_and_locks_are_acted_on_on_record(place: str) -> None:
     async def prepared(store: Store) -> None:
         await scheduling.put(store, scheduling.new_schedule(), next_at=await store.inspect.now() + HOUR)
-        await store.locks.enter(NewTicket(id="t", lock="sweep", lease=HOUR))
+        await store.locks.acquire(NewTicket(id="t", lock="sweep", lease=HOUR))
 
     on(place, prepared)
-    shown("schedules", "pause", "nightly", "--why", "holidays")
+    shown("schedules", "pause", "nightly", "--reason", "holidays")
     assert last_act() == ("schedules.pause", "nightly", 1, "done", "holidays")
     assert document("schedules", "show", "nightly")["changed_by"] == f"{getpass.getuser()}@{socket.gethostname()}"
-    shown("schedules", "resume", "nightly", "--why", "over")
+    shown("schedules", "resume", "nightly", "--reason", "over")
     assert last_act() == ("schedules.resume", "nightly", 1, "done", "over")
-    made = shown("schedules", "run-now", "nightly", "--why", "a test").strip()
+    made = shown("schedules", "run-now", "nightly", "--reason", "a test").strip()
     assert last_act() == ("schedules.run-now", "nightly", 1, "done", "a test")
     [act] = records("audit", "list", "--limit", "1")
     assert json.loads(document("audit", "show", act["id"])["answer"]) == {"id": made}, "the schedule's page leads there"
-    shown("schedules", "delete", "nightly", "--why", "gone")
+    shown("schedules", "delete", "nightly", "--reason", "gone")
     assert last_act() == ("schedules.delete", "nightly", 1, "done", "gone")
-    shown("locks", "release", "sweep", "--why", "stuck")
+    shown("locks", "release", "sweep", "--reason", "stuck")
     assert last_act() == ("locks.release", "sweep", 1, "done", "stuck")
 
 
 def test_the_record_is_listed_by_who_verb_and_target_page_by_page_and_shown(place: str) -> None:
     on(place, waiting_job)
-    for verb, why in (("pause", "a test"), ("resume", "a \x1b[31m test"), ("pause", "")):
-        shown("queues", verb, "default", "--why", why)
+    for verb, reason in (("pause", "a test"), ("resume", "a \x1b[31m test"), ("pause", "")):
+        shown("queues", verb, "default", "--reason", reason)
     acts = records("audit")
     assert [act["verb"] for act in acts] == ["queues.pause", "queues.resume", "queues.pause"]
     assert records("audit", "list", "--before", acts[0]["id"]) == acts[1:]
@@ -214,7 +214,7 @@ def test_the_record_is_listed_by_who_verb_and_target_page_by_page_and_shown(plac
     text = shown("audit", "show", acts[1]["id"])
     assert "queues.resume" in text and "done" in text and r"a \x1b[31m test" in text
     assert "\x1b" not in text + shown("audit")
-    assert "there is no act" in refusal(invoke("audit", "show", "nothing"))
+    assert "there is no act" in read_refusal(invoke("audit", "show", "nothing"))
 
 
 def test_a_queue_is_shown_with_its_workers(place: str) -> None:
@@ -222,14 +222,14 @@ def test_a_queue_is_shown_with_its_workers(place: str) -> None:
         await making.worker(store, queues=("other",))
         worker = await making.worker(store, concurrency=7)
         await making.claimed_one(store, worker)
-        await store.instances.beat(worker, 1)
+        await store.instances.heartbeat(worker, 1)
         return worker
 
     worker = on(place, prepared)
     found = document("queues", "show", "default")
     assert (found["name"], found["running"], found["workers"]) == ("default", 1, [worker])
     assert "1 worker, 1 of 7 slots taken" in shown("queues", "show", "default")
-    assert "there is no queue 'nothing'" in refusal(invoke("queues", "show", "nothing"))
+    assert "there is no queue 'nothing'" in read_refusal(invoke("queues", "show", "nothing"))
 
 
 def test_a_job_is_explained(place: str) -> None:
@@ -243,7 +243,7 @@ def test_a_job_is_explained(place: str) -> None:
         "scheduled",
         ["not_due", "no_worker"],
     )
-    assert "no job" in refusal(invoke("explain", "nobody"))
+    assert "no job" in read_refusal(invoke("explain", "nobody"))
 
 
 def test_a_dry_replay_of_a_discarded_letter_is_refused_as_the_real_one_is(place: str) -> None:
@@ -251,8 +251,8 @@ def test_a_dry_replay_of_a_discarded_letter_is_refused_as_the_real_one_is(place:
     assert document("dead", "replay", id, "--dry-run")["ids"] == [id]
     shown("dead", "discard", id)
     told = "is no dead letter any more: somebody has discarded it"
-    assert told in refusal(invoke("dead", "replay", id, "--dry-run"))
-    assert told in refusal(invoke("dead", "replay", id))
+    assert told in read_refusal(invoke("dead", "replay", id, "--dry-run"))
+    assert told in read_refusal(invoke("dead", "replay", id))
 
 
 def test_dead_letters_may_be_chosen_by_when_they_were_made(place: str) -> None:
@@ -265,7 +265,7 @@ def test_who_leads_is_shown_among_the_instances(place: str) -> None:
     async def led(store: Store) -> str:
         await making.worker(store)
         leader = await making.worker(store)
-        await store.instances.beat(leader, 0, lead=HOUR)
+        await store.instances.heartbeat(leader, 0, lead=HOUR)
         return leader
 
     leader = on(place, led)

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from drumbeat.cli.arguments import parse, typed_by
-from drumbeat.cli.failures import Refused
+from drumbeat.cli.arguments import decode_by_signature, parse_arguments
+from drumbeat.cli.failures import BadInput
 from drumbeat.codec import Signature
 
 
@@ -38,7 +38,7 @@ def first_only(a: int, /, b: int) -> None: ...
 
 
 def read(*pairs: str, document: str | None = None) -> dict[str, Any]:
-    args, kwargs = typed_by(Signature.of(charge), "charge", parse(pairs, document))
+    args, kwargs = decode_by_signature(Signature.of(charge), "charge", parse_arguments(pairs, document))
     assert args == []
     return kwargs
 
@@ -83,22 +83,22 @@ def test_text_is_read_by_the_type_of_its_parameter(pair: str, value: object) -> 
     ],
 )
 def test_a_wrong_value_names_its_argument(pair: str, told: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BadInput) as refused:
         read(pair)
     assert told in refused.value.message
 
 
 @pytest.mark.parametrize("pair", ["customer", "=1", "1a=2", "a b=1"])
 def test_a_word_without_a_name_is_refused(pair: str) -> None:
-    with pytest.raises(Refused, match="write name=value"):
-        parse([pair], None)
+    with pytest.raises(BadInput, match="write name=value"):
+        parse_arguments([pair], None)
 
 
 def test_the_same_argument_twice_is_refused() -> None:
-    with pytest.raises(Refused, match="'customer' was given twice"):
-        parse(["customer=1", "customer=2"], None)
-    with pytest.raises(Refused, match="'customer' was given twice"):
-        parse(["customer=1"], '{"customer": 2}')
+    with pytest.raises(BadInput, match="'customer' was given twice"):
+        parse_arguments(["customer=1", "customer=2"], None)
+    with pytest.raises(BadInput, match="'customer' was given twice"):
+        parse_arguments(["customer=1"], '{"customer": 2}')
 
 
 def test_a_document_is_json_by_type() -> None:
@@ -107,12 +107,15 @@ def test_a_document_is_json_by_type() -> None:
 
 @pytest.mark.parametrize("document", ["[1]", "{", "42"])
 def test_a_document_that_is_no_object_is_refused(document: str) -> None:
-    with pytest.raises(Refused, match="--args must be one JSON object"):
-        parse([], document)
+    with pytest.raises(BadInput, match="--args must be one JSON object"):
+        parse_arguments([], document)
 
 
 def test_parameters_by_position_only_are_given_by_position() -> None:
-    assert typed_by(Signature.of(first_only), "first_only", parse(["b=2", "a=1"], None)) == ([1], {"b": 2})
+    assert decode_by_signature(Signature.of(first_only), "first_only", parse_arguments(["b=2", "a=1"], None)) == (
+        [1],
+        {"b": 2},
+    )
 
 
 def test_an_unknown_argument_is_left_for_enqueue_to_refuse() -> None:

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from drumbeat.cli.program import COMPLETE, program
+from drumbeat.cli.program import COMPLETION_VARIABLE, program
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
-from tests.cli.running import call
+from tests.cli.command import call
 from tests.contract import making, scheduling
 
 
 def offered(*words: str) -> list[str]:
     """What a shell gets for a line that ends with the last of these words."""
-    found = ShellComplete(program, {}, "drumbeat", COMPLETE).get_completions(list(words[:-1]), words[-1])
+    found = ShellComplete(program, {}, "drumbeat", COMPLETION_VARIABLE).get_completions(list(words[:-1]), words[-1])
     return [item.value for item in found]
 
 

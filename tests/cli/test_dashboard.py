@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.running import call, clean_environment, running
+from tests.cli.command import build_environment, call, start
 from tests.waiting import until
 
 APP = """
@@ -48,7 +48,7 @@ async def test_a_dashboard_beside_workers_shows_them_and_leaves_with_them(
     folder: Path, port: int, processes: str
 ) -> None:
     address = f"127.0.0.1:{port}"
-    with running("run", "shop:app", "--processes", processes, "--dashboard", address, folder=folder) as process:
+    with start("run", "shop:app", "--processes", processes, "--dashboard", address, folder=folder) as process:
 
         async def sees_all() -> bool:
             found = await status(port)
@@ -61,7 +61,7 @@ async def test_a_dashboard_beside_workers_shows_them_and_leaves_with_them(
 
 
 async def test_a_dashboard_does_not_outlive_workers_that_were_killed(folder: Path, port: int) -> None:
-    with running("run", "shop:app", "--dashboard", f"127.0.0.1:{port}", folder=folder) as process:
+    with start("run", "shop:app", "--dashboard", f"127.0.0.1:{port}", folder=folder) as process:
         await until(lambda: status(port), deadline=40, what="a dashboard")
         process.kill()
         await until(lambda: _is_closed(port), deadline=20, what="its end")
@@ -79,9 +79,9 @@ def test_others_are_not_let_in_without_tokens(folder: Path, words: tuple[str, ..
 
 
 async def test_with_tokens_it_listens_for_others(folder: Path, port: int) -> None:
-    env = clean_environment(DRUMBEAT_DASHBOARD_TOKENS="ada:viewer:0123456789abcdef")
+    env = build_environment(DRUMBEAT_DASHBOARD_TOKENS="ada:viewer:0123456789abcdef")
     words = ("dashboard", "--host", "0.0.0.0", "--port", str(port), "--app", "shop:app")
-    with running(*words, folder=folder, env=env):
+    with start(*words, folder=folder, env=env):
 
         async def refuses() -> bool:
             try:

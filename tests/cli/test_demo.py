@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from drumbeat.cli.demo.stage import Curtain
-from tests.cli.running import call, running
+from drumbeat.cli.demo.main import SignalScope
+from tests.cli.command import call, start
 from tests.cli.terminal import terminal
 from tests.waiting import until_sync
 
@@ -86,7 +86,7 @@ def test_its_dashboard_listens_where_the_setting_says_and_on_this_machine_only(
     assert busy.returncode == 2 and f"cannot listen on 127.0.0.1:{port}" in busy.stderr
     open_to_all = call("demo", folder=tmp_path, env=env | {"DRUMBEAT_DASHBOARD": "0.0.0.0:0"})
     assert open_to_all.returncode == 2 and "listens on this machine only" in open_to_all.stderr
-    with running("demo", folder=tmp_path, env=env) as demo:
+    with start("demo", folder=tmp_path, env=env) as demo:
         assert demo.stdout is not None
         assert next(iter(ADDRESS.findall(demo.stdout.readline()))) == f"http://127.0.0.1:{port}/"
 
@@ -95,7 +95,7 @@ def test_its_dashboard_listens_where_the_setting_says_and_on_this_machine_only(
 def test_an_interrupted_demo_leaves_nothing_behind_though_somebody_looks_on(
     tmp_path: Path, short_folder: Path, number: signal.Signals, code: int
 ) -> None:
-    with running("demo", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
+    with start("demo", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
         assert demo.stdout is not None
         seen = ""
         while "jobs enqueued" not in seen:
@@ -110,7 +110,7 @@ def test_an_interrupted_demo_leaves_nothing_behind_though_somebody_looks_on(
 
 
 def test_the_workers_of_a_killed_demo_leave_by_themselves(tmp_path: Path, short_folder: Path) -> None:
-    with running("demo", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
+    with start("demo", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
         assert demo.stdout is not None
         for line in demo.stdout:
             if "jobs enqueued" in line:
@@ -122,20 +122,20 @@ def test_the_workers_of_a_killed_demo_leave_by_themselves(tmp_path: Path, short_
 
 def test_it_stays_for_a_person_until_control_c_and_then_exits_0(tmp_path: Path, short_folder: Path) -> None:
     with terminal("demo", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
-        shown = demo.until("Ctrl-C ends it")
+        shown = demo.wait_for("Ctrl-C ends it")
         assert "Everything ended as it should" in shown
         address = ADDRESS.findall(shown)[0]
         assert len(httpx.get(f"{address}api/v1/instances").json()["items"]) == 2
         demo.press("\x03")
-        demo.until("Ending: the workers leave")
-        assert demo.code() == 0, demo.seen[-2000:]
+        demo.wait_for("Ending: the workers leave")
+        assert demo.wait_exit_code() == 0, demo.seen[-2000:]
     assert left_behind(short_folder) == []
 
 
 def test_it_does_not_stay_with_exit(tmp_path: Path, short_folder: Path) -> None:
     with terminal("demo", "--exit", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
-        demo.until("Everything ended as it should")
-        assert demo.code() == 0
+        demo.wait_for("Everything ended as it should")
+        assert demo.wait_exit_code() == 0
     assert "Ctrl-C" not in demo.seen
     assert left_behind(short_folder) == []
 
@@ -158,7 +158,7 @@ def test_where_the_usual_port_is_taken_another_one_is_told_and_the_browser_opens
     browser.chmod(0o755)
     with (
         usual_port_taken(),
-        running("demo", "--open", folder=tmp_path, env={"TMPDIR": str(short_folder), "BROWSER": str(browser)}) as demo,
+        start("demo", "--open", folder=tmp_path, env={"TMPDIR": str(short_folder), "BROWSER": str(browser)}) as demo,
     ):
         assert demo.stdout is not None
         [address] = ADDRESS.findall(demo.stdout.readline())
@@ -179,7 +179,7 @@ def test_without_the_packages_of_the_dashboard_it_says_so_in_one_line_and_goes_o
         (hiding / f"{package}.py").write_text(
             f"raise ModuleNotFoundError('No module named {package}', name='{package}')\n"
         )
-    with running("demo", folder=tmp_path, env={"TMPDIR": str(short_folder), "PYTHONPATH": str(hiding)}) as demo:
+    with start("demo", folder=tmp_path, env={"TMPDIR": str(short_folder), "PYTHONPATH": str(hiding)}) as demo:
         assert demo.stdout is not None
         first = demo.stdout.readline()
         assert first.startswith("Without the dashboard, which needs packages: pip install 'drumbeat[web]'")
@@ -199,18 +199,18 @@ def hangups() -> Iterator[None]:
 
 async def test_a_closed_terminal_ends_what_is_on_and_what_would_follow(hangups: None) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    curtain = Curtain()
-    with curtain.up():
+    curtain = SignalScope()
+    with curtain.handle_signals():
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGHUP)
-        assert await curtain.play(asyncio.Event().wait()) is None
-        assert await curtain.play(asyncio.Event().wait()) is None
+        assert await curtain.run(asyncio.Event().wait()) is None
+        assert await curtain.run(asyncio.Event().wait()) is None
     assert curtain.signal is signal.SIGHUP
 
 
 async def test_under_nohup_it_goes_on_when_the_terminal_is_closed(hangups: None) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    curtain = Curtain()
-    with curtain.up():
+    curtain = SignalScope()
+    with curtain.handle_signals():
         os.kill(os.getpid(), signal.SIGHUP)
-        assert await curtain.play(asyncio.to_thread(lambda: "played")) == "played"
+        assert await curtain.run(asyncio.to_thread(lambda: "played")) == "played"
     assert curtain.signal is None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import call, invoke, refusal
+from tests.cli.command import call, invoke, read_refusal
 
 APP = ("--app", "shop:app", "--json")
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_queued_is_refused_by_name_and_nothing_is_stored(
     shop: Path, words: list[str], told: str
 ) -> None:
     before = call("jobs", "--json", folder=shop).stdout
-    assert told in refusal(call("enqueue", *words, "--app", "shop:app", folder=shop))
+    assert told in read_refusal(call("enqueue", *words, "--app", "shop:app", folder=shop))
     assert call("jobs", "--json", folder=shop).stdout == before
 
 
@@ -85,4 +85,4 @@ def test_migrate_creates_then_has_nothing_to_do(tmp_path: Path, monkeypatch: pyt
 
 
 def test_two_urls_are_one_too_many() -> None:
-    assert "two URLs" in refusal(invoke("migrate", "sqlite:///a.db", "--url", "sqlite:///b.db"))
+    assert "two URLs" in read_refusal(invoke("migrate", "sqlite:///a.db", "--url", "sqlite:///b.db"))

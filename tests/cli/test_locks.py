@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from drumbeat.model.lock import NewTicket
+from drumbeat.core.lock import NewTicket
 from drumbeat.store.urls import open_store
-from tests.cli.running import invoke, refusal
+from tests.cli.command import invoke, read_refusal
 
 HOUR = 3_600_000_000
 
@@ -29,9 +29,9 @@ async def _fill(url: str) -> None:
             ticket = NewTicket(
                 id=f"t{number}", lock="sweep", lease=HOUR, owner=f"shop host:{number}", what="job \x1b[31m"
             )
-            await store.locks.enter(ticket)
-        await store.locks.enter(NewTicket(id="r", lock="rate", limit=10, per=1_000_000, lease=HOUR))
-        await store.locks.leave(["r"])
+            await store.locks.acquire(ticket)
+        await store.locks.acquire(NewTicket(id="r", lock="rate", limit=10, per=1_000_000, lease=HOUR))
+        await store.locks.release(["r"])
 
 
 def shown(*words: str) -> str:
@@ -62,13 +62,16 @@ def test_a_lock_is_shown_with_its_line_in_order_and_without_control_characters(u
 
 def test_a_release_needs_a_reason_and_is_shown_at_the_lock(url: str) -> None:
     assert invoke("locks", "release", "sweep").exit_code == 2
-    assert "1 ticket of lock sweep released" in shown("locks", "release", "sweep", "--why", "stuck")
+    assert "1 ticket of lock sweep released" in shown("locks", "release", "sweep", "--reason", "stuck")
     assert document("locks", "show", "sweep")["holders"][0]["id"] == "t1"
     assert "stuck" in shown("locks", "show", "sweep")
-    assert document("locks", "release", "sweep", "--ticket", "t2", "--why", "gone") == {"lock": "sweep", "released": 1}
+    assert document("locks", "release", "sweep", "--ticket", "t2", "--reason", "gone") == {
+        "lock": "sweep",
+        "released": 1,
+    }
 
 
 def test_nothing_to_release_is_told_and_an_unknown_lock_refused(url: str) -> None:
-    result = invoke("locks", "release", "sweep", "--ticket", "unknown", "--why", "stuck")
+    result = invoke("locks", "release", "sweep", "--ticket", "unknown", "--reason", "stuck")
     assert (result.exit_code, "there is no such ticket" in result.stderr) == (1, True)
-    assert "there is no lock 'nothing'" in refusal(invoke("locks", "show", "nothing"))
+    assert "there is no lock 'nothing'" in read_refusal(invoke("locks", "show", "nothing"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import PROGRAM, call, clean_environment, invoke, refusal, running
+from tests.cli.command import PROGRAM, build_environment, call, invoke, read_refusal, start
 from tests.waiting import until_sync
 
 NOUNS = ["jobs", "dead", "queues", "tasks", "schedules", "instances"]
@@ -44,12 +44,12 @@ def test_every_noun_and_verb_takes_the_same_options(noun: str) -> None:
 
 
 def test_an_unknown_command_is_one_line_that_names_a_near_one() -> None:
-    assert refusal(invoke("job")) == "no command 'job'; did you mean `drumbeat jobs`? (see `drumbeat --help`)"
-    assert "`drumbeat dead replay`" in refusal(invoke("dead", "reply"))
+    assert read_refusal(invoke("job")) == "no command 'job'; did you mean `drumbeat jobs`? (see `drumbeat --help`)"
+    assert "`drumbeat dead replay`" in read_refusal(invoke("dead", "reply"))
 
 
 def test_an_unknown_option_is_one_line() -> None:
-    assert "no such option" in refusal(invoke("jobs", "list", "--stat", "x")).lower()
+    assert "no such option" in read_refusal(invoke("jobs", "list", "--stat", "x")).lower()
 
 
 def test_the_module_and_the_script_are_the_same_program() -> None:
@@ -88,7 +88,7 @@ def test_help_is_quick(tmp_path: Path) -> None:
 def test_a_reader_that_goes_away_is_no_error(shop: Path) -> None:
     command = f"'{sys.executable}' -m drumbeat jobs list --json | head -c 1; echo; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", command], cwd=shop, env=clean_environment(), capture_output=True, text=True, check=True
+        ["bash", "-c", command], cwd=shop, env=build_environment(), capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     assert done.stdout.splitlines()[0] == "{"
@@ -101,7 +101,7 @@ def test_a_reader_that_never_was_is_no_error(shop: Path) -> None:
         done = subprocess.run(
             [*PROGRAM, "jobs", "list"],
             cwd=shop,
-            env=clean_environment(),
+            env=build_environment(),
             stdout=nobody,
             stderr=subprocess.PIPE,
             check=False,
@@ -116,7 +116,7 @@ def test_ctrl_c_is_silent(tmp_path: Path) -> None:
     call("migrate", folder=tmp_path)
     with (tmp_path / "drumbeat.db-turn").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        with running("queues", "list", folder=tmp_path) as waiting:
+        with start("queues", "list", folder=tmp_path) as waiting:
             until_sync(lambda: _wants_a_turn(waiting.pid), what="a wait for the turn")
             os.kill(waiting.pid, signal.SIGINT)
             out, err = waiting.communicate(timeout=30)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import call, refusal, running
+from tests.cli.command import call, read_refusal, start
 from tests.waiting import until_sync
 
 
@@ -24,7 +24,7 @@ def ready(folder: Path, queue: str) -> int:
 def test_jobs_run_until_sigterm_and_the_exit_code_is_0(shop: Path, processes: str) -> None:
     before = count(shop, "succeeded")
     call("enqueue", "charge", "customer=1", "--app", "shop:app", folder=shop)
-    with running("run", "shop:app", "--processes", processes, "--log-format", "json", folder=shop) as worker:
+    with start("run", "shop:app", "--processes", processes, "--log-format", "json", folder=shop) as worker:
         until_sync(lambda: count(shop, "succeeded") == before + 1, deadline=30, what="the job's success")
         os.kill(worker.pid, signal.SIGTERM)
         _, err = worker.communicate(timeout=30)
@@ -41,7 +41,7 @@ def test_jobs_run_until_sigterm_and_the_exit_code_is_0(shop: Path, processes: st
 
 
 def test_ctrl_c_drains_too(shop: Path) -> None:
-    with running("run", "shop:app", folder=shop) as worker:
+    with start("run", "shop:app", folder=shop) as worker:
         until_sync(lambda: instances(shop), deadline=30, what="a living instance")
         os.kill(worker.pid, signal.SIGINT)
         _, err = worker.communicate(timeout=30)
@@ -51,7 +51,7 @@ def test_ctrl_c_drains_too(shop: Path) -> None:
 
 def test_options_of_the_line_overrule_the_program(shop: Path) -> None:
     words = ("run", "shop:app", "--queues", "critical=9,extra", "--concurrency", "3", "--strict", "--drain", "forever")
-    with running(*words, folder=shop, env={"DRUMBEAT_CONCURRENCY": "4"}) as worker:
+    with start(*words, folder=shop, env={"DRUMBEAT_CONCURRENCY": "4"}) as worker:
         until_sync(lambda: instances(shop), deadline=30, what="a living instance")
         instance = json.loads(call("instances", "--json", folder=shop).stdout)
         os.kill(worker.pid, signal.SIGTERM)
@@ -66,7 +66,7 @@ def test_options_of_the_line_overrule_the_program(shop: Path) -> None:
 def test_a_worker_can_be_restricted_to_some_queues(shop: Path, processes: str) -> None:
     for words in (("give_up", "order=1"), ("charge", "customer=1")):
         call("enqueue", *words, "--app", "shop:app", folder=shop)
-    with running("run", "shop:app", "--queues", "mail,critical", "--processes", processes, folder=shop) as worker:
+    with start("run", "shop:app", "--queues", "mail,critical", "--processes", processes, folder=shop) as worker:
         until_sync(lambda: ready(shop, "critical") == 0, deadline=30, what="the critical job to be taken")
         assert ready(shop, "default") == 1
         os.kill(worker.pid, signal.SIGTERM)
@@ -74,7 +74,7 @@ def test_a_worker_can_be_restricted_to_some_queues(shop: Path, processes: str) -
 
 
 def test_the_app_may_come_from_the_environment(shop: Path) -> None:
-    with running("run", folder=shop, env={"DRUMBEAT_APP": "shop:app"}) as worker:
+    with start("run", folder=shop, env={"DRUMBEAT_APP": "shop:app"}) as worker:
         until_sync(lambda: instances(shop), deadline=30, what="a living instance")
         os.kill(worker.pid, signal.SIGTERM)
         assert worker.wait(30) == 0
@@ -83,7 +83,7 @@ def test_the_app_may_come_from_the_environment(shop: Path) -> None:
 def test_a_failing_job_is_told_in_the_log(shop: Path) -> None:
     call("enqueue", "give_up", "order=77", "--app", "shop:app", folder=shop)
     before = call("dead", "--json", folder=shop).stdout.count("\n")
-    with running("run", "shop:app", folder=shop) as worker:
+    with start("run", "shop:app", folder=shop) as worker:
         until_sync(lambda: call("dead", "--json", folder=shop).stdout.count("\n") > before, deadline=30)
         os.kill(worker.pid, signal.SIGTERM)
         _, err = worker.communicate(timeout=30)
@@ -95,7 +95,7 @@ def test_several_processes_may_be_the_program_s_own_wish(tmp_path: Path) -> None
     (tmp_path / "pair.py").write_text(
         "from drumbeat import Drumbeat\napp = Drumbeat(processes=2)\n@app.task\nasync def a() -> None: ...\n"
     )
-    with running("run", "pair:app", "--concurrency", "3", folder=tmp_path) as supervisor:
+    with start("run", "pair:app", "--concurrency", "3", folder=tmp_path) as supervisor:
         until_sync(lambda: len(instances(tmp_path)) == 2, deadline=30, what="two living instances")
         found = instances(tmp_path)
         os.kill(supervisor.pid, signal.SIGTERM)
@@ -123,7 +123,7 @@ def instances(folder: Path) -> list[dict[str, object]]:
 )
 def test_a_program_that_cannot_start_is_told_once_for_all_processes(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "program.py").write_text(text)
-    assert told in refusal(call("run", "program:app", "--processes", "2", folder=tmp_path))
+    assert told in read_refusal(call("run", "program:app", "--processes", "2", folder=tmp_path))
 
 
 def test_a_supervisor_does_not_import_the_program(tmp_path: Path) -> None:

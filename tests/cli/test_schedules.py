@@ -9,7 +9,7 @@ import pytest
 
 from drumbeat.clock import SYSTEM
 from drumbeat.durations import from_us
-from tests.cli.running import call, invoke, refusal
+from tests.cli.command import call, invoke, read_refusal
 
 APP = ("--app", "shop:app")
 
@@ -57,18 +57,18 @@ def test_what_is_given_is_changed(nightly: dict[str, Any]) -> None:
     )
     changed = document("change", "nightly", "--every", "5m", "--grid", "--max-late", "1h", "--jitter", "2s")
     assert (changed["every"], changed["grid"], changed["max_late"], changed["jitter"]) == (300.0, True, 3600.0, 2.0)
-    assert "say what to change" in refusal(invoke("schedules", "change", "nightly"))
+    assert "say what to change" in read_refusal(invoke("schedules", "change", "nightly"))
 
 
 def test_new_arguments_need_the_app(nightly: dict[str, Any], shop: Path) -> None:
-    assert "--app" in refusal(invoke("schedules", "change", "nightly", "customer=7"))
+    assert "--app" in read_refusal(invoke("schedules", "change", "nightly", "customer=7"))
     words = ("schedules", "change", "nightly", "customer=7", "--json")
     changed = json.loads(call(*words, *APP, folder=shop).stdout)
     assert json.loads(changed["args"]) == {"customer": 7}
 
 
 def test_pause_resume_and_delete(nightly: dict[str, Any]) -> None:
-    assert invoke("schedules", "pause", "nightly", "--why", "holidays").stdout == "Schedule nightly is paused.\n"
+    assert invoke("schedules", "pause", "nightly", "--reason", "holidays").stdout == "Schedule nightly is paused.\n"
     assert document("pause", "nightly") == {"paused": False}
     assert "paused: holidays" in invoke("schedules", "show", "nightly").stdout
     assert document("resume", "nightly") == {"resumed": True}
@@ -76,7 +76,7 @@ def test_pause_resume_and_delete(nightly: dict[str, Any]) -> None:
     assert document("delete", "nightly") == {"deleted": True}
     assert records("schedules", "list") == []
     assert [each["state"] for each in records("schedules", "list", "--all")] == ["retired"]
-    assert "no schedule 'nightly' any more" in refusal(invoke("schedules", "delete", "nightly"))
+    assert "no schedule 'nightly' any more" in read_refusal(invoke("schedules", "delete", "nightly"))
 
 
 def test_run_now_prints_the_id_of_a_job(nightly: dict[str, Any]) -> None:
@@ -102,7 +102,7 @@ def test_backfill_and_the_history_of_moments(nightly: dict[str, Any]) -> None:
     assert [fire["job"] for fire in records("schedules", "history", "nightly", "--before", before)] == filled["jobs"][
         :1
     ]
-    assert "in the past" in refusal(invoke("schedules", "backfill", "nightly", first, "2099-01-01T00:00Z"))
+    assert "in the past" in read_refusal(invoke("schedules", "backfill", "nightly", first, "2099-01-01T00:00Z"))
 
 
 def test_preview_of_a_rule_asks_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_preview_of_a_schedule(nightly: dict[str, Any]) -> None:
     ],
 )
 def test_what_cannot_be_is_one_line(shop: Path, words: list[str], told: str) -> None:
-    assert told in refusal(invoke("schedules", *words))
+    assert told in read_refusal(invoke("schedules", *words))
 
 
 def test_the_runs_of_a_task_are_told(shop: Path) -> None:
@@ -151,4 +151,4 @@ def test_the_runs_of_a_task_are_told(shop: Path) -> None:
     assert runs[0]["late"] is not None and runs[0]["instance"]
     shown = invoke("tasks", "history", "refuse").stdout
     assert shown.count("ValueError") == 2
-    assert "did you mean 'charge'" in refusal(invoke("tasks", "history", "chrage"))
+    assert "did you mean 'charge'" in read_refusal(invoke("tasks", "history", "chrage"))

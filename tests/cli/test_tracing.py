@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.cli.running import call, clean_environment, running
+from tests.cli.command import build_environment, call, start
 from tests.waiting import until_sync
 
 PROGRAM = """
@@ -63,8 +63,8 @@ def spans(folder: Path) -> dict[str, dict[str, Any]]:
 
 def test_one_trace_goes_through_all_processes_and_their_logs(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
-    subprocess.run([sys.executable, "shop.py"], cwd=tmp_path, env=clean_environment(), check=True, timeout=60)
-    with running("run", "shop:app", "--log-format", "json", folder=tmp_path) as worker:
+    subprocess.run([sys.executable, "shop.py"], cwd=tmp_path, env=build_environment(), check=True, timeout=60)
+    with start("run", "shop:app", "--log-format", "json", folder=tmp_path) as worker:
         until_sync(
             lambda: call("jobs", "list", "--state", "succeeded", "--json", folder=tmp_path).stdout.count("\n") == 2,
             deadline=60,
@@ -94,7 +94,7 @@ def test_one_trace_goes_through_all_processes_and_their_logs(tmp_path: Path) -> 
 def test_a_run_whose_process_was_killed_has_its_span(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM)
     assert call("enqueue", "fall", "--app", "shop:app", folder=tmp_path).returncode == 0
-    with running("run", "shop:app", "--processes", "2", folder=tmp_path) as worker:
+    with start("run", "shop:app", "--processes", "2", folder=tmp_path) as worker:
         until_sync(
             lambda: "fall" in call("dead", "--json", folder=tmp_path).stdout, deadline=60, what="the dead letter"
         )
@@ -140,7 +140,7 @@ def test_a_program_that_does_not_trace_imports_nothing_of_it(tmp_path: Path) -> 
     done = subprocess.run(
         [sys.executable, "plain.py"],
         cwd=tmp_path,
-        env=clean_environment(),
+        env=build_environment(),
         check=True,
         timeout=60,
         capture_output=True,

@@ -3,9 +3,19 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from drumbeat.core.instance import NewInstance, Role
+from drumbeat.core.job import (
+    ClaimedJob,
+    ClaimRef,
+    ClaimRequest,
+    ClaimResult,
+    Failure,
+    NewJob,
+    Outcome,
+    OutcomeKind,
+    WriteStatus,
+)
 from drumbeat.ids import InstanceId, JobId, new_instance_id, new_job_id
-from drumbeat.model.instance import NewInstance, Role
-from drumbeat.model.job import Claim, Claimed, Exchanged, Failure, Hold, NewJob, Outcome, OutcomeKind, Verdict
 from drumbeat.store.protocol import Store
 
 HOUR = 3_600_000_000
@@ -43,24 +53,24 @@ async def add(store: Store, *jobs: NewJob) -> list[JobId]:
     return [job.id for job in jobs]
 
 
-def wanting(*queues: str | tuple[str, int], limit: int = 100, wants: Iterable[str] = ()) -> Claim:
+def wanting(*queues: str | tuple[str, int], limit: int = 100, wants: Iterable[str] = ()) -> ClaimRequest:
     """A claim; a queue without a share is taken in strict order."""
     shares = tuple((queue, limit) if isinstance(queue, str) else queue for queue in queues or ("default",))
-    return Claim(queues=shares, limit=limit, wants=tuple(wants))
+    return ClaimRequest(queues=shares, limit=limit, unblocks=tuple(wants))
 
 
-async def claim(store: Store, instance: InstanceId, *queues: str | tuple[str, int], **options: Any) -> list[Claimed]:
-    return (await store.jobs.exchange(instance, [], wanting(*queues, **options))).jobs
+async def claim(store: Store, instance: InstanceId, *queues: str | tuple[str, int], **options: Any) -> list[ClaimedJob]:
+    return (await store.jobs.report_and_claim(instance, [], wanting(*queues, **options))).jobs
 
 
-async def claimed_one(store: Store, instance: InstanceId, **options: Any) -> Claimed:
+async def claimed_one(store: Store, instance: InstanceId, **options: Any) -> ClaimedJob:
     """Add one job and claim it."""
     [id] = await add(store, new_job(**options))
     jobs = await claim(store, instance, options.get("queue", "default"))
     return next(job for job in jobs if job.id == id)
 
 
-def outcome(job: Claimed | Hold, kind: OutcomeKind, **options: Any) -> Outcome:
+def outcome(job: ClaimedJob | ClaimRef, kind: OutcomeKind, **options: Any) -> Outcome:
     """An outcome as a worker would write it: started and finished, with an error where there must be one."""
     facts: dict[str, Any] = {"started_at": job.token + 10, "finished_at": job.token + 20}
     if kind in {OutcomeKind.RETRY, OutcomeKind.DEAD, OutcomeKind.CRASHED}:
@@ -68,22 +78,22 @@ def outcome(job: Claimed | Hold, kind: OutcomeKind, **options: Any) -> Outcome:
     return Outcome(id=job.id, token=job.token, kind=kind, **(facts | options))
 
 
-async def report(store: Store, instance: InstanceId, *outcomes: Outcome) -> list[Verdict]:
-    return (await store.jobs.exchange(instance, outcomes, None)).verdicts
+async def report(store: Store, instance: InstanceId, *outcomes: Outcome) -> list[WriteStatus]:
+    return (await store.jobs.report_and_claim(instance, outcomes, None)).statuses
 
 
-async def end(store: Store, instance: InstanceId, job: Claimed, kind: OutcomeKind, **options: Any) -> Verdict:
+async def end(store: Store, instance: InstanceId, job: ClaimedJob, kind: OutcomeKind, **options: Any) -> WriteStatus:
     [verdict] = await report(store, instance, outcome(job, kind, **options))
     return verdict
 
 
 async def exchange(
-    store: Store, instance: InstanceId, outcomes: Sequence[Outcome] = (), claim: Claim | None = None
-) -> Exchanged:
-    return await store.jobs.exchange(instance, outcomes, claim)
+    store: Store, instance: InstanceId, outcomes: Sequence[Outcome] = (), claim: ClaimRequest | None = None
+) -> ClaimResult:
+    return await store.jobs.report_and_claim(instance, outcomes, claim)
 
 
-async def dead_letter(store: Store, instance: InstanceId, **options: Any) -> Claimed:
+async def dead_letter(store: Store, instance: InstanceId, **options: Any) -> ClaimedJob:
     """A job that ran once and died."""
     job = await claimed_one(store, instance, **options)
     await end(store, instance, job, OutcomeKind.DEAD)
@@ -94,5 +104,5 @@ def ids(jobs: Iterable[Any]) -> list[JobId]:
     return [job.id for job in jobs]
 
 
-def hold(job: Claimed) -> Hold:
-    return Hold(job.id, job.token)
+def hold(job: ClaimedJob) -> ClaimRef:
+    return ClaimRef(job.id, job.token)

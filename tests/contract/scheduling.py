@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from drumbeat.core.schedule import FireRequest, FireResult, NewSchedule, PlannedFire, RuleKind, Schedule, ScheduleState
 from drumbeat.ids import JobId, new_job_id
-from drumbeat.model.schedule import Fired, Firing, Moment, NewSchedule, RuleKind, Schedule, ScheduleState
 from drumbeat.store.protocol import Store
 
 SECOND = 1_000_000
@@ -36,23 +36,25 @@ async def got(store: Store, name: str = "nightly") -> Schedule:
 
 
 async def change(store: Store, schedule: Schedule, state: ScheduleState, **options: Any) -> bool:
-    facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "somebody", "why": "because"} | options
-    return await store.schedules.change(schedule.name, revision=schedule.revision, state=state, **facts)
+    facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "somebody", "reason": "because"} | options
+    return await store.schedules.set_state(schedule.name, revision=schedule.revision, state=state, **facts)
 
 
-def moment(at: int, *, run_at: int | None = None) -> Moment:
-    return Moment(at=at, run_at=at if run_at is None else run_at, job=new_job_id())
+def moment(at: int, *, run_at: int | None = None) -> PlannedFire:
+    return PlannedFire(at=at, run_at=at if run_at is None else run_at, job=new_job_id())
 
 
-def firing(schedule: Schedule, *moments: int | Moment, **options: Any) -> Firing:
+def firing(schedule: Schedule, *moments: int | PlannedFire, **options: Any) -> FireRequest:
     """What a controller would ask for: these moments, and then an hour of rest."""
     fires = tuple(moment(each) if isinstance(each, int) else each for each in moments)
     last = fires[-1].at if fires else schedule.cursor
     facts: dict[str, Any] = {"cursor": last, "next_at": None if last is None else last + 60 * MINUTE} | options
-    return Firing(name=schedule.name, revision=schedule.revision, cursor_before=schedule.cursor, fires=fires, **facts)
+    return FireRequest(
+        name=schedule.name, revision=schedule.revision, expected_cursor=schedule.cursor, fires=fires, **facts
+    )
 
 
-async def fire(store: Store, name: str, *moments: int | Moment, **options: Any) -> Fired:
+async def fire(store: Store, name: str, *moments: int | PlannedFire, **options: Any) -> FireResult:
     [fired] = await store.schedules.fire([firing(await got(store, name), *moments, **options)])
     return fired
 
@@ -66,7 +68,7 @@ async def fired_job(store: Store, schedule: NewSchedule, at: int = 1) -> JobId:
 
 async def outcomes(store: Store, name: str) -> list[tuple[int, str]]:
     """The record of a schedule, oldest first: moments and what became of them."""
-    return [(fire.at, fire.outcome.value) for fire in reversed(await store.schedules.fires(name))]
+    return [(fire.at, fire.outcome.value) for fire in reversed(await store.schedules.list_fires(name))]
 
 
 def names(schedules: Sequence[Schedule]) -> list[str]:

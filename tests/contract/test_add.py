@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.job import AddResult, JobFilter, JobState, OutcomeKind, Unique
 from drumbeat.ids import new_job_ids
-from drumbeat.model.job import Added, JobFilter, JobState, OutcomeKind, Unique
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import HOUR, add, claim, claimed_one, dead_letter, end, ids, new_job, worker
@@ -27,14 +27,14 @@ async def test_an_added_job_is_seen_by_every_store_as_it_was_given(store: Store,
         on_dead="refund",
         tenant="t1",
     )
-    assert await store.jobs.add([job]) == [Added(job.id, True)]
-    found = await (await open_again()).inspect.job(job.id)
+    assert await store.jobs.add([job]) == [AddResult(job.id, True)]
+    found = await (await open_again()).inspect.get_job(job.id)
     after = await store.inspect.now()
     assert (found.id, found.task, found.queue, found.state) == (job.id, "charge", "critical", JobState.PENDING)
     assert (found.args, found.signature, found.priority, found.key) == (job.args, "abc", 2, "cust:42")
     assert (found.unique, found.retries, found.timeout, found.crash_limit) == (Unique.LIVE, 7, 1.5, 2)
-    assert (found.on_dead, found.tenant, found.life, found.token) == ("refund", "t1", 0, 0)
-    assert (found.failures, found.crashes, found.waits_for, found.error) == (0, 0, None, None)
+    assert (found.on_dead, found.tenant, found.replays, found.token) == ("refund", "t1", 0, 0)
+    assert (found.failures, found.crashes, found.blocked_on, found.error) == (0, 0, None, None)
     assert before <= found.created_at.timestamp() * 1_000_000 <= after
     assert found.created_at == found.due_at == found.run_at
 
@@ -43,16 +43,16 @@ async def test_run_at_is_kept_and_delay_is_counted_from_the_stores_now(store: St
     moment = await store.inspect.now() + HOUR + 7
     at, later = new_job(run_at=moment), new_job(delay=HOUR)
     await store.jobs.add([at, later])
-    found = await store.inspect.job(at.id)
+    found = await store.inspect.get_job(at.id)
     assert round(found.run_at.timestamp() * 1_000_000) == moment
     assert found.due_at == found.run_at
-    found = await store.inspect.job(later.id)
+    found = await store.inspect.get_job(later.id)
     assert (found.run_at - found.created_at).total_seconds() == 3600
 
 
 async def test_a_large_batch_is_stored_in_order(store: Store) -> None:
     jobs = [new_job(id=id) for id in new_job_ids(1_777)]
-    assert await store.jobs.add(jobs) == [Added(job.id, True) for job in jobs]
+    assert await store.jobs.add(jobs) == [AddResult(job.id, True) for job in jobs]
     instance = await worker(store)
     assert ids(await claim(store, instance, limit=2_000)) == ids(jobs)
 
@@ -75,9 +75,9 @@ async def test_jobs_of_a_batch_are_stored_as_they_were_given_however_alike_they_
         for number in range(count)
         for kind in kinds
     ]
-    assert await store.jobs.add(jobs) == [Added(job.id, True) for job in jobs]
+    assert await store.jobs.add(jobs) == [AddResult(job.id, True) for job in jobs]
     for job in jobs:
-        found = await store.inspect.job(job.id)
+        found = await store.inspect.get_job(job.id)
         for field in ("task", "queue", "args", "signature", "priority", "key", "unique", "retries", "crash_limit"):
             assert getattr(found, field) == getattr(job, field)
         assert (found.on_dead, found.tenant) == (job.on_dead, job.tenant)
@@ -98,14 +98,14 @@ async def test_those_of_a_large_batch_that_were_there_are_told_apart(store: Stor
 
 async def test_nothing_to_add_is_nothing_done(store: Store) -> None:
     assert await store.jobs.add([]) == []
-    assert await store.inspect.jobs(JobFilter()) == []
+    assert await store.inspect.find_jobs(JobFilter()) == []
 
 
 async def test_a_batch_with_a_job_that_cannot_be_stored_stores_none(store: Store) -> None:
     good, bad = new_job(), new_job(priority=10)
     with pytest.raises(Exception, match=r"(?i)priority|constraint|check"):
         await store.jobs.add([good, bad])
-    assert await store.inspect.jobs(JobFilter()) == []
+    assert await store.inspect.find_jobs(JobFilter()) == []
 
 
 async def test_an_id_that_is_live_is_not_stored_again(store: Store) -> None:
@@ -113,14 +113,14 @@ async def test_an_id_that_is_live_is_not_stored_again(store: Store) -> None:
     await store.jobs.add([job])
     other = new_job()
     again = new_job(id=job.id, args='{"name":"Eve"}')
-    assert await store.jobs.add([again, other]) == [Added(job.id, False), Added(other.id, True)]
-    assert (await store.inspect.job(job.id)).args == job.args
-    assert len(await store.inspect.jobs(JobFilter())) == 2
+    assert await store.jobs.add([again, other]) == [AddResult(job.id, False), AddResult(other.id, True)]
+    assert (await store.inspect.get_job(job.id)).args == job.args
+    assert len(await store.inspect.find_jobs(JobFilter())) == 2
 
 
 async def test_the_same_id_twice_in_one_call_is_one_job(store: Store) -> None:
     job = new_job()
-    assert await store.jobs.add([job, job]) == [Added(job.id, True), Added(job.id, False)]
+    assert await store.jobs.add([job, job]) == [AddResult(job.id, True), AddResult(job.id, False)]
 
 
 @pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.CANCELLED, OutcomeKind.DEAD])
@@ -131,8 +131,8 @@ async def test_adding_again_after_the_job_has_ended_starts_no_second_life(store:
     [claimed] = await claim(store, instance)
     await end(store, instance, claimed, kind)
     unique = new_job(id=job.id, key="k", unique=Unique.LIVE)
-    assert await store.jobs.add([job]) == [Added(job.id, False)]
-    assert await store.jobs.add([unique]) == [Added(job.id, False)]
+    assert await store.jobs.add([job]) == [AddResult(job.id, False)]
+    assert await store.jobs.add([unique]) == [AddResult(job.id, False)]
     assert await claim(store, instance) == []
 
 
@@ -140,30 +140,30 @@ async def test_adding_again_after_the_job_has_ended_starts_no_second_life(store:
 async def test_a_pending_unique_job_makes_another_unnecessary(store: Store, unique: Unique) -> None:
     first, second = new_job(key="k", unique=unique), new_job(key="k", unique=unique)
     await store.jobs.add([first])
-    assert await store.jobs.add([second]) == [Added(first.id, False)]
-    assert ids(await store.inspect.jobs(JobFilter())) == [first.id]
+    assert await store.jobs.add([second]) == [AddResult(first.id, False)]
+    assert ids(await store.inspect.find_jobs(JobFilter())) == [first.id]
 
 
 async def test_each_kind_of_unique_sees_the_other_kind(store: Store) -> None:
     live, pending = new_job(key="a", unique=Unique.LIVE), new_job(key="b", unique=Unique.PENDING)
     await store.jobs.add([live, pending])
     answers = await store.jobs.add([new_job(key="a", unique=Unique.PENDING), new_job(key="b", unique=Unique.LIVE)])
-    assert answers == [Added(live.id, False), Added(pending.id, False)]
+    assert answers == [AddResult(live.id, False), AddResult(pending.id, False)]
 
 
 async def test_a_running_job_holds_its_key_against_live_but_not_against_pending(store: Store) -> None:
     instance = await worker(store)
     first = await claimed_one(store, instance, key="k", unique=Unique.PENDING)
     live, pending = new_job(key="k", unique=Unique.LIVE), new_job(key="k", unique=Unique.PENDING)
-    assert await store.jobs.add([live]) == [Added(first.id, False)]
-    assert await store.jobs.add([pending]) == [Added(pending.id, True)]
+    assert await store.jobs.add([live]) == [AddResult(first.id, False)]
+    assert await store.jobs.add([pending]) == [AddResult(pending.id, True)]
 
 
 async def test_a_running_job_unique_as_live_does_not_swallow_news(store: Store) -> None:
     instance = await worker(store)
     await claimed_one(store, instance, key="k", unique=Unique.LIVE)
     news = new_job(key="k", unique=Unique.PENDING)
-    assert await store.jobs.add([news]) == [Added(news.id, True)]
+    assert await store.jobs.add([news]) == [AddResult(news.id, True)]
 
 
 async def test_only_unique_jobs_of_the_same_task_and_key_collide(store: Store) -> None:
@@ -174,7 +174,7 @@ async def test_only_unique_jobs_of_the_same_task_and_key_collide(store: Store) -
         new_job(task="other", key="k", unique=Unique.LIVE),
     ]
     await store.jobs.add([held])
-    assert await store.jobs.add(free) == [Added(job.id, True) for job in free]
+    assert await store.jobs.add(free) == [AddResult(job.id, True) for job in free]
     plain = new_job(key="only plain")
     await store.jobs.add([plain])
     assert (await store.jobs.add([new_job(key="only plain", unique=Unique.LIVE)]))[0].created
@@ -183,7 +183,7 @@ async def test_only_unique_jobs_of_the_same_task_and_key_collide(store: Store) -
 async def test_two_of_one_call_collide(store: Store) -> None:
     first, second, third = (new_job(key="k", unique=unique) for unique in (Unique.LIVE, Unique.PENDING, Unique.LIVE))
     answers = await store.jobs.add([first, second, third])
-    assert answers == [Added(first.id, True), Added(first.id, False), Added(first.id, False)]
+    assert answers == [AddResult(first.id, True), AddResult(first.id, False), AddResult(first.id, False)]
 
 
 @pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.CANCELLED, OutcomeKind.DEAD])
@@ -192,7 +192,7 @@ async def test_a_key_is_free_once_its_job_has_ended(store: Store, kind: OutcomeK
     job = await claimed_one(store, instance, key="k", unique=Unique.LIVE)
     await end(store, instance, job, kind)
     following = new_job(key="k", unique=Unique.LIVE)
-    assert await store.jobs.add([following]) == [Added(following.id, True)]
+    assert await store.jobs.add([following]) == [AddResult(following.id, True)]
 
 
 async def test_a_job_that_returns_to_a_taken_key_comes_back_as_not_unique(store: Store) -> None:
@@ -202,7 +202,7 @@ async def test_a_job_that_returns_to_a_taken_key_comes_back_as_not_unique(store:
     [third] = await add(store, new_job(key="k", unique=Unique.PENDING))
     await end(store, instance, first, OutcomeKind.RETRY)
     await end(store, instance, second, OutcomeKind.SNOOZED)
-    uniques = [(await store.inspect.job(id)).unique for id in (first.id, second.id, third)]
+    uniques = [(await store.inspect.get_job(id)).unique for id in (first.id, second.id, third)]
     assert uniques == [Unique.NO, Unique.NO, Unique.PENDING]
     assert (await store.jobs.add([new_job(key="k", unique=Unique.PENDING)]))[0].id == third
 
@@ -211,8 +211,8 @@ async def test_of_two_that_return_together_to_a_free_key_one_keeps_it(store: Sto
     instance = await worker(store)
     first = await claimed_one(store, instance, key="k", unique=Unique.PENDING)
     second = await claimed_one(store, instance, key="k", unique=Unique.PENDING)
-    await store.instances.leave(instance, "bye")
-    uniques = sorted([(await store.inspect.job(id)).unique for id in (first.id, second.id)])
+    await store.instances.deregister(instance, "bye")
+    uniques = sorted([(await store.inspect.get_job(id)).unique for id in (first.id, second.id)])
     assert uniques == [Unique.NO, Unique.PENDING]
 
 

@@ -7,35 +7,35 @@ from typing import Any
 import msgspec
 import pytest
 
+from drumbeat.core.audit import MAX_ANSWER_BYTES, AuditEntry, NewAuditEntry
 from drumbeat.durations import to_us
 from drumbeat.ids import new_job_id
-from drumbeat.model.audit import MOST_ANSWER, Act, NewAct
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import HOUR
 
 
-def new_act(**options: Any) -> NewAct:
+def new_act(**options: Any) -> NewAuditEntry:
     facts: dict[str, Any] = {"id": new_job_id(), "who": "ada", "role": "operator", "via": "api"}
-    facts |= {"verb": "queues.pause", "target": "default", "why": "Wartung, „jetzt“"}
-    return NewAct(**(facts | options))
+    facts |= {"verb": "queues.pause", "target": "default", "reason": "Wartung, „jetzt“"}
+    return NewAuditEntry(**(facts | options))
 
 
-async def begun(store: Store, *acts: NewAct) -> list[str]:
+async def begun(store: Store, *acts: NewAuditEntry) -> list[str]:
     """Their ids, newest first."""
     for act in acts:
         assert await store.audit.begin(act) is None
     return [act.id for act in acts][::-1]
 
 
-def ids(acts: list[Act]) -> list[str]:
+def ids(acts: list[AuditEntry]) -> list[str]:
     return [act.id for act in acts]
 
 
 async def test_an_act_is_on_record_before_it_is_done(store: Store, open_again: OpenAgain) -> None:
     act = new_act(request_key="k1", request_hash="h1")
     assert await store.audit.begin(act) is None
-    [found] = await (await open_again()).audit.page()
+    [found] = await (await open_again()).audit.list_page()
     given = msgspec.structs.asdict(act)
     assert {name: getattr(found, name) for name in given} == given
     assert abs(to_us(found.at) - await store.inspect.now()) < HOUR
@@ -64,12 +64,12 @@ async def test_the_first_end_counts(store: Store) -> None:
 
 async def test_the_end_of_what_never_began_is_passed_over(store: Store) -> None:
     await store.audit.end(new_job_id(), touched=1, outcome="done", answer=None)
-    assert await store.audit.page() == []
+    assert await store.audit.list_page() == []
     assert await store.audit.get(new_job_id()) is None
 
 
 async def test_an_answer_that_is_too_long_is_not_kept(store: Store) -> None:
-    longest = '"' + "x" * (MOST_ANSWER - 2) + '"'
+    longest = '"' + "x" * (MAX_ANSWER_BYTES - 2) + '"'
     for answer, kept in ((longest, longest), (longest[:-2] + 'ü"', None)):
         act = new_act()
         await begun(store, act)
@@ -87,34 +87,34 @@ async def test_a_request_that_is_sent_again_gives_the_earlier_act_with_its_answe
     done = await store.audit.begin(second)
     assert done == await store.audit.get(first.id)
     assert done is not None and (done.answer, done.request_hash) == ('{"paused":true}', "h1")
-    assert ids(await store.audit.page()) == [first.id]
+    assert ids(await store.audit.list_page()) == [first.id]
 
 
 async def test_the_same_key_of_somebody_else_is_another(store: Store) -> None:
     mine, yours = new_act(request_key="k"), new_act(request_key="k", who="bob")
-    assert ids(await store.audit.page()) == []
+    assert ids(await store.audit.list_page()) == []
     expected = await begun(store, mine, yours)
-    assert ids(await store.audit.page()) == expected
+    assert ids(await store.audit.list_page()) == expected
 
 
 async def test_acts_without_a_key_never_collide(store: Store) -> None:
     expected = await begun(store, new_act(), new_act())
-    assert ids(await store.audit.page()) == expected
+    assert ids(await store.audit.list_page()) == expected
 
 
 async def test_beginning_the_same_act_again_is_harmless(store: Store) -> None:
     for act in (new_act(), new_act(request_key="k")):
         assert [await store.audit.begin(act) for _ in range(2)] == [None, None]
-    assert len(await store.audit.page()) == 2
+    assert len(await store.audit.list_page()) == 2
 
 
 async def test_a_key_stands_for_one_act_only_for_a_time(store: Store) -> None:
     first, second, third = (new_act(request_key="k") for _ in range(3))
     await begun(store, first)
-    assert await store.audit.begin(second, within=0) is None
+    assert await store.audit.begin(second, within_us=0) is None
     again = await store.audit.begin(third)
     assert again is not None and again.id == second.id
-    assert ids(await store.audit.page()) == [second.id, first.id]
+    assert ids(await store.audit.list_page()) == [second.id, first.id]
 
 
 async def test_of_twenty_with_the_same_key_one_begins(store: Store, open_again: OpenAgain) -> None:
@@ -125,17 +125,17 @@ async def test_of_twenty_with_the_same_key_one_begins(store: Store, open_again: 
     winners = [act.id for act, call in zip(acts, calls, strict=True) if call.result() is None]
     assert len(winners) == 1
     assert {found.id for call in calls if (found := call.result()) is not None} == set(winners)
-    assert ids(await store.audit.page()) == winners
+    assert ids(await store.audit.list_page()) == winners
 
 
 async def test_pages_go_back_in_time_without_a_gap(store: Store) -> None:
     expected = await begun(store, *(new_act(target=f"q{number}") for number in range(7)))
     found: list[str] = []
-    while page := await store.audit.page(before=found[-1] if found else None, limit=3):
+    while page := await store.audit.list_page(before=found[-1] if found else None, limit=3):
         assert len(page) <= 3
         found += ids(page)
     assert found == expected
-    assert await store.audit.page(limit=0) == []
+    assert await store.audit.list_page(limit=0) == []
 
 
 @pytest.mark.parametrize(
@@ -161,22 +161,22 @@ async def test_a_page_is_of_those_that_are_wanted(store: Store, wanted: dict[str
     ]
     await begun(store, *acts)
 
-    def matches(act: NewAct) -> bool:
+    def matches(act: NewAuditEntry) -> bool:
         whole = all(getattr(act, name) == wanted[name] for name in ("who", "target") if name in wanted)
         return whole and act.verb.startswith(wanted.get("verb", ""))
 
     expected = [act.id for act in acts if matches(act)][::-1]
-    assert ids(await store.audit.page(**wanted)) == expected  # type: ignore[arg-type]
-    first = ids(await store.audit.page(**wanted, limit=1))  # type: ignore[arg-type]
-    rest = await store.audit.page(**wanted, before=first[0]) if first else []  # type: ignore[arg-type]
+    assert ids(await store.audit.list_page(**wanted)) == expected  # type: ignore[arg-type]
+    first = ids(await store.audit.list_page(**wanted, limit=1))  # type: ignore[arg-type]
+    rest = await store.audit.list_page(**wanted, before=first[0]) if first else []  # type: ignore[arg-type]
     assert first + ids(rest) == expected
 
 
 async def test_a_search_that_finds_little_looks_at_all(store: Store) -> None:
     rare = new_act(who="bob")
     await begun(store, rare, *(new_act() for _ in range(600)))
-    assert ids(await store.audit.page(who="bob")) == [rare.id]
-    assert ids(await store.audit.page(verb="queues", target="default", limit=601))[-1] == rare.id
+    assert ids(await store.audit.list_page(who="bob")) == [rare.id]
+    assert ids(await store.audit.list_page(verb="queues", target="default", limit=601))[-1] == rare.id
 
 
 async def test_old_acts_are_pruned_oldest_first_and_their_keys_are_free(store: Store) -> None:
@@ -185,7 +185,7 @@ async def test_old_acts_are_pruned_oldest_first_and_their_keys_are_free(store: S
     now = await store.inspect.now()
     assert await store.audit.prune(now - HOUR, 10) == 0
     assert await store.audit.prune(now + HOUR, 2) == 2
-    assert ids(await store.audit.page()) == [acts[2].id]
+    assert ids(await store.audit.list_page()) == [acts[2].id]
     again = new_act(request_key="k0")
     assert await store.audit.begin(again) is None
     held = await store.audit.begin(new_act(request_key="k2"))

@@ -1,7 +1,7 @@
 """Jobs.exchange, the claiming half: which jobs, in which order, under which token."""
 
+from drumbeat.core.job import JobState, OutcomeKind, WriteStatus, blocked_on_task
 from drumbeat.ids import new_instance_id, new_job_ids
-from drumbeat.model.job import JobState, OutcomeKind, Verdict, unknown_task
 from drumbeat.store.protocol import Store
 from tests.contract.making import (
     HOUR,
@@ -36,9 +36,9 @@ async def test_a_claimed_job_says_everything_the_worker_must_know(store: Store) 
     assert (claimed.id, claimed.task, claimed.queue, claimed.priority) == (job.id, "greet", "q", 1)
     assert (claimed.key, claimed.args, claimed.signature) == ("k", job.args, "s1")
     assert (claimed.failures, claimed.crashes, claimed.retries, claimed.timeout) == (0, 0, 2, 5)
-    assert (claimed.crash_limit, claimed.on_dead, claimed.life, claimed.waits_since) == (4, "later", 0, None)
+    assert (claimed.crash_limit, claimed.on_dead, claimed.replays, claimed.blocked_since) == (4, "later", 0, None)
     assert claimed.created_at == claimed.due_at == claimed.run_at <= claimed.token
-    record = await store.inspect.job(job.id)
+    record = await store.inspect.get_job(job.id)
     assert (record.state, record.instance, record.token) == (JobState.RUNNING, instance, claimed.token)
 
 
@@ -126,19 +126,19 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(store: Store) ->
     instance = await worker(store)
     [id] = await add(store, new_job(queue="a"))
     [open] = await add(store, new_job(queue="b"))
-    await store.jobs.pause("a", by="ada", why="deploy")
-    await store.jobs.pause("a", by="eve", why="again")
+    await store.jobs.pause_queue("a", by="ada", reason="deploy")
+    await store.jobs.pause_queue("a", by="eve", reason="again")
     assert ids(await claim(store, instance, "a", "b")) == [open]
-    assert (await exchange(store, instance, claim=wanting("a"))).next_due is None
-    assert await store.jobs.resume("a") is True
-    assert await store.jobs.resume("a") is False
+    assert (await exchange(store, instance, claim=wanting("a"))).next_due_at is None
+    assert await store.jobs.resume_queue("a") is True
+    assert await store.jobs.resume_queue("a") is False
     assert ids(await claim(store, instance, "a", "b")) == [id]
 
 
 async def test_an_instance_that_is_unknown_or_ended_gets_no_jobs(store: Store) -> None:
     gone, dead, living = await worker(store), await worker(store), await worker(store)
-    await store.instances.leave(gone, "bye")
-    await store.instances.bury(dead, beat=None, started=None, why="test")
+    await store.instances.deregister(gone, "bye")
+    await store.instances.declare_dead(dead, beat=None, started=None, reason="test")
     [id] = await add(store, new_job())
     for instance in (new_instance_id(), gone, dead):
         assert await claim(store, instance) == []
@@ -154,17 +154,17 @@ async def test_an_unfilled_claim_tells_the_next_due_moment_of_its_queues(store: 
         new_job(queue="a", run_at=now + 2 * HOUR, priority=9),
         new_job(queue="other", run_at=now + HOUR),
     )
-    assert (await exchange(store, instance, claim=wanting("a"))).next_due == now + 2 * HOUR
+    assert (await exchange(store, instance, claim=wanting("a"))).next_due_at == now + 2 * HOUR
     [id] = await add(store, new_job(queue="a"))
     got = await exchange(store, instance, claim=wanting("a", limit=2))
-    assert (ids(got.jobs), got.next_due) == ([id], now + 2 * HOUR)
-    assert (await exchange(store, instance, claim=wanting("empty"))).next_due is None
+    assert (ids(got.jobs), got.next_due_at) == ([id], now + 2 * HOUR)
+    assert (await exchange(store, instance, claim=wanting("empty"))).next_due_at is None
 
 
 async def test_a_filled_claim_tells_no_next_due_moment(store: Store) -> None:
     instance = await worker(store)
     await add(store, new_job(), new_job(delay=HOUR))
-    assert (await exchange(store, instance, claim=wanting(limit=1))).next_due is None
+    assert (await exchange(store, instance, claim=wanting(limit=1))).next_due_at is None
 
 
 async def test_an_exchange_tells_the_stores_now(store: Store) -> None:
@@ -190,26 +190,26 @@ async def test_outcomes_and_the_next_claim_are_one_step(store: Store) -> None:
 async def test_a_job_that_waits_for_something_is_claimed_only_by_who_wants_it(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance, task="strange")
-    parked = {"waits_for": unknown_task("strange"), "started_at": None}
-    assert await end(store, instance, job, OutcomeKind.PARKED, **parked) == "done"
+    parked = {"blocked_on": blocked_on_task("strange"), "started_at": None}
+    assert await end(store, instance, job, OutcomeKind.BLOCKED, **parked) == "applied"
     got = await exchange(store, instance, claim=wanting())
-    assert (got.jobs, got.next_due) == ([], None)
+    assert (got.jobs, got.next_due_at) == ([], None)
     assert await claim(store, instance, wants=["task:other"]) == []
     assert await claim(store, instance, "elsewhere", wants=["task:strange"]) == []
     [again] = await claim(store, instance, wants=["task:a", "task:strange", "task:z"])
     assert again.id == job.id
-    assert again.waits_since is not None and again.waits_since >= job.token
-    record = await store.inspect.job(job.id)
-    assert (record.state, record.waits_for) == (JobState.RUNNING, None)
+    assert again.blocked_since is not None and again.blocked_since >= job.token
+    record = await store.inspect.get_job(job.id)
+    assert (record.state, record.blocked_on) == (JobState.RUNNING, None)
 
 
 async def test_wanted_jobs_come_before_the_queues_by_priority_and_within_the_limit(store: Store) -> None:
     instance = await worker(store)
     tasks = [claimed.id for claimed in [await claimed_one(store, instance, priority=p) for p in (7, 3, 5)]]
-    held = {job.id: job for job in await store.jobs.running(instance)}
+    held = {job.id: job for job in await store.jobs.list_running(instance)}
     for id in tasks:
-        await store.jobs.exchange(
-            instance, [outcome(held[id], OutcomeKind.PARKED, waits_for="task:x", started_at=None)], None
+        await store.jobs.report_and_claim(
+            instance, [outcome(held[id], OutcomeKind.BLOCKED, blocked_on="task:x", started_at=None)], None
         )
     [urgent] = await add(store, new_job(priority=0))
     assert ids(await claim(store, instance, wants=["task:x"], limit=2)) == [tasks[1], tasks[2]]
@@ -219,26 +219,26 @@ async def test_wanted_jobs_come_before_the_queues_by_priority_and_within_the_lim
 async def test_paused_queues_keep_their_waiting_jobs_too(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
-    await end(store, instance, job, OutcomeKind.PARKED, waits_for="task:x", started_at=None)
-    await store.jobs.pause("default", by="ada", why="")
+    await end(store, instance, job, OutcomeKind.BLOCKED, blocked_on="task:x", started_at=None)
+    await store.jobs.pause_queue("default", by="ada", reason="")
     assert await claim(store, instance, wants=["task:x"]) == []
 
 
 async def test_waiting_goes_on_counting_from_its_beginning_until_the_job_has_run(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
-    parked = {"waits_for": "task:x", "started_at": None}
-    await end(store, instance, job, OutcomeKind.PARKED, **parked)
+    parked = {"blocked_on": "task:x", "started_at": None}
+    await end(store, instance, job, OutcomeKind.BLOCKED, **parked)
     [first] = await claim(store, instance, wants=["task:x"])
-    await end(store, instance, first, OutcomeKind.PARKED, **parked)
+    await end(store, instance, first, OutcomeKind.BLOCKED, **parked)
     [second] = await claim(store, instance, wants=["task:x"])
-    assert first.waits_since == second.waits_since
+    assert first.blocked_since == second.blocked_since
     await end(store, instance, second, OutcomeKind.RELEASED, started_at=None)
     [third] = await claim(store, instance)
-    assert third.waits_since == first.waits_since, "released unharmed: it never ran"
+    assert third.blocked_since == first.blocked_since, "released unharmed: it never ran"
     await end(store, instance, third, OutcomeKind.RETRY)
     [fourth] = await claim(store, instance)
-    assert fourth.waits_since is None
+    assert fourth.blocked_since is None
 
 
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -253,15 +253,15 @@ async def test_any_moment_of_the_past_is_due_now_and_the_last_one_never(store: S
     assert [job.id for job in jobs][:2] == [year_one.id, before_1970.id], "oldest due first"
     assert len(jobs) == 3
     assert jobs[0].run_at == jobs[0].due_at == FIRST_US and jobs[1].run_at == -HOUR
-    assert (await store.inspect.job(year_one.id)).run_at.year == 1
-    assert (await store.inspect.job(never.id)).run_at.year == 9999
+    assert (await store.inspect.get_job(year_one.id)).run_at.year == 1
+    assert (await store.inspect.get_job(never.id)).run_at.year == 9999
     for job in jobs:
-        assert await end(store, instance, job, OutcomeKind.RELEASED) is Verdict.DONE
+        assert await end(store, instance, job, OutcomeKind.RELEASED) is WriteStatus.APPLIED
     again = await claim(store, instance)
     assert [job.id for job in again][:2] == [year_one.id, before_1970.id]
     for job in again:
-        assert await end(store, instance, job, OutcomeKind.SUCCEEDED) is Verdict.DONE
-    assert (await store.inspect.job(year_one.id)).due_at.year == 1
+        assert await end(store, instance, job, OutcomeKind.SUCCEEDED) is WriteStatus.APPLIED
+    assert (await store.inspect.get_job(year_one.id)).due_at.year == 1
 
 
 async def test_a_large_batch_of_moments_long_past_is_due_now(store: Store) -> None:

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from drumbeat.core.dead_letter import DeadLetterPayload
+from drumbeat.core.job import JobFilter, JobState, OutcomeKind, ReplayResult, Unique
 from drumbeat.ids import new_job_id
-from drumbeat.model.death import Obituary
-from drumbeat.model.job import JobFilter, JobState, OutcomeKind, Replayed, Unique
 from drumbeat.store.protocol import Store
 from tests.contract.making import (
     BOOM,
@@ -28,15 +28,15 @@ async def test_a_replay_is_a_new_life_under_the_same_id(store: Store) -> None:
     [job] = await claim(store, instance)
     await end(store, instance, job, OutcomeKind.DEAD)
     before = await store.inspect.now()
-    assert await store.jobs.replay([job.id]) == [Replayed(job.id, True)]
-    found = await store.inspect.job(job.id)
-    assert (found.state, found.life, found.failures, found.crashes) == (JobState.PENDING, 1, 0, 0)
+    assert await store.jobs.replay([job.id]) == [ReplayResult(job.id, True)]
+    found = await store.inspect.get_job(job.id)
+    assert (found.state, found.replays, found.failures, found.crashes) == (JobState.PENDING, 1, 0, 0)
     assert (found.error, found.instance, found.finished_at, found.cancel_requested) == (None, None, None, False)
     assert before <= found.run_at.timestamp() * 1_000_000 <= await store.inspect.now()
     [again] = await claim(store, instance)
-    assert (again.id, again.args, again.key, again.on_dead, again.life) == (job.id, job.args, "k", "mourn", 1)
+    assert (again.id, again.args, again.key, again.on_dead, again.replays) == (job.id, job.args, "k", "mourn", 1)
     assert again.token > job.token
-    assert [attempt.outcome for attempt in await store.inspect.attempts(job.id)] == ["crashed", "dead"]
+    assert [attempt.outcome for attempt in await store.inspect.list_attempts(job.id)] == ["crashed", "dead"]
 
 
 async def test_only_dead_letters_are_replayed(store: Store) -> None:
@@ -50,7 +50,7 @@ async def test_only_dead_letters_are_replayed(store: Store) -> None:
     wanted = [done.id, discarded.id, pending, new_job_id(), dead.id, dead.id]
     answers = await store.jobs.replay(wanted)
     assert [answer.id for answer in answers] == wanted
-    assert [answer.done for answer in answers] == [False, False, False, False, True, False]
+    assert [answer.replayed for answer in answers] == [False, False, False, False, True, False]
     assert [answer.conflict for answer in answers] == [None] * 6
     assert await store.jobs.replay([]) == []
 
@@ -61,15 +61,18 @@ async def test_a_replay_onto_a_held_key_is_refused_and_names_the_holder(store: S
     dead = await dead_letter(store, instance, key="k", unique=unique)
     free = await dead_letter(store, instance, key="free", unique=unique)
     [holder] = await add(store, new_job(key="k", unique=unique))
-    assert await store.jobs.replay([dead.id, free.id]) == [Replayed(dead.id, False, holder), Replayed(free.id, True)]
-    assert (await store.inspect.job(dead.id)).state == JobState.DEAD
+    assert await store.jobs.replay([dead.id, free.id]) == [
+        ReplayResult(dead.id, False, holder),
+        ReplayResult(free.id, True),
+    ]
+    assert (await store.inspect.get_job(dead.id)).state == JobState.DEAD
 
 
 async def test_a_running_holder_refuses_a_replay_that_is_unique_as_live(store: Store) -> None:
     instance = await worker(store)
     dead = await dead_letter(store, instance, key="k", unique=Unique.LIVE)
     holder = await claimed_one(store, instance, key="k", unique=Unique.LIVE)
-    assert await store.jobs.replay([dead.id]) == [Replayed(dead.id, False, holder.id)]
+    assert await store.jobs.replay([dead.id]) == [ReplayResult(dead.id, False, holder.id)]
 
 
 async def test_two_dead_letters_of_one_key_do_not_both_come_back(store: Store) -> None:
@@ -77,24 +80,24 @@ async def test_two_dead_letters_of_one_key_do_not_both_come_back(store: Store) -
     first = await dead_letter(store, instance, key="k", unique=Unique.LIVE)
     second = await dead_letter(store, instance, key="k", unique=Unique.LIVE)
     answers = await store.jobs.replay([first.id, second.id])
-    assert answers == [Replayed(first.id, True), Replayed(second.id, False, first.id)]
+    assert answers == [ReplayResult(first.id, True), ReplayResult(second.id, False, first.id)]
 
 
 async def test_discarded_letters_are_history_as_dead(store: Store) -> None:
     instance = await worker(store)
     job = await dead_letter(store, instance)
-    seen = await store.inspect.job(job.id)
+    seen = await store.inspect.get_job(job.id)
     assert await store.jobs.discard([job.id, new_job_id()]) == 1
     assert await store.jobs.discard([job.id]) == 0
     assert await store.jobs.discard([]) == 0
-    assert await store.inspect.job(job.id) == seen
-    assert ids(await store.inspect.jobs(JobFilter(state=JobState.DEAD))) == [job.id]
-    assert [attempt.outcome for attempt in await store.inspect.attempts(job.id)] == ["dead"]
+    assert await store.inspect.get_job(job.id) == seen
+    assert ids(await store.inspect.find_jobs(JobFilter(state=JobState.DEAD))) == [job.id]
+    assert [attempt.outcome for attempt in await store.inspect.list_attempts(job.id)] == ["dead"]
 
 
-async def parked(store: Store, instance: str, waits_for: str, **options: object) -> str:
+async def parked(store: Store, instance: str, blocked_on: str, **options: object) -> str:
     job = await claimed_one(store, instance, **options)  # type: ignore[arg-type]
-    await end(store, instance, job, OutcomeKind.PARKED, waits_for=waits_for, started_at=None)  # type: ignore[arg-type]
+    await end(store, instance, job, OutcomeKind.BLOCKED, blocked_on=blocked_on, started_at=None)  # type: ignore[arg-type]
     return job.id
 
 
@@ -104,9 +107,9 @@ async def test_letters_are_listed_apart_from_the_dead_that_were_discarded(store:
     discarded = await dead_letter(store, instance)
     letter = await dead_letter(store, instance)
     await store.jobs.discard([discarded.id])
-    assert ids(await store.inspect.jobs(JobFilter(state=JobState.DEAD))) == [letter.id, discarded.id]
-    for filter in (JobFilter(letters=True), JobFilter(letters=True, state=JobState.DEAD)):
-        assert ids(await store.inspect.jobs(filter)) == [letter.id]
+    assert ids(await store.inspect.find_jobs(JobFilter(state=JobState.DEAD))) == [letter.id, discarded.id]
+    for filter in (JobFilter(dead_letters=True), JobFilter(dead_letters=True, state=JobState.DEAD)):
+        assert ids(await store.inspect.find_jobs(filter)) == [letter.id]
 
 
 async def test_waits_that_last_too_long_are_dead_letters_with_their_follow_up(store: Store) -> None:
@@ -114,16 +117,16 @@ async def test_waits_that_last_too_long_are_dead_letters_with_their_follow_up(st
     old = await parked(store, instance, "version:greet@s9", on_dead="mourn", priority=3, tenant="t")
     other = await parked(store, instance, "task:strange")
     moment = await store.inspect.now() + 1
-    assert await store.jobs.expire_waits("version:", moment - HOUR, 10) == 0
-    assert await store.jobs.expire_waits("version:", moment, 10) == 1
-    assert await store.jobs.expire_waits("version:", moment, 10) == 0
-    found = await store.inspect.job(old)
+    assert await store.jobs.expire_blocked("version:", moment - HOUR, 10) == 0
+    assert await store.jobs.expire_blocked("version:", moment, 10) == 1
+    assert await store.jobs.expire_blocked("version:", moment, 10) == 0
+    found = await store.inspect.get_job(old)
     assert (found.state, found.failures, found.crashes) == (JobState.DEAD, 0, 0)
     assert found.error is not None and "version:greet@s9" in found.error.message
-    assert (await store.inspect.job(other)).state == JobState.PENDING
+    assert (await store.inspect.get_job(other)).state == JobState.PENDING
     [mourning] = await claim(store, instance)
     assert (mourning.task, mourning.queue, mourning.priority) == ("mourn", "default", 3)
-    obituary = msgspec.json.decode(mourning.args, type=Obituary)
+    obituary = msgspec.json.decode(mourning.args, type=DeadLetterPayload)
     assert (obituary.job.id, obituary.error) == (old, found.error)
 
 
@@ -132,20 +135,20 @@ async def test_at_most_the_limit_of_waits_expires_at_once(store: Store) -> None:
     for number in range(5):
         await parked(store, instance, f"version:greet@{number % 2}")
     moment = await store.inspect.now() + 1
-    assert [await store.jobs.expire_waits("version:", moment, 3) for _ in range(3)] == [3, 2, 0]
+    assert [await store.jobs.expire_blocked("version:", moment, 3) for _ in range(3)] == [3, 2, 0]
 
 
 async def test_an_expired_wait_can_be_replayed(store: Store) -> None:
     instance = await worker(store)
     id = await parked(store, instance, "version:greet@s9")
-    await store.jobs.expire_waits("version:", await store.inspect.now() + 1, 10)
+    await store.jobs.expire_blocked("version:", await store.inspect.now() + 1, 10)
     await store.jobs.replay([id])
     [again] = await claim(store, instance)
-    assert (again.id, again.life, again.waits_since) == (id, 1, None)
-    assert await store.inspect.attempts(id) == []
+    assert (again.id, again.replays, again.blocked_since) == (id, 1, None)
+    assert await store.inspect.list_attempts(id) == []
 
 
 async def test_the_error_of_a_dead_letter_is_kept_whole(store: Store) -> None:
     instance = await worker(store)
     job = await dead_letter(store, instance)
-    assert (await store.inspect.job(job.id)).error == BOOM
+    assert (await store.inspect.get_job(job.id)).error == BOOM

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from drumbeat.core.instance import Leader
+from drumbeat.core.schedule import ScheduleState
 from drumbeat.ids import InstanceId, new_instance_id
-from drumbeat.model.instance import Leader
-from drumbeat.model.schedule import ScheduleState
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import worker
@@ -17,11 +17,11 @@ LEASE = 10_000_000
 
 
 async def leader(store: Store, id: InstanceId, lead: int | None = LEASE) -> Leader | None:
-    return (await store.instances.beat(id, 0, lead=lead)).leader
+    return (await store.instances.heartbeat(id, 0, lead=lead)).leader
 
 
 async def test_who_does_not_ask_does_not_lead(store: Store) -> None:
-    assert (await store.instances.beat(await worker(store), 0)).leader is None
+    assert (await store.instances.heartbeat(await worker(store), 0)).leader is None
 
 
 async def test_the_first_who_asks_leads_and_goes_on_leading(store: Store) -> None:
@@ -49,9 +49,9 @@ async def test_who_goes_leaves_the_lead_to_the_next(store: Store, how: str) -> N
     one, two = await worker(store), await worker(store)
     first = await leader(store, one)
     if how == "leave":
-        await store.instances.leave(one, "left")
+        await store.instances.deregister(one, "left")
     else:
-        await store.instances.bury(one, beat=None, started=None, why="test")
+        await store.instances.declare_dead(one, beat=None, started=None, reason="test")
     assert first is not None
     assert await leader(store, two) == Leader(instance=two, term=first.term + 1)
 
@@ -81,11 +81,11 @@ async def test_a_lease_that_ends_later_than_any_could_is_anybodys(store: Store) 
 
 async def test_an_instance_that_is_not_alive_takes_nothing(store: Store) -> None:
     one, gone = await worker(store), await worker(store)
-    await store.instances.leave(gone, "left")
+    await store.instances.deregister(gone, "left")
     for id in (gone, new_instance_id()):
-        pulse = await store.instances.beat(id, 0, lead=LEASE)
+        pulse = await store.instances.heartbeat(id, 0, lead=LEASE)
         assert (pulse.alive, pulse.leader) == (False, None)
-    assert (await store.instances.beat(one, 0)).leader is None
+    assert (await store.instances.heartbeat(one, 0)).leader is None
 
 
 async def test_of_many_who_ask_at_once_one_leads(store: Store, open_again: OpenAgain) -> None:
@@ -101,11 +101,11 @@ async def test_of_many_who_ask_at_once_one_leads(store: Store, open_again: OpenA
 
 async def test_a_beat_tells_the_first_moment_of_all_active_schedules(store: Store) -> None:
     one = await worker(store)
-    assert (await store.instances.beat(one, 0)).next_fire is None
+    assert (await store.instances.heartbeat(one, 0)).next_fire_at is None
     await put(store, new_schedule("a"), next_at=20)
     await put(store, new_schedule("b"), next_at=10)
-    assert (await store.instances.beat(one, 0)).next_fire == 10
+    assert (await store.instances.heartbeat(one, 0)).next_fire_at == 10
     await fire(store, "b", 10, next_at=40)
-    assert (await store.instances.beat(one, 0)).next_fire == 20
+    assert (await store.instances.heartbeat(one, 0)).next_fire_at == 20
     await change(store, await got(store, "a"), ScheduleState.PAUSED)
-    assert (await store.instances.beat(one, 0)).next_fire == 40
+    assert (await store.instances.heartbeat(one, 0)).next_fire_at == 40

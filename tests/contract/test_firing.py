@@ -2,9 +2,9 @@
 
 import pytest
 
+from drumbeat.core.job import JobState, OutcomeKind
+from drumbeat.core.schedule import FireResult, Overlap, ScheduleState, SkippedRange
 from drumbeat.ids import JobId
-from drumbeat.model.job import JobState, OutcomeKind
-from drumbeat.model.schedule import Fired, Overlap, ScheduleState, Skip
 from drumbeat.store.protocol import Store
 from tests.contract.making import claim, end, ids, new_job, worker
 from tests.contract.scheduling import (
@@ -25,11 +25,11 @@ from tests.waiting import until
 
 
 async def state(store: Store, id: JobId) -> JobState:
-    return (await store.inspect.job(id)).state
+    return (await store.inspect.get_job(id)).state
 
 
 async def waits(store: Store, id: JobId) -> str | None:
-    return (await store.inspect.job(id)).waits_for
+    return (await store.inspect.get_job(id)).blocked_on
 
 
 async def test_a_fire_makes_the_job_that_the_definition_says(store: Store) -> None:
@@ -37,12 +37,12 @@ async def test_a_fire_makes_the_job_that_the_definition_says(store: Store) -> No
     options |= {"retries": 4, "timeout": 3 * SECOND, "crash_limit": 1, "on_dead": "refund"}
     await put(store, new_schedule(**options))
     [id] = (await fire(store, "nightly", moment(1_000, run_at=1_500))).jobs
-    job = await store.inspect.job(id)
+    job = await store.inspect.get_job(id)
     assert (job.task, job.queue, job.args, job.signature, job.priority) == (
         *("charge", "critical", '{"a": 1.10}', "s7", 2),
     )
     assert (job.retries, job.timeout, job.crash_limit, job.on_dead) == (4, 3.0, 1, "refund")
-    assert (job.state, job.schedule, job.key, job.waits_for) == (JobState.PENDING, "nightly", None, None)
+    assert (job.state, job.schedule, job.key, job.blocked_on) == (JobState.PENDING, "nightly", None, None)
     assert (job.due_at.timestamp(), job.run_at.timestamp()) == (0.001, 0.0015)
     [claimed] = await claim(store, await worker(store), "critical")
     assert (claimed.id, claimed.due_at, claimed.run_at, claimed.args) == (id, 1_000, 1_500, '{"a": 1.10}')
@@ -51,7 +51,7 @@ async def test_a_fire_makes_the_job_that_the_definition_says(store: Store) -> No
 async def test_a_fire_moves_the_cursor_and_the_next_moment(store: Store) -> None:
     await put(store, new_schedule())
     fired = await fire(store, "nightly", 10, cursor=12, next_at=99)
-    assert (fired.name, fired.done, len(fired.jobs), fired.skipped) == ("nightly", True, 1, 0)
+    assert (fired.name, fired.applied, len(fired.jobs), fired.skipped) == ("nightly", True, 1, 0)
     found = await got(store)
     assert (found.cursor, found.next_at, found.current) == (12, 99, fired.jobs[0])
 
@@ -59,9 +59,9 @@ async def test_a_fire_moves_the_cursor_and_the_next_moment(store: Store) -> None
 async def test_a_second_fire_from_the_same_cursor_is_refused(store: Store) -> None:
     schedule = await put(store, new_schedule(overlap=Overlap.ALLOW))
     first, second = firing(schedule, 10), firing(schedule, 10)
-    refused = Fired(name="nightly", done=False)
+    refused = FireResult(name="nightly", applied=False)
     assert await store.schedules.fire([first, second]) == [
-        Fired(name="nightly", done=True, jobs=(first.fires[0].job,)),
+        FireResult(name="nightly", applied=True, jobs=(first.fires[0].job,)),
         refused,
     ]
     assert await store.schedules.fire([first]) == [refused]
@@ -73,27 +73,27 @@ async def test_what_is_not_active_or_has_changed_is_refused(store: Store) -> Non
     await change(store, schedule, ScheduleState.PAUSED)
     paused = await got(store)
     asked = [firing(paused, 10), firing(paused, 10, moves=False), firing(schedule, 10)]
-    assert [fired.done for fired in await store.schedules.fire(asked)] == [False] * 3
+    assert [fired.applied for fired in await store.schedules.fire(asked)] == [False] * 3
     await change(store, paused, ScheduleState.ACTIVE)
     stranger = await put(store, new_schedule("stranger"))
     asked = [firing(schedule, 10), firing(stranger, 10), firing(await got(store), 10)]
-    assert [fired.done for fired in await store.schedules.fire(asked)] == [False, True, True]
+    assert [fired.applied for fired in await store.schedules.fire(asked)] == [False, True, True]
 
 
 async def test_a_name_that_nobody_has_given_is_refused(store: Store) -> None:
     schedule = await put(store, new_schedule())
     await fire(store, "nightly", 10)
     missing = firing(schedule, 20)
-    [fired] = await store.schedules.fire([type(missing)(name="missing", revision=1, cursor_before=None)])
-    assert not fired.done
+    [fired] = await store.schedules.fire([type(missing)(name="missing", revision=1, expected_cursor=None)])
+    assert not fired.applied
     assert await store.schedules.fire([]) == []
 
 
 async def test_what_is_skipped_is_recorded_and_moves_the_cursor_without_a_job(store: Store) -> None:
     await put(store, new_schedule())
-    stretch = Skip(first=3, last=9, count=4, reason="late")
+    stretch = SkippedRange(first=3, last=9, count=4, reason="late")
     fired = await fire(store, "nightly", skipped=(stretch,), cursor=9, next_at=50)
-    assert (fired.done, fired.jobs) == (True, ())
+    assert (fired.applied, fired.jobs) == (True, ())
     found = await got(store)
     assert (found.cursor, found.next_at, found.current) == (9, 50, None)
     assert await outcomes(store, "nightly") == [(3, "skipped")]
@@ -101,17 +101,17 @@ async def test_what_is_skipped_is_recorded_and_moves_the_cursor_without_a_job(st
 
 async def test_a_backfill_leaves_the_cursor_and_passes_over_what_was_fired(store: Store) -> None:
     await put(store, new_schedule(overlap=Overlap.ALLOW))
-    await fire(store, "nightly", 10, 30, skipped=(Skip(first=20, last=20, count=1, reason="late"),))
+    await fire(store, "nightly", 10, 30, skipped=(SkippedRange(first=20, last=20, count=1, reason="late"),))
     before = await got(store)
     [fired] = await store.schedules.fire([firing(before, 10, 20, 30, 40, moves=False, cursor=None, next_at=None)])
-    assert (fired.done, len(fired.jobs), fired.skipped) == (True, 2, 2)
+    assert (fired.applied, len(fired.jobs), fired.skipped) == (True, 2, 2)
     found = await got(store)
     assert (found.cursor, found.next_at) == (before.cursor, before.next_at)
     assert await outcomes(store, "nightly") == [
         *((10, "fired"), (20, "fired"), (20, "skipped"), (30, "fired"), (40, "fired")),
     ]
     again = await fire(store, "nightly", 20, moves=False)
-    assert (again.done, again.jobs, again.skipped) == (True, (), 1)
+    assert (again.applied, again.jobs, again.skipped) == (True, (), 1)
 
 
 async def test_many_schedules_fire_together_each_by_its_own_rule(store: Store) -> None:
@@ -124,7 +124,7 @@ async def test_many_schedules_fire_together_each_by_its_own_rule(store: Store) -
     assert [each.name for each in fired] == [schedule.name for schedule in schedules]
     expected = {Overlap.SKIP: 1, Overlap.QUEUE: 2, Overlap.ALLOW: 2, Overlap.CANCEL: 1}
     assert [len(each.jobs) for each in fired] == [expected[rule] for rule in rules]
-    found = {id: await store.inspect.job(id) for each in fired for id in each.jobs}
+    found = {id: await store.inspect.get_job(id) for each in fired for id in each.jobs}
     assert all(found[id].schedule == each.name for each in fired for id in each.jobs)
     assert {found[each.jobs[0]].args for each in fired} == {f'{{"n":{number}}}' for number in range(40)}
 
@@ -137,7 +137,7 @@ async def test_skip_leaves_a_record_and_no_job(store: Store) -> None:
     fired = await fire(store, "nightly", 20, 30)
     assert (fired.jobs, fired.skipped) == ((), 2)
     assert await outcomes(store, "nightly") == [(1, "fired"), (20, "skipped"), (30, "skipped")]
-    assert (await store.schedules.fires("nightly"))[0].reason == "overlap"
+    assert (await store.schedules.list_fires("nightly"))[0].reason == "overlap"
     found = await got(store)
     assert (found.cursor, found.current) == (30, first)
 
@@ -180,8 +180,8 @@ async def test_nobody_but_the_end_of_the_job_before_sets_a_queued_one_free(store
     me = await worker(store)
     wanted = ("schedule:nightly", "task:greet")
     assert len(await claim(store, me, wants=wanted[1:])) == 1
-    pulse = await store.instances.beat(me, 1)
-    assert pulse.waiting == []
+    pulse = await store.instances.heartbeat(me, 1)
+    assert pulse.blocked_on == []
     assert await store.jobs.run_now([queued]) == 1
     assert await claim(store, me, wants=wanted[1:]) == []
 
@@ -190,10 +190,10 @@ async def test_many_queued_jobs_do_not_hide_what_else_is_waited_for(store: Store
     me = await worker(store)
     await store.jobs.add([new_job()])
     [strange] = await claim(store, me)
-    await end(store, me, strange, OutcomeKind.PARKED, started_at=None, waits_for="task:greet")
+    await end(store, me, strange, OutcomeKind.BLOCKED, started_at=None, blocked_on="task:greet")
     schedules = [await put(store, new_schedule(f"s{n}", overlap=Overlap.QUEUE, queue="far")) for n in range(3)]
     await store.schedules.fire([firing(schedule, 10, 20) for schedule in schedules])
-    assert (await store.instances.beat(me, 0)).waiting == ["task:greet"]
+    assert (await store.instances.heartbeat(me, 0)).blocked_on == ["task:greet"]
     assert ids(await claim(store, me, wants=["task:greet"])) == [strange.id]
 
 
@@ -213,7 +213,7 @@ async def test_cancel_takes_the_place_of_a_pending_job_at_once(store: Store) -> 
     first = await fired_job(store, new_schedule(overlap=Overlap.CANCEL))
     [second] = (await fire(store, "nightly", 20)).jobs
     assert await state(store, first) is JobState.CANCELLED
-    assert (await store.inspect.job(first)).schedule == "nightly"
+    assert (await store.inspect.get_job(first)).schedule == "nightly"
     assert await waits(store, second) is None
     assert (await got(store)).current == second
     assert ids(await claim(store, await worker(store))) == [second]
@@ -225,7 +225,7 @@ async def test_cancel_asks_a_running_job_to_stop_and_waits_for_its_end(store: St
     [running] = await claim(store, me)
     [second] = (await fire(store, "nightly", 20)).jobs
     [third] = (await fire(store, "nightly", 30)).jobs
-    assert [hold.id for hold in (await store.instances.beat(me, 1)).cancels] == [running.id]
+    assert [hold.id for hold in (await store.instances.heartbeat(me, 1)).cancel_requests] == [running.id]
     assert await state(store, second) is JobState.CANCELLED
     assert (await waits(store, third), (await got(store)).current) == ("schedule:nightly", running.id)
     assert await claim(store, me) == []
@@ -239,7 +239,7 @@ async def test_cancel_gives_a_job_only_to_the_last_of_several_moments(store: Sto
     fired = await fire(store, "nightly", 10, 20, 30)
     assert (len(fired.jobs), fired.skipped) == (1, 2)
     assert await outcomes(store, "nightly") == [(10, "skipped"), (20, "skipped"), (30, "fired")]
-    assert (await store.schedules.fires("nightly"))[0].job == fired.jobs[0]
+    assert (await store.schedules.list_fires("nightly"))[0].job == fired.jobs[0]
 
 
 async def test_cancelling_a_queued_job_leaves_the_others_in_line(store: Store) -> None:
@@ -257,7 +257,7 @@ async def test_cancelling_all_of_a_line_at_once_empties_it(store: Store) -> None
     others = (await fire(store, "nightly", 20, 30)).jobs
     await store.jobs.cancel([first, *others])
     assert [await state(store, id) for id in (first, *others)] == [JobState.CANCELLED] * 3
-    await store.schedules.rearm()
+    await store.schedules.advance_stalled()
     assert len((await fire(store, "nightly", 40)).jobs) == 1
 
 
@@ -283,7 +283,7 @@ async def test_with_an_interval_by_completion_there_is_no_next_moment_while_the_
 
 async def test_a_skipped_moment_of_an_interval_by_completion_has_a_next_one(store: Store) -> None:
     await put(store, after())
-    await fire(store, "sweep", skipped=(Skip(first=1, last=1, count=1, reason="late"),), cursor=1, next_at=77)
+    await fire(store, "sweep", skipped=(SkippedRange(first=1, last=1, count=1, reason="late"),), cursor=1, next_at=77)
     assert (await got(store, "sweep")).next_at == 77
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from drumbeat.core.job import EndedJob, JobFilter, JobState, OutcomeKind
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import JobId, new_job_id
-from drumbeat.model.job import Ended, JobFilter, JobState, OutcomeKind
 from drumbeat.store.protocol import Store
 from tests.contract.making import BOOM, HOUR, add, claimed_one, dead_letter, end, ids, new_job, outcome, report, worker
 
@@ -20,31 +20,31 @@ async def test_how_jobs_ended_is_told_in_order_and_none_for_live_ones(store: Sto
     pending, cancelled = await add(store, new_job(), new_job())
     await store.jobs.cancel([cancelled])
     wanted = [running.id, done.id, dead.id, discarded.id, pending, cancelled, done.id]
-    success = Ended(id=done.id, task="greet", state=JobState.SUCCEEDED, result='"yes"', result_error="partly")
-    assert await store.jobs.ended(wanted) == [
+    success = EndedJob(id=done.id, task="greet", state=JobState.SUCCEEDED, result='"yes"', result_error="partly")
+    assert await store.jobs.get_results(wanted) == [
         None,
         success,
-        Ended(id=dead.id, task="greet", state=JobState.DEAD, error=BOOM),
-        Ended(id=discarded.id, task="greet", state=JobState.DEAD, error=BOOM),
+        EndedJob(id=dead.id, task="greet", state=JobState.DEAD, error=BOOM),
+        EndedJob(id=discarded.id, task="greet", state=JobState.DEAD, error=BOOM),
         None,
-        Ended(id=cancelled, task="greet", state=JobState.CANCELLED),
+        EndedJob(id=cancelled, task="greet", state=JobState.CANCELLED),
         success,
     ]
-    assert await store.jobs.ended([]) == []
+    assert await store.jobs.get_results([]) == []
 
 
 async def test_a_replayed_job_has_not_ended(store: Store) -> None:
     instance = await worker(store)
     dead = await dead_letter(store, instance)
     await store.jobs.replay([dead.id])
-    assert await store.jobs.ended([dead.id]) == [None]
+    assert await store.jobs.get_results([dead.id]) == [None]
 
 
 async def test_an_id_that_is_nowhere_and_cannot_have_been_pruned_is_not_found(store: Store) -> None:
     [live] = await add(store, new_job())
     for id in (new_job_id(), JobId("nonsense")):
         with pytest.raises(JobNotFound) as caught:
-            await store.jobs.ended([live, id])
+            await store.jobs.get_results([live, id])
         assert caught.value.id == id
 
 
@@ -54,21 +54,21 @@ async def test_an_id_as_old_as_pruned_history_has_expired(store: Store) -> None:
     await end(store, instance, job, OutcomeKind.SUCCEEDED)
     assert await store.jobs.prune(await store.inspect.now() + 10_000, 10) == 1
     with pytest.raises(JobExpired):
-        await store.jobs.ended([job.id])
+        await store.jobs.get_results([job.id])
     with pytest.raises(JobExpired):
-        await store.inspect.job(job.id)
+        await store.inspect.get_job(job.id)
     younger = new_job_id(await store.inspect.now() + HOUR)
     with pytest.raises(JobNotFound):
-        await store.jobs.ended([younger])
+        await store.jobs.get_results([younger])
     with pytest.raises(JobNotFound):
-        await store.inspect.job(JobId("nonsense"))
+        await store.inspect.get_job(JobId("nonsense"))
 
 
 async def test_pruning_that_deleted_nothing_lets_nothing_expire(store: Store) -> None:
     """Whatever the hour: where days are kept apart, whole ones that are empty go, too."""
     assert await store.jobs.prune(await store.inspect.now() + 48 * HOUR, 10) == 0
     with pytest.raises(JobNotFound):
-        await store.jobs.ended([new_job_id()])
+        await store.jobs.get_results([new_job_id()])
 
 
 async def test_history_is_pruned_oldest_first_within_the_limit(store: Store) -> None:
@@ -80,11 +80,11 @@ async def test_history_is_pruned_oldest_first_within_the_limit(store: Store) -> 
         await end(store, instance, job, OutcomeKind.SUCCEEDED, finished_at=now - age * HOUR)
         jobs.append((age, job.id))
     assert await store.jobs.prune(now - 6 * HOUR, 2) == 2
-    left = ids(await store.inspect.jobs(JobFilter()))
+    left = ids(await store.inspect.find_jobs(JobFilter()))
     assert left == [id for age, id in reversed(jobs) if age not in (8, 9)]
     assert await store.jobs.prune(now - 6 * HOUR, 2) == 1
     assert await store.jobs.prune(now - 6 * HOUR, 2) == 0
-    assert len(await store.inspect.jobs(JobFilter())) == 2
+    assert len(await store.inspect.find_jobs(JobFilter())) == 2
 
 
 async def test_only_history_is_pruned(store: Store) -> None:
@@ -96,7 +96,7 @@ async def test_only_history_is_pruned(store: Store) -> None:
     [cancelled] = await add(store, new_job())
     await store.jobs.cancel([cancelled])
     assert await store.jobs.prune(await store.inspect.now() + HOUR, 10) == 2
-    assert sorted(ids(await store.inspect.jobs(JobFilter()))) == sorted([dead.id, running.id, pending])
+    assert sorted(ids(await store.inspect.find_jobs(JobFilter()))) == sorted([dead.id, running.id, pending])
 
 
 async def test_attempts_are_pruned_with_their_job(store: Store) -> None:
@@ -105,10 +105,10 @@ async def test_attempts_are_pruned_with_their_job(store: Store) -> None:
     await end(store, instance, job, OutcomeKind.RETRY)
     other = await claimed_one(store, instance)
     await end(store, instance, other, OutcomeKind.RETRY, delay=HOUR)
-    held = {each.id: each for each in await store.jobs.running(instance)}
+    held = {each.id: each for each in await store.jobs.list_running(instance)}
     again = held[job.id]
     await report(store, instance, outcome(again, OutcomeKind.SUCCEEDED))
-    assert len(await store.inspect.attempts(job.id)) == 2
+    assert len(await store.inspect.list_attempts(job.id)) == 2
     assert await store.jobs.prune(await store.inspect.now() + HOUR, 10) == 1
-    assert await store.inspect.attempts(job.id) == []
-    assert len(await store.inspect.attempts(other.id)) == 1
+    assert await store.inspect.list_attempts(job.id) == []
+    assert len(await store.inspect.list_attempts(other.id)) == 1

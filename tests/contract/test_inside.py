@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.job import AddResult, CancelAnswer, ClaimedJob, ClaimRef, Job, JobState, OutcomeKind, Unique
 from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound
 from drumbeat.ids import new_instance_id
-from drumbeat.model.job import Added, CancelAnswer, Claimed, Hold, Job, JobState, OutcomeKind, Unique
 from drumbeat.store.protocol import Store
-from drumbeat.store.urls import inside_of
+from drumbeat.store.urls import transactional_for
 from tests.callers import Caller, caller
 from tests.conftest import TRANSACTIONAL, OpenAgain
 from tests.contract.making import claim, claimed_one, end, hold, ids, new_job, outcome, report, worker
@@ -28,18 +28,18 @@ async def program(store: Store, store_url: str) -> AsyncIterator[Caller]:
         yield made
 
 
-async def complete(store: Store, program: Caller, instance: str, job: Claimed, **facts: Any) -> None:
+async def complete(store: Store, program: Caller, instance: str, job: ClaimedJob, **facts: Any) -> None:
     facts = {"started_at": job.token, "result": None, "result_error": None} | facts
-    await store.inside.complete(program.conn, instance, hold(job), **facts)
+    await store.transactional.complete(program.conn, instance, hold(job), **facts)
 
 
-async def state(store: Store, job: Claimed) -> JobState:
-    return (await store.inspect.job(job.id)).state
+async def state(store: Store, job: ClaimedJob) -> JobState:
+    return (await store.inspect.get_job(job.id)).state
 
 
 async def exists(store: Store, id: Any) -> bool:
     try:
-        return isinstance(await store.inspect.job(id), Job)
+        return isinstance(await store.inspect.get_job(id), Job)
     except JobNotFound:
         return False
 
@@ -48,7 +48,7 @@ async def test_a_job_is_visible_after_the_commit_and_not_before(store: Store, pr
     job, instance = new_job(), await worker(store)
     await program.begin()
     await program.write(1)
-    assert await store.inside.add(program.conn, [job]) == [Added(job.id, True)]
+    assert await store.transactional.add(program.conn, [job]) == [AddResult(job.id, True)]
     assert (await exists(store, job.id), await claim(store, instance)) == (False, [])
     await program.commit()
     assert ids(await claim(store, instance)) == [job.id]
@@ -59,7 +59,7 @@ async def test_a_job_is_gone_after_a_rollback(store: Store, program: Caller) -> 
     job, instance = new_job(), await worker(store)
     await program.begin()
     await program.write(1)
-    await store.inside.add(program.conn, [job])
+    await store.transactional.add(program.conn, [job])
     await program.rollback()
     assert (await exists(store, job.id), await claim(store, instance), await program.numbers()) == (False, [], [])
 
@@ -80,10 +80,10 @@ async def test_a_job_keeps_everything_it_was_given(store: Store, program: Caller
     }
     inside, usual = new_job(**options), new_job(**(options | {"key": "other"}))
     await program.begin()
-    await store.inside.add(program.conn, [inside])
+    await store.transactional.add(program.conn, [inside])
     await program.commit()
     await store.jobs.add([usual])
-    one, two = await store.inspect.job(inside.id), await store.inspect.job(usual.id)
+    one, two = await store.inspect.get_job(inside.id), await store.inspect.get_job(usual.id)
     fields = [name for name in Job.__struct_fields__ if name not in {"id", "key", "created_at"}]
     assert {name: getattr(one, name) for name in fields} == {name: getattr(two, name) for name in fields}
     assert (one.key, one.timeout, one.retries) == ("k'\\\"ä", 5.0, 0)
@@ -93,9 +93,9 @@ async def test_a_delay_counts_from_the_stores_now(store: Store, program: Caller)
     job = new_job(delay=60_000_000)
     before = await store.inspect.now()
     await program.begin()
-    await store.inside.add(program.conn, [job])
+    await store.transactional.add(program.conn, [job])
     await program.commit()
-    due = (await store.inspect.job(job.id)).run_at.timestamp() * 1e6
+    due = (await store.inspect.get_job(job.id)).run_at.timestamp() * 1e6
     assert before + 60_000_000 <= due + 1 and due <= await store.inspect.now() + 60_000_001
 
 
@@ -109,7 +109,7 @@ async def test_an_id_that_is_anywhere_is_not_stored_again(store: Store, program:
     fresh = new_job()
     again = [new_job(id=each) for each in (live.id, done.id, fresh.id, dead.id, fresh.id)]
     await program.begin()
-    answers = await store.inside.add(program.conn, again)
+    answers = await store.transactional.add(program.conn, again)
     await program.commit()
     assert [answer.created for answer in answers] == [False, False, True, False, False]
     assert [answer.id for answer in answers] == [job.id for job in again]
@@ -131,7 +131,7 @@ async def test_a_unique_key_that_is_held_gives_the_holder(store: Store, program:
         new_job(task="other", key="c", unique=Unique.LIVE),
     ]
     await program.begin()
-    answers = await store.inside.add(program.conn, wanted)
+    answers = await store.transactional.add(program.conn, wanted)
     await program.commit()
     assert [answer.created for answer in answers] == [False, True, False, True, False, True, True]
     assert [answers[at].id for at in (0, 2, 4)] == [running.id, waiting.id, wanted[3].id]
@@ -141,29 +141,29 @@ async def test_two_transactions_of_one_program_share_a_unique_key(store: Store, 
     first, second = (new_job(key="a", unique=Unique.LIVE) for _ in range(2))
     for job, created in ((first, True), (second, False)):
         await program.begin()
-        [answer] = await store.inside.add(program.conn, [job])
+        [answer] = await store.transactional.add(program.conn, [job])
         await program.commit()
-        assert answer == Added(first.id, created)
+        assert answer == AddResult(first.id, created)
 
 
 async def test_a_big_batch_is_stored_as_a_whole(store: Store, program: Caller) -> None:
     instance = await worker(store)
     jobs = [new_job(args=f'{{"n":{n}}}') for n in range(3_000)]
     await program.begin()
-    answers = await store.inside.add(program.conn, jobs)
+    answers = await store.transactional.add(program.conn, jobs)
     await program.commit()
-    assert answers == [Added(job.id, True) for job in jobs]
+    assert answers == [AddResult(job.id, True) for job in jobs]
     assert sorted(ids(await claim(store, instance, limit=5_000))) == sorted(job.id for job in jobs)
 
 
 async def test_nothing_to_add_is_nothing_done(store: Store, program: Caller) -> None:
-    assert await store.inside.add(program.conn, []) == []
+    assert await store.transactional.add(program.conn, []) == []
 
 
 async def test_no_open_store_is_needed(store: Store, store_url: str, program: Caller) -> None:
     job = new_job()
     await program.begin()
-    await inside_of(store_url).add(program.conn, [job])
+    await transactional_for(store_url).add(program.conn, [job])
     await program.commit()
     assert await exists(store, job.id)
 
@@ -173,7 +173,7 @@ async def test_workers_hear_of_the_commit(store: Store, program: Caller, open_ag
     heard: list[int] = []
     async with other.wake.listen(heard.append):
         await program.begin()
-        await store.inside.add(program.conn, [new_job()])
+        await store.transactional.add(program.conn, [new_job()])
         heard.clear()
         await program.commit()
         await until(lambda: heard, deadline=5, what="a hint")
@@ -181,9 +181,9 @@ async def test_workers_hear_of_the_commit(store: Store, program: Caller, open_ag
 
 async def test_an_unknown_kind_of_connection_is_refused_with_those_that_work(store: Store) -> None:
     with pytest.raises(InvalidArguments, match=r"conn is a builtins\.dict; .* SQLAlchemy"):
-        await store.inside.add({}, [new_job()])
+        await store.transactional.add({}, [new_job()])
     with pytest.raises(InvalidArguments, match="conn is a"):
-        store.inside.add_sync("connection", [new_job()])
+        store.transactional.add_sync("connection", [new_job()])
 
 
 async def test_the_job_and_the_writes_of_its_transaction_are_committed_together(store: Store, program: Caller) -> None:
@@ -194,11 +194,11 @@ async def test_the_job_and_the_writes_of_its_transaction_are_committed_together(
     await complete(store, program, instance, job, result='{"total":1}')
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
     await program.commit()
-    record = await store.inspect.job(job.id)
+    record = await store.inspect.get_job(job.id)
     assert (record.state, record.result, record.token) == (JobState.SUCCEEDED, '{"total":1}', job.token)
     assert record.started_at is not None and record.finished_at is not None and record.instance == instance
     assert await program.numbers() == [1]
-    assert await store.jobs.running(instance) == []
+    assert await store.jobs.list_running(instance) == []
 
 
 async def test_a_rolled_back_completion_leaves_the_job_running(store: Store, program: Caller) -> None:
@@ -209,14 +209,14 @@ async def test_a_rolled_back_completion_leaves_the_job_running(store: Store, pro
     await complete(store, program, instance, job)
     await program.rollback()
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
-    assert await store.jobs.running(instance) == [hold(job)]
+    assert await store.jobs.list_running(instance) == [hold(job)]
     await program.begin()
     await complete(store, program, instance, job)
     await program.commit()
     assert await state(store, job) is JobState.SUCCEEDED
 
 
-async def refused(store: Store, program: Caller, instance: str, job: Claimed) -> ClaimLost:
+async def refused(store: Store, program: Caller, instance: str, job: ClaimedJob) -> ClaimLost:
     """A transaction that ends as one does whose program swallows the refusal."""
     await program.begin()
     await program.write(1)
@@ -229,14 +229,14 @@ async def refused(store: Store, program: Caller, instance: str, job: Claimed) ->
 async def test_the_whole_transaction_of_a_buried_instance_is_refused(store: Store, program: Caller) -> None:
     zombie, heir = await worker(store), await worker(store)
     job = await claimed_one(store, zombie)
-    await store.instances.bury(zombie, beat=None, started=None, why="test")
+    await store.instances.declare_dead(zombie, beat=None, started=None, reason="test")
     assert (await refused(store, program, zombie, job)).completed is False
     [again] = await claim(store, heir)
     assert again.id == job.id
     await refused(store, program, zombie, job)
     assert await end(store, heir, again, OutcomeKind.SUCCEEDED)
     await refused(store, program, zombie, job)
-    record = await store.inspect.job(job.id)
+    record = await store.inspect.get_job(job.id)
     assert (record.state, record.instance, await program.numbers()) == (JobState.SUCCEEDED, heir, [])
 
 
@@ -249,10 +249,10 @@ async def test_a_completion_that_names_another_claim_is_refused(store: Store, pr
     await program.begin()
     await program.write(1)
     with pytest.raises(ClaimLost):
-        await store.inside.complete(
+        await store.transactional.complete(
             program.conn,
             named["instance"],
-            Hold(named["id"], named["token"]),
+            ClaimRef(named["id"], named["token"]),
             started_at=1,
             result=None,
             result_error=None,
@@ -287,33 +287,33 @@ async def test_the_late_outcome_of_a_completed_job_is_known_already(store: Store
     await program.begin()
     await complete(store, program, instance, job, result="1")
     await program.commit()
-    assert await report(store, instance, outcome(job, OutcomeKind.SUCCEEDED, result="2")) == ["already"]
+    assert await report(store, instance, outcome(job, OutcomeKind.SUCCEEDED, result="2")) == ["duplicate"]
     assert await report(store, instance, outcome(job, OutcomeKind.RETRY)) == ["stale"]
-    assert (await store.inspect.job(job.id)).result == "1"
+    assert (await store.inspect.get_job(job.id)).result == "1"
 
 
 async def test_a_trace_goes_through_both_transactions(store: Store, program: Caller) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     traced, plain, instance = new_job(trace=trace), new_job(), await worker(store)
     await program.begin()
-    await store.inside.add(program.conn, [traced, plain])
+    await store.transactional.add(program.conn, [traced, plain])
     await program.commit()
     jobs = {job.id: job for job in await claim(store, instance)}
     assert (jobs[traced.id].trace, jobs[plain.id].trace) == (trace, None)
     await program.begin()
     await complete(store, program, instance, jobs[traced.id])
     await program.commit()
-    found = await store.inspect.job(traced.id)
+    found = await store.inspect.get_job(traced.id)
     assert (found.state, found.trace) == (JobState.SUCCEEDED, trace)
 
 
 async def test_the_stores_own_transaction_is_committed(store: Store, program: Caller) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
-    own = store.inside.transaction()
+    own = store.transactional.transaction()
     conn = await own.begin()
     await program.write(1, conn)
-    await store.inside.complete(conn, instance, hold(job), started_at=1, result=None, result_error=None)
+    await store.transactional.complete(conn, instance, hold(job), started_at=1, result=None, result_error=None)
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
     await own.commit()
     assert (await state(store, job), await program.numbers()) == (JobState.SUCCEEDED, [1])
@@ -323,22 +323,22 @@ async def test_the_stores_own_transaction_is_committed(store: Store, program: Ca
 async def test_the_stores_own_transaction_is_rolled_back(store: Store, program: Caller) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
-    own = store.inside.transaction()
+    own = store.transactional.transaction()
     conn = await own.begin()
     await program.write(1, conn)
-    await store.inside.complete(conn, instance, hold(job), started_at=1, result=None, result_error=None)
+    await store.transactional.complete(conn, instance, hold(job), started_at=1, result=None, result_error=None)
     await own.rollback()
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
 
 
 async def test_jobs_are_enqueued_in_the_stores_own_transaction(store: Store, program: Caller) -> None:
     job = new_job()
-    own = store.inside.transaction()
-    await store.inside.add(await own.begin(), [job])
+    own = store.transactional.transaction()
+    await store.transactional.add(await own.begin(), [job])
     assert not await exists(store, job.id)
     await own.commit()
     assert await exists(store, job.id)
 
 
 async def test_this_engine_has_transactions(store: Store) -> None:
-    store.inside.check()
+    store.transactional.check()

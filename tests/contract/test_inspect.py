@@ -2,9 +2,9 @@
 
 import pytest
 
+from drumbeat.core.job import JobFilter, JobState, OutcomeKind, QueueStats, TaskStats
 from drumbeat.errors import JobNotFound
 from drumbeat.ids import JobId, new_job_id
-from drumbeat.model.job import JobFilter, JobState, OutcomeKind, QueueStats, TaskStats
 from drumbeat.store.protocol import Store
 from tests.contract.making import (
     HOUR,
@@ -41,22 +41,22 @@ async def one_of_each(store: Store) -> dict[str, JobId]:
 
 async def listed(store: Store, places: dict[str, JobId], **filter: object) -> list[str]:
     names = {id: name for name, id in places.items()}
-    return [names[job.id] for job in await store.inspect.jobs(JobFilter(**filter))]  # type: ignore[arg-type]
+    return [names[job.id] for job in await store.inspect.find_jobs(JobFilter(**filter))]  # type: ignore[arg-type]
 
 
 async def test_jobs_are_listed_from_everywhere_newest_first(store: Store) -> None:
     places = await one_of_each(store)
     assert await listed(store, places) == sorted(places, key=lambda name: places[name], reverse=True)
     for name, id in places.items():
-        [job] = await store.inspect.jobs(JobFilter(task=name))
-        assert job == await store.inspect.job(id)
+        [job] = await store.inspect.find_jobs(JobFilter(task=name))
+        assert job == await store.inspect.get_job(id)
 
 
 async def test_many_jobs_are_looked_up_at_once_and_those_nobody_knows_are_left_out(store: Store) -> None:
     places = await one_of_each(store)
-    found = await store.inspect.records([*places.values(), new_job_id(), JobId("nonsense")])
-    assert found == {id: await store.inspect.job(id) for id in places.values()}
-    assert await store.inspect.records([]) == {}
+    found = await store.inspect.get_jobs([*places.values(), new_job_id(), JobId("nonsense")])
+    assert found == {id: await store.inspect.get_job(id) for id in places.values()}
+    assert await store.inspect.get_jobs([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ async def test_pages_follow_one_another_without_gap_or_repetition(store: Store) 
     places = await one_of_each(store)
     seen: list[str] = []
     before = None
-    while page := await store.inspect.jobs(JobFilter(before=before, limit=3)):
+    while page := await store.inspect.find_jobs(JobFilter(before=before, limit=3)):
         assert len(page) <= 3
         seen += ids(page)
         before = page[-1].id
@@ -113,18 +113,18 @@ async def test_pages_follow_one_another_without_gap_or_repetition(store: Store) 
 async def test_an_id_that_never_was_is_not_found(store: Store) -> None:
     for id in (new_job_id(), JobId("nonsense")):
         with pytest.raises(JobNotFound) as caught:
-            await store.inspect.job(id)
+            await store.inspect.get_job(id)
         assert caught.value.id == id
-    assert await store.inspect.attempts(new_job_id()) == []
+    assert await store.inspect.list_attempts(new_job_id()) == []
 
 
 async def test_queues_tell_what_lies_in_them(store: Store) -> None:
     instance = await worker(store, queues=("watched", "a"))
     gone = await worker(store, queues=("abandoned",))
-    await store.instances.leave(gone, "bye")
+    await store.instances.deregister(gone, "bye")
     now = await store.inspect.now()
     parked = await claimed_one(store, instance, queue="a")
-    await end(store, instance, parked, OutcomeKind.PARKED, waits_for="task:x", started_at=None)
+    await end(store, instance, parked, OutcomeKind.BLOCKED, blocked_on="task:x", started_at=None)
     await claimed_one(store, instance, queue="a")
     await add(
         store,
@@ -133,31 +133,31 @@ async def test_queues_tell_what_lies_in_them(store: Store) -> None:
         new_job(queue="a", delay=HOUR),
         new_job(queue="b", delay=HOUR),
     )
-    await store.jobs.pause("b", by="ada", why="deploy")
-    await store.jobs.pause("empty", by="eve", why="")
-    a, b, empty, watched = await store.inspect.queues()
+    await store.jobs.pause_queue("b", by="ada", reason="deploy")
+    await store.jobs.pause_queue("empty", by="eve", reason="")
+    a, b, empty, watched = await store.inspect.list_queues()
     assert a.oldest_due is not None and round(a.oldest_due.timestamp() * 1_000_000) == now - 9
     assert a == QueueStats(name="a", ready=2, scheduled=1, running=1, waiting=1, oldest_due=a.oldest_due)
     assert (b.name, b.ready, b.scheduled, b.oldest_due) == ("b", 0, 1, None)
-    assert (b.paused, b.paused_by, b.paused_why) == (True, "ada", "deploy")
+    assert (b.paused, b.paused_by, b.paused_reason) == (True, "ada", "deploy")
     assert b.paused_at is not None and now <= b.paused_at.timestamp() * 1_000_000
     assert (empty.name, empty.paused, empty.paused_by) == ("empty", True, "eve")
     assert watched == QueueStats(name="watched", ready=0, scheduled=0, running=0, waiting=0, oldest_due=None)
 
 
 async def test_the_first_who_paused_is_remembered(store: Store) -> None:
-    await store.jobs.pause("a", by="ada", why="deploy")
-    await store.jobs.pause("a", by="eve", why="later")
-    [queue] = await store.inspect.queues()
-    assert (queue.paused_by, queue.paused_why) == ("ada", "deploy")
+    await store.jobs.pause_queue("a", by="ada", reason="deploy")
+    await store.jobs.pause_queue("a", by="eve", reason="later")
+    [queue] = await store.inspect.list_queues()
+    assert (queue.paused_by, queue.paused_reason) == ("ada", "deploy")
 
 
 async def test_tasks_tell_where_their_jobs_are(store: Store) -> None:
     await worker(store, tasks={"idle": "s"})
     gone = await worker(store, tasks={"forgotten": "s"})
-    await store.instances.leave(gone, "bye")
+    await store.instances.deregister(gone, "bye")
     await one_of_each(store)
-    stats = {each.name: each for each in await store.inspect.tasks()}
+    stats = {each.name: each for each in await store.inspect.list_tasks()}
     nothing = {"pending": 0, "running": 0, "succeeded": 0, "dead": 0, "cancelled": 0}
     expected = {
         "idle": nothing,
@@ -177,9 +177,9 @@ async def test_tasks_tell_where_their_jobs_are(store: Store) -> None:
 async def test_instances_are_listed_oldest_first(store: Store) -> None:
     living = [await worker(store) for _ in range(3)]
     gone = await worker(store)
-    await store.instances.leave(gone, "bye")
-    assert [each.id for each in await store.inspect.instances()] == living
-    assert [each.id for each in await store.inspect.instances(all=True)] == [*living, gone]
+    await store.instances.deregister(gone, "bye")
+    assert [each.id for each in await store.inspect.list_instances()] == living
+    assert [each.id for each in await store.inspect.list_instances(all=True)] == [*living, gone]
 
 
 async def test_the_stores_now_goes_on(store: Store) -> None:

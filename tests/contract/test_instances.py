@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from drumbeat.core.dead_letter import DeadLetterPayload
+from drumbeat.core.instance import DeadInstanceReport, InstanceState, Peer, Role
+from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.ids import new_instance_id
-from drumbeat.model.death import Obituary
-from drumbeat.model.instance import Buried, InstanceState, Peer, Role
-from drumbeat.model.job import JobState, OutcomeKind
 from drumbeat.store.protocol import Store
 from tests.contract.making import HOUR, add, claim, claimed_one, end, hold, ids, new_instance, new_job, worker
 
@@ -24,86 +24,86 @@ async def test_a_registered_instance_is_seen_as_it_was_given(store: Store) -> No
         concurrency=7,
     )
     await store.instances.register(given)
-    [found] = await store.inspect.instances()
+    [found] = await store.inspect.list_instances()
     assert (found.id, found.state, found.app, found.version) == (given.id, InstanceState.ALIVE, "shop", "2")
     assert (found.host, found.pid, found.roles) == ("box", 42, (Role.WORKER, Role.CONTROLLER))
     assert (found.queues, found.tasks, found.concurrency) == (("a", "b"), given.tasks, 7)
-    assert (found.running, found.refused, found.beat, found.ended_at, found.ended_why) == (0, 0, 0, None, None)
+    assert (found.running, found.refused, found.beat, found.ended_at, found.ended_reason) == (0, 0, 0, None, None)
     assert before <= found.started_at.timestamp() * 1_000_000 <= await store.inspect.now()
 
 
 async def test_registering_again_is_harmless(store: Store) -> None:
     given = new_instance()
     await store.instances.register(given)
-    await store.instances.beat(given.id, 0)
+    await store.instances.heartbeat(given.id, 0)
     await store.instances.register(given)
-    [found] = await store.inspect.instances()
+    [found] = await store.inspect.list_instances()
     assert found.beat == 1
 
 
 async def test_each_beat_counts_one_and_tells_the_running_jobs(store: Store) -> None:
     instance = await worker(store)
     await claimed_one(store, instance)
-    pulses = [await store.instances.beat(instance, running) for running in (5, 3)]
+    pulses = [await store.instances.heartbeat(instance, running) for running in (5, 3)]
     assert [(pulse.alive, pulse.beat, pulse.running) for pulse in pulses] == [(True, 1, 1), (True, 2, 1)]
     assert pulses[0].now <= pulses[1].now <= await store.inspect.now()
-    [found] = await store.inspect.instances()
+    [found] = await store.inspect.list_instances()
     assert (found.beat, found.running) == (2, 3)
     assert found.beat_at.timestamp() * 1_000_000 == pytest.approx(pulses[1].now, abs=1)
 
 
 async def test_a_beat_tells_the_hearts_of_all_other_living_instances(store: Store) -> None:
     one, two, gone, dead = [await worker(store) for _ in range(4)]
-    await store.instances.beat(two, 0)
-    await store.instances.leave(gone, "bye")
-    await store.instances.bury(dead, beat=None, started=None, why="test")
-    assert (await store.instances.beat(one, 0)).peers == [Peer(two, 1)]
+    await store.instances.heartbeat(two, 0)
+    await store.instances.deregister(gone, "bye")
+    await store.instances.declare_dead(dead, beat=None, started=None, reason="test")
+    assert (await store.instances.heartbeat(one, 0)).peers == [Peer(two, 1)]
 
 
 async def test_a_beat_tells_what_pending_jobs_wait_for_once_each(store: Store) -> None:
     instance = await worker(store)
-    assert (await store.instances.beat(instance, 0)).waiting == []
-    for waits_for in ("task:b", "task:a", "task:b"):
+    assert (await store.instances.heartbeat(instance, 0)).blocked_on == []
+    for blocked_on in ("task:b", "task:a", "task:b"):
         job = await claimed_one(store, instance)
-        await end(store, instance, job, OutcomeKind.PARKED, waits_for=waits_for, started_at=None)
-    assert (await store.instances.beat(instance, 0)).waiting == ["task:a", "task:b"]
+        await end(store, instance, job, OutcomeKind.BLOCKED, blocked_on=blocked_on, started_at=None)
+    assert (await store.instances.heartbeat(instance, 0)).blocked_on == ["task:a", "task:b"]
     await claim(store, instance, wants=["task:a"])
-    assert (await store.instances.beat(instance, 0)).waiting == ["task:b"]
+    assert (await store.instances.heartbeat(instance, 0)).blocked_on == ["task:b"]
 
 
 async def test_an_unknown_or_ended_instance_is_told_that_it_does_not_live(store: Store) -> None:
     gone, dead = await worker(store), await worker(store)
-    await store.instances.leave(gone, "bye")
-    await store.instances.bury(dead, beat=None, started=None, why="test")
+    await store.instances.deregister(gone, "bye")
+    await store.instances.declare_dead(dead, beat=None, started=None, reason="test")
     for instance in (gone, dead, new_instance_id()):
-        pulse = await store.instances.beat(instance, 1)
-        assert (pulse.alive, pulse.cancels, pulse.peers) == (False, [], [])
+        pulse = await store.instances.heartbeat(instance, 1)
+        assert (pulse.alive, pulse.cancel_requests, pulse.peers) == (False, [], [])
 
 
 async def test_the_buried_are_never_revived(store: Store) -> None:
     given = new_instance()
     await store.instances.register(given)
-    await store.instances.bury(given.id, beat=None, started=None, why="test")
+    await store.instances.declare_dead(given.id, beat=None, started=None, reason="test")
     await store.instances.register(given)
-    assert not (await store.instances.beat(given.id, 0)).alive
+    assert not (await store.instances.heartbeat(given.id, 0)).alive
 
 
 async def test_a_burial_makes_all_jobs_suspect_when_nobody_knows_what_had_started(store: Store) -> None:
     dead, other = await worker(store), await worker(store)
     first, second = await claimed_one(store, dead), await claimed_one(store, dead)
     foreign = await claimed_one(store, other)
-    buried = await store.instances.bury(dead, beat=0, started=None, why="killed")
-    assert buried == Buried(buried=True, suspect=2)
+    buried = await store.instances.declare_dead(dead, beat=0, started=None, reason="killed")
+    assert buried == DeadInstanceReport(declared=True, crash_suspect=2)
     for job in (first, second):
-        found = await store.inspect.job(job.id)
+        found = await store.inspect.get_job(job.id)
         assert (found.state, found.crashes, found.failures, found.instance) == (JobState.PENDING, 1, 0, None)
-        [attempt] = await store.inspect.attempts(job.id)
+        [attempt] = await store.inspect.list_attempts(job.id)
         assert (attempt.outcome, attempt.instance, attempt.token) == (OutcomeKind.CRASHED, dead, job.token)
         assert attempt.error is not None and attempt.error.message == "killed"
     assert sorted(ids(await claim(store, other))) == sorted([first.id, second.id])
-    assert (await store.inspect.job(foreign.id)).instance == other
-    record = next(each for each in await store.inspect.instances(all=True) if each.id == dead)
-    assert (record.state, record.ended_why) == (InstanceState.DEAD, "killed; its jobs: 2 to run again alone")
+    assert (await store.inspect.get_job(foreign.id)).instance == other
+    record = next(each for each in await store.inspect.list_instances(all=True) if each.id == dead)
+    assert (record.state, record.ended_reason) == (InstanceState.DEAD, "killed; its jobs: 2 to run again alone")
     assert record.ended_at is not None
 
 
@@ -111,15 +111,15 @@ async def test_what_had_not_started_is_released_unharmed(store: Store) -> None:
     dead = await worker(store)
     started, buffered = await claimed_one(store, dead), await claimed_one(store, dead)
     marks = [hold(started), msgspec.structs.replace(hold(buffered), token=buffered.token - 1)]
-    assert await store.instances.bury(dead, beat=None, started=marks, why="killed") == Buried(
-        buried=True, suspect=1, released=1
+    assert await store.instances.declare_dead(dead, beat=None, started=marks, reason="killed") == DeadInstanceReport(
+        declared=True, crash_suspect=1, released=1
     )
-    found = await store.inspect.job(buffered.id)
+    found = await store.inspect.get_job(buffered.id)
     assert (found.state, found.crashes, found.failures) == (JobState.PENDING, 0, 0)
-    assert await store.inspect.attempts(buffered.id) == []
-    assert (await store.inspect.job(started.id)).crashes == 1
-    record = next(each for each in await store.inspect.instances(all=True) if each.id == dead)
-    assert record.ended_why == "killed; its jobs: 1 to run again alone, 1 given back"
+    assert await store.inspect.list_attempts(buffered.id) == []
+    assert (await store.inspect.get_job(started.id)).crashes == 1
+    record = next(each for each in await store.inspect.list_instances(all=True) if each.id == dead)
+    assert record.ended_reason == "killed; its jobs: 1 to run again alone, 1 given back"
 
 
 async def test_crashes_of_many_at_once_are_nobodys_own(store: Store) -> None:
@@ -127,7 +127,7 @@ async def test_crashes_of_many_at_once_are_nobodys_own(store: Store) -> None:
     await add(store, new_job(), new_job())
     for _ in range(5):
         assert len(await claim(store, instance)) == 2
-        await store.instances.bury(instance, beat=None, started=None, why="killed")
+        await store.instances.declare_dead(instance, beat=None, started=None, reason="killed")
         instance = await worker(store)
     jobs = await claim(store, instance)
     assert {job.crashes for job in jobs} == {1}
@@ -137,80 +137,90 @@ async def test_a_suspect_that_dies_alone_is_charged_until_it_is_dead_with_its_fo
     instance = await worker(store)
     job = await claimed_one(store, instance, on_dead="mourn", crash_limit=3)
     for crashes in (1, 2):
-        assert (await store.instances.bury(instance, beat=None, started=None, why="killed")).suspect == 1
+        assert (
+            await store.instances.declare_dead(instance, beat=None, started=None, reason="killed")
+        ).crash_suspect == 1
         instance = await worker(store)
         [job] = await claim(store, instance)
         assert job.crashes == crashes
-    assert await store.instances.bury(instance, beat=None, started=None, why="killed") == Buried(buried=True, dead=1)
-    found = await store.inspect.job(job.id)
+    assert await store.instances.declare_dead(instance, beat=None, started=None, reason="killed") == DeadInstanceReport(
+        declared=True, dead=1
+    )
+    found = await store.inspect.get_job(job.id)
     assert (found.state, found.crashes, found.failures) == (JobState.DEAD, 3, 0)
     assert found.error is not None and found.error.message == "killed"
-    assert [attempt.outcome for attempt in await store.inspect.attempts(job.id)] == ["crashed"] * 3
+    assert [attempt.outcome for attempt in await store.inspect.list_attempts(job.id)] == ["crashed"] * 3
     [mourning] = await claim(store, await worker(store))
     assert mourning.task == "mourn"
-    assert msgspec.json.decode(mourning.args, type=Obituary).job.id == job.id
+    assert msgspec.json.decode(mourning.args, type=DeadLetterPayload).job.id == job.id
 
 
 async def test_a_crash_limit_of_one_is_dead_at_the_first_burial(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance, crash_limit=1)
-    assert (await store.instances.bury(instance, beat=None, started=[hold(job)], why="killed")).dead == 1
-    assert (await store.inspect.job(job.id)).state == JobState.DEAD
+    assert (await store.instances.declare_dead(instance, beat=None, started=[hold(job)], reason="killed")).dead == 1
+    assert (await store.inspect.get_job(job.id)).state == JobState.DEAD
 
 
 async def test_a_job_whose_cancellation_was_requested_is_cancelled_by_the_burial(store: Store) -> None:
     instance = await worker(store)
     started, buffered = await claimed_one(store, instance, crash_limit=1), await claimed_one(store, instance)
     await store.jobs.cancel([started.id, buffered.id])
-    buried = await store.instances.bury(instance, beat=None, started=[hold(started)], why="killed")
-    assert buried == Buried(buried=True, cancelled=2)
-    assert [(await store.inspect.job(job.id)).state for job in (started, buffered)] == [JobState.CANCELLED] * 2
-    assert [attempt.outcome for attempt in await store.inspect.attempts(started.id)] == ["crashed"]
-    assert await store.inspect.attempts(buffered.id) == []
+    buried = await store.instances.declare_dead(instance, beat=None, started=[hold(started)], reason="killed")
+    assert buried == DeadInstanceReport(declared=True, cancelled=2)
+    assert [(await store.inspect.get_job(job.id)).state for job in (started, buffered)] == [JobState.CANCELLED] * 2
+    assert [attempt.outcome for attempt in await store.inspect.list_attempts(started.id)] == ["crashed"]
+    assert await store.inspect.list_attempts(buffered.id) == []
 
 
 async def test_an_instance_that_beat_again_is_not_buried(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
-    seen = (await store.instances.beat(instance, 1)).beat
-    await store.instances.beat(instance, 1)
-    assert await store.instances.bury(instance, beat=seen, started=None, why="too late") == Buried(buried=False)
-    assert await store.jobs.running(instance) == [hold(job)]
-    assert (await store.instances.bury(instance, beat=seen + 1, started=None, why="now")).buried
+    seen = (await store.instances.heartbeat(instance, 1)).beat
+    await store.instances.heartbeat(instance, 1)
+    assert await store.instances.declare_dead(
+        instance, beat=seen, started=None, reason="too late"
+    ) == DeadInstanceReport(declared=False)
+    assert await store.jobs.list_running(instance) == [hold(job)]
+    assert (await store.instances.declare_dead(instance, beat=seen + 1, started=None, reason="now")).declared
 
 
 async def test_a_second_burial_changes_nothing(store: Store) -> None:
     instance, other = await worker(store), await worker(store)
     await claimed_one(store, instance)
-    await store.instances.bury(instance, beat=None, started=None, why="first")
+    await store.instances.declare_dead(instance, beat=None, started=None, reason="first")
     [job] = await claim(store, other)
-    assert await store.instances.bury(instance, beat=None, started=None, why="second") == Buried(buried=False)
-    assert (await store.instances.bury(new_instance_id(), beat=None, started=None, why="nobody")).buried is False
-    assert await store.jobs.running(other) == [hold(job)]
-    record = next(each for each in await store.inspect.instances(all=True) if each.id == instance)
-    assert record.ended_why == "first; its jobs: 1 to run again alone"
+    assert await store.instances.declare_dead(instance, beat=None, started=None, reason="second") == DeadInstanceReport(
+        declared=False
+    )
+    assert (
+        await store.instances.declare_dead(new_instance_id(), beat=None, started=None, reason="nobody")
+    ).declared is False
+    assert await store.jobs.list_running(other) == [hold(job)]
+    record = next(each for each in await store.inspect.list_instances(all=True) if each.id == instance)
+    assert record.ended_reason == "first; its jobs: 1 to run again alone"
 
 
 async def test_who_leaves_gives_back_its_jobs_unharmed(store: Store) -> None:
     instance = await worker(store)
     job, unwanted = await claimed_one(store, instance), await claimed_one(store, instance)
     await store.jobs.cancel([unwanted.id])
-    await store.instances.leave(instance, "deploy")
-    await store.instances.leave(instance, "again")
-    found = await store.inspect.job(job.id)
+    await store.instances.deregister(instance, "deploy")
+    await store.instances.deregister(instance, "again")
+    found = await store.inspect.get_job(job.id)
     assert (found.state, found.crashes, found.failures) == (JobState.PENDING, 0, 0)
-    assert await store.inspect.attempts(job.id) == []
-    assert (await store.inspect.job(unwanted.id)).state == JobState.CANCELLED
-    assert await store.inspect.instances() == []
-    [record] = await store.inspect.instances(all=True)
-    assert (record.state, record.ended_why, record.running) == (InstanceState.LEFT, "deploy", 0)
+    assert await store.inspect.list_attempts(job.id) == []
+    assert (await store.inspect.get_job(unwanted.id)).state == JobState.CANCELLED
+    assert await store.inspect.list_instances() == []
+    [record] = await store.inspect.list_instances(all=True)
+    assert (record.state, record.ended_reason, record.running) == (InstanceState.LEFT, "deploy", 0)
 
 
 async def test_instances_that_ended_before_a_moment_are_forgotten(store: Store) -> None:
     gone, dead, living = [await worker(store) for _ in range(3)]
-    await store.instances.leave(gone, "bye")
-    await store.instances.bury(dead, beat=None, started=None, why="killed")
+    await store.instances.deregister(gone, "bye")
+    await store.instances.declare_dead(dead, beat=None, started=None, reason="killed")
     now = await store.inspect.now()
-    assert await store.instances.forget(now - HOUR) == 0
-    assert await store.instances.forget(now + HOUR) == 2
-    assert [each.id for each in await store.inspect.instances(all=True)] == [living]
+    assert await store.instances.prune(now - HOUR) == 0
+    assert await store.instances.prune(now + HOUR) == 2
+    assert [each.id for each in await store.inspect.list_instances(all=True)] == [living]

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
+from drumbeat.core.lock import NewTicket, TicketState, TicketStatus
 from drumbeat.durations import to_us
-from drumbeat.model.lock import NewTicket, Seen, TicketState
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 from tests.conftest import ENGINES, OpenAgain, fresh_url
@@ -30,26 +30,28 @@ def new_ticket(lock: str = "x", **options: Any) -> NewTicket:
     return NewTicket(lock=lock, **(facts | options))
 
 
-async def enter(store: Store, lock: str = "x", **options: Any) -> Seen:
-    return await store.locks.enter(new_ticket(lock, **options))
+async def enter(store: Store, lock: str = "x", **options: Any) -> TicketStatus:
+    return await store.locks.acquire(new_ticket(lock, **options))
 
 
-async def look(store: Store, *tickets: Seen | str, renew: bool = False) -> list[Seen]:
-    return await store.locks.look([each if isinstance(each, str) else each.ticket for each in tickets], renew=renew)
+async def look(store: Store, *tickets: TicketStatus | str, renew: bool = False) -> list[TicketStatus]:
+    return await store.locks.ticket_status(
+        [each if isinstance(each, str) else each.ticket for each in tickets], renew=renew
+    )
 
 
-async def states(store: Store, *tickets: Seen) -> list[TicketState]:
+async def states(store: Store, *tickets: TicketStatus) -> list[TicketState]:
     return [seen.state for seen in await look(store, *tickets)]
 
 
-async def leave(store: Store, *tickets: Seen) -> None:
-    await store.locks.leave([each.ticket for each in tickets])
+async def leave(store: Store, *tickets: TicketStatus) -> None:
+    await store.locks.release([each.ticket for each in tickets])
 
 
 async def test_the_first_holds_and_the_others_stand_in_line(store: Store) -> None:
     seen = [await enter(store) for _ in range(3)]
     assert [each.state for each in seen] == [GRANTED, WAITING, WAITING]
-    assert [each.place for each in seen] == [0, 1, 2]
+    assert [each.position for each in seen] == [0, 1, 2]
     assert [each.ticket for each in seen] == [each.ticket for each in await look(store, *seen)]
 
 
@@ -69,9 +71,9 @@ async def test_turns_are_given_in_the_order_of_coming(store: Store) -> None:
 
 async def test_a_repeated_enter_is_the_same_ticket(store: Store) -> None:
     ticket = new_ticket()
-    first = await store.locks.enter(ticket)
+    first = await store.locks.acquire(ticket)
     behind = await enter(store)
-    again = await store.locks.enter(ticket)
+    again = await store.locks.acquire(ticket)
     assert (again.state, again.token) == (GRANTED, first.token)
     await leave(store, first)
     assert await states(store, first, behind) == [LOST, GRANTED]
@@ -100,7 +102,7 @@ async def test_the_newest_limit_counts_and_lowering_revokes_nobody(store: Store)
 async def test_the_line_goes_on_without_those_who_leave_it(store: Store) -> None:
     holder, gone, next_one = [await enter(store) for _ in range(3)]
     await leave(store, gone)
-    assert (await look(store, next_one))[0].place == 1
+    assert (await look(store, next_one))[0].position == 1
     await leave(store, holder)
     assert await states(store, gone, next_one) == [LOST, GRANTED]
 
@@ -128,7 +130,7 @@ async def test_a_waiter_whose_lease_has_ended_is_never_granted(store: Store) -> 
 async def test_an_expired_ticket_cannot_be_renewed(store: Store) -> None:
     dead = await enter(store, lease=DOOMED)
     [seen] = await look(store, dead, renew=True)
-    assert (seen.state, seen.why) == (LOST, None)
+    assert (seen.state, seen.reason) == (LOST, None)
 
 
 async def test_renewing_keeps_a_ticket_alive(store: Store) -> None:
@@ -145,7 +147,7 @@ async def test_renewing_keeps_a_ticket_alive(store: Store) -> None:
     await until(lambda: _is_granted(store, behind), what="the end of the lease")
 
 
-async def _is_granted(store: Store, ticket: Seen) -> bool:
+async def _is_granted(store: Store, ticket: TicketStatus) -> bool:
     return (await states(store, ticket)) == [GRANTED]
 
 
@@ -153,7 +155,7 @@ async def test_every_waiter_knows_when_the_next_lease_ahead_ends(store: Store) -
     await enter(store, lease=HOUR)
     second = await enter(store, lease=HOUR // 2)
     third = await enter(store)
-    seconds = [each.look_after for each in await look(store, second, third)]
+    seconds = [each.recheck_after_us for each in await look(store, second, third)]
     assert seconds[0] is not None and HOUR * 0.9 < seconds[0] <= HOUR
     assert seconds[1] is not None and HOUR * 0.4 < seconds[1] <= HOUR // 2
 
@@ -161,8 +163,8 @@ async def test_every_waiter_knows_when_the_next_lease_ahead_ends(store: Store) -
 async def test_looking_at_the_told_moment_finds_the_lock_free(store: Store) -> None:
     await enter(store, lease=100_000)
     behind = await enter(store)
-    assert behind.look_after is not None
-    moment = await store.inspect.now() + behind.look_after
+    assert behind.recheck_after_us is not None
+    moment = await store.inspect.now() + behind.recheck_after_us
 
     async def is_late() -> bool:
         return await store.inspect.now() >= moment
@@ -175,8 +177,8 @@ async def test_a_window_counts_grants_also_of_those_who_have_left(store: Store) 
     for _ in range(2):
         await leave(store, await enter(store, limit=2, per=HOUR))
     third = await enter(store, limit=2, per=HOUR)
-    assert (third.state, third.place) == (WAITING, 1)
-    assert third.look_after is not None and HOUR * 0.9 < third.look_after <= HOUR
+    assert (third.state, third.position) == (WAITING, 1)
+    assert third.recheck_after_us is not None and HOUR * 0.9 < third.recheck_after_us <= HOUR
 
 
 async def test_a_window_opens_at_the_told_moment_and_not_before(store: Store) -> None:
@@ -189,7 +191,7 @@ async def test_a_window_opens_at_the_told_moment_and_not_before(store: Store) ->
     assert seen.granted_at >= first.granted_at + per
 
 
-async def _granted(store: Store, ticket: Seen) -> Seen | None:
+async def _granted(store: Store, ticket: TicketStatus) -> TicketStatus | None:
     [seen] = await look(store, ticket)
     return seen if seen.state is GRANTED else None
 
@@ -254,9 +256,9 @@ async def test_many_at_once_are_all_served_and_never_two_together(store: Store, 
 
 
 async def test_nothing_to_do_is_no_error(store: Store) -> None:
-    assert await store.locks.look([], renew=True) == []
-    await store.locks.leave([])
-    await store.locks.leave(["unknown"])
+    assert await store.locks.ticket_status([], renew=True) == []
+    await store.locks.release([])
+    await store.locks.release(["unknown"])
     assert [seen.state for seen in await look(store, "unknown", renew=True)] == [LOST]
 
 
@@ -271,7 +273,7 @@ class Ear:
     def hear(self, ticket: str, after: int) -> None:
         self.heard[ticket] = after
 
-    async def hears(self, ticket: Seen) -> int:
+    async def hears(self, ticket: TicketStatus) -> int:
         await until(lambda: ticket.ticket in self.heard, what="a hint", deadline=5)
         return self.heard[ticket.ticket]
 
@@ -346,7 +348,7 @@ async def test_a_lock_tells_when_its_full_window_has_room_again(store: Store) ->
     assert one_left.opens_at is None
     # On SQLite the window is measured by the boot clock: the same moment, asked twice, differs by microseconds.
     assert abs(to_us(full.opens_at) - (first.granted_at + HOUR)) < 10_000
-    assert [lock.opens_at is None for lock in await store.locks.page()] == [False]
+    assert [lock.opens_at is None for lock in await store.locks.list_page()] == [False]
 
 
 async def test_a_lock_without_a_window_tells_of_no_opening(store: Store) -> None:
@@ -360,15 +362,15 @@ async def test_locks_are_listed_by_name_page_by_page_without_idle_ones(store: St
         seen = await enter(store, name)
     await leave(store, seen)
     await enter(store, "a")
-    page = await store.locks.page(limit=2)
+    page = await store.locks.list_page(limit=2)
     assert [(lock.name, lock.holding, lock.waiting) for lock in page] == [("a", 1, 1), ("b", 1, 0)]
-    assert [lock.name for lock in await store.locks.page(after="b")] == ["c"]
-    assert [lock.name for lock in await store.locks.page(all=True)] == ["a", "b", "c", "idle"]
+    assert [lock.name for lock in await store.locks.list_page(after="b")] == ["c"]
+    assert [lock.name for lock in await store.locks.list_page(all=True)] == ["a", "b", "c", "idle"]
 
 
 async def test_the_dead_are_not_shown(store: Store) -> None:
     await enter(store, lease=DOOMED)
-    assert await store.locks.page() == []
+    assert await store.locks.list_page() == []
     found = await store.locks.get("x")
     assert found is not None and found.holders == []
 
@@ -376,22 +378,22 @@ async def test_the_dead_are_not_shown(store: Store) -> None:
 async def test_a_release_by_force_gives_the_turn_to_the_next_and_tells_both(store: Store) -> None:
     async with listening(store) as ear:
         holder, next_one = await enter(store, wake=ear.address), await enter(store, wake=ear.address)
-        assert await store.locks.release("x", None, by="ada", why="stuck") == 1
+        assert await store.locks.force_release("x", None, by="ada", reason="stuck") == 1
         await ear.hears(holder)
         await ear.hears(next_one)
     lost, granted = await look(store, holder, next_one, renew=True)
-    assert (lost.state, lost.why) == (LOST, "released by ada: stuck")
+    assert (lost.state, lost.reason) == (LOST, "released by ada: stuck")
     assert granted.state is GRANTED
     found = await store.locks.get("x")
-    assert found is not None and (found.released_by, found.released_why) == ("ada", "stuck")
+    assert found is not None and (found.released_by, found.released_reason) == ("ada", "stuck")
     assert found.released_at is not None
 
 
 async def test_one_ticket_can_be_released_by_force_and_unknown_ones_are_not(store: Store) -> None:
     holder, waiter = await enter(store), await enter(store)
-    assert await store.locks.release("x", waiter.ticket, by="ada", why="") == 1
-    assert await store.locks.release("x", waiter.ticket, by="ada", why="") == 0
-    assert await store.locks.release("unknown", None, by="ada", why="") == 0
+    assert await store.locks.force_release("x", waiter.ticket, by="ada", reason="") == 1
+    assert await store.locks.force_release("x", waiter.ticket, by="ada", reason="") == 0
+    assert await store.locks.force_release("unknown", None, by="ada", reason="") == 0
     assert await states(store, holder, waiter) == [GRANTED, LOST]
 
 
@@ -457,8 +459,8 @@ class Tickets(RuleBasedStateMachine):
         self.loop.close()
         self.folder.cleanup()
 
-    def check(self, line: Line, seen: Seen) -> None:
-        assert (seen.state, seen.place, seen.lane if seen.state is GRANTED else 0) == line.stands(seen.ticket)
+    def check(self, line: Line, seen: TicketStatus) -> None:
+        assert (seen.state, seen.position, seen.lane if seen.state is GRANTED else 0) == line.stands(seen.ticket)
 
     @rule(
         target=tickets,
@@ -469,7 +471,7 @@ class Tickets(RuleBasedStateMachine):
     )
     def enters(self, lock: str, limit: int, per: int | None, doomed: bool) -> tuple[str, str]:
         line, ticket = self.lines[lock], new_ticket(lock, limit=limit, per=per, lease=DOOMED if doomed else HOUR)
-        seen = self.run(self.store.locks.enter(ticket))
+        seen = self.run(self.store.locks.acquire(ticket))
         line.bury()
         line.limit, line.per = limit, per
         line.tickets.append(ticket.id)
@@ -487,7 +489,7 @@ class Tickets(RuleBasedStateMachine):
     @precondition(lambda self: self.known > 0)
     @rule(some=st.lists(tickets, min_size=1, max_size=5), renew=st.booleans())
     def looks(self, some: list[tuple[str, str]], renew: bool) -> None:
-        seen = self.run(self.store.locks.look([id for _, id in some], renew=renew))
+        seen = self.run(self.store.locks.ticket_status([id for _, id in some], renew=renew))
         # Only the lines of tickets that are there are touched.
         for name in {lock for lock, id in some if id in self.lines[lock].tickets}:
             self.lines[name].bury()
@@ -500,7 +502,7 @@ class Tickets(RuleBasedStateMachine):
     @rule(some=st.lists(consumes(tickets), min_size=1, max_size=2))
     def leave(self, some: list[tuple[str, str]]) -> None:
         self.known -= len(some)
-        self.run(self.store.locks.leave([id for _, id in some]))
+        self.run(self.store.locks.release([id for _, id in some]))
         touched = {lock for lock, id in some if id in self.lines[lock].tickets}
         for lock, id in some:
             if id in self.lines[lock].tickets:
@@ -511,7 +513,7 @@ class Tickets(RuleBasedStateMachine):
 
     @rule(lock=st.sampled_from("ab"))
     def release_by_force(self, lock: str) -> None:
-        count = self.run(self.store.locks.release(lock, None, by="ada", why=""))
+        count = self.run(self.store.locks.force_release(lock, None, by="ada", reason=""))
         line = self.lines[lock]
         line.bury()
         held = list(line.lanes)

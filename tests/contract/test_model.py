@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from drumbeat.ids import InstanceId, JobId, new_instance_id
-from drumbeat.model.job import (
+from drumbeat.core.job import (
     CancelAnswer,
-    Claimed,
-    Hold,
+    ClaimedJob,
+    ClaimRef,
     JobFilter,
     JobState,
     OutcomeKind,
     Unique,
-    Verdict,
+    WriteStatus,
 )
+from drumbeat.ids import InstanceId, JobId, new_instance_id
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 from tests.conftest import ENGINES, fresh_url
@@ -48,7 +48,7 @@ class Shadow:
         self.token = 0
         self.failures = 0
         self.crashes = 0
-        self.life = 0
+        self.replays = 0
         self.waits = False
         self.cancel_requested = False
         self.discarded = False
@@ -100,14 +100,14 @@ class JobsLife(RuleBasedStateMachine):
     def cancelled(self, job: Shadow) -> None:
         job.state, job.waits = JobState.CANCELLED, False
 
-    def verdict(self, instance: InstanceId, hold: Hold, kind: OutcomeKind) -> Verdict:
+    def verdict(self, instance: InstanceId, hold: ClaimRef, kind: OutcomeKind) -> WriteStatus:
         job = self.jobs[hold.id]
         if (job.state, job.instance, job.token) == (JobState.RUNNING, instance, hold.token):
-            return Verdict.DONE
+            return WriteStatus.APPLIED
         recorded = [run for run in job.runs if run[:2] == (hold.token, instance)]
         back = kind not in {OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED}
         same = any(run[2] is kind or (run[2] is OutcomeKind.CANCELLED and back) for run in recorded)
-        return Verdict.ALREADY if same else Verdict.STALE
+        return WriteStatus.DUPLICATE if same else WriteStatus.STALE
 
     def settle(self, job: Shadow, kind: OutcomeKind) -> None:
         recorded = kind
@@ -123,7 +123,7 @@ class JobsLife(RuleBasedStateMachine):
         else:
             job.failures += kind is OutcomeKind.RETRY
             job.crashes += kind is OutcomeKind.CRASHED
-            job.waits = kind is OutcomeKind.PARKED
+            job.waits = kind is OutcomeKind.BLOCKED
             job.due = job.due and kind not in {OutcomeKind.RETRY, OutcomeKind.SNOOZED}
             instance = job.instance
             self.return_(job)
@@ -186,8 +186,8 @@ class JobsLife(RuleBasedStateMachine):
     @rule(target=holds, data=st.data(), queue=st.sampled_from(QUEUES), limit=st.integers(1, 5))
     def claim(self, data: st.DataObject, queue: str, limit: int) -> Any:
         instance = data.draw(st.sampled_from(list(self.instances)))
-        answer = self.run(self.store.jobs.exchange(instance, [], wanting(queue, limit=limit)))
-        got: list[Claimed] = answer.jobs
+        answer = self.run(self.store.jobs.report_and_claim(instance, [], wanting(queue, limit=limit)))
+        got: list[ClaimedJob] = answer.jobs
         expected = self.claimable(instance, queue, limit)
         assert sorted(self.jobs[job.id].priority for job in got) == [self.jobs[id].priority for id in expected]
         for claimed in got:
@@ -195,32 +195,32 @@ class JobsLife(RuleBasedStateMachine):
             assert job.state is JobState.PENDING and job.due and not job.waits and job.queue == queue
             assert claimed.token > job.token
             job.state, job.instance, job.token = JobState.RUNNING, instance, claimed.token
-        return multiple(*((instance, Hold(job.id, job.token)) for job in got))
+        return multiple(*((instance, ClaimRef(job.id, job.token)) for job in got))
 
     @rule(target=holds, data=st.data())
     def claim_waiting(self, data: st.DataObject) -> Any:
         instance = data.draw(st.sampled_from(list(self.instances)))
-        answer = self.run(self.store.jobs.exchange(instance, [], wanting("a", limit=3, wants=["task:x"])))
+        answer = self.run(self.store.jobs.report_and_claim(instance, [], wanting("a", limit=3, wants=["task:x"])))
         for claimed in answer.jobs:
             job = self.jobs[claimed.id]
             assert job.state is JobState.PENDING and job.due and job.queue == "a" and "a" not in self.paused
             assert claimed.token > job.token
             job.state, job.instance, job.token, job.waits = JobState.RUNNING, instance, claimed.token, False
-        return multiple(*((instance, Hold(job.id, job.token)) for job in answer.jobs))
+        return multiple(*((instance, ClaimRef(job.id, job.token)) for job in answer.jobs))
 
     @rule(held=holds, kind=KINDS, twice=st.booleans())
-    def report(self, held: tuple[InstanceId, Hold], kind: OutcomeKind, twice: bool) -> None:
+    def report(self, held: tuple[InstanceId, ClaimRef], kind: OutcomeKind, twice: bool) -> None:
         instance, hold = held
-        told = outcome(hold, kind, delay=HOUR, waits_for="task:x" if kind is OutcomeKind.PARKED else None)
+        told = outcome(hold, kind, delay=HOUR, blocked_on="task:x" if kind is OutcomeKind.BLOCKED else None)
         for _ in range(2 if twice else 1):
             expected = self.verdict(instance, hold, kind)
-            [verdict] = self.run(self.store.jobs.exchange(instance, [told], None)).verdicts
+            [verdict] = self.run(self.store.jobs.report_and_claim(instance, [told], None)).verdicts
             assert verdict is expected
-            if verdict is Verdict.DONE:
+            if verdict is WriteStatus.APPLIED:
                 self.settle(self.jobs[hold.id], kind)
 
     @rule(held=consumes(holds))
-    def release(self, held: tuple[InstanceId, Hold]) -> None:
+    def release(self, held: tuple[InstanceId, ClaimRef]) -> None:
         instance, hold = held
         job = self.jobs[hold.id]
         current = (job.state, job.instance, job.token) == (JobState.RUNNING, instance, hold.token)
@@ -272,7 +272,7 @@ class JobsLife(RuleBasedStateMachine):
         assert (answer.conflict is not None) == (letter and holder is not None)
         if answer.done:
             job.give_back()
-            job.life, job.failures, job.crashes, job.due = job.life + 1, 0, 0, True
+            job.replays, job.failures, job.crashes, job.due = job.replays + 1, 0, 0, True
             job.cancel_requested = False
 
     @rule(data=st.data(), knows=st.booleans())
@@ -280,8 +280,8 @@ class JobsLife(RuleBasedStateMachine):
         instance = data.draw(st.sampled_from(list(self.instances)))
         held = [job for job in self.jobs.values() if (job.state, job.instance) == (JobState.RUNNING, instance)]
         started = [job for job in held if not knows or data.draw(st.booleans())]
-        marks = [Hold(job.id, job.token) for job in started] if knows else None
-        buried = self.run(self.store.instances.bury(instance, beat=None, started=marks, why="killed"))
+        marks = [ClaimRef(job.id, job.token) for job in started] if knows else None
+        buried = self.run(self.store.instances.declare_dead(instance, beat=None, started=marks, reason="killed"))
         assert buried.buried == self.instances[instance]
         if not buried.buried:
             return
@@ -304,29 +304,29 @@ class JobsLife(RuleBasedStateMachine):
     @rule(queue=st.sampled_from(QUEUES), pause=st.booleans())
     def pause(self, queue: str, pause: bool) -> None:
         if pause:
-            self.run(self.store.jobs.pause(queue, by="model", why=""))
+            self.run(self.store.jobs.pause_queue(queue, by="model", reason=""))
             self.paused.add(queue)
         else:
-            assert self.run(self.store.jobs.resume(queue)) == (queue in self.paused)
+            assert self.run(self.store.jobs.resume_queue(queue)) == (queue in self.paused)
             self.paused.discard(queue)
 
     # What must always be so.
 
     @invariant()
     def the_store_and_the_model_say_the_same(self) -> None:
-        found = {job.id: job for job in self.run(self.store.inspect.jobs(JobFilter(limit=1_000)))}
+        found = {job.id: job for job in self.run(self.store.inspect.find_jobs(JobFilter(limit=1_000)))}
         assert found.keys() == self.jobs.keys()
         for id, job in self.jobs.items():
             real = found[id]
-            assert (real.state, real.token, real.failures, real.crashes, real.life, real.unique) == (
+            assert (real.state, real.token, real.failures, real.crashes, real.replays, real.unique) == (
                 job.state,
                 job.token,
                 job.failures,
                 job.crashes,
-                job.life,
+                job.replays,
                 job.unique,
             )
-            assert (real.waits_for is not None) == job.waits
+            assert (real.blocked_on is not None) == job.waits
             assert real.cancel_requested == job.cancel_requested
             if job.live:
                 assert real.instance == job.instance
@@ -334,7 +334,7 @@ class JobsLife(RuleBasedStateMachine):
     @invariant()
     def the_runs_on_record_are_the_models(self) -> None:
         for id, job in list(self.jobs.items())[-2:]:
-            attempts = self.run(self.store.inspect.attempts(id))
+            attempts = self.run(self.store.inspect.list_attempts(id))
             recorded = [(attempt.token, attempt.instance, attempt.outcome) for attempt in attempts]
             never_started = {run for run in job.runs if run[2] is OutcomeKind.CANCELLED}
             assert set(job.runs) - never_started <= set(recorded) <= set(job.runs)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from drumbeat.core.instance import Instance
+from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind, WriteStatus
 from drumbeat.ids import JobId
-from drumbeat.model.instance import Instance
-from drumbeat.model.job import Attempt, Job, JobState, OutcomeKind, Verdict
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import (
@@ -25,7 +25,7 @@ from tests.contract.making import (
     worker,
 )
 
-RETURNING = [OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.PARKED, OutcomeKind.CRASHED]
+RETURNING = [OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.BLOCKED, OutcomeKind.CRASHED]
 EVERY = list(OutcomeKind)
 
 
@@ -34,7 +34,7 @@ def us(moment: object) -> int:
 
 
 async def instance_of(store: Store, id: str) -> Instance:
-    return next(each for each in await store.inspect.instances(all=True) if each.id == id)
+    return next(each for each in await store.inspect.list_instances(all=True) if each.id == id)
 
 
 def is_free(job: Job) -> bool:
@@ -44,21 +44,24 @@ def is_free(job: Job) -> bool:
 async def test_success_moves_the_job_to_history_with_its_result(store: Store, open_again: OpenAgain) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance, key="k")
-    assert await end(store, instance, job, OutcomeKind.SUCCEEDED, result='{"ok":1}', result_error="no") == Verdict.DONE
-    found = await (await open_again()).inspect.job(job.id)
+    assert (
+        await end(store, instance, job, OutcomeKind.SUCCEEDED, result='{"ok":1}', result_error="no")
+        == WriteStatus.APPLIED
+    )
+    found = await (await open_again()).inspect.get_job(job.id)
     assert (found.state, found.result, found.result_error, found.error) == (JobState.SUCCEEDED, '{"ok":1}', "no", None)
     assert (found.instance, found.token, found.failures) == (instance, job.token, 0)
     assert found.started_at is not None and us(found.started_at) == job.token + 10
     assert found.finished_at is not None and us(found.finished_at) == job.token + 20
     assert (found.key, found.args, found.queue) == ("k", job.args, "default")
-    assert await store.jobs.running(instance) == []
+    assert await store.jobs.list_running(instance) == []
 
 
 async def test_an_outcome_without_times_is_finished_now(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
     await end(store, instance, job, OutcomeKind.SUCCEEDED, started_at=None, finished_at=None)
-    found = await store.inspect.job(job.id)
+    found = await store.inspect.get_job(job.id)
     assert found.started_at is None
     assert found.finished_at is not None and job.token <= us(found.finished_at) <= await store.inspect.now()
 
@@ -67,8 +70,8 @@ async def test_a_retry_is_charged_and_due_after_its_delay(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
     before = await store.inspect.now()
-    assert await end(store, instance, job, OutcomeKind.RETRY, delay=HOUR) == Verdict.DONE
-    found = await store.inspect.job(job.id)
+    assert await end(store, instance, job, OutcomeKind.RETRY, delay=HOUR) == WriteStatus.APPLIED
+    found = await store.inspect.get_job(job.id)
     assert is_free(found)
     assert (found.failures, found.crashes, found.error) == (1, 0, BOOM)
     assert before + HOUR <= us(found.run_at) <= await store.inspect.now() + HOUR
@@ -80,7 +83,7 @@ async def test_a_snooze_is_not_charged(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
     await end(store, instance, job, OutcomeKind.SNOOZED, delay=HOUR)
-    found = await store.inspect.job(job.id)
+    found = await store.inspect.get_job(job.id)
     assert is_free(found)
     assert (found.failures, found.crashes) == (0, 0)
     assert us(found.run_at) > job.token + HOUR
@@ -100,13 +103,13 @@ async def test_a_crash_is_charged_to_crashes_and_dead_at_the_limit(store: Store)
     job = await claimed_one(store, instance, crash_limit=2)
     follow_up = new_job(task="mourn")
     await end(store, instance, job, OutcomeKind.CRASHED, follow_up=follow_up)
-    found = await store.inspect.job(job.id)
+    found = await store.inspect.get_job(job.id)
     assert is_free(found)
     assert (found.crashes, found.failures) == (1, 0)
     [job] = await claim(store, instance)
     assert job.crashes == 1, "below the limit nothing follows"
     await end(store, instance, job, OutcomeKind.CRASHED, follow_up=follow_up)
-    found = await store.inspect.job(job.id)
+    found = await store.inspect.get_job(job.id)
     assert (found.state, found.crashes, found.failures, found.error) == (JobState.DEAD, 2, 0, BOOM)
     assert ids(await claim(store, instance)) == [follow_up.id]
 
@@ -114,11 +117,11 @@ async def test_a_crash_is_charged_to_crashes_and_dead_at_the_limit(store: Store)
 async def test_death_keeps_everything_and_stores_its_follow_up_in_the_same_step(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance, key="k", on_dead="mourn")
-    await store.jobs.note(instance, [(hold(job), '"half"')])
+    await store.jobs.save_progress(instance, [(hold(job), '"half"')])
     follow_up = new_job(task="mourn")
     got = await exchange(store, instance, [outcome(job, OutcomeKind.DEAD, follow_up=follow_up)], wanting())
-    assert (got.verdicts, ids(got.jobs)) == ([Verdict.DONE], [follow_up.id])
-    found = await store.inspect.job(job.id)
+    assert (got.statuses, ids(got.jobs)) == ([WriteStatus.APPLIED], [follow_up.id])
+    found = await store.inspect.get_job(job.id)
     assert (found.state, found.failures, found.crashes, found.error) == (JobState.DEAD, 1, 0, BOOM)
     assert (found.key, found.args, found.on_dead, found.progress) == ("k", job.args, "mourn", '"half"')
     assert (found.instance, found.token) == (instance, job.token)
@@ -129,11 +132,11 @@ async def test_a_job_whose_cancellation_was_requested_does_not_come_back(store: 
     instance = await worker(store)
     job = await claimed_one(store, instance)
     await store.jobs.cancel([job.id])
-    again = outcome(job, kind, waits_for="task:x")
-    assert await report(store, instance, again) == [Verdict.DONE]
-    found = await store.inspect.job(job.id)
+    again = outcome(job, kind, blocked_on="task:x")
+    assert await report(store, instance, again) == [WriteStatus.APPLIED]
+    found = await store.inspect.get_job(job.id)
     assert (found.state, found.cancel_requested) == (JobState.CANCELLED, True)
-    assert await report(store, instance, again) == [Verdict.ALREADY]
+    assert await report(store, instance, again) == [WriteStatus.DUPLICATE]
 
 
 @pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.DEAD])
@@ -142,19 +145,19 @@ async def test_a_requested_cancellation_may_come_too_late(store: Store, kind: Ou
     job = await claimed_one(store, instance)
     await store.jobs.cancel([job.id])
     await end(store, instance, job, kind)
-    assert (await store.inspect.job(job.id)).state == kind.value
+    assert (await store.inspect.get_job(job.id)).state == kind.value
 
 
 @pytest.mark.parametrize("kind", EVERY)
 async def test_a_repeated_outcome_changes_nothing(store: Store, kind: OutcomeKind) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
-    again = outcome(job, kind, delay=HOUR, waits_for="task:x", follow_up=new_job(task="mourn", delay=HOUR))
-    assert await report(store, instance, again) == [Verdict.DONE]
-    seen = await store.inspect.job(job.id)
-    assert await report(store, instance, again) == [Verdict.ALREADY]
-    assert await store.inspect.job(job.id) == seen
-    assert len(await store.inspect.attempts(job.id)) == 1
+    again = outcome(job, kind, delay=HOUR, blocked_on="task:x", follow_up=new_job(task="mourn", delay=HOUR))
+    assert await report(store, instance, again) == [WriteStatus.APPLIED]
+    seen = await store.inspect.get_job(job.id)
+    assert await report(store, instance, again) == [WriteStatus.DUPLICATE]
+    assert await store.inspect.get_job(job.id) == seen
+    assert len(await store.inspect.list_attempts(job.id)) == 1
     assert (await instance_of(store, instance)).refused == 0
 
 
@@ -164,15 +167,15 @@ async def test_an_outcome_of_a_lost_claim_is_stale_and_counted(store: Store, kin
     job = await claimed_one(store, zombie)
     await store.jobs.release(zombie, [hold(job)])
     [again] = await claim(store, other)
-    seen = await store.inspect.job(job.id)
-    late = outcome(job, kind, waits_for="task:x", follow_up=new_job())
-    assert await report(store, zombie, late) == [Verdict.STALE]
-    assert await report(store, other, outcome(job, kind)) == [Verdict.STALE], "the right instance, an old token"
-    assert await report(store, zombie, outcome(again, kind)) == [Verdict.STALE], "the right token, another instance"
-    assert await store.inspect.job(job.id) == seen
-    assert await store.inspect.attempts(job.id) == []
+    seen = await store.inspect.get_job(job.id)
+    late = outcome(job, kind, blocked_on="task:x", follow_up=new_job())
+    assert await report(store, zombie, late) == [WriteStatus.STALE]
+    assert await report(store, other, outcome(job, kind)) == [WriteStatus.STALE], "the right instance, an old token"
+    assert await report(store, zombie, outcome(again, kind)) == [WriteStatus.STALE], "the right token, another instance"
+    assert await store.inspect.get_job(job.id) == seen
+    assert await store.inspect.list_attempts(job.id) == []
     assert [(await instance_of(store, each)).refused for each in (zombie, other)] == [2, 1]
-    assert await end(store, other, again, OutcomeKind.SUCCEEDED) == Verdict.DONE
+    assert await end(store, other, again, OutcomeKind.SUCCEEDED) == WriteStatus.APPLIED
 
 
 async def test_the_same_instances_older_claim_is_stale(store: Store) -> None:
@@ -180,16 +183,16 @@ async def test_the_same_instances_older_claim_is_stale(store: Store) -> None:
     old = await claimed_one(store, instance)
     await end(store, instance, old, OutcomeKind.RETRY)
     [new] = await claim(store, instance)
-    assert await end(store, instance, old, OutcomeKind.SUCCEEDED) == Verdict.STALE
-    assert await end(store, instance, new, OutcomeKind.SUCCEEDED) == Verdict.DONE
+    assert await end(store, instance, old, OutcomeKind.SUCCEEDED) == WriteStatus.STALE
+    assert await end(store, instance, new, OutcomeKind.SUCCEEDED) == WriteStatus.APPLIED
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EVERY if kind is not OutcomeKind.CRASHED])
 async def test_the_late_result_of_a_buried_instance_is_stale(store: Store, kind: OutcomeKind) -> None:
     zombie = await worker(store)
     job = await claimed_one(store, zombie)
-    await store.instances.bury(zombie, beat=None, started=None, why="its heart stood still")
-    assert await end(store, zombie, job, kind) == Verdict.STALE
+    await store.instances.declare_dead(zombie, beat=None, started=None, reason="its heart stood still")
+    assert await end(store, zombie, job, kind) == WriteStatus.STALE
     assert (await instance_of(store, zombie)).refused == 1
 
 
@@ -198,7 +201,7 @@ async def test_an_outcome_for_a_job_that_is_nowhere_is_stale(store: Store) -> No
     job = await claimed_one(store, instance)
     await end(store, instance, job, OutcomeKind.SUCCEEDED)
     await store.jobs.prune(await store.inspect.now() + HOUR, 10)
-    assert await end(store, instance, job, OutcomeKind.SUCCEEDED) == Verdict.STALE
+    assert await end(store, instance, job, OutcomeKind.SUCCEEDED) == WriteStatus.STALE
 
 
 async def test_a_mixed_batch_gets_a_verdict_for_each_in_order(store: Store) -> None:
@@ -216,15 +219,15 @@ async def test_a_mixed_batch_gets_a_verdict_for_each_in_order(store: Store) -> N
         outcome(jobs[2], OutcomeKind.DEAD),
         outcome(jobs[3], OutcomeKind.CANCELLED),
         outcome(jobs[4], OutcomeKind.SNOOZED),
-        outcome(jobs[5], OutcomeKind.PARKED, waits_for="task:x"),
+        outcome(jobs[5], OutcomeKind.BLOCKED, blocked_on="task:x"),
         outcome(foreign, OutcomeKind.RETRY),
         outcome(jobs[6], OutcomeKind.SUCCEEDED),
         outcome(jobs[0], OutcomeKind.SUCCEEDED),
         outcome(jobs[1], OutcomeKind.RETRY),
     )
-    done, already, stale = Verdict.DONE, Verdict.ALREADY, Verdict.STALE
+    done, already, stale = WriteStatus.APPLIED, WriteStatus.DUPLICATE, WriteStatus.STALE
     assert verdicts == [already, done, done, stale, done, done, done, done, stale, done, already, already]
-    states = [(await store.inspect.job(job.id)).state.value for job in jobs]
+    states = [(await store.inspect.get_job(job.id)).state.value for job in jobs]
     assert states == ["succeeded", "pending", "dead", "cancelled", "pending", "pending", "succeeded", "succeeded"]
 
 
@@ -235,7 +238,7 @@ async def test_an_old_and_a_current_claim_in_one_batch_are_told_apart(store: Sto
     [new] = await claim(store, instance)
     for kind in (OutcomeKind.RELEASED, OutcomeKind.SUCCEEDED):
         verdicts = await report(store, instance, outcome(old, kind), outcome(new, kind, started_at=None))
-        assert verdicts == [Verdict.STALE, Verdict.DONE]
+        assert verdicts == [WriteStatus.STALE, WriteStatus.APPLIED]
         if kind is OutcomeKind.RELEASED:
             [new] = await claim(store, instance)
 
@@ -246,8 +249,8 @@ async def test_many_outcomes_at_once(store: Store) -> None:
     jobs = await claim(store, instance, limit=1_300)
     kinds = [OutcomeKind.SUCCEEDED, OutcomeKind.RETRY, OutcomeKind.DEAD, OutcomeKind.CANCELLED, OutcomeKind.RELEASED]
     outcomes = [outcome(job, kinds[number % 5], delay=HOUR) for number, job in enumerate(jobs)]
-    assert await report(store, instance, *outcomes) == [Verdict.DONE] * 1_300
-    [stats] = await store.inspect.tasks()
+    assert await report(store, instance, *outcomes) == [WriteStatus.APPLIED] * 1_300
+    [stats] = await store.inspect.list_tasks()
     assert (stats.pending, stats.running, stats.succeeded, stats.dead, stats.cancelled) == (520, 0, 260, 260, 260)
 
 
@@ -263,9 +266,9 @@ async def test_every_run_is_on_record_oldest_first_the_last_included(store: Stor
         await end(store, instance, job, kind)
         expected.append((job.token, instance, kind, kind in {OutcomeKind.RETRY, OutcomeKind.CRASHED}))
         [job] = await claim(store, instance)
-    assert [facts(attempt) for attempt in await store.inspect.attempts(job.id)] == expected
+    assert [facts(attempt) for attempt in await store.inspect.list_attempts(job.id)] == expected
     await end(store, instance, job, OutcomeKind.SUCCEEDED)
-    attempts = await store.inspect.attempts(job.id)
+    attempts = await store.inspect.list_attempts(job.id)
     assert [facts(attempt) for attempt in attempts] == [*expected, (job.token, instance, OutcomeKind.SUCCEEDED, False)]
     assert attempts[0].error == BOOM
     for attempt in attempts:
@@ -273,19 +276,19 @@ async def test_every_run_is_on_record_oldest_first_the_last_included(store: Stor
         assert (us(attempt.started_at), us(attempt.finished_at)) == (attempt.token + 10, attempt.token + 20)
 
 
-@pytest.mark.parametrize("kind", [OutcomeKind.RELEASED, OutcomeKind.PARKED])
+@pytest.mark.parametrize("kind", [OutcomeKind.RELEASED, OutcomeKind.BLOCKED])
 async def test_a_claim_given_back_before_it_started_leaves_no_attempt(store: Store, kind: OutcomeKind) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
-    await end(store, instance, job, kind, started_at=None, waits_for="task:x")
-    assert await store.inspect.attempts(job.id) == []
+    await end(store, instance, job, kind, started_at=None, blocked_on="task:x")
+    assert await store.inspect.list_attempts(job.id) == []
 
 
 async def test_a_job_cancelled_before_it_started_has_no_attempt(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
     await end(store, instance, job, OutcomeKind.CANCELLED, started_at=None)
-    assert await store.inspect.attempts(job.id) == []
+    assert await store.inspect.list_attempts(job.id) == []
 
 
 async def test_release_gives_back_current_claims_and_passes_over_stale_ones(store: Store) -> None:
@@ -295,38 +298,38 @@ async def test_release_gives_back_current_claims_and_passes_over_stale_ones(stor
     assert await store.jobs.release(instance, [hold(first), hold(foreign)]) == 1
     assert await store.jobs.release(instance, [hold(first)]) == 0
     assert await store.jobs.release(instance, []) == 0
-    found = await store.inspect.job(first.id)
+    found = await store.inspect.get_job(first.id)
     assert is_free(found) and (found.failures, found.crashes) == (0, 0)
-    assert await store.jobs.running(instance) == [hold(second)]
-    assert await store.jobs.running(other) == [hold(foreign)]
-    assert await store.inspect.attempts(first.id) == []
+    assert await store.jobs.list_running(instance) == [hold(second)]
+    assert await store.jobs.list_running(other) == [hold(foreign)]
+    assert await store.inspect.list_attempts(first.id) == []
 
 
 async def test_running_tells_ids_and_tokens(store: Store) -> None:
     instance = await worker(store)
     jobs = [await claimed_one(store, instance) for _ in range(3)]
-    assert sorted(await store.jobs.running(instance), key=lambda each: each.id) == [hold(job) for job in jobs]
-    assert await store.jobs.running(await worker(store)) == []
+    assert sorted(await store.jobs.list_running(instance), key=lambda each: each.id) == [hold(job) for job in jobs]
+    assert await store.jobs.list_running(await worker(store)) == []
 
 
 async def test_progress_is_kept_for_current_claims_only(store: Store) -> None:
     instance, other = await worker(store), await worker(store)
     job, foreign = await claimed_one(store, instance), await claimed_one(store, other)
     notes = [(hold(job), '{"at":1}'), (hold(foreign), '"mine"')]
-    await store.jobs.note(instance, notes)
-    assert (await store.inspect.job(job.id)).progress == '{"at":1}'
-    assert (await store.inspect.job(foreign.id)).progress is None
-    await store.jobs.note(instance, [])
+    await store.jobs.save_progress(instance, notes)
+    assert (await store.inspect.get_job(job.id)).progress == '{"at":1}'
+    assert (await store.inspect.get_job(foreign.id)).progress is None
+    await store.jobs.save_progress(instance, [])
     await end(store, instance, job, OutcomeKind.SUCCEEDED)
-    await store.jobs.note(instance, [(hold(job), '"late"')])
-    assert (await store.inspect.job(job.id)).progress == '{"at":1}'
+    await store.jobs.save_progress(instance, [(hold(job), '"late"')])
+    assert (await store.inspect.get_job(job.id)).progress == '{"at":1}'
 
 
 async def test_attempts_are_runs_that_have_begun(store: Store) -> None:
     instance = await worker(store)
 
     async def attempts(id: JobId) -> int:
-        return (await store.inspect.job(id)).attempts
+        return (await store.inspect.get_job(id)).attempts
 
     [never] = await add(store, new_job(delay=HOUR))
     assert await attempts(never) == 0

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.job import Failure, NewJob, OutcomeKind, blocked_on_task
 from drumbeat.durations import to_us
 from drumbeat.errors import JobNotFound
 from drumbeat.ids import InstanceId, JobId, new_job_id
-from drumbeat.model.job import Failure, NewJob, OutcomeKind, unknown_task
 from drumbeat.store.protocol import Store
 from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, new_job, outcome, wanting, worker
 
@@ -32,22 +32,22 @@ async def test_dead_letters_are_grouped_by_task_and_type_of_error(store: Store) 
     other = await die(store, me, "b", Failure("ValueError", "other", ""), now)
     await end(store, me, await claimed_one(store, me), OutcomeKind.SUCCEEDED)
 
-    groups = await store.inspect.groups(10)
+    groups = await store.inspect.group_dead_letters(10)
     assert [(each.task, each.error, each.count, each.sample, each.message) for each in groups] == [
         ("a", "ValueError", 3, newest, 'last "ü" \\'),
         ("b", "ValueError", 1, other, "other"),
         ("a", 'Odd"\\Error', 1, odd, "odd"),
     ]
     assert (to_us(groups[0].first_at), to_us(groups[0].last_at)) == (now - 3 * MINUTE, now - MINUTE)
-    assert await store.inspect.groups(1) == groups[:1]
-    assert await store.inspect.groups(0) == []
+    assert await store.inspect.group_dead_letters(1) == groups[:1]
+    assert await store.inspect.group_dead_letters(0) == []
 
 
 async def test_only_the_newest_dead_letters_are_looked_at(store: Store) -> None:
     me, now = await worker(store), await store.inspect.now()
     for number, task in enumerate(("old", "a", "a")):
         await die(store, me, task, Failure("E", "m", ""), now - number * MINUTE)
-    assert [(each.task, each.count) for each in await store.inspect.groups(10, newest=2)] == [("a", 2)]
+    assert [(each.task, each.count) for each in await store.inspect.group_dead_letters(10, max_letters=2)] == [("a", 2)]
 
 
 async def test_many_dead_letters_are_grouped_alike(store: Store) -> None:
@@ -64,7 +64,7 @@ async def test_many_dead_letters_are_grouped_alike(store: Store) -> None:
     expected: dict[tuple[str, str], list[int]] = {}
     for place, job in enumerate(jobs):
         expected.setdefault((job.task, f"E{place % 2}"), []).append(place)
-    found = {(each.task, each.error): each for each in await store.inspect.groups(10)}
+    found = {(each.task, each.error): each for each in await store.inspect.group_dead_letters(10)}
     assert {name: each.count for name, each in found.items()} == {name: len(of) for name, of in expected.items()}
     for name, places in expected.items():
         group = found[name]
@@ -77,40 +77,40 @@ async def test_a_letter_that_was_replayed_or_discarded_is_in_no_group(store: Sto
     ids = [await die(store, me, "a", Failure("E", "m", ""), now) for _ in range(3)]
     await store.jobs.replay(ids[:1])
     await store.jobs.discard(ids[1:2])
-    assert [(each.count, each.sample) for each in await store.inspect.groups(10)] == [(1, ids[2])]
+    assert [(each.count, each.sample) for each in await store.inspect.group_dead_letters(10)] == [(1, ids[2])]
 
 
 async def test_the_leader_is_seen_with_its_term_and_its_lease(store: Store) -> None:
-    assert await store.inspect.leader() is None
+    assert await store.inspect.get_leader() is None
     first, second = await worker(store), await worker(store)
     before = await store.inspect.now()
-    await store.instances.beat(first, 0, lead=HOUR)
-    leader = await store.inspect.leader()
+    await store.instances.heartbeat(first, 0, lead=HOUR)
+    leader = await store.inspect.get_leader()
     after = await store.inspect.now()
     assert leader is not None
     assert (leader.instance, leader.term) == (first, 1)
     assert before <= to_us(leader.since) <= after
     assert leader.until - leader.since == timedelta(hours=1)
 
-    await store.instances.beat(first, 0, lead=HOUR)
-    renewed = await store.inspect.leader()
+    await store.instances.heartbeat(first, 0, lead=HOUR)
+    renewed = await store.inspect.get_leader()
     assert renewed is not None and renewed.since == leader.since and renewed.until > leader.until
 
-    await store.instances.leave(first, "done")
-    assert await store.inspect.leader() is None
-    await store.instances.beat(second, 0, lead=HOUR)
-    other = await store.inspect.leader()
+    await store.instances.deregister(first, "done")
+    assert await store.inspect.get_leader() is None
+    await store.instances.heartbeat(second, 0, lead=HOUR)
+    other = await store.inspect.get_leader()
     assert other is not None and (other.instance, other.term) == (second, 2)
     assert other.since > leader.since
 
 
 async def test_a_lease_that_has_run_out_makes_no_leader(store: Store) -> None:
-    await store.instances.beat(await worker(store), 0, lead=0)
-    assert await store.inspect.leader() is None
+    await store.instances.heartbeat(await worker(store), 0, lead=0)
+    assert await store.inspect.get_leader() is None
 
 
 async def ahead(store: Store, id: JobId, **options: Any) -> int:
-    return await store.inspect.ahead(id, **options)
+    return await store.inspect.count_ahead(id, **options)
 
 
 async def test_the_number_of_jobs_ahead_is_the_place_in_the_order_of_claims(store: Store) -> None:
@@ -149,7 +149,9 @@ async def test_nobody_is_ahead_of_a_job_that_runs_waits_or_has_ended(store: Stor
     me = await worker(store)
     running, done, parked = [await claimed_one(store, me) for _ in range(3)]
     await end(store, me, done, OutcomeKind.SUCCEEDED)
-    await end(store, me, parked, OutcomeKind.PARKED, waits_for=unknown_task("greet"), started_at=None, finished_at=None)
+    await end(
+        store, me, parked, OutcomeKind.BLOCKED, blocked_on=blocked_on_task("greet"), started_at=None, finished_at=None
+    )
     await add(store, *(new_job(priority=0) for _ in range(3)))
     assert [await ahead(store, job.id) for job in (running, done, parked)] == [0, 0, 0]
 

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from drumbeat.model.job import Claimed, Hold, Job, JobFilter, OutcomeKind
+from drumbeat.core.job import ClaimedJob, ClaimRef, Job, JobFilter, OutcomeKind
 from drumbeat.store.protocol import Store
 from tests.contract.making import BOOM, HOUR, add, claimed_one, dead_letter, end, new_job, worker
 
@@ -28,9 +28,9 @@ async def in_every_place(store: Store, text: str) -> None:
     instance = await worker(store)
     options = {"args": long}
 
-    async def noted(task: str) -> Claimed:
+    async def noted(task: str) -> ClaimedJob:
         job = await claimed_one(store, instance, task=task, **options)
-        await store.jobs.note(instance, [(Hold(job.id, job.token), json.dumps([text]))])
+        await store.jobs.save_progress(instance, [(ClaimRef(job.id, job.token), json.dumps([text]))])
         return job
 
     await noted("running")
@@ -52,15 +52,15 @@ def cut(job: Job, preview: int) -> Job:
 @pytest.mark.parametrize("text", TEXTS)
 async def test_a_preview_is_the_beginning_of_each_text_and_all_else_is_as_it_is(store: Store, text: str) -> None:
     await in_every_place(store, text)
-    whole = await store.inspect.jobs(JobFilter())
+    whole = await store.inspect.find_jobs(JobFilter())
     assert len(whole) == 7
     assert whole[-2].result == whole[-2].args
     for preview in LENGTHS:
         wanted = [cut(job, preview) for job in whole]
-        page = await store.inspect.page(JobFilter(preview=preview))
+        page = await store.inspect.find_page(JobFilter(preview=preview))
         assert (page.items, page.next) == (wanted, None)
-        assert await store.inspect.jobs(JobFilter(preview=preview)) == wanted
-        assert await store.inspect.records([job.id for job in whole], preview=preview) == {
+        assert await store.inspect.find_jobs(JobFilter(preview=preview)) == wanted
+        assert await store.inspect.get_jobs([job.id for job in whole], preview=preview) == {
             job.id: job for job in wanted
         }
     assert {job.error for job in whole if job.state == "dead"} == {BOOM}
@@ -68,11 +68,11 @@ async def test_a_preview_is_the_beginning_of_each_text_and_all_else_is_as_it_is(
 
 async def test_previews_of_many_large_jobs_are_all_there(store: Store) -> None:
     ids = await add(store, *[new_job(args=json.dumps({"n": n, "text": "x" * 260_000})) for n in range(60)])
-    page = await store.inspect.page(JobFilter(limit=50, preview=20))
+    page = await store.inspect.find_page(JobFilter(limit=50, preview=20))
     assert [job.id for job in page.items] == sorted(ids, reverse=True)[:50]
     assert {len(job.args) for job in page.items} == {20}
-    found = await store.inspect.records(ids, preview=20)
+    found = await store.inspect.get_jobs(ids, preview=20)
     assert (set(found), {len(job.args) for job in found.values()}) == (set(ids), {20})
-    assert len((await store.inspect.job(ids[0])).args) > 260_000
+    assert len((await store.inspect.get_job(ids[0])).args) > 260_000
     # A filter that looks into the jobs, too.
-    assert len((await store.inspect.page(JobFilter(task="greet", key=None, limit=100, preview=1))).items) == 60
+    assert len((await store.inspect.find_page(JobFilter(task="greet", key=None, limit=100, preview=1))).items) == 60

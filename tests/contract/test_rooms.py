@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
+from drumbeat.core.room import MAX_HINT_NAMES, RoomMessage
 from drumbeat.ids import InstanceId, new_instance_id, new_job_id
-from drumbeat.model.room import MOST_NAMED, RoomMessage
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import HOUR, worker
@@ -72,15 +72,15 @@ async def test_who_sent_a_message_sees_whether_it_was_taken_and_can_withdraw_it_
     mine, yours = [message(ONE, room=f"r{number}") for number in range(3)], [message(TWO) for _ in range(2)]
     await store.rooms.send([foreign, *mine, *yours])
     every = [*mine, *yours]
-    assert sorted(await other.rooms.waiting(every)) == sorted(each.id for each in every)
+    assert sorted(await other.rooms.list_untaken(every)) == sorted(each.id for each in every)
     assert await other.rooms.take(ONE, 2) == [foreign, mine[0]]
     left = [*mine[1:], *yours]
-    assert sorted(await store.rooms.waiting(every)) == sorted(each.id for each in left)
+    assert sorted(await store.rooms.list_untaken(every)) == sorted(each.id for each in left)
     assert sorted(await store.rooms.withdraw([mine[0], mine[1], yours[0]])) == sorted([mine[1].id, yours[0].id])
-    assert await store.rooms.withdraw([mine[1]]) == await store.rooms.waiting([mine[1]]) == []
+    assert await store.rooms.withdraw([mine[1]]) == await store.rooms.list_untaken([mine[1]]) == []
     assert await other.rooms.take(ONE, 10) == [mine[2]]
     assert await other.rooms.take(TWO, 10) == [yours[1]]
-    assert await store.rooms.waiting(every) == []
+    assert await store.rooms.list_untaken(every) == []
 
 
 async def test_a_message_is_either_taken_or_withdrawn(store: Store, open_again: OpenAgain) -> None:
@@ -100,8 +100,8 @@ async def test_old_messages_are_pruned_but_not_from_the_inboxes_that_are_named(s
     kept, gone = message(ONE), [message(TWO) for _ in range(3)]
     await store.rooms.send([kept, *gone])
     assert await store.rooms.prune(HOUR, 10) == 0
-    assert await store.rooms.prune(0, 2, but=[ONE]) == 2
-    assert await store.rooms.prune(0, 10, but=[ONE]) == 1
+    assert await store.rooms.prune(0, 2, exclude=[ONE]) == 2
+    assert await store.rooms.prune(0, 10, exclude=[ONE]) == 1
     assert await store.rooms.take(TWO, 10) == []
     assert await store.rooms.take(ONE, 10) == [kept]
     await store.rooms.send([message(ONE)])
@@ -116,7 +116,7 @@ async def test_the_owner_of_an_inbox_hears_that_something_came(store: Store, ope
         await other.rooms.send([message(me)])
         await until(lambda: heard & {me, ""}, what="a hint")
         heard.clear()
-        await other.rooms.send([message(me), *(message(new_instance_id()) for _ in range(MOST_NAMED))])
+        await other.rooms.send([message(me), *(message(new_instance_id()) for _ in range(MAX_HINT_NAMES))])
         await until(lambda: heard & {me, ""}, what="a hint for very many")
 
 
@@ -138,9 +138,9 @@ async def test_who_stops_listening_hears_no_more(store: Store) -> None:
 async def test_an_instance_is_in_its_rooms_until_it_leaves_them(store: Store) -> None:
     me = await worker(store, rooms={"refresh": "s1"})
     await worker(store)
-    found = await store.inspect.instances()
+    found = await store.inspect.list_instances()
     assert sorted((each.rooms for each in found), key=len) == [{}, {"refresh": "s1"}]
     assert all(each.tasks == {"greet": "s1"} for each in found)
     for _ in range(2):
         await store.instances.leave_rooms(me)
-    assert [each.rooms for each in await store.inspect.instances()] == [{}, {}]
+    assert [each.rooms for each in await store.inspect.list_instances()] == [{}, {}]

@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
+from drumbeat.core.job import CancelAnswer, ClaimedJob, JobFilter, JobState, OutcomeKind
+from drumbeat.core.schedule import FireOutcome, FireRequest, Overlap, PlannedFire, Schedule, ScheduleState
 from drumbeat.ids import InstanceId, JobId, new_job_id
-from drumbeat.model.job import CancelAnswer, Claimed, JobFilter, JobState, OutcomeKind
-from drumbeat.model.schedule import FireOutcome, Firing, Moment, Overlap, Schedule, ScheduleState
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import claim, end, outcome, report, worker
@@ -16,10 +16,10 @@ from tests.contract.scheduling import SECOND, after, change, fire, firing, got, 
 MOMENTS = 10
 
 
-def next_firing(schedule: Schedule) -> Firing:
+def next_firing(schedule: Schedule) -> FireRequest:
     """One fire, and the next a second later, as a controller would plan it."""
     assert schedule.next_at is not None
-    fires = (Moment(at=schedule.next_at, run_at=schedule.next_at, job=new_job_id()),)
+    fires = (PlannedFire(at=schedule.next_at, run_at=schedule.next_at, job=new_job_id()),)
     following = schedule.next_at + SECOND if schedule.next_at < MOMENTS * SECOND else None
     return firing(schedule, *fires, next_at=following)
 
@@ -27,13 +27,13 @@ def next_firing(schedule: Schedule) -> Firing:
 async def control(store: Store, batch: int) -> int:
     """Fire all that is due until nothing is; how many jobs that made."""
     made = 0
-    while found := (await store.schedules.due(batch)).schedules:
+    while found := (await store.schedules.get_due(batch)).schedules:
         made += sum(len(fired.jobs) for fired in await store.schedules.fire([next_firing(each) for each in found]))
     return made
 
 
 async def jobs_of(store: Store) -> list[tuple[str | None, int]]:
-    found = await store.inspect.jobs(JobFilter(limit=10_000))
+    found = await store.inspect.find_jobs(JobFilter(limit=10_000))
     return [(job.schedule, round(job.due_at.timestamp() * SECOND)) for job in found]
 
 
@@ -49,7 +49,7 @@ async def test_three_controllers_that_all_believe_they_lead_make_one_job_for_eac
     assert Counter(await jobs_of(store)) == Counter(expected)
     assert sum(task.result() for task in tasks) == len(expected)
     for number in range(20):
-        assert len(await store.schedules.fires(f"s{number:02}")) == MOMENTS
+        assert len(await store.schedules.list_fires(f"s{number:02}")) == MOMENTS
 
 
 async def test_of_a_fire_that_is_asked_for_by_many_at_once_one_is_done(store: Store, open_again: OpenAgain) -> None:
@@ -57,7 +57,7 @@ async def test_of_a_fire_that_is_asked_for_by_many_at_once_one_is_done(store: St
     schedule = await put(store, new_schedule())
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each.schedules.fire([firing(schedule, 10)])) for each in stores * 5]
-    assert sum(fired.done for task in tasks for fired in task.result()) == 1
+    assert sum(fired.applied for task in tasks for fired in task.result()) == 1
     assert len(await jobs_of(store)) == 1
 
 
@@ -68,7 +68,7 @@ async def test_the_same_backfill_by_many_at_once_makes_each_job_once(store: Stor
 
     async def backfill(mine: Store) -> int:
         [fired] = await mine.schedules.fire([firing(schedule, *wanted, moves=False)])
-        assert fired.done
+        assert fired.applied
         return len(fired.jobs)
 
     async with asyncio.TaskGroup() as group:
@@ -87,12 +87,12 @@ async def work(store: Store, me: InstanceId, stop: asyncio.Event) -> list[JobId]
         if not jobs and stopping:
             return ran
         ran += [job.id for job in jobs]
-        cancelled = {hold.id for hold in (await store.instances.beat(me, len(jobs))).cancels}
+        cancelled = {hold.id for hold in (await store.instances.heartbeat(me, len(jobs))).cancel_requests}
         outcomes = [outcome(job, ending(job, cancelled)) for job in jobs]
         await report(store, me, *outcomes)
 
 
-def ending(job: Claimed, cancelled: set[JobId]) -> OutcomeKind:
+def ending(job: ClaimedJob, cancelled: set[JobId]) -> OutcomeKind:
     if job.id in cancelled:
         return OutcomeKind.CANCELLED
     return OutcomeKind.DEAD if int(job.id[-1], 16) % 5 == 0 else OutcomeKind.SUCCEEDED
@@ -119,13 +119,13 @@ async def test_firing_beside_workers_that_finish_loses_no_job_and_leaves_none_in
     me = await worker(store)
     while jobs := await claim(store, me):
         await report(store, me, *(outcome(job, OutcomeKind.SUCCEEDED) for job in jobs))
-    found = await store.inspect.jobs(JobFilter(limit=10_000))
+    found = await store.inspect.find_jobs(JobFilter(limit=10_000))
     assert [job for job in found if job.state in {JobState.PENDING, JobState.RUNNING}] == []
     assert len(found) == sum(task.result() for task in made)
-    assert await store.schedules.rearm() == 0
-    for schedule in await store.schedules.page():
+    assert await store.schedules.advance_stalled() == 0
+    for schedule in await store.schedules.list_page():
         assert (schedule.current, schedule.cursor) == (None, MOMENTS * SECOND)
-        records = await store.schedules.fires(schedule.name)
+        records = await store.schedules.list_fires(schedule.name)
         assert len(records) == MOMENTS
         fired = [record.job for record in records if record.outcome is not FireOutcome.SKIPPED]
         assert len(fired) == len([job for job in found if job.schedule == schedule.name])
@@ -183,11 +183,11 @@ async def test_a_claim_and_a_fire_that_cancels_agree_on_who_runs(store: Store, o
         [second] = fired.result().jobs
         claimed = {job.id: job for job in claiming.result()}
         if first in claimed:
-            assert (await store.inspect.job(first)).cancel_requested
+            assert (await store.inspect.get_job(first)).cancel_requested
             assert second not in claimed
             await end(store, me, claimed[first], OutcomeKind.CANCELLED)
         else:
-            assert (await store.inspect.job(first)).state is JobState.CANCELLED
+            assert (await store.inspect.get_job(first)).state is JobState.CANCELLED
         if second not in claimed:
             claimed = {job.id: job for job in await claim(store, me)}
         assert set(claimed) - {first} == {second}
@@ -208,7 +208,7 @@ async def test_a_person_who_cancels_a_whole_line_while_it_moves_empties_it(store
         final = {CancelAnswer.CANCELLED, CancelAnswer.SUCCEEDED, CancelAnswer.REQUESTED}
         assert set(cancelling.result()) <= final
         assert await claim(store, me) == []
-        await store.schedules.rearm()
+        await store.schedules.advance_stalled()
         assert (await got(store, name)).current is None
 
 
@@ -239,15 +239,15 @@ async def test_a_sweep_beside_fires_sets_nothing_going_that_moves(store: Store, 
         await put(store, after(f"s{number}"), next_at=SECOND)
     swept = 0
     for _ in range(10):
-        found = (await store.schedules.due(100)).schedules
+        found = (await store.schedules.get_due(100)).schedules
         async with asyncio.TaskGroup() as group:
             group.create_task(store.schedules.fire([firing(each, moment(each.next_at or 0)) for each in found]))
-            sweeps = [group.create_task(other.schedules.rearm()) for _ in range(3)]
+            sweeps = [group.create_task(other.schedules.advance_stalled()) for _ in range(3)]
         swept += sum(task.result() for task in sweeps)
         jobs = await claim(store, me)
         async with asyncio.TaskGroup() as group:
             group.create_task(report(store, me, *(outcome(job, OutcomeKind.SUCCEEDED) for job in jobs)))
-            sweeps = [group.create_task(other.schedules.rearm()) for _ in range(3)]
+            sweeps = [group.create_task(other.schedules.advance_stalled()) for _ in range(3)]
         swept += sum(task.result() for task in sweeps)
         for name in names(found):
             schedule = await got(store, name)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.job import ClaimedJob, JobFilter, OutcomeKind
+from drumbeat.core.schedule import FireRequest, NewSchedule, Overlap, ScheduleState, SkippedRange
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.job import Claimed, JobFilter, OutcomeKind
-from drumbeat.model.schedule import Firing, NewSchedule, Overlap, ScheduleState, Skip
 from drumbeat.store.protocol import Store
 from tests.conftest import fresh_store
 from tests.contract.making import claim, end, worker
@@ -46,18 +46,18 @@ class Side:
     def __init__(self, store: Store, me: InstanceId) -> None:
         self.store = store
         self.me = me
-        self.held: dict[JobId, Claimed] = {}
+        self.held: dict[JobId, ClaimedJob] = {}
 
     async def put(self, schedule: NewSchedule) -> object:
         found = await self.store.schedules.get(schedule.name)
         revision = None if found is None or found.state is ScheduleState.RETIRED else found.revision
         return await self.store.schedules.put(schedule, revision=revision, cursor=None, next_at=10**9, by="x")
 
-    async def change(self, name: str, state: ScheduleState, skip: Skip | None) -> object:
+    async def change(self, name: str, state: ScheduleState, skip: SkippedRange | None) -> object:
         found = await got(self.store, name)
         return await change(self.store, found, state, next_at=2 * 10**9, skipped=skip)
 
-    async def fire(self, firings: list[Callable[[Store], Coroutine[Any, Any, Firing]]]) -> object:
+    async def fire(self, firings: list[Callable[[Store], Coroutine[Any, Any, FireRequest]]]) -> object:
         return await self.store.schedules.fire([await make(self.store) for make in firings])
 
     async def claim(self, limit: int) -> object:
@@ -72,19 +72,19 @@ class Side:
         """Everything but moments that were set by the clock."""
         schedules = [
             (
-                *(each.definition, each.state, each.revision, each.cursor, each.current, each.why),
+                *(each.definition, each.state, each.revision, each.cursor, each.current, each.reason),
                 each.next_at if each.next_at in {None, 10**9, 2 * 10**9} else "set",
             )
-            for each in await self.store.schedules.page(all=True)
+            for each in await self.store.schedules.list_page(all=True)
         ]
         fires = [
             (each.schedule, each.at, each.last, each.count, each.outcome, each.reason, each.job)
             for name in NAMES
-            for each in await self.store.schedules.fires(name)
+            for each in await self.store.schedules.list_fires(name)
         ]
         jobs = [
-            (job.id, job.state, job.schedule, job.waits_for, job.cancel_requested, job.due_at, job.failures)
-            for job in await self.store.inspect.jobs(JobFilter(limit=1_000))
+            (job.id, job.state, job.schedule, job.blocked_on, job.cancel_requested, job.due_at, job.failures)
+            for job in await self.store.inspect.find_jobs(JobFilter(limit=1_000))
         ]
         return [*schedules, *fires, *jobs]
 
@@ -114,32 +114,38 @@ class Play:
         await self._both(lambda side: side.put(schedule))
 
     async def _change(self) -> None:
-        known = [each.name for each in await self._sides[1].store.schedules.page(all=True)]
+        known = [each.name for each in await self._sides[1].store.schedules.list_page(all=True)]
         if known:
             name, state = self._chance.choice(known), self._chance.choice(list(ScheduleState))
             self._at += 1
-            skip = self._chance.choice([None, Skip(first=self._at, last=self._at + 3, count=2, reason="pa\"u's")])
+            skip = self._chance.choice(
+                [None, SkippedRange(first=self._at, last=self._at + 3, count=2, reason="pa\"u's")]
+            )
             await self._both(lambda side: side.change(name, state, skip))
 
     async def _fire(self) -> None:
-        known = [each.name for each in await self._sides[1].store.schedules.page()]
+        known = [each.name for each in await self._sides[1].store.schedules.list_page()]
         chosen = self._chance.sample(known, self._chance.randint(0, len(known)))
         chosen += self._chance.choices(chosen, k=1) if chosen and self._chance.random() < 0.2 else []
         makes = [self._firing(name) for name in chosen]
         await self._both(lambda side: side.fire(makes))
 
-    def _firing(self, name: str) -> Callable[[Store], Coroutine[Any, Any, Firing]]:
+    def _firing(self, name: str) -> Callable[[Store], Coroutine[Any, Any, FireRequest]]:
         count = self._chance.choice([0, 1, 1, 1, 2, 3])
         jitter = self._chance.choice([0, 0, 5])
         moments = [moment(self._at + number, run_at=self._at + number + jitter) for number in range(count)]
         if self._chance.random() < 0.2:
             moments = [moment(self._chance.randint(90, self._at)) for _ in range(count)]
         self._at += count
-        skipped = (Skip(first=self._at, last=self._at, count=1, reason="late"),) if self._chance.random() < 0.2 else ()
+        skipped = (
+            (SkippedRange(first=self._at, last=self._at, count=1, reason="late"),)
+            if self._chance.random() < 0.2
+            else ()
+        )
         moves = self._chance.random() < 0.8
         cursor = self._at if moments or skipped else None
 
-        async def make(store: Store) -> Firing:
+        async def make(store: Store) -> FireRequest:
             return firing(await got(store, name), *moments, skipped=skipped, moves=moves, cursor=cursor, next_at=10**9)
 
         return make
@@ -155,18 +161,18 @@ class Play:
             await self._both(lambda side: side.finish(id, kind))
 
     async def _cancel(self) -> None:
-        jobs = [job.id for job in await self._sides[1].store.inspect.jobs(JobFilter(limit=1_000))]
+        jobs = [job.id for job in await self._sides[1].store.inspect.find_jobs(JobFilter(limit=1_000))]
         if jobs:
             chosen = self._chance.sample(jobs, min(3, len(jobs)))
             await self._both(lambda side: side.store.jobs.cancel(chosen))
 
     async def _replay(self) -> None:
-        letters = [job.id for job in await self._sides[1].store.inspect.jobs(JobFilter(letters=True))]
+        letters = [job.id for job in await self._sides[1].store.inspect.find_jobs(JobFilter(dead_letters=True))]
         if letters:
             await self._both(lambda side: side.store.jobs.replay(letters[:1]))
 
     async def _rearm(self) -> None:
-        await self._both(lambda side: side.store.schedules.rearm())
+        await self._both(lambda side: side.store.schedules.advance_stalled())
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from drumbeat.core.job import Failure, Job, JobCounts, JobFilter, JobPage, JobState, NewJob, OutcomeKind, PendingView
 from drumbeat.durations import from_us
 from drumbeat.ids import JobId, created_us, new_job_id, new_job_ids
-from drumbeat.model.job import Failure, Job, JobCounts, JobFilter, JobPage, JobState, NewJob, OutcomeKind, View
-from drumbeat.store import searching
+from drumbeat.store import job_search
 from drumbeat.store.protocol import Store
 from tests.contract.making import (
     HOUR,
@@ -57,7 +57,7 @@ async def populate(store: Store) -> None:
         [crashed] = await claim(store, instance)
         await end(store, instance, crashed, OutcomeKind.SNOOZED, delay=HOUR, error=LATE if number else None)
         parked = await claimed_one(store, instance, **common)
-        await end(store, instance, parked, OutcomeKind.PARKED, waits_for="task:x", started_at=None)
+        await end(store, instance, parked, OutcomeKind.BLOCKED, blocked_on="task:x", started_at=None)
         replayed = await dead_letter(store, instance, **common)
         await store.jobs.replay([replayed.id])
         [replayed] = await claim(store, instance)
@@ -76,7 +76,7 @@ async def populate(store: Store) -> None:
 
 
 async def all_jobs(store: Store) -> tuple[list[Job], datetime]:
-    return await store.inspect.jobs(EVERYTHING), from_us(await store.inspect.now())
+    return await store.inspect.find_jobs(EVERYTHING), from_us(await store.inspect.now())
 
 
 def is_wanted(job: Job, filter: JobFilter, now: datetime, letters: set[JobId]) -> bool:
@@ -95,7 +95,7 @@ def is_wanted(job: Job, filter: JobFilter, now: datetime, letters: set[JobId]) -
         and (filter.until is None or created_us(job.id) < filter.until)
         and (filter.id is None or job.id.startswith(filter.id))
         and (filter.id_end is None or job.id.endswith(filter.id_end))
-        and (not filter.letters or job.id in letters)
+        and (not filter.dead_letters or job.id in letters)
         and (filter.before is None or job.id < filter.before)
     )
 
@@ -106,7 +106,7 @@ def values(jobs: Sequence[Job]) -> Kinds:
     instances = sorted({job.instance for job in jobs if job.instance is not None})
     return {
         "state": list(JobState),
-        "view": list(View),
+        "view": list(PendingView),
         "task": ["greet", "charge", "nobody"],
         "queue": ["default", "low", "nowhere"],
         "key": ["a", "b", "c"],
@@ -135,14 +135,14 @@ def filters(kinds: Kinds) -> list[JobFilter]:
 
 
 async def letters_of(store: Store) -> set[JobId]:
-    return set(ids(await store.inspect.jobs(JobFilter(letters=True, limit=10_000))))
+    return set(ids(await store.inspect.find_jobs(JobFilter(dead_letters=True, limit=10_000))))
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks that end early among few jobs."""
-    for name, number in {"FEW": 4, "FIRST_LOOK": 3, "LOOKED_AT": 5}.items():
-        monkeypatch.setattr(searching, name, number)
+    for name, number in {"MAX_SMALL_SET": 4, "FIRST_SCAN": 3, "MAX_SCANNED": 5}.items():
+        monkeypatch.setattr(job_search, name, number)
 
 
 async def check_all(store: Store) -> None:
@@ -154,7 +154,7 @@ async def check_all(store: Store) -> None:
     found = 0
     for filter in filters(values(jobs)):
         wanted = [job for job in jobs if is_wanted(job, filter, now, letters)]
-        assert await store.inspect.jobs(filter) == wanted, filter
+        assert await store.inspect.find_jobs(filter) == wanted, filter
         found += bool(wanted)
     assert found > 200, "enough of them find something"
 
@@ -169,11 +169,11 @@ async def test_searches_that_end_early_find_the_same_when_they_go_on(store: Stor
 
 
 async def pages(store: Store, filter: JobFilter) -> list[JobPage]:
-    found = [await store.inspect.page(filter)]
+    found = [await store.inspect.find_page(filter)]
     while (following := found[-1].next) is not None:
         assert filter.before is None or following < filter.before, "every page goes further down"
         filter = msgspec.structs.replace(filter, before=following)
-        found.append(await store.inspect.page(filter))
+        found.append(await store.inspect.find_page(filter))
     return found
 
 
@@ -185,7 +185,7 @@ async def test_a_page_is_never_longer_than_it_should_be_and_the_last_says_so(sto
         {},
         {"task": "charge"},
         {"queue": "low"},
-        {"view": View.READY},
+        {"view": PendingView.READY},
         {"error": "boom"},
         {"letters": True},
     ):
@@ -201,7 +201,7 @@ async def test_a_page_is_never_longer_than_it_should_be_and_the_last_says_so(sto
 @pytest.mark.usefixtures("short")
 async def test_a_search_that_finds_nothing_ends_early_and_says_where_to_go_on(store: Store) -> None:
     await add(store, *(new_job() for _ in range(40)))
-    first = await store.inspect.page(JobFilter(schedule="never", limit=5))
+    first = await store.inspect.find_page(JobFilter(schedule="never", limit=5))
     assert first.items == [] and first.next is not None
     found = await pages(store, JobFilter(schedule="never", limit=5))
     assert 2 <= len(found) <= 40 and not any(page.items for page in found)
@@ -214,7 +214,7 @@ async def test_pages_have_no_gap_and_no_repeat_while_jobs_end_come_and_go_betwee
     wanted, seen, filter = made[::2], list[JobId](), JobFilter(task="greet", limit=4)
     kinds = [OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED, OutcomeKind.RETRY]
     while True:
-        page = await store.inspect.page(filter)
+        page = await store.inspect.find_page(filter)
         seen += ids(page.items)
         if page.next is None:
             break
@@ -231,7 +231,7 @@ async def test_ids_that_were_not_added_in_their_order_are_listed_in_their_order(
     assert sorted(mixed) == made
     for some in (mixed[:15], mixed[15:]):
         await add(store, *(new_job(id=id) for id in some))
-    assert ids(await store.inspect.jobs(JobFilter(limit=100))) == made[::-1]
+    assert ids(await store.inspect.find_jobs(JobFilter(limit=100))) == made[::-1]
     found = await pages(store, JobFilter(limit=7))
     assert [job.id for page in found for job in page.items] == made[::-1]
 
@@ -241,25 +241,25 @@ def counted(jobs: Sequence[Job], now: datetime) -> JobCounts:
 
 
 async def test_counts_agree_with_the_jobs_that_a_filter_finds(store: Store) -> None:
-    assert await store.inspect.counts(JobFilter()) == JobCounts()
+    assert await store.inspect.count_jobs(JobFilter()) == JobCounts()
     await populate(store)
     jobs, now = await all_jobs(store)
-    assert await store.inspect.counts(JobFilter()) == counted(jobs, now)
-    assert await store.inspect.counts(JobFilter(before=jobs[3].id, limit=1)) == counted(jobs, now)
+    assert await store.inspect.count_jobs(JobFilter()) == counted(jobs, now)
+    assert await store.inspect.count_jobs(JobFilter(before=jobs[3].id, limit=1)) == counted(jobs, now)
     letters = await letters_of(store)
     kinds = values(jobs)
     del kinds["before"]
     for filter in filters(kinds)[: len(jobs) * 4]:
         wanted = [job for job in jobs if is_wanted(job, filter, now, letters)]
-        assert await store.inspect.counts(filter) == counted(wanted, now), filter
+        assert await store.inspect.count_jobs(filter) == counted(wanted, now), filter
 
 
 async def test_a_count_that_ends_early_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await add(store, *(new_job(task=("greet", "charge")[number % 2]) for number in range(30)))
-    monkeypatch.setattr(searching, "COUNTED", 10)
-    counts = await store.inspect.counts(JobFilter(task="greet"))
+    monkeypatch.setattr(job_search, "MAX_COUNTED", 10)
+    counts = await store.inspect.count_jobs(JobFilter(task="greet"))
     assert counts.capped and 1 <= counts.ready <= 10
-    assert await store.inspect.counts(JobFilter()) == JobCounts(ready=30), "without a filter all are counted"
+    assert await store.inspect.count_jobs(JobFilter()) == JobCounts(ready=30), "without a filter all are counted"
 
 
 async def test_a_span_that_cannot_be_finds_nothing(store: Store) -> None:
@@ -272,16 +272,16 @@ async def test_a_span_that_cannot_be_finds_nothing(store: Store) -> None:
         JobFilter(id="xyz!"),
         JobFilter(before=JobId("nonsense")),
         JobFilter(limit=0),
-        JobFilter(view=View.READY, state=JobState.RUNNING),
+        JobFilter(view=PendingView.READY, state=JobState.RUNNING),
     ):
-        assert await store.inspect.page(filter) == JobPage(items=[], next=None)
-        assert await store.inspect.jobs(filter) == []
+        assert await store.inspect.find_page(filter) == JobPage(items=[], next=None)
+        assert await store.inspect.find_jobs(filter) == []
 
 
 async def test_what_comes_while_a_search_is_under_way_is_newer_than_its_next_page(store: Store) -> None:
     made = await add(store, *(new_job() for _ in range(5)))
-    first = await store.inspect.page(JobFilter(limit=2))
+    first = await store.inspect.find_page(JobFilter(limit=2))
     late: NewJob = new_job(id=new_job_id())
     await add(store, late)
-    second = await store.inspect.page(JobFilter(limit=5, before=first.next))
+    second = await store.inspect.find_page(JobFilter(limit=5, before=first.next))
     assert ids([*first.items, *second.items]) == made[::-1]

@@ -5,17 +5,17 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from drumbeat.core.job import ClaimedJob, JobState, OutcomeKind
+from drumbeat.core.schedule import Overlap, Schedule, ScheduleState
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import Claimed, JobState, OutcomeKind
-from drumbeat.model.schedule import Overlap, Schedule, ScheduleState
 from drumbeat.store.protocol import Store
 from tests.contract.making import claim, end, hold, outcome, report, worker
 from tests.contract.scheduling import MINUTE, after, change, fire, fired_job, got, put
 
-End = Callable[[Store, InstanceId, Claimed], Awaitable[object]]
+End = Callable[[Store, InstanceId, ClaimedJob], Awaitable[object]]
 
 
-async def running(store: Store, **options: object) -> tuple[InstanceId, Claimed]:
+async def running(store: Store, **options: object) -> tuple[InstanceId, ClaimedJob]:
     """A series whose first job runs."""
     await fired_job(store, after(**options))
     me = await worker(store)
@@ -23,40 +23,40 @@ async def running(store: Store, **options: object) -> tuple[InstanceId, Claimed]
     return me, job
 
 
-async def ended_by(kind: OutcomeKind, store: Store, me: InstanceId, job: Claimed) -> None:
+async def ended_by(kind: OutcomeKind, store: Store, me: InstanceId, job: ClaimedJob) -> None:
     await end(store, me, job, kind)
 
 
-async def buried(store: Store, me: InstanceId, job: Claimed) -> None:
-    await store.instances.bury(me, beat=None, started=None, why="test")
+async def buried(store: Store, me: InstanceId, job: ClaimedJob) -> None:
+    await store.instances.declare_dead(me, beat=None, started=None, reason="test")
 
 
-async def cancelled_and_buried(store: Store, me: InstanceId, job: Claimed) -> None:
+async def cancelled_and_buried(store: Store, me: InstanceId, job: ClaimedJob) -> None:
     await store.jobs.cancel([job.id])
-    await store.instances.bury(me, beat=None, started=None, why="test")
+    await store.instances.declare_dead(me, beat=None, started=None, reason="test")
 
 
-async def cancelled_and_gone(store: Store, me: InstanceId, job: Claimed) -> None:
+async def cancelled_and_gone(store: Store, me: InstanceId, job: ClaimedJob) -> None:
     await store.jobs.cancel([job.id])
-    await store.instances.leave(me, "left")
+    await store.instances.deregister(me, "left")
 
 
-async def cancelled_and_told(store: Store, me: InstanceId, job: Claimed) -> None:
+async def cancelled_and_told(store: Store, me: InstanceId, job: ClaimedJob) -> None:
     await store.jobs.cancel([job.id])
     await end(store, me, job, OutcomeKind.RETRY)
 
 
-async def given_back_and_cancelled(store: Store, me: InstanceId, job: Claimed) -> None:
+async def given_back_and_cancelled(store: Store, me: InstanceId, job: ClaimedJob) -> None:
     await end(store, me, job, OutcomeKind.RETRY, delay=60 * MINUTE)
     await store.jobs.cancel([job.id])
 
 
-async def parked_and_expired(store: Store, me: InstanceId, job: Claimed) -> None:
-    await end(store, me, job, OutcomeKind.PARKED, started_at=None, waits_for="version:greet@s1")
-    await store.jobs.expire_waits("version:", await store.inspect.now() + 1, 10)
+async def parked_and_expired(store: Store, me: InstanceId, job: ClaimedJob) -> None:
+    await end(store, me, job, OutcomeKind.BLOCKED, started_at=None, blocked_on="version:greet@s1")
+    await store.jobs.expire_blocked("version:", await store.inspect.now() + 1, 10)
 
 
-async def with_a_result(store: Store, me: InstanceId, job: Claimed) -> None:
+async def with_a_result(store: Store, me: InstanceId, job: ClaimedJob) -> None:
     await end(store, me, job, OutcomeKind.SUCCEEDED, result='"done"')
 
 
@@ -82,12 +82,12 @@ async def test_every_end_of_the_current_job_sets_the_next_moment(store: Store, h
     assert (await got(store, "sweep")).next_at is None
     await ENDS[how](store, me, job)
     found = await got(store, "sweep")
-    assert (await store.inspect.job(job.id)).state not in {JobState.PENDING, JobState.RUNNING}
+    assert (await store.inspect.get_job(job.id)).state not in {JobState.PENDING, JobState.RUNNING}
     assert found.current is None
     assert found.next_at is not None
     assert before + MINUTE <= found.next_at <= await store.inspect.now() + MINUTE
-    assert (await store.inspect.job(job.id)).schedule == "sweep"
-    assert await store.schedules.rearm() == 0
+    assert (await store.inspect.get_job(job.id)).schedule == "sweep"
+    assert await store.schedules.advance_stalled() == 0
 
 
 @pytest.mark.parametrize("facts", [{}, {"result": '"done"'}], ids=["", "with a result"])
@@ -124,7 +124,7 @@ async def test_a_run_that_is_not_the_last_sets_nothing(store: Store, kind: Outco
     await end(store, me, job, kind, delay=MINUTE)
     found = await got(store, "sweep")
     assert (found.current, found.next_at) == (job.id, None)
-    assert await store.schedules.rearm() == 0
+    assert await store.schedules.advance_stalled() == 0
 
 
 async def test_an_outcome_that_is_told_twice_sets_it_once(store: Store) -> None:
@@ -141,9 +141,9 @@ async def test_a_replay_and_its_end_change_nothing(store: Store) -> None:
     await end(store, me, job, OutcomeKind.DEAD)
     before = await got(store, "sweep")
     [replayed] = await store.jobs.replay([job.id])
-    assert replayed.done
+    assert replayed.replayed
     [again] = await claim(store, me)
-    assert (await store.inspect.job(job.id)).schedule == "sweep"
+    assert (await store.inspect.get_job(job.id)).schedule == "sweep"
     await end(store, me, again, OutcomeKind.SUCCEEDED)
     assert await got(store, "sweep") == before
 
@@ -153,7 +153,7 @@ async def test_a_dead_letter_that_is_discarded_changes_nothing(store: Store) -> 
     await end(store, me, job, OutcomeKind.DEAD)
     before = await got(store, "sweep")
     assert await store.jobs.discard([job.id]) == 1
-    assert (await store.inspect.job(job.id)).schedule == "sweep"
+    assert (await store.inspect.get_job(job.id)).schedule == "sweep"
     assert await got(store, "sweep") == before
 
 
@@ -163,7 +163,7 @@ async def test_a_series_that_is_paused_meanwhile_has_no_next_moment(store: Store
     await end(store, me, job, OutcomeKind.SUCCEEDED)
     found = await got(store, "sweep")
     assert (found.current, found.next_at) == (None, None)
-    assert await store.schedules.rearm() == 0
+    assert await store.schedules.advance_stalled() == 0
 
 
 async def test_a_series_does_not_go_on_beyond_its_end(store: Store) -> None:
@@ -171,8 +171,8 @@ async def test_a_series_does_not_go_on_beyond_its_end(store: Store) -> None:
     await end(store, me, job, OutcomeKind.SUCCEEDED)
     found = await got(store, "sweep")
     assert (found.state, found.current, found.next_at) == (ScheduleState.ACTIVE, None, None)
-    assert await store.schedules.rearm() == 0
-    assert (await store.schedules.due(10)).shortest is None
+    assert await store.schedules.advance_stalled() == 0
+    assert (await store.schedules.get_due(10)).min_interval is None
 
 
 async def test_a_queued_fire_of_a_series_runs_before_the_next_moment_is_set(store: Store) -> None:
@@ -194,12 +194,12 @@ async def test_a_series_that_stands_still_is_set_going_by_the_sweep(store: Store
         await put(store, after(name), next_at=None)
     await change(store, await got(store, "paused"), ScheduleState.PAUSED)
     await fire(store, "runs", 10)
-    assert await store.schedules.rearm() == 1
+    assert await store.schedules.advance_stalled() == 1
     found = await got(store, "sweep")
     assert found.next_at is not None
     assert before <= found.next_at <= await store.inspect.now()
     assert [(await got(store, name)).next_at for name in ("paused", "runs")] == [None, None]
-    assert await store.schedules.rearm() == 0
+    assert await store.schedules.advance_stalled() == 0
 
 
 async def test_of_a_release_and_a_cancellation_the_next_moment_is_set_whichever_comes_first(store: Store) -> None:

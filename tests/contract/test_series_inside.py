@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from drumbeat.model.job import JobState
-from drumbeat.model.schedule import Overlap
+from drumbeat.core.job import JobState
+from drumbeat.core.schedule import Overlap
 from drumbeat.store.protocol import Store
 from tests.callers import Caller, caller
 from tests.conftest import TRANSACTIONAL
@@ -35,17 +35,19 @@ async def test_the_next_moment_is_set_with_the_commit_and_not_with_a_rollback(
     [job] = await claim(store, me)
     before = await store.inspect.now()
     await program.begin()
-    await store.inside.complete(program.conn, me, hold(job), started_at=job.token, result=None, result_error=None)
+    await store.transactional.complete(
+        program.conn, me, hold(job), started_at=job.token, result=None, result_error=None
+    )
     assert (await got(store, "sweep")).next_at is None
     await (program.commit() if commits else program.rollback())
     found = await got(store, "sweep")
     if commits:
-        assert (await store.inspect.job(id)).schedule == "sweep"
+        assert (await store.inspect.get_job(id)).schedule == "sweep"
         assert found.current is None
         assert found.next_at is not None
         assert before + MINUTE <= found.next_at <= await store.inspect.now() + MINUTE
     else:
-        assert (await store.inspect.job(id)).state is JobState.RUNNING
+        assert (await store.inspect.get_job(id)).state is JobState.RUNNING
         assert (found.current, found.next_at) == (id, None)
 
 
@@ -55,7 +57,9 @@ async def test_the_next_in_line_goes_on_with_the_commit(store: Store, program: C
     me = await worker(store)
     [job] = await claim(store, me)
     await program.begin()
-    await store.inside.complete(program.conn, me, hold(job), started_at=job.token, result=None, result_error=None)
-    assert (await store.inspect.job(queued)).waits_for is not None
+    await store.transactional.complete(
+        program.conn, me, hold(job), started_at=job.token, result=None, result_error=None
+    )
+    assert (await store.inspect.get_job(queued)).blocked_on is not None
     await program.commit()
     assert [each.id for each in await claim(store, me)] == [queued]

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from drumbeat.model.job import OutcomeKind
+from drumbeat.core.job import OutcomeKind
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import HOUR, add, claimed_one, dead_letter, end, hold, new_job, worker
@@ -92,9 +92,9 @@ async def a_job_run_now(store: Store) -> AsyncIterator[int]:
 
 
 async def a_resumed_queue(store: Store) -> AsyncIterator[int]:
-    await store.jobs.pause("default", by="ada", why="")
+    await store.jobs.pause_queue("default", by="ada", reason="")
     yield 0
-    await store.jobs.resume("default")
+    await store.jobs.resume_queue("default")
     yield 0
 
 
@@ -102,7 +102,7 @@ async def a_burial(store: Store) -> AsyncIterator[int]:
     instance = await worker(store)
     await claimed_one(store, instance)
     yield 0
-    await store.instances.bury(instance, beat=None, started=None, why="killed")
+    await store.instances.declare_dead(instance, beat=None, started=None, reason="killed")
     yield await store.inspect.now()
 
 
@@ -110,7 +110,7 @@ async def a_goodbye(store: Store) -> AsyncIterator[int]:
     instance = await worker(store)
     await claimed_one(store, instance)
     yield 0
-    await store.instances.leave(instance, "deploy")
+    await store.instances.deregister(instance, "deploy")
     yield await store.inspect.now()
 
 

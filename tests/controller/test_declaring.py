@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.controller.declaring import Declarer
-from drumbeat.model.schedule import NewSchedule, Origin, RuleKind, Schedule, ScheduleState
-from drumbeat.schedules.planner import first_moment
+from drumbeat.controller.schedule_declarations import ScheduleDeclarations
+from drumbeat.core.schedule import NewSchedule, Origin, RuleKind, Schedule, ScheduleState
+from drumbeat.schedules.planner import first_fire_time
 from drumbeat.store.protocol import Store
 from tests.conftest import fresh_store
 from tests.contract.making import worker
-from tests.controller.making import SECOND, definition, elector, patience, put
+from tests.controller.factories import SECOND, make_backoff, make_elector, make_schedule, put_schedule
 from tests.faults import FaultyStore
 from tests.waiting import until
 
@@ -35,15 +35,15 @@ async def store(clock: FakeClock, tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def declared(name: str = "nightly", rule: str = "0 3 * * *", **changes: Any) -> NewSchedule:
-    return definition(name, rule, **({"origin": Origin.CODE, "app": "shop", "version": "1"} | changes))
+    return make_schedule(name, rule, **({"origin": Origin.CODE, "app": "shop", "version": "1"} | changes))
 
 
 def interval(rule: int, **changes: Any) -> NewSchedule:
     return declared("sweep", str(rule), kind=RuleKind.AFTER, **changes)
 
 
-def declarer(store: Store, clock: FakeClock, *schedules: NewSchedule, leading: bool = False) -> Declarer:
-    return Declarer(store, schedules, elector(clock, leading=leading), clock, patience(clock))
+def declarer(store: Store, clock: FakeClock, *schedules: NewSchedule, leading: bool = False) -> ScheduleDeclarations:
+    return ScheduleDeclarations(store, schedules, make_elector(clock, leading=leading), clock, make_backoff(clock))
 
 
 def forget_schedule(store: Store, name: str) -> None:
@@ -59,63 +59,63 @@ async def known(store: Store, name: str = "nightly") -> Schedule:
 
 
 async def test_a_new_one_is_put_and_declared(store: Store, clock: FakeClock) -> None:
-    await declarer(store, clock, declared()).synchronise()
+    await declarer(store, clock, declared()).declare_all()
     found = await known(store)
     assert found.definition == declared()
     assert (found.state, found.revision) == (ScheduleState.ACTIVE, 1)
-    assert found.next_at == first_moment(declared(), clock.now_us())
+    assert found.next_at == first_fire_time(declared(), clock.now_us())
     assert found.declared_at == clock.now_us()
 
 
 async def test_the_same_again_is_no_change_and_neither_is_another_version_of_the_app(
     store: Store, clock: FakeClock
 ) -> None:
-    await declarer(store, clock, declared()).synchronise()
+    await declarer(store, clock, declared()).declare_all()
     await clock.advance(30)
-    await declarer(store, clock, declared(version="2")).synchronise()
+    await declarer(store, clock, declared(version="2")).declare_all()
     found = await known(store)
     assert (found.revision, found.declared_at) == (1, clock.now_us())
 
 
 async def test_a_changed_rule_counts_from_now(store: Store, clock: FakeClock) -> None:
-    await declarer(store, clock, declared()).synchronise()
+    await declarer(store, clock, declared()).declare_all()
     hourly = declared(rule="0 * * * *")
-    await declarer(store, clock, hourly).synchronise()
+    await declarer(store, clock, hourly).declare_all()
     found = await known(store)
     assert (found.definition.rule, found.revision) == ("0 * * * *", 2)
-    assert found.next_at == first_moment(hourly, clock.now_us())
+    assert found.next_at == first_fire_time(hourly, clock.now_us())
 
 
 async def test_a_change_of_anything_else_keeps_the_next_moment_even_if_it_is_overdue(
     store: Store, clock: FakeClock
 ) -> None:
-    await declarer(store, clock, declared()).synchronise()
+    await declarer(store, clock, declared()).declare_all()
     before = await known(store)
     await clock.advance(2 * 86_400)
-    await declarer(store, clock, declared(timeout=MINUTE)).synchronise()
+    await declarer(store, clock, declared(timeout=MINUTE)).declare_all()
     found = await known(store)
     assert (found.definition.timeout, found.next_at) == (MINUTE, before.next_at)
 
 
 async def test_a_changed_interval_is_never_later_than_it_was(store: Store, clock: FakeClock) -> None:
     later = clock.now_us() + 10 * MINUTE
-    await put(store, interval(10 * MINUTE), later)
-    await declarer(store, clock, interval(60 * MINUTE)).synchronise()
+    await put_schedule(store, interval(10 * MINUTE), later)
+    await declarer(store, clock, interval(60 * MINUTE)).declare_all()
     assert (await known(store, "sweep")).next_at == later
-    await declarer(store, clock, interval(MINUTE)).synchronise()
+    await declarer(store, clock, interval(MINUTE)).declare_all()
     assert (await known(store, "sweep")).next_at == clock.now_us() + MINUTE
 
 
 async def test_a_persons_pause_survives_a_change_of_the_code(store: Store, clock: FakeClock) -> None:
-    await declarer(store, clock, declared()).synchronise()
-    facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "ada", "why": "too loud"}
-    await store.schedules.change("nightly", revision=1, state=ScheduleState.PAUSED, **facts)
-    await declarer(store, clock, declared()).synchronise()
+    await declarer(store, clock, declared()).declare_all()
+    facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "ada", "reason": "too loud"}
+    await store.schedules.set_state("nightly", revision=1, state=ScheduleState.PAUSED, **facts)
+    await declarer(store, clock, declared()).declare_all()
     assert (await known(store)).revision == 2
-    await declarer(store, clock, declared(rule="0 4 * * *")).synchronise()
+    await declarer(store, clock, declared(rule="0 4 * * *")).declare_all()
     found = await known(store)
     assert (found.state, found.next_at) == (ScheduleState.PAUSED, None)
-    assert (found.definition.rule, found.changed_by, found.why) == ("0 4 * * *", "ada", "too loud")
+    assert (found.definition.rule, found.changed_by, found.reason) == ("0 4 * * *", "ada", "too loud")
 
 
 @pytest.mark.parametrize("other", [{"app": "billing"}, {"origin": Origin.STORE, "app": ""}])
@@ -123,73 +123,73 @@ async def test_what_belongs_to_another_app_or_to_a_person_is_not_touched(
     store: Store, clock: FakeClock, other: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     theirs = declared(rule="0 5 * * *", **other)
-    await put(store, theirs, first_moment(theirs, clock.now_us()))
-    await declarer(store, clock, declared()).synchronise()
+    await put_schedule(store, theirs, first_fire_time(theirs, clock.now_us()))
+    await declarer(store, clock, declared()).declare_all()
     assert (await known(store)).definition == theirs
     assert "belongs to somebody else" in caplog.text
 
 
 async def test_a_retired_one_that_code_declares_again_is_active_again(store: Store, clock: FakeClock) -> None:
-    await declarer(store, clock, declared()).synchronise()
-    facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "", "why": ""}
-    await store.schedules.change("nightly", revision=1, state=ScheduleState.RETIRED, **facts)
-    await declarer(store, clock, declared()).synchronise()
+    await declarer(store, clock, declared()).declare_all()
+    facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "", "reason": ""}
+    await store.schedules.set_state("nightly", revision=1, state=ScheduleState.RETIRED, **facts)
+    await declarer(store, clock, declared()).declare_all()
     found = await known(store)
-    assert (found.state, found.next_at) == (ScheduleState.ACTIVE, first_moment(declared(), clock.now_us()))
+    assert (found.state, found.next_at) == (ScheduleState.ACTIVE, first_fire_time(declared(), clock.now_us()))
 
 
 async def test_in_a_rolling_deploy_neither_side_retires_what_the_other_declares(store: Store, clock: FakeClock) -> None:
     await worker(store)
     old = declarer(store, clock, declared("both"), declared("old"), leading=True)
     new = declarer(store, clock, declared("both"), declared("new"), leading=True)
-    await old.synchronise()
-    await new.synchronise()
+    await old.declare_all()
+    await new.declare_all()
     for _ in range(30):
         await clock.advance(60)
-        await old.repeat()
-        await new.repeat()
-    assert {each.name for each in await store.schedules.page()} == {"both", "old", "new"}
+        await old.redeclare()
+        await new.redeclare()
+    assert {each.name for each in await store.schedules.list_page()} == {"both", "old", "new"}
     for _ in range(9):  # the last old instance has gone
         await clock.advance(60)
-        await new.repeat()
-    assert {each.name for each in await store.schedules.page()} == {"both", "old", "new"}
+        await new.redeclare()
+    assert {each.name for each in await store.schedules.list_page()} == {"both", "old", "new"}
     for _ in range(2):
         await clock.advance(60)
-        await new.repeat()
-    assert {each.name for each in await store.schedules.page()} == {"both", "new"}
+        await new.redeclare()
+    assert {each.name for each in await store.schedules.list_page()} == {"both", "new"}
     assert (await known(store, "old")).state is ScheduleState.RETIRED
 
 
 async def test_a_second_service_on_the_store_retires_nothing_of_the_first(store: Store, clock: FakeClock) -> None:
     await worker(store, app="billing")
-    await declarer(store, clock, declared()).synchronise()
+    await declarer(store, clock, declared()).declare_all()
     other = declarer(store, clock, declared("invoices", app="billing"), leading=True)
-    await other.synchronise()
+    await other.declare_all()
     for _ in range(60):
         await clock.advance(60)
-        await other.repeat()
+        await other.redeclare()
     assert (await known(store)).state is ScheduleState.ACTIVE
 
 
 async def test_whoever_comes_back_first_after_a_night_retires_nothing(store: Store, clock: FakeClock) -> None:
     await worker(store)
-    await declarer(store, clock, declared("mine"), declared("yours")).synchronise()
+    await declarer(store, clock, declared("mine"), declared("yours")).declare_all()
     await clock.advance(8 * 3_600)
     first = declarer(store, clock, declared("mine"), leading=True)
-    await first.synchronise()
+    await first.declare_all()
     for _ in range(9):
         await clock.advance(60)
-        await first.repeat()
+        await first.redeclare()
     assert (await known(store, "yours")).state is ScheduleState.ACTIVE
 
 
 async def test_whoever_does_not_lead_retires_nothing(store: Store, clock: FakeClock) -> None:
     await worker(store)
-    await declarer(store, clock, declared()).synchronise()
+    await declarer(store, clock, declared()).declare_all()
     follower = declarer(store, clock)
-    await follower.synchronise()
+    await follower.declare_all()
     await clock.advance(3_600)
-    await follower.repeat()
+    await follower.redeclare()
     assert (await known(store)).state is ScheduleState.ACTIVE
 
 
@@ -197,27 +197,27 @@ async def test_what_has_vanished_from_the_store_is_put_again_and_told_and_a_dele
     store: Store, clock: FakeClock
 ) -> None:
     told: list[str] = []
-    service = Declarer(
+    service = ScheduleDeclarations(
         store,
         [declared("nightly"), declared("deleted"), declared("kept")],
-        elector(clock),
+        make_elector(clock),
         clock,
-        patience(clock),
-        restored=told.append,
+        make_backoff(clock),
+        on_restored=told.append,
     )
-    await service.synchronise()
-    facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "ada", "why": "not any more"}
-    await store.schedules.change("deleted", revision=1, state=ScheduleState.RETIRED, **facts)
+    await service.declare_all()
+    facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "ada", "reason": "not any more"}
+    await store.schedules.set_state("deleted", revision=1, state=ScheduleState.RETIRED, **facts)
     await clock.advance(60)
-    await service.repeat()
+    await service.redeclare()
     assert told == []
     forget_schedule(store, "nightly")
     await clock.advance(60)
-    await service.repeat()
+    await service.redeclare()
     assert told == ["nightly"]
     found = await known(store)
     assert (found.definition, found.state, found.revision) == (declared(), ScheduleState.ACTIVE, 1)
-    assert found.next_at == first_moment(declared(), clock.now_us())
+    assert found.next_at == first_fire_time(declared(), clock.now_us())
     assert (await known(store, "deleted")).state is ScheduleState.RETIRED
 
 

@@ -5,21 +5,21 @@ from drumbeat.events import LeaseLost, StoreEmptied
 from drumbeat.store.protocol import Store
 from tests.contract.making import HOUR
 from tests.waiting import until
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 
 async def test_a_store_that_has_no_trace_of_an_instance_was_emptied(store: Store, store_url: str) -> None:
     app = Drumbeat(store_url)
-    recorder = Recorder(app)
+    recorder = EventRecorder(app)
 
     async def forget_all() -> bool:
         """As if somebody had emptied the tables; a beat in between sees only a burial."""
-        for each in await store.inspect.instances():
-            await store.instances.bury(each.id, beat=None, started=None, why="a test")
-            await store.instances.forget(await store.inspect.now() + HOUR)
+        for each in await store.inspect.list_instances():
+            await store.instances.declare_dead(each.id, beat=None, started=None, reason="a test")
+            await store.instances.prune(await store.inspect.now() + HOUR)
         return bool(recorder.of(StoreEmptied))
 
-    async with app, working(app, heartbeat=0.2, dead_after=2):
+    async with app, run_worker(app, heartbeat=0.2, dead_after=2):
         await until(lambda: app.instances.list(), what="an instance")
         await until(forget_all, what="an event StoreEmptied")
         await until(lambda: app.instances.list(), what="the instance, registered anew")
@@ -28,10 +28,10 @@ async def test_a_store_that_has_no_trace_of_an_instance_was_emptied(store: Store
 
 async def test_an_instance_that_was_taken_for_dead_has_not_lost_its_store(store: Store, store_url: str) -> None:
     app = Drumbeat(store_url)
-    recorder = Recorder(app)
-    async with app, working(app):
+    recorder = EventRecorder(app)
+    async with app, run_worker(app):
         [instance] = await until(lambda: app.instances.list(), what="an instance")
-        await store.instances.bury(instance.id, beat=None, started=None, why="a test")
+        await store.instances.declare_dead(instance.id, beat=None, started=None, reason="a test")
         await recorder.next(LeaseLost)
         await until(lambda: app.instances.list(), what="the instance, registered anew")
     assert recorder.of(StoreEmptied) == []

@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.controller.rescuing import Rescuer
-from drumbeat.model.schedule import RuleKind
+from drumbeat.controller.schedule_rescuer import ScheduleRescuer
+from drumbeat.core.schedule import RuleKind
 from drumbeat.store.protocol import Store
 from tests.conftest import fresh_store
-from tests.controller.making import SECOND, definition, elector, firer, jobs, patience, put
+from tests.controller.factories import (
+    SECOND,
+    list_jobs,
+    make_backoff,
+    make_elector,
+    make_firer,
+    make_schedule,
+    put_schedule,
+)
 from tests.faults import FaultyStore
 from tests.waiting import until
 
@@ -35,8 +43,8 @@ async def test_the_sweep_is_as_frequent_as_it_is_needed(
     store: Store, clock: FakeClock, leading: bool, needed: bool, least: int, most: int
 ) -> None:
     counted = FaultyStore(store)
-    sweep = Rescuer(
-        counted.schedules, elector(clock, leading=leading), clock, patience(clock), is_needed=lambda: needed
+    sweep = ScheduleRescuer(
+        counted.schedules, make_elector(clock, leading=leading), clock, make_backoff(clock), is_needed=lambda: needed
     )
     async with asyncio.TaskGroup() as group:
         running = group.create_task(sweep.run())
@@ -44,22 +52,22 @@ async def test_the_sweep_is_as_frequent_as_it_is_needed(
             await until(lambda: clock.sleepers == 1, what="its sleep")
             await clock.advance(1)
         running.cancel()
-    assert least <= counted.calls["schedules.rearm"] <= most
+    assert least <= counted.calls["schedules.advance_stalled"] <= most
 
 
 async def test_an_interval_whose_job_vanished_goes_on(store: Store, clock: FakeClock, tmp_path: Path) -> None:
-    await put(store, definition("sweep", str(SECOND), kind=RuleKind.AFTER), clock.now_us())
-    me = firer(store, clock)
-    await me.look()
-    [job] = await jobs(store)
+    await put_schedule(store, make_schedule("sweep", str(SECOND), kind=RuleKind.AFTER), clock.now_us())
+    me = make_firer(store, clock)
+    await me.fire_due()
+    [job] = await list_jobs(store)
     await store.close()
     vanish(tmp_path / "test.db", job.id)
     await clock.advance(1)
     async with fresh_store("sqlite", tmp_path, clock=clock) as again:
-        assert await again.schedules.rearm() == 1
+        assert await again.schedules.advance_stalled() == 1
         await clock.advance(2)
-        await firer(again, clock).look()
-        assert [each.id != job.id for each in await jobs(again)] == [True]
+        await make_firer(again, clock).fire_due()
+        assert [each.id != job.id for each in await list_jobs(again)] == [True]
 
 
 def vanish(file: Path, job: str) -> None:
@@ -72,11 +80,11 @@ def vanish(file: Path, job: str) -> None:
 
 
 async def test_whether_there_are_schedules_is_seen_by_looking(store: Store, clock: FakeClock) -> None:
-    me = firer(store, clock)
-    await me.look()
-    seen = [me.sees_schedules]
-    await put(store, definition("sweep", str(SECOND), kind=RuleKind.AFTER), clock.now_us())
+    me = make_firer(store, clock)
+    await me.fire_due()
+    seen = [me.has_schedules]
+    await put_schedule(store, make_schedule("sweep", str(SECOND), kind=RuleKind.AFTER), clock.now_us())
     for _ in range(2):  # after the first its job is under way, and it has no next moment
-        await me.look()
-        seen.append(me.sees_schedules)
+        await me.fire_due()
+        seen.append(me.has_schedules)
     assert seen == [False, True, True]

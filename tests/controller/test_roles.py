@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from drumbeat.app import Drumbeat
+from drumbeat.core.job import JobState
+from drumbeat.core.schedule import ScheduleState
 from drumbeat.errors import StartFailed
 from drumbeat.events import JobFinished, LeaderChanged, ScheduleFired
-from drumbeat.model.job import JobState
-from drumbeat.model.schedule import ScheduleState
 from drumbeat.worker import Worker
-from tests.cli.running import call
+from tests.cli.command import call
 from tests.contract.making import worker as registered
-from tests.controller.making import jobs
+from tests.controller.factories import list_jobs
 from tests.waiting import until, until_sync
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def program(url: str) -> Drumbeat:
 
 async def test_an_instance_of_both_roles_leads_fires_and_runs(url: str) -> None:
     app = program(url)
-    recorder = Recorder(app)
-    async with app, working(app) as worker:
+    recorder = EventRecorder(app)
+    async with app, run_worker(app) as worker:
         await recorder.next(JobFinished)
         fired = await recorder.next(ScheduleFired)
         led = await recorder.next(LeaderChanged)
@@ -50,13 +50,13 @@ async def test_an_instance_of_both_roles_leads_fires_and_runs(url: str) -> None:
 
 async def test_a_controller_runs_no_jobs_and_a_worker_fires_none(url: str) -> None:
     controller, other = program(url), program(url)
-    heard, fired_by_worker = Recorder(controller), Recorder(other)
+    heard, fired_by_worker = EventRecorder(controller), EventRecorder(other)
     async with controller, other:
-        async with working(other, role="worker"):
+        async with run_worker(other, role="worker"):
             store = await other.store()
             found = await until(lambda: store.schedules.get("tick"), what="the declaration of the worker")
             assert found.state is ScheduleState.ACTIVE
-            async with working(controller, role="controller"):
+            async with run_worker(controller, role="controller"):
                 await heard.next(ScheduleFired)
                 ran = await fired_by_worker.next(JobFinished)
         assert ran.state is JobState.SUCCEEDED
@@ -66,12 +66,12 @@ async def test_a_controller_runs_no_jobs_and_a_worker_fires_none(url: str) -> No
 
 async def test_where_nobody_controls_nothing_is_fired(url: str) -> None:
     app = program(url)
-    async with app, working(app, role="worker"):
+    async with app, run_worker(app, role="worker"):
         store = await app.store()
         await until(lambda: store.schedules.get("tick"), what="the declaration")
         pulses = await beats(app, 5)
         assert pulses[-1].leader is None
-        assert await jobs(store) == []
+        assert await list_jobs(store) == []
 
 
 async def beats(app: Drumbeat, count: int) -> list[Any]:
@@ -82,8 +82,8 @@ async def beats(app: Drumbeat, count: int) -> list[Any]:
     for _ in range(count):
         before = await store.inspect.now()
         await until(lambda before=before: later(app, before + 100_000), what="a moment")
-        found.append(await store.instances.beat(me, 0))
-    await store.instances.leave(me, "left")
+        found.append(await store.instances.heartbeat(me, 0))
+    await store.instances.deregister(me, "left")
     return found
 
 
@@ -105,8 +105,8 @@ async def test_a_handler_that_blocks_the_loop_delays_no_fire(url: str) -> None:
         [(found,)] = db.execute("SELECT count(*) FROM drumbeat_job WHERE task = 'tick' AND state = 'pending'")
         return int(found)
 
-    recorder = Recorder(app)
-    async with app, working(app, dead_after=60):
+    recorder = EventRecorder(app)
+    async with app, run_worker(app, dead_after=60):
         await recorder.next(JobFinished)
         assert await (await block.enqueue()).result(timeout=60) >= 10
 
@@ -131,7 +131,7 @@ async def test_start_up_tasks_come_before_the_first_claim(url: str) -> None:
 
     async with app:
         job = await work.enqueue()
-        async with working(app):
+        async with run_worker(app):
             await job.result(timeout=10)
     assert told == ["warm", "warm still", "control", "work"]
 
@@ -166,7 +166,7 @@ async def test_an_instance_that_is_stopped_while_it_starts_claims_nothing(url: s
 
     async with app:
         job = await work.enqueue()
-        async with working(app, drain=0.2):
+        async with run_worker(app, drain=0.2):
             await begun.wait()
         assert (await job.job()).state is JobState.PENDING
 

@@ -13,18 +13,18 @@ import pytest
 from drumbeat.app import Drumbeat
 from drumbeat.clock import SYSTEM
 from drumbeat.context import AbortReason, abort_signal
-from drumbeat.controller import starting
-from drumbeat.controller.starting import StartUp
+from drumbeat.controller import startup
+from drumbeat.controller.startup import StartupRunner
+from drumbeat.core.schedule import OnceState
 from drumbeat.errors import NotInJob, StartFailed
 from drumbeat.ids import InstanceId
-from drumbeat.model.schedule import OnceState
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
 from tests.conftest import fresh_store
 from tests.contract.making import worker
-from tests.controller.making import ME, patience
+from tests.controller.factories import ME, make_backoff
 from tests.faults import FaultyStore
 from tests.waiting import until, within
 
@@ -56,14 +56,14 @@ def app() -> Drumbeat:
     return Drumbeat()
 
 
-def start_up(*declared: Declared, me: InstanceId = ME, **settings: Any) -> StartUp:
-    return StartUp(
+def start_up(*declared: Declared, me: InstanceId = ME, **settings: Any) -> StartupRunner:
+    return StartupRunner(
         declared,
         Settings(**settings),
         SYSTEM,
-        patience(SYSTEM),
+        make_backoff(SYSTEM),
         in_thread=asyncio.to_thread,
-        locked=lambda name: asyncio.timeout(None),
+        acquire_lock=lambda name: asyncio.timeout(None),
         identity=lambda: me,
     )
 
@@ -152,7 +152,7 @@ async def test_the_lock_is_held_while_it_runs(app: Drumbeat, store: Store) -> No
         told.append(f"leave {name}")
 
     call = start_up(Declared(warm, lock="schema"))
-    call._locked = locked
+    call._acquire_lock = locked
     await call.run(store.schedules)
     assert told == ["enter schema", "warm", "leave schema"]
 
@@ -208,9 +208,9 @@ async def test_when_its_runner_is_gone_another_takes_it_up(app: Drumbeat, store:
         await until(lambda: calls, what="the first call")
         other = group.create_task(start_up(Declared(seed, once=True), me=second).run(store.schedules))
         if end == "leaves":
-            await store.instances.leave(first, "left")
+            await store.instances.deregister(first, "left")
         else:
-            await store.instances.bury(first, beat=None, started=None, why="gone")
+            await store.instances.declare_dead(first, beat=None, started=None, reason="gone")
         await other
         gate.set()
         # The first was taken for dead, and finds it done by another.
@@ -226,8 +226,8 @@ async def test_a_store_that_is_away_is_waited_for(app: Drumbeat, store: Store) -
         calls.append(1)
 
     faulty = FaultyStore(store)
-    faulty.fail_before["schedules.once"] = 2
-    faulty.fail_after["schedules.once_done"] = 1
+    faulty.fail_before["schedules.claim_once"] = 2
+    faulty.fail_after["schedules.complete_once"] = 1
     await start_up(Declared(seed, once=True), me=await worker(store)).run(faulty.schedules)
     assert calls == [1]
 
@@ -235,7 +235,7 @@ async def test_a_store_that_is_away_is_waited_for(app: Drumbeat, store: Store) -
 async def test_an_async_call_is_told_of_the_stop_and_cancelled_a_moment_later(
     app: Drumbeat, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "CANCEL_DELAY", 0.05)
+    monkeypatch.setattr(startup, "CANCEL_DELAY", 0.05)
     told: list[Any] = []
 
     @app.task(retries=5)
@@ -276,9 +276,9 @@ async def test_a_call_in_a_thread_is_told_of_the_stop_and_waited_for(app: Drumbe
         calls.stop()
     assert told == ["begun", True]
     # It has not ended by itself, so it is not done.
-    await store.instances.leave(first, "left")
+    await store.instances.deregister(first, "left")
     key = f"{Settings().name}:{Settings().version}:warm"
-    assert await store.schedules.once(key, second) is OnceState.YOURS
+    assert await store.schedules.claim_once(key, second) is OnceState.YOURS
 
 
 async def test_a_call_that_returns_although_it_should_stop_is_done(app: Drumbeat, store: Store) -> None:
@@ -295,7 +295,7 @@ async def test_a_call_that_returns_although_it_should_stop_is_done(app: Drumbeat
         await until(begun.is_set, what="the call")
         calls.stop()
     key = f"{Settings().name}:{Settings().version}:warm"
-    assert await store.schedules.once(key, await worker(store)) is OnceState.DONE
+    assert await store.schedules.claim_once(key, await worker(store)) is OnceState.DONE
 
 
 async def test_nobody_waits_for_a_retry_when_the_process_stops(app: Drumbeat, store: Store) -> None:

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.instance import InstanceState
 from drumbeat.errors import ConfigError, StoreUnavailable
-from drumbeat.model.instance import InstanceState
 from drumbeat.store import coordinated
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
@@ -14,7 +14,7 @@ from tests.conftest import SERVERS
 from tests.contract.making import new_job
 from tests.servers.redis import RedisServer
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def test_while_the_second_store_is_away_hints_go_by_the_first(url: str, se
 async def test_a_second_store_that_stays_away_is_not_taken_for_one_that_is_back(
     url: str, second: RedisServer, pair: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinated, "AGAIN_S", 0.05)
+    monkeypatch.setattr(coordinated, "RETRY_DELAY_S", 0.05)
     tried = 0
     found = pair.wake._second.store  # type: ignore[attr-defined]
 
@@ -98,7 +98,7 @@ async def test_a_second_store_that_is_away_at_the_start_is_used_when_it_comes(ur
         async with await open_store(second.url) as other:
             await until(lambda: second.ask("PUBSUB", "NUMSUB", "{drumbeat}:wake")[1] == 1)
             heard.clear()
-            await other.wake.tell(0)
+            await other.wake.notify(0)
             await until(lambda: heard == [0])
 
 
@@ -113,7 +113,7 @@ async def test_the_loss_of_the_second_store_loses_no_job_and_makes_nobody_look_d
     async def count(number: int) -> None:
         done.append(number)
 
-    async with app, working(app):
+    async with app, run_worker(app):
         for number in range(30):
             await count.enqueue(number)
             if number == 10:
@@ -131,7 +131,7 @@ async def until_beats(app: Drumbeat, beats: list[int]) -> None:
     store = await app.store()
 
     async def later() -> bool:
-        return next(each.beat for each in await store.inspect.instances()) > beats[0] + 15
+        return next(each.beat for each in await store.inspect.list_instances()) > beats[0] + 15
 
     await until(later)
 

@@ -14,20 +14,20 @@ import pytest
 from click.testing import CliRunner
 
 from drumbeat import Drumbeat
+from drumbeat.admin.audit import new_act
 from drumbeat.cli.program import program
+from drumbeat.core.health import HealthLevel
+from drumbeat.core.job import ClaimRequest, JobFilter, JobState, OutcomeKind, PendingView
+from drumbeat.core.lock import NewTicket
+from drumbeat.core.room import RoomMessage
+from drumbeat.core.stats import Resolution, Rollup
 from drumbeat.ids import JobId
-from drumbeat.model.finding import Level
-from drumbeat.model.job import Claim, JobFilter, JobState, OutcomeKind, View
-from drumbeat.model.lock import NewTicket
-from drumbeat.model.room import RoomMessage
-from drumbeat.model.stats import Grain, Rollup
-from drumbeat.nouns.audit import new_act
 from drumbeat.store.protocol import Store
 from tests.contract.making import add, claim, new_job, outcome, worker
 from tests.contract.scheduling import new_schedule, put
 from tests.vandals import Damage, Vandal, vandal_of
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 FULL = bool(os.environ.get("DRUMBEAT_FULL"))
 LISTS = (
@@ -114,14 +114,14 @@ async def damage_all(vandal: Vandal, kind: str, names: Sequence[str], damages: S
 async def look_everywhere(app: Drumbeat, ids: Sequence[JobId] = ()) -> list[str]:
     """Every list of the store, the API and the dashboard answers. Gives the names of the doctor's findings."""
     store: Store = await app.client.store()
-    for filter in (JobFilter(limit=500), JobFilter(letters=True, limit=500), JobFilter(error="Value")):
-        assert (await store.inspect.page(filter)).items is not None
-        assert await store.inspect.counts(filter) is not None
-    for view in View:
-        await store.inspect.page(JobFilter(view=view))
+    for filter in (JobFilter(limit=500), JobFilter(dead_letters=True, limit=500), JobFilter(error="Value")):
+        assert (await store.inspect.find_page(filter)).items is not None
+        assert await store.inspect.count_jobs(filter) is not None
+    for view in PendingView:
+        await store.inspect.find_page(JobFilter(view=view))
     for state in JobState:
-        await store.inspect.page(JobFilter(state=state))
-    await store.stats.totals()
+        await store.inspect.find_page(JobFilter(state=state))
+    await store.stats.read_totals()
     transport = httpx.ASGITransport(app.dashboard(access="open"), client=("127.0.0.1", 50_000))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7777") as browser:
         paths = [f"/api/v1/{path}" for path in LISTS] + [f"/{path}" for path in PAGES]
@@ -133,7 +133,7 @@ async def look_everywhere(app: Drumbeat, ids: Sequence[JobId] = ()) -> list[str]
     }
     assert not {path: told for path, told in bad.items() if not (told[0] == 404 and path.rpartition("/")[0])}
     assert not {path: told for path, told in bad.items() if "/jobs/" not in path and "tasks/greet" not in path}
-    return [finding.name for finding in await app.system.doctor() if finding.level is not Level.OK]
+    return [finding.name for finding in await app.system.doctor() if finding.level is not HealthLevel.OK]
 
 
 async def call_commands(app: Drumbeat) -> None:
@@ -155,7 +155,7 @@ async def enqueued(app: Drumbeat, count: int, task: str = "greet", **options: An
 
 async def states(app: Drumbeat, ids: Sequence[JobId]) -> dict[JobId, JobState]:
     store = await app.client.store()
-    return {id: job.state for id, job in (await store.inspect.records(ids)).items()}
+    return {id: job.state for id, job in (await store.inspect.get_jobs(ids)).items()}
 
 
 async def all_are(app: Drumbeat, ids: Sequence[JobId], state: JobState) -> bool:
@@ -172,14 +172,14 @@ async def test_a_damaged_pending_job_dies_alone_and_its_neighbours_run(app: Drum
     assert any(name.startswith("job ") for name in names), names
     await call_commands(app)
     named = {id: damage for id, damage in zip(bad, damages, strict=True) if damage.field is not None}
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: all_are(app, good, JobState.SUCCEEDED), what="all neighbours ran")
         await until(lambda: all_are(app, list(named), JobState.DEAD), what="all damaged ones are dead letters")
         later = await enqueued(app, 5)
         await until(lambda: all_are(app, later, JobState.SUCCEEDED), what="what came later ran")
         await look_everywhere(app, bad)
     store = await app.client.store()
-    letters = {job.id: job for job in await store.inspect.jobs(JobFilter(letters=True, limit=500))}
+    letters = {job.id: job for job in await store.inspect.find_jobs(JobFilter(dead_letters=True, limit=500))}
     for id, damage in named.items():
         error = letters[id].error
         assert error is not None and error.type == "Undecodable", damage.name
@@ -193,7 +193,7 @@ async def test_damaged_dead_letters_and_history_are_shown_named_replayed_and_dis
     letters, history = vandal.damages("letter"), vandal.damages("history")
     refused = await enqueued(app, 2 * len(letters), task="refuse")
     ended = await enqueued(app, 2 * len(history))
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: all_are(app, refused, JobState.DEAD))
         await until(lambda: all_are(app, ended, JobState.SUCCEEDED))
     bad, good = refused[: len(letters)], refused[len(letters) :]
@@ -202,13 +202,13 @@ async def test_damaged_dead_letters_and_history_are_shown_named_replayed_and_dis
     names = await look_everywhere(app, [*bad, *ended])
     assert any(name.startswith("dead letter") for name in names), names
     store = await app.client.store()
-    shown = {job.id for job in await store.inspect.jobs(JobFilter(letters=True, limit=500))}
+    shown = {job.id for job in await store.inspect.find_jobs(JobFilter(dead_letters=True, limit=500))}
     assert shown == set(refused)
-    assert len(await store.inspect.jobs(JobFilter(limit=1_000))) == len(refused) + len(ended)
-    await store.jobs.ended([*refused, *ended])
+    assert len(await store.inspect.find_jobs(JobFilter(limit=1_000))) == len(refused) + len(ended)
+    await store.jobs.get_results([*refused, *ended])
     replayed = await store.jobs.replay([*bad[::2], *good[::2]])
-    assert all(answer.done for answer in replayed)
-    async with working(app):
+    assert all(answer.replayed for answer in replayed)
+    async with run_worker(app):
         await until(lambda: all_are(app, [*bad[::2], *good[::2]], JobState.DEAD), what="they died again")
     assert await store.jobs.discard(refused) == len(refused)
     await look_everywhere(app, [*bad, *ended])
@@ -229,18 +229,18 @@ async def test_jobs_damaged_while_they_run_can_be_ended_in_every_way(
         await damage_all(vandal, "running", ids, damages)
         if kind is OutcomeKind.SUCCEEDED:
             await look_everywhere(app, ids)
-        await store.instances.beat(me, len(held))
-        exchanged = await store.jobs.exchange(me, [outcome(job, kind) for job in held], None)
-        assert len(exchanged.verdicts) == len(held)
+        await store.instances.heartbeat(me, len(held))
+        exchanged = await store.jobs.report_and_claim(me, [outcome(job, kind) for job in held], None)
+        assert len(exchanged.statuses) == len(held)
     await add(store, *[new_job(key=f"cancel {each}", crash_limit=1 + each % 2) for each in range(2 * len(damages))])
     buried = await claim(store, other, limit=2_000)
     mine = [job.id for job in buried][-2 * len(damages) :]
     await damage_all(vandal, "running", mine[: len(damages)], damages)
     await store.jobs.cancel(mine[::3])
-    assert (await store.instances.bury(other, beat=None, started=None, why="test")).buried
+    assert (await store.instances.declare_dead(other, beat=None, started=None, reason="test")).declared
     await claim(store, third, limit=2_000)
-    await store.instances.leave(third, "test")
-    assert await store.jobs.running(me) is not None
+    await store.instances.deregister(third, "test")
+    assert await store.jobs.list_running(me) is not None
     await look_everywhere(app, mine)
 
 
@@ -250,23 +250,23 @@ async def test_damaged_schedules_do_not_stop_the_others(app: Drumbeat, vandal: V
     for name in (*names, "aaa-good", "zzz-good"):
         await put(store, new_schedule(name, task="greet", args='{"name":"x"}', rule="1000000"))
     await damage_all(vandal, "schedule", names, damages)
-    async with working(app):
+    async with run_worker(app):
         for name in ("aaa-good", "zzz-good"):
-            await until(lambda name=name: store.schedules.fires(name), what=f"{name} fires")  # type: ignore[misc]
+            await until(lambda name=name: store.schedules.list_fires(name), what=f"{name} fires")  # type: ignore[misc]
     found = await look_everywhere(app)
     assert any(name.startswith("schedule bad-") for name in found), found
     await call_commands(app)
-    listed = {schedule.name for schedule in await store.schedules.page(all=True)}
+    listed = {schedule.name for schedule in await store.schedules.list_page(all=True)}
     assert {"aaa-good", "zzz-good"} <= listed
-    await store.schedules.rearm()
-    await store.schedules.retire(2**62)
+    await store.schedules.advance_stalled()
+    await store.schedules.retire_undeclared(2**62)
     for name in names:
         await store.schedules.get(name)
-        await store.schedules.fires(name)
-    await store.schedules.forget(2**62, 1_000)
+        await store.schedules.list_fires(name)
+    await store.schedules.prune_fires(2**62, 1_000)
     for name in names:
-        await app.schedules.delete(name, why="test")
-    listed = {schedule.name for schedule in await store.schedules.page()}
+        await app.schedules.delete(name, reason="test")
+    listed = {schedule.name for schedule in await store.schedules.list_page()}
     assert not listed & set(names)
 
 
@@ -276,16 +276,16 @@ async def test_damaged_instances_stop_neither_beats_nor_lists(app: Drumbeat, van
     me = await worker(store)
     await add(store, *[new_job() for _ in range(3)])
     await damage_all(vandal, "instance", bad, damages)
-    pulse = await store.instances.beat(me, 0, lead=10_000_000)
+    pulse = await store.instances.heartbeat(me, 0, lead=10_000_000)
     assert pulse.alive and pulse.leader is not None and pulse.leader.instance == me
     await look_everywhere(app)
-    listed = {instance.id for instance in await store.inspect.instances(all=True)}
+    listed = {instance.id for instance in await store.inspect.list_instances(all=True)}
     assert me in listed and listed >= {id for id in bad if id in listed}
     for id in bad:
-        await store.instances.beat(id, 0)
-        await store.jobs.exchange(id, [], Claim(queues=(("default", 5),), limit=5))
-        await store.instances.bury(id, beat=None, started=None, why="test")
-    await store.instances.forget(2**62)
+        await store.instances.heartbeat(id, 0)
+        await store.jobs.report_and_claim(id, [], ClaimRequest(queues=(("default", 5),), limit=5))
+        await store.instances.declare_dead(id, beat=None, started=None, reason="test")
+    await store.instances.prune(2**62)
 
 
 async def test_damaged_locks_can_be_entered_looked_at_and_left(app: Drumbeat, vandal: Vandal, store: Store) -> None:
@@ -295,17 +295,17 @@ async def test_damaged_locks_can_be_entered_looked_at_and_left(app: Drumbeat, va
             first, second, third = (
                 NewTicket(id=f"{name}-{each}", lock=name, lease=60_000_000, per=None, limit=1) for each in "abc"
             )
-            await store.locks.enter(first)
-            await store.locks.enter(second)
+            await store.locks.acquire(first)
+            await store.locks.acquire(second)
             await damage.do(name)
-            await store.locks.page(all=True)
+            await store.locks.list_page(all=True)
             await store.locks.get(name)
-            await store.locks.look([first.id, second.id], renew=True)
-            await store.locks.enter(third)
-            await store.locks.leave([first.id, second.id])
-            await store.locks.release(name, None, by="ada", why="test")
-            await store.locks.look([third.id], renew=True)
-            await store.locks.leave([third.id])
+            await store.locks.ticket_status([first.id, second.id], renew=True)
+            await store.locks.acquire(third)
+            await store.locks.release([first.id, second.id])
+            await store.locks.force_release(name, None, by="ada", reason="test")
+            await store.locks.ticket_status([third.id], renew=True)
+            await store.locks.release([third.id])
     await look_everywhere(app)
 
 
@@ -317,12 +317,14 @@ async def test_damaged_acts_counts_and_messages_are_left_out(app: Drumbeat, vand
         await store.audit.begin(act)
     await store.audit.begin(new_act(who="bob", verb="queues.pause", target="mail", via="cli"))
     await damage_all(vandal, "act", [act.id for act in done], acts)
-    assert "bob" in {act.who for act in await store.audit.page(limit=500)}
+    assert "bob" in {act.who for act in await store.audit.list_page(limit=500)}
     for damage in vandal.damages("rollup"):
-        counted = [Rollup(grain=Grain.MINUTE, at=0, queue="q", task=task, started=3) for task in ("bad", "good")]
+        counted = [
+            Rollup(resolution=Resolution.MINUTE, at=0, queue="q", task=task, started=3) for task in ("bad", "good")
+        ]
         await store.stats.put(me, counted)
         await damage.do("bad")
-        found = await store.stats.read(Grain.MINUTE, 0, 10)
+        found = await store.stats.read(Resolution.MINUTE, 0, 10)
         assert [each.started for each in found if each.task == "good"] == [3], damage.name
     for damage in vandal.damages("message"):
         messages = [RoomMessage(id=f"{room}-1", room=room, to=me, args="{}", signature="s") for room in ("bad", "good")]
@@ -332,7 +334,7 @@ async def test_damaged_acts_counts_and_messages_are_left_out(app: Drumbeat, vand
         assert await store.rooms.take(me, 100) == []
     await look_everywhere(app)
     await store.audit.prune(2**62, 1_000)
-    await store.stats.prune(tens=2**62, minutes=2**62, gone=2**62, limit=1_000)
+    await store.stats.prune(ten_seconds_before=2**62, minutes_before=2**62, idle_since=2**62, limit=1_000)
 
 
 @pytest.mark.parametrize("seed", range(40 if FULL else 2))
@@ -341,7 +343,7 @@ async def test_what_is_changed_at_random_harms_nobody_else(app: Drumbeat, vandal
     bad, good = await enqueued(app, 60), await enqueued(app, 20)
     for id in bad:
         await vandal.flip(id, chance)
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: all_are(app, good, JobState.SUCCEEDED), what=f"neighbours ran (seed {seed})")
         later = await enqueued(app, 5)
         await until(lambda: all_are(app, later, JobState.SUCCEEDED), what=f"what came later ran (seed {seed})")

@@ -3,7 +3,7 @@
 import pytest
 
 from drumbeat.errors import SchemaOutOfDate
-from drumbeat.store.migrate import Migration, Schema, load, missing
+from drumbeat.store.migrations import Migration, SchemaVersion, load_migrations, pending_migrations
 
 KNOWN = tuple(Migration(number=number, sql="", oldest_code=oldest) for number, oldest in ((1, 1), (2, 1), (3, 2)))
 
@@ -13,17 +13,17 @@ KNOWN = tuple(Migration(number=number, sql="", oldest_code=oldest) for number, o
     [(0, 0, [1, 2, 3]), (1, 1, [2, 3]), (3, 2, []), (4, 3, []), (9, 3, [])],
 )
 def test_a_store_gets_the_migrations_that_it_lacks(version: int, oldest_code: int, numbers: list[int]) -> None:
-    found = missing(KNOWN, Schema(version=version, oldest_code=oldest_code))
+    found = pending_migrations(KNOWN, SchemaVersion(version=version, oldest_code=oldest_code))
     assert [migration.number for migration in found] == numbers
 
 
 def test_a_store_that_says_that_this_code_is_too_old_is_refused() -> None:
     with pytest.raises(SchemaOutOfDate) as caught:
-        missing(KNOWN, Schema(version=5, oldest_code=4))
+        pending_migrations(KNOWN, SchemaVersion(version=5, oldest_code=4))
     assert (caught.value.found, caught.value.known) == (5, 3)
 
 
 def test_the_sqlite_engines_migrations_are_numbered_from_1() -> None:
-    migrations = load("drumbeat.store.sqlite.migrations")
+    migrations = load_migrations("drumbeat.store.sqlite.migrations")
     assert [migration.number for migration in migrations] == list(range(1, len(migrations) + 1))
     assert migrations[0].oldest_code == 1

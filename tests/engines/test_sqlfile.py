@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from drumbeat.store import sqlfile
-from drumbeat.store.sqlite.statements import SchemaSql
+from drumbeat.store.sqlite.statements import SqliteSchemaSql
 
 FILE = """\
 -- What this file is about.
@@ -42,21 +42,21 @@ def test_a_name_missing_on_either_side_stops_the_import() -> None:
 
 
 def test_the_prefix_is_the_namespace() -> None:
-    loaded = sqlfile.load(SchemaSql, "drumbeat.store.sqlite.sql", "schema.sql")
-    other = sqlfile.prefixed(loaded, "shop")
+    loaded = sqlfile.load(SqliteSchemaSql, "drumbeat.store.sqlite.sql", "schema.sql")
+    other = sqlfile.with_namespace(loaded, "shop")
     assert "shop_meta" in other.version
     assert "drumbeat" not in "".join(msgspec.structs.astuple(other))
 
 
 def test_a_row_of_placeholders_is_repeated() -> None:
     statement = "INSERT INTO t SELECT column1, ?1 FROM (VALUES (?, ?)) WHERE true"
-    assert sqlfile.repeated(statement, 1) == statement
+    assert sqlfile.repeat_row(statement, 1) == statement
     assert (
-        sqlfile.repeated(statement, 3)
+        sqlfile.repeat_row(statement, 3)
         == "INSERT INTO t SELECT column1, ?1 FROM (VALUES (?, ?), (?, ?), (?, ?)) WHERE true"
     )
     with pytest.raises(ValueError, match="no row"):
-        sqlfile.repeated("SELECT 1", 2)
+        sqlfile.repeat_row("SELECT 1", 2)
 
 
 def test_a_part_is_put_where_it_is_included_and_is_no_statement_itself() -> None:

@@ -16,8 +16,16 @@ LEVELS = {"warning", "error", "critical"}
 NOT_LOOKED_AT = ("store/postgres", "store/redis", "cli/demo")
 # Their refusals name a value and say what is allowed: that is all there is to know.
 SPEAK_FOR_THEMSELVES = (
-    *("names.py", "durations.py", "retry.py", "settings.py", "dotenv.py", "tasks/options.py", "codec/refusal.py"),
-    *("readers.py", "web/api/", "web/pages/", "nouns/", "cli/", "schedules/", "tasks/timing.py"),
+    *(
+        "names.py",
+        "durations.py",
+        "retry.py",
+        "settings.py",
+        "dotenv.py",
+        "tasks/options.py",
+        "codec/argument_errors.py",
+    ),
+    *("setting_parsers.py", "web/api/", "web/pages/", "admin/", "cli/", "schedules/", "tasks/schedule_options.py"),
 )
 GAP = "\ufffc"
 

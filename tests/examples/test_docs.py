@@ -15,7 +15,7 @@ import pytest
 from drumbeat import errors
 from drumbeat.cli.program import program as cli
 from drumbeat.settings import NAMES, PREFIX, Settings, resolve
-from tests.cli.running import clean_environment, running
+from tests.cli.command import build_environment, start
 from tests.examples import pages
 from tests.examples.messages import messages, patterns
 from tests.meta.project import ROOT
@@ -44,7 +44,7 @@ def python(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *words],
         cwd=folder,
-        env=clean_environment(),
+        env=build_environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -63,7 +63,7 @@ def test_a_program_prints_what_its_page_says(page: Path, block: pages.Block, tmp
     assert block.program is not None, "only a complete program can be run"
     beside = block.mark.partition(" beside ")[2]
     if beside:
-        with running("run", beside, folder=tmp_path) as worker:
+        with start("run", beside, folder=tmp_path) as worker:
             done = python(block.program, folder=tmp_path)
             os.kill(worker.pid, signal.SIGTERM)
             told = worker.communicate(timeout=60)[1]
@@ -86,7 +86,7 @@ def test_programs_and_fragments_have_the_types_that_they_use(folder: Path) -> No
     found = subprocess.run(
         [sys.executable, "-m", "mypy", f"--config-file={folder}/mypy.ini", "--no-error-summary", str(folder)],
         cwd=ROOT,
-        env=clean_environment(MYPYPATH=str(folder)),
+        env=build_environment(MYPYPATH=str(folder)),
         capture_output=True,
         text=True,
         check=False,

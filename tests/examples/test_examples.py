@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cli.running import call, clean_environment, running
+from tests.cli.command import build_environment, call, start
 from tests.servers.redis import RedisServer
 from tests.waiting import until_sync
 
@@ -35,7 +35,7 @@ def python(*words: str, folder: Path, **environ: str) -> str:
     done = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
-        env=clean_environment(**environ),
+        env=build_environment(**environ),
         capture_output=True,
         text=True,
         timeout=60,
@@ -51,7 +51,7 @@ def test_no_example_is_forgotten() -> None:
 
 
 def test_hello(folder: Path) -> None:
-    with running("run", "hello:app", folder=folder) as worker:
+    with start("run", "hello:app", folder=folder) as worker:
         assert python("hello.py", folder=folder) == "Hello, world!\n"
         os.kill(worker.pid, signal.SIGTERM)
         assert worker.wait(30) == 0
@@ -90,7 +90,7 @@ def test_billing(folder: Path) -> None:
 
 def test_maintenance(folder: Path) -> None:
     assert (folder / "maintenance.py").exists()
-    with running("run", "maintenance:app", folder=folder) as worker:
+    with start("run", "maintenance:app", folder=folder) as worker:
         until_sync(lambda: len(schedules(folder)) == 9, deadline=30)
         names = [each["name"] for each in schedules(folder)]
         jobs = [call("schedules", "run-now", name, folder=folder).stdout.strip() for name in names]
@@ -143,7 +143,7 @@ def site(*words: str, folder: Path) -> Iterator[httpx.Client]:
     script = folder / words[0]
     script.write_text(script.read_text(encoding="utf-8").replace("port=8000", f"port={port}"), encoding="utf-8")
     with (
-        subprocess.Popen([sys.executable, *words], cwd=folder, env=clean_environment()) as process,
+        subprocess.Popen([sys.executable, *words], cwd=folder, env=build_environment()) as process,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as browser,
     ):
         try:

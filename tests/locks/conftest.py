@@ -10,13 +10,13 @@ from drumbeat import Drumbeat
 from tests.conftest import fresh_url
 from tests.faults import FaultyStore, _closing
 
-QUICK: dict[str, Any] = {"lock_lease": 0.9, "lock_renew": 0.2}
+QUICK_LEASES: dict[str, Any] = {"lock_lease": 0.9, "lock_renew": 0.2}
 
 
 class FaultyApp(Drumbeat):
     """Its keeper and its tasks talk to faulty stores."""
 
-    keepers: FaultyStore
+    keeper_store: FaultyStore
     tasks_store: FaultyStore | None = None
 
     async def store(self) -> Any:
@@ -24,8 +24,8 @@ class FaultyApp(Drumbeat):
         return self.tasks_store
 
     async def open_store(self) -> Any:
-        self.keepers = FaultyStore(await super().open_store())
-        return _closing(self.keepers)
+        self.keeper_store = FaultyStore(await super().open_store())
+        return _closing(self.keeper_store)
 
 
 @pytest.fixture(params=["sqlite", "postgres", "valkey"])
@@ -47,5 +47,5 @@ async def other(app_url: str) -> AsyncIterator[Drumbeat]:
 
 @pytest.fixture
 async def faulty(app_url: str) -> AsyncIterator[FaultyApp]:
-    async with FaultyApp(app_url, name="faulty", **QUICK) as app:
+    async with FaultyApp(app_url, name="faulty", **QUICK_LEASES) as app:
         yield app

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat, current_job
+from drumbeat.core.lock import LockInfo
 from drumbeat.errors import (
     InvalidArguments,
     LockError,
@@ -17,11 +18,10 @@ from drumbeat.errors import (
     StoreUnavailable,
     WrongContext,
 )
-from drumbeat.locks.place import Stage
-from drumbeat.model.lock import LockInfo
-from tests.locks.conftest import QUICK, FaultyApp
+from drumbeat.locks.ticket import TicketStage
+from tests.locks.conftest import QUICK_LEASES, FaultyApp
 from tests.waiting import Stalls, until, within
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 def beside(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
@@ -218,7 +218,7 @@ async def test_a_lock_released_by_force_cancels_its_body_and_is_told(app: Drumbe
     await first.holds()
     second = Holder(other)
     await waits(app, 1)
-    assert await other.locks.release("x", why="stuck", by="ada") == 1
+    assert await other.locks.release("x", reason="stuck", by="ada") == 1
     with pytest.raises(LockLost, match="lock 'x' was lost: released by ada: stuck"):
         await first.task
     await second.holds()
@@ -231,7 +231,7 @@ async def test_a_body_may_choose_to_go_on(app: Drumbeat) -> None:
     await first.holds()
     assert not first.lock.lost.is_set()
     waiter = beside(_until_lost(first.lock))
-    await app.locks.release("x", why="stuck", by="ada")
+    await app.locks.release("x", reason="stuck", by="ada")
     assert await waiter == "released by ada: stuck"
     with pytest.raises(LockLost):
         first.lock.check()
@@ -246,7 +246,7 @@ async def _until_lost(lock: Any) -> str:
 async def test_a_body_that_ends_just_after_the_loss_is_told_as_well(app: Drumbeat) -> None:
     async def body() -> None:
         async with app.lock("x") as lock:
-            lock._place.lost.set("for this test")
+            lock._ticket.lost.set("for this test")
 
     task = beside(body())
     with pytest.raises(LockLost, match="for this test"):
@@ -266,29 +266,29 @@ async def test_a_cancellation_from_outside_is_not_turned_into_a_loss(app: Drumbe
 async def test_silence_of_the_store_is_enough_to_lose_a_lock(faulty: FaultyApp) -> None:
     held = Holder(faulty)
     await held.holds()
-    faulty.keepers.is_down = True
+    faulty.keeper_store.is_down = True
     with pytest.raises(LockLost, match="its lease ended before a renewal was answered"):
         await asyncio.wait_for(held.task, 10)
-    faulty.keepers.is_down = False
+    faulty.keeper_store.is_down = False
     await nobody_is_there(faulty)
 
 
 async def test_an_outage_shorter_than_the_lease_loses_nothing(faulty: FaultyApp) -> None:
     held = Holder(faulty)
     await held.holds()
-    faulty.keepers.is_down = True
-    before = faulty.keepers.calls["locks.look"]
-    await until(lambda: faulty.keepers.calls["locks.look"] > before)
-    faulty.keepers.is_down = False
-    after = faulty.keepers.calls["locks.look"]
-    await until(lambda: faulty.keepers.calls["locks.look"] > after + 5)
+    faulty.keeper_store.is_down = True
+    before = faulty.keeper_store.calls["locks.ticket_status"]
+    await until(lambda: faulty.keeper_store.calls["locks.ticket_status"] > before)
+    faulty.keeper_store.is_down = False
+    after = faulty.keeper_store.calls["locks.ticket_status"]
+    await until(lambda: faulty.keeper_store.calls["locks.ticket_status"] > after + 5)
     held.lock.check()
     await held.end()
 
 
 async def test_a_blocked_loop_loses_no_lock(app_url: str) -> None:
-    async with Drumbeat(app_url, **QUICK) as app, app.lock("x") as lock:
-        threading.Event().wait(2 * QUICK["lock_lease"])
+    async with Drumbeat(app_url, **QUICK_LEASES) as app, app.lock("x") as lock:
+        threading.Event().wait(2 * QUICK_LEASES["lock_lease"])
         lock.check()
 
 
@@ -298,17 +298,17 @@ async def test_all_tickets_of_a_process_are_renewed_in_one_call(faulty: FaultyAp
         for name in ("a", "b", "c"):
             await waits(faulty, 4, name)
         first = (await line(faulty, "a")).waiters[-1]  # type: ignore[union-attr]
-        before = faulty.keepers.calls["locks.look"]
+        before = faulty.keeper_store.calls["locks.ticket_status"]
 
         async def renewed_twice() -> bool:
-            return faulty.keepers.calls["locks.look"] >= before + 2
+            return faulty.keeper_store.calls["locks.ticket_status"] >= before + 2
 
         await until(renewed_twice)
         found = await line(faulty, "a")
-        assert found is not None and found.waiters[-1].lease_left > first.lease_left - QUICK["lock_lease"] / 2
+        assert found is not None and found.waiters[-1].lease_left > first.lease_left - QUICK_LEASES["lock_lease"] / 2
         group.create_task(_end_all(holders))
     # A call for each renewal, and one for each handoff, at most.
-    assert faulty.keepers.calls["locks.look"] - before < 40
+    assert faulty.keeper_store.calls["locks.ticket_status"] - before < 40
 
 
 async def _end_all(holders: list[Holder]) -> None:
@@ -323,7 +323,7 @@ async def test_a_waiter_that_was_forgotten_stands_in_line_again(faulty: FaultyAp
     await first.holds()
     second = Holder(faulty)
     found = await waits(faulty, 1)
-    await faulty.locks.release("x", found.waiters[0].id, why="for this test")
+    await faulty.locks.release("x", found.waiters[0].id, reason="for this test")
     await waits(faulty, 1)
     await first.end()
     await second.holds()
@@ -334,7 +334,7 @@ async def test_a_waiter_that_was_forgotten_stands_in_line_again(faulty: FaultyAp
 
 
 async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: FaultyApp) -> None:
-    (await faulty.store()).fail_after["locks.enter"] = 1
+    (await faulty.store()).fail_after["locks.acquire"] = 1
     with pytest.raises(StoreUnavailable):
         await faulty.lock("x").__aenter__()
     await nobody_is_there(faulty)
@@ -354,7 +354,7 @@ async def test_looks_whose_answers_are_lost_are_made_again(faulty: FaultyApp) ->
     await first.holds()
     second = Holder(faulty)
     await waits(faulty, 1)
-    faulty.keepers.fail_after["locks.look"] = 2
+    faulty.keeper_store.fail_after["locks.ticket_status"] = 2
     await first.end()
     await second.holds()
     second.lock.check()
@@ -427,7 +427,7 @@ async def test_a_thread_hears_of_its_loss_and_is_told_at_the_end(app: Drumbeat) 
 
     running = beside(in_thread(thread))
     await in_thread(lambda: entered.wait(10))
-    await app.locks.release("x", why="stuck", by="ada")
+    await app.locks.release("x", reason="stuck", by="ada")
     with pytest.raises(LockLost):
         await running
     assert heard == ["released by ada: stuck"]
@@ -462,7 +462,7 @@ def _keepers() -> int:
 
 
 async def test_a_task_left_behind_by_a_closed_loop_holds_nothing_for_ever(app_url: str) -> None:
-    app = Drumbeat(app_url, **QUICK)
+    app = Drumbeat(app_url, **QUICK_LEASES)
 
     def careless() -> None:
         loop = asyncio.new_event_loop()
@@ -483,7 +483,7 @@ async def test_a_handler_may_use_locks_and_the_line_shows_its_job(app: Drumbeat)
             await let_go.wait()
             return f"job {current_job().id}"
 
-    async with working(app):
+    async with run_worker(app):
         job = await sweep.enqueue()
 
         async def held() -> LockInfo | None:
@@ -501,12 +501,12 @@ async def test_a_worker_that_stops_waits_for_what_is_held(app: Drumbeat) -> None
     async def nothing() -> None:
         pass
 
-    async with working(app, drain=10) as worker:
+    async with run_worker(app, drain=10) as worker:
         await (await nothing.enqueue()).result(timeout=10)
         held = Holder(app)
         await held.holds()
         worker.request_stop()
-        await until(lambda: app.keeper.books._when_free, what="the worker's wish to hear of the end")
-        assert held.lock._place.stage is Stage.HOLDING
+        await until(lambda: app.keeper.table._free_callbacks, what="the worker's wish to hear of the end")
+        assert held.lock._place.stage is TicketStage.HELD
         await held.end()
-    assert app.keeper.books._when_free == []
+    assert app.keeper.table._free_callbacks == []

@@ -11,19 +11,19 @@ import pytest
 
 from drumbeat import local_lock
 from drumbeat.errors import InvalidArguments, LockError, LockReentered, LockTimeout, WrongContext
-from drumbeat.locks.line import LINES
+from drumbeat.locks.local_queue import LOCAL_QUEUES
 from tests.waiting import Stalls, until, until_sync
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     yield
-    assert [line.name for line in LINES.by_name.values() if not line.is_idle() and not line.starts] == []
-    LINES.by_name.clear()
+    assert [line.name for line in LOCAL_QUEUES.by_name.values() if not line.is_idle() and not line.starts] == []
+    LOCAL_QUEUES.by_name.clear()
 
 
 def waiting(name: str) -> int:
-    line = LINES.by_name.get(name)
+    line = LOCAL_QUEUES.by_name.get(name)
     return 0 if line is None else len(line.waiters)
 
 
@@ -166,7 +166,7 @@ async def test_the_same_lock_can_be_kept_and_entered_by_many() -> None:
     async def enter() -> None:
         nonlocal most
         async with shared:
-            most = max(most, len(LINES.by_name["x"].holders))
+            most = max(most, len(LOCAL_QUEUES.by_name["x"].holders))
             await asyncio.get_running_loop().run_in_executor(None, int)
 
     async with asyncio.TaskGroup() as group:
@@ -289,7 +289,7 @@ class Starts:
     def note(self) -> None:
         """Called by each holder."""
         self.count += 1
-        self._noted.update({id(start): start for start in tuple(LINES.by_name[self._name].starts)})
+        self._noted.update({id(start): start for start in tuple(LOCAL_QUEUES.by_name[self._name].starts)})
 
     @property
     def moments(self) -> list[float]:
@@ -356,7 +356,7 @@ async def test_a_start_that_never_came_leaves_room_in_the_window() -> None:
     async with asyncio.TaskGroup() as group:
         gone = group.create_task(holding("x", log, "cancelled", leave, limit=1, per=60))
         await until(lambda: waiting("x") == 1)
-        LINES.by_name["x"].limit = 2
+        LOCAL_QUEUES.by_name["x"].limit = 2
         await holder.__aexit__(None, None, None)
         gone.cancel()
     async with asyncio.timeout(5), lock:
@@ -370,12 +370,12 @@ def test_lines_of_many_names_do_not_pile_up() -> None:
             pass
         with local_lock(f"window-{number}", per=0.001):
             pass
-    assert len(LINES.by_name) < 1_000
+    assert len(LOCAL_QUEUES.by_name) < 1_000
 
 
 def _child(answers: Any) -> None:
     with local_lock("other", timeout=1):
-        answers.put(sorted(name for name, line in LINES.by_name.items() if line.holders))
+        answers.put(sorted(name for name, line in LOCAL_QUEUES.by_name.items() if line.holders))
 
 
 def test_a_forked_child_keeps_only_what_it_holds_itself() -> None:
@@ -386,7 +386,7 @@ def test_a_forked_child_keeps_only_what_it_holds_itself() -> None:
             release.wait(30)
 
     thread = in_thread(hold)
-    until_sync(lambda: "other" in LINES.by_name)
+    until_sync(lambda: "other" in LOCAL_QUEUES.by_name)
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
     try:

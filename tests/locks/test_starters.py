@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 from drumbeat import Drumbeat
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 class Room:
@@ -44,7 +44,7 @@ async def test_of_three_instances_one_at_a_time_starts_and_one_at_a_time_sweeps(
     async with AsyncExitStack() as stack:
         for _ in range(3):
             app = await stack.enter_async_context(program(app_url, room))
-            await stack.enter_async_context(working(app))
+            await stack.enter_async_context(run_worker(app))
         async with asyncio.timeout(60):
             await until(lambda: room.count["start"] == 3 and room.count["interval"] >= 5, deadline=60)
     assert room.most == {"start": 1, "interval": 1}

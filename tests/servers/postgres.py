@@ -23,7 +23,7 @@ from typing import Any, Self
 import asyncpg
 
 from drumbeat.redaction import mask_url
-from drumbeat.store.postgres import address, schema
+from drumbeat.store.postgres import parse_address, schema
 from tests.servers import folders
 from tests.servers.ports import free_port
 from tests.waiting import until_sync
@@ -292,7 +292,7 @@ class Databases:
     async def _make_template(self) -> None:
         assert self._server is not None
         url = await self._server.create_database("drumbeat_template")
-        await schema.migrate(address(url, mask_url(url)), "drumbeat")
+        await schema.migrate(parse_address(url, mask_url(url)), "drumbeat")
         await self._server.execute(_REMEMBER, database="drumbeat_template")
 
     async def _empty(self, name: str) -> None:

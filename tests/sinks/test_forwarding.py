@@ -8,9 +8,9 @@ import pytest
 
 from drumbeat import Backoff, Drumbeat, JobState, SkipRetry
 from drumbeat.errors import ConfigError
-from drumbeat.sinks import Away, Clock, Message, RedisStreamSink
+from drumbeat.sinks import Clock, Message, RedisStreamSink, SinkUnavailable
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 class Box:
@@ -32,7 +32,7 @@ class Box:
     async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
         self.tries += 1
         if not self.is_open:
-            raise Away("the box is shut")
+            raise SinkUnavailable("the box is shut")
         events = [msgspec.json.decode(message.body) for message in messages]
         answers = [self.refusals.get(event["data"]) for event in events]
         self.events += [event for event, answer in zip(events, answers, strict=True) if answer is None]
@@ -50,7 +50,7 @@ def box() -> Box:
 async def test_a_schedule_may_send(app: Drumbeat, box: Box) -> None:
     tick = app.forward("tick", to=box)
     app.every(0.2, grid=True, args=(7,), name="ticks")(tick)
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: len(box.events) >= 2)
     assert {(event["type"], event["data"]) for event in box.events} == {("tick", 7)}
     assert len({event["time"] for event in box.events}) == len(box.events)
@@ -60,9 +60,9 @@ async def test_a_part_of_a_batch_is_retried_alone_and_what_is_given_up_is_a_dead
     app: Drumbeat, box: Box
 ) -> None:
     send = app.forward("send", to=box, retries=5, backoff=Backoff(base=0.01, cap=0.02))
-    box.refusals = {3: ValueError("not yet"), 4: SkipRetry("never"), 5: Away("not now")}
+    box.refusals = {3: ValueError("not yet"), 4: SkipRetry("never"), 5: SinkUnavailable("not now")}
     jobs = await app.enqueue_many([send.bind(n) for n in range(10)])
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: len(box.events) == 7)
         box.refusals = {4: SkipRetry("never")}
         await until(lambda: len(box.events) == 9)
@@ -87,7 +87,7 @@ async def test_a_queue_whose_sink_is_away_is_left_alone(app: Drumbeat, box: Box)
 
     box.is_open = False
     jobs = await app.enqueue_many([send.bind(n) for n in range(5000)])
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: box.tries >= 4, deadline=30, what="some tries")
         assert await (await other.enqueue(1)).result(timeout=5) == 1
         tries, box.is_open = box.tries, True
@@ -103,7 +103,7 @@ async def test_a_queue_whose_sink_is_away_is_left_alone(app: Drumbeat, box: Box)
 async def test_a_sink_is_closed_when_its_last_worker_leaves_and_opened_by_the_next(app: Drumbeat, box: Box) -> None:
     send = app.forward("send", to=box)
     for n in (1, 2):
-        async with working(app), working(app):
+        async with run_worker(app), run_worker(app):
             await (await send.enqueue(n)).result(timeout=10)
             assert box.closed == n - 1
         assert box.closed == n
@@ -113,7 +113,7 @@ async def test_a_dead_letter_may_be_replayed_and_keeps_its_id(app: Drumbeat, box
     send = app.forward("send", to=box, retries=0)
     box.refusals = {1: ValueError("full")}
     job = await send.enqueue(1)
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: _is_dead(app, job.id))
         box.refusals = {}
         await app.dead.replay(job.id)

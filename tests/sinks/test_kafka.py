@@ -8,11 +8,11 @@ import pytest
 from drumbeat import Drumbeat, JobHandle, JobState
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError
-from drumbeat.sinks import Away, DeliveryFailed, KafkaSink, Message
+from drumbeat.sinks import DeliveryFailed, KafkaSink, Message, SinkUnavailable
 from tests.servers.kafka import KafkaCluster, Reader
 from tests.servers.ports import free_port
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ async def test_a_job_is_sent_with_its_key_and_its_id(app: Drumbeat, sink: KafkaS
     remind = app.forward("order.reminder", to=sink)
     job = await remind.using(key="order:7").enqueue({"number": 7})
     plain = await remind.enqueue("no key")
-    async with working(app):
+    async with run_worker(app):
         await job.result(timeout=20)
         await plain.result(timeout=20)
     await until(lambda: len(reader.read()) == 2, deadline=20)
@@ -50,7 +50,7 @@ async def test_a_job_is_sent_with_its_key_and_its_id(app: Drumbeat, sink: KafkaS
 async def test_many_jobs_arrive_once_each(app: Drumbeat, sink: KafkaSink, reader: Reader) -> None:
     remind = app.forward("remind", to=sink)
     jobs = await app.enqueue_many([remind.bind(n) for n in range(3000)])
-    async with working(app):
+    async with run_worker(app):
         for job in jobs:
             await job.result(timeout=30)
     await until(lambda: len(reader.read()) >= 3000, deadline=20)
@@ -63,7 +63,7 @@ async def test_a_message_that_is_too_large_fails_alone(
     sink = KafkaSink(topic=request.node.name[:60], servers=cluster.servers, config={"message.max.bytes": 2000})
     remind = app.forward("remind", to=sink, retries=0)
     jobs = await app.enqueue_many([remind.bind("x" * size) for size in (10, 5000, 20)])
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: _have_ended(app, jobs), deadline=30)
     records = [await app.jobs.show(job.id) for job in jobs]
     assert [record.state for record in records] == [JobState.SUCCEEDED, JobState.DEAD, JobState.SUCCEEDED]
@@ -82,7 +82,7 @@ async def test_brokers_that_are_away_are_waited_for_without_charge(app: Drumbeat
     async def other() -> None: ...
 
     jobs = await app.enqueue_many([remind.bind(n) for n in range(20)])
-    async with working(app, concurrency=2):
+    async with run_worker(app, concurrency=2):
         await until(lambda: _were_tried(app, jobs), deadline=20)
         await (await other.enqueue()).result(timeout=10)
     records = [await app.jobs.show(job.id) for job in jobs]
@@ -108,7 +108,7 @@ async def test_no_broker_is_away(cluster: KafkaCluster) -> None:
     outlet = KafkaSink(topic="away", servers=f"127.0.0.1:{free_port()}", timeout=0.2).connect(SYSTEM)
     answers = await outlet.send([Message(id=id, key=None, body=b"{}") for id in "ab"])
     await outlet.close()
-    assert [type(answer) for answer in answers] == [Away, Away]
+    assert [type(answer) for answer in answers] == [SinkUnavailable, SinkUnavailable]
 
 
 async def test_what_is_refused_and_what_is_not_delivered_keep_their_places(cluster: KafkaCluster) -> None:
@@ -123,7 +123,13 @@ async def test_what_is_refused_and_what_is_not_delivered_keep_their_places(clust
     sizes = {"a": 10, "b": 5000, "c": 20}
     answers = await outlet.send([Message(id=id, key=None, body=id.encode() * sizes[id]) for id in "abacb"])
     await outlet.close()
-    assert [type(answer) for answer in answers] == [Away, DeliveryFailed, Away, Away, DeliveryFailed]
+    assert [type(answer) for answer in answers] == [
+        SinkUnavailable,
+        DeliveryFailed,
+        SinkUnavailable,
+        SinkUnavailable,
+        DeliveryFailed,
+    ]
 
 
 async def test_an_option_that_librdkafka_does_not_know_is_told(cluster: KafkaCluster) -> None:

@@ -10,10 +10,10 @@ import pytest
 from drumbeat import Drumbeat, JobState
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError
-from drumbeat.sinks import Away, DeliveryFailed, Message, NatsSink
+from drumbeat.sinks import DeliveryFailed, Message, NatsSink, SinkUnavailable
 from tests.servers.nats import NatsServer
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_a_job_is_kept_by_the_stream_with_its_id(app: Drumbeat, server: Na
     remind = app.forward("order.reminder", to=NatsSink(subject="orders.due", servers=server.url, stream="ORDERS"))
     job = await remind.using(key="order:7").enqueue({"number": 7})
     many = await app.enqueue_many([remind.bind(n) for n in range(300)])
-    async with working(app):
+    async with run_worker(app):
         for each in [job, *many]:
             await each.result(timeout=20)
     found = {event["id"]: event for event in await events(stream)}
@@ -71,7 +71,7 @@ async def test_a_message_that_the_stream_refuses_fails_and_one_without_a_stream_
     message = Message(id="a", key=None, body=b"{}")
     for options, kind in (
         ({"subject": "orders.due", "stream": "OTHERS"}, DeliveryFailed),
-        ({"subject": "nobody.listens"}, Away),
+        ({"subject": "nobody.listens"}, SinkUnavailable),
     ):
         outlet = NatsSink(servers=server.url, timeout=2, **options).connect(SYSTEM)
         [answer] = await outlet.send([message])
@@ -90,7 +90,7 @@ async def test_a_message_that_is_too_large_fails_alone(server: NatsServer, strea
 async def test_a_server_that_is_away_costs_time_and_no_failures(app: Drumbeat, server: NatsServer, stream: Any) -> None:
     remind = app.forward("remind", to=NatsSink(subject="orders.due", servers=server.url), retries=0)
     before = await remind.enqueue("before")
-    async with working(app):
+    async with run_worker(app):
         await before.result(timeout=20)
         server.kill()
         jobs = await app.enqueue_many([remind.bind(n) for n in range(50)])

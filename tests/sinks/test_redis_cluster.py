@@ -7,10 +7,10 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError
-from drumbeat.sinks import Away, Message, Outlet, RedisStreamSink
+from drumbeat.sinks import Message, Outlet, RedisStreamSink, SinkUnavailable
 from tests.servers.redis import Cluster, RedisServer
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 STREAM = "reminders"
 
@@ -43,7 +43,7 @@ async def test_jobs_reach_the_node_that_has_the_stream_once_each(app: Drumbeat, 
     sink = RedisStreamSink(stream=STREAM, url=url_of(stranger_to(cluster, STREAM)))
     remind = app.forward("remind", to=sink)
     jobs = await app.enqueue_many([remind.bind(n) for n in range(1500)])
-    async with working(app):
+    async with run_worker(app):
         for job in jobs:
             await job.result(timeout=30)
     assert sorted(ids(cluster.owner_of(STREAM))) == sorted(job.id for job in jobs)
@@ -77,7 +77,7 @@ async def test_a_node_that_dies_is_waited_for_until_its_replica_has_taken_over(c
         assert await outlet.send([message("before")]) == [None]
         await until(lambda: replica.ask("DBSIZE") == 2, what="the copy")
         owner.kill()
-        with pytest.raises(Away):
+        with pytest.raises(SinkUnavailable):
             await outlet.send([message("after")])
         await until(lambda: _is_sent(outlet, message("after")), deadline=40, what="the replica to take over")
         assert ids(replica) == ["before", "after"]
@@ -87,7 +87,7 @@ async def test_a_node_that_dies_is_waited_for_until_its_replica_has_taken_over(c
 async def _is_sent(outlet: Outlet, message: Message) -> bool:
     try:
         return await outlet.send([message]) == [None]
-    except Away:
+    except SinkUnavailable:
         return False
 
 
@@ -95,7 +95,7 @@ async def test_a_cluster_that_is_not_there_is_away() -> None:
     with RedisServer() as server:
         url = url_of(server)
     outlet = RedisStreamSink(stream=STREAM, url=url, timeout=0.5).connect(SYSTEM)
-    with pytest.raises(Away):
+    with pytest.raises(SinkUnavailable):
         await outlet.send([message("a")])
     await outlet.close()
 
@@ -103,7 +103,7 @@ async def test_a_cluster_that_is_not_there_is_away() -> None:
 async def test_whoever_meets_a_cluster_without_having_said_so_is_told(cluster: Cluster) -> None:
     url = stranger_to(cluster, STREAM).url
     outlet = RedisStreamSink(stream=STREAM, url=url).connect(SYSTEM)
-    with pytest.raises(Away, match=r"\?cluster=true"):
+    with pytest.raises(SinkUnavailable, match=r"\?cluster=true"):
         await outlet.send([message("a")])
     await outlet.close()
 

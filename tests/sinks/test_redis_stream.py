@@ -12,7 +12,7 @@ from drumbeat.errors import InvalidArguments
 from drumbeat.sinks import Message, RedisStreamSink
 from tests.servers.redis import RedisServer
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 class Order(msgspec.Struct):
@@ -30,7 +30,7 @@ async def test_a_job_is_sent_as_a_cloud_event_with_its_own_id(app: Drumbeat, bro
     remind = app.forward("order.reminder", to=RedisStreamSink(stream="reminders", url=broker.url), type=Order)
     job = await remind.using(key="order:7").enqueue(Order(7, 990))
     plain = await remind.enqueue(Order(8, 1))
-    async with working(app):
+    async with run_worker(app):
         assert await job.result(timeout=10) is None
         await plain.result(timeout=10)
     record = await app.jobs.show(job.id)
@@ -54,7 +54,7 @@ async def test_a_value_of_another_type_is_refused_where_it_is_enqueued(app: Drum
     free = app.forward("free", to=sink)
     with pytest.raises(InvalidArguments):
         typed.enqueue({"number": "seven"})  # type: ignore[arg-type]
-    async with working(app):
+    async with run_worker(app):
         await (await free.enqueue([1, "two", None])).result(timeout=10)
     assert [event["data"] for _, event in entries(broker)] == [[1, "two", None]]
 
@@ -62,7 +62,7 @@ async def test_a_value_of_another_type_is_refused_where_it_is_enqueued(app: Drum
 async def test_many_jobs_go_in_batches_and_each_once(app: Drumbeat, broker: RedisServer) -> None:
     remind = app.forward("remind", to=RedisStreamSink(stream="reminders", url=broker.url))
     jobs = await app.enqueue_many([remind.bind(n) for n in range(3000)])
-    async with working(app):
+    async with run_worker(app):
         for job in jobs:
             await job.result(timeout=30)
     sent = entries(broker)
@@ -109,7 +109,7 @@ async def test_a_broker_that_is_away_costs_time_and_no_failures_and_other_queues
 
     broker.kill()
     jobs = await app.enqueue_many([remind.bind(n) for n in range(50)])
-    async with working(app, concurrency=2):
+    async with run_worker(app, concurrency=2):
         await until(lambda: _are_snoozed(app, jobs), what="all to wait")
         for n in range(20):
             assert await (await other.enqueue(n)).result(timeout=5) == n
@@ -134,7 +134,7 @@ async def test_a_broker_that_hangs_does_not_hold_up_other_queues_for_long(app: D
 
     broker.pause()
     jobs = await app.enqueue_many([remind.bind(n) for n in range(30)])
-    async with working(app, concurrency=2):
+    async with run_worker(app, concurrency=2):
         await (await other.enqueue()).result(timeout=10)
         broker.go_on()
         for job in jobs:
@@ -148,7 +148,7 @@ async def test_a_full_broker_is_waited_for(app: Drumbeat, broker: RedisServer) -
     broker.ask("SET", "large", "x" * 1_000_000)
     broker.ask("CONFIG", "SET", "maxmemory", "1000")
     job = await remind.enqueue(1)
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: _are_snoozed(app, [job]), what="the job to wait")
         broker.ask("CONFIG", "SET", "maxmemory", "0")
         await job.result(timeout=20)
@@ -159,7 +159,7 @@ async def test_a_key_that_is_no_stream_is_a_failure_of_the_job(app: Drumbeat, br
     broker.ask("SET", "reminders", "text")
     remind = app.forward("remind", to=RedisStreamSink(stream="reminders", url=broker.url), retries=0)
     job = await remind.enqueue(1)
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: _is_dead(app, job), what="the dead letter")
     error = (await app.dead.show(job.id)).error
     assert error is not None and "WRONGTYPE" in error.message
@@ -181,7 +181,7 @@ async def _cancel_against_sending(app: Drumbeat, broker: RedisServer) -> None:
     for _ in range(10):
         jobs = await app.enqueue_many([remind.using(key=f"order:{n}").bind(n) for n in range(1000)])
         told = {}
-        async with working(app):
+        async with run_worker(app):
             for job in reversed(jobs):
                 told[job.id] = await job.cancel()
             await until(lambda: _none_is_left(app), deadline=30, what="all to end")
@@ -203,7 +203,7 @@ async def test_a_key_is_cancelled_until_the_last_moment(app: Drumbeat, broker: R
     remind = app.forward("remind", to=RedisStreamSink(stream="reminders", url=broker.url))
     kept = await remind.using(key="order:1", delay=0.3).enqueue(1)
     await remind.using(key="order:2", delay=0.3).enqueue(2)
-    async with working(app):
+    async with run_worker(app):
         assert await app.cancel(task="remind", key="order:2") == Cancelled(cancelled=1, requested=0)
         await kept.result(timeout=10)
     assert [event["subject"] for _, event in entries(broker)] == ["order:1"]

@@ -13,11 +13,11 @@ import pytest
 from drumbeat import Drumbeat, JobHandle, JobState, SkipRetry
 from drumbeat.clock import SYSTEM, FakeClock
 from drumbeat.errors import ConfigError
-from drumbeat.sinks import Away, DeliveryFailed, Message, WebhookSink, verify_webhook
+from drumbeat.sinks import DeliveryFailed, Message, SinkUnavailable, WebhookSink, verify_webhook
 from drumbeat.sinks.addresses import is_public
 from tests.servers.web import Receiver, Reply, Request
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 SECRET = "a secret of more than sixteen bytes"
 
@@ -47,7 +47,7 @@ async def sent(sink: WebhookSink, *messages: Message) -> list[Exception | None]:
 async def test_a_job_is_posted_once_with_its_id_and_a_signature(app: Drumbeat, receiver: Receiver) -> None:
     notify = app.forward("order.paid", to=sink(receiver, headers={"Authorization": "Bearer abc"}))
     job = await notify.using(key="order:7").enqueue({"number": 7})
-    async with working(app):
+    async with run_worker(app):
         await job.result(timeout=10)
     [request] = receiver.requests
     event = msgspec.json.decode(request.body)
@@ -152,7 +152,7 @@ async def test_a_refusal_fails_its_message_alone(app: Drumbeat, receiver: Receiv
     receiver.answer = lambda request: Reply(500 if b'"data":3' in request.body else 200)
     notify = app.forward("notify", to=sink(receiver), retries=1, backoff=_quick())
     jobs = await app.enqueue_many([notify.bind(n) for n in range(6)])
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: _states(app, jobs, JobState.DEAD, JobState.SUCCEEDED), what="all to end")
     records = [await app.jobs.show(job.id) for job in jobs]
     assert [record.state for record in records] == [JobState.DEAD if n == 3 else JobState.SUCCEEDED for n in range(6)]
@@ -182,15 +182,15 @@ async def test_gone_is_given_up_at_once(receiver: Receiver) -> None:
 async def test_a_receiver_may_say_when_to_come_again(receiver: Receiver, status: int) -> None:
     receiver.answer = lambda request: Reply(status, {"Retry-After": "7"})
     [answer] = await sent(sink(receiver))
-    assert isinstance(answer, Away) and answer.delay == 7
+    assert isinstance(answer, SinkUnavailable) and answer.delay == 7
     receiver.answer = lambda request: Reply(
         status, {"Retry-After": formatdate(SYSTEM.now_us() / 1e6 + 60, usegmt=True)}
     )
     [answer] = await sent(sink(receiver))
-    assert isinstance(answer, Away) and answer.delay is not None and 50 < answer.delay <= 60
+    assert isinstance(answer, SinkUnavailable) and answer.delay is not None and 50 < answer.delay <= 60
     receiver.answer = lambda request: Reply(status, {"Retry-After": "soon"})
     [answer] = await sent(sink(receiver))
-    assert isinstance(answer, Away) and answer.delay is None
+    assert isinstance(answer, SinkUnavailable) and answer.delay is None
 
 
 async def test_what_a_receiver_puts_off_is_not_charged_and_comes_when_it_said(
@@ -200,7 +200,7 @@ async def test_what_a_receiver_puts_off_is_not_charged_and_comes_when_it_said(
     notify = app.forward("notify", to=sink(receiver, connections=1), retries=0)
     jobs = await app.enqueue_many([notify.bind(n) for n in range(5)])
     started = SYSTEM.monotonic()
-    async with working(app):
+    async with run_worker(app):
         for job in jobs:
             await job.result(timeout=20)
     assert SYSTEM.monotonic() - started >= 1
@@ -212,7 +212,7 @@ async def test_a_receiver_that_is_down_is_waited_for_without_charge(app: Drumbea
     receiver.stop()
     notify = app.forward("notify", to=sink(receiver), retries=0)
     jobs = await app.enqueue_many([notify.bind(n) for n in range(20)])
-    async with working(app):
+    async with run_worker(app):
         await until(lambda: _all_tried(app, jobs), what="all to be tried")
         receiver.start()
         for job in jobs:
@@ -306,7 +306,7 @@ async def test_a_name_that_leads_to_a_private_address_is_not_asked(receiver: Rec
     """Looked up when it is sent; what some libraries read as 127.0.0.1 is no exception."""
     hidden = WebhookSink(url=f"http://{host}:{receiver.port}/", secret=SECRET)
     [answer] = await sent(hidden)
-    assert isinstance(answer, DeliveryFailed | Away)
+    assert isinstance(answer, DeliveryFailed | SinkUnavailable)
     assert receiver.requests == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from drumbeat.store.urls import migrate_store, open_store
-from tests.engines.redis.conftest import SURE
+from tests.engines.redis.conftest import DURABLE
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
@@ -99,7 +99,7 @@ def _locked(folder: Path) -> Iterator[OwnStore]:
 def _redis(kind: type[GoneRedis]) -> Callable[[Path], AbstractContextManager[OwnStore]]:
     @contextmanager
     def made(folder: Path) -> Iterator[OwnStore]:
-        with RedisServer("valkey", SURE) as server:
+        with RedisServer("valkey", DURABLE) as server:
             yield kind(server)
 
     return made

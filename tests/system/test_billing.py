@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.callers import caller
-from tests.cli.running import clean_environment
+from tests.cli.command import build_environment
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "billing.py"
 PERIODS = 60 if os.environ.get("DRUMBEAT_FULL") else 5
@@ -26,7 +26,7 @@ async def test_every_customer_is_billed_once_for_every_period(store_url: str, tm
     done = subprocess.run(
         [sys.executable, EXAMPLE.name, str(PERIODS)],
         cwd=tmp_path,
-        env=clean_environment() | {"DRUMBEAT_URL": store_url},
+        env=build_environment() | {"DRUMBEAT_URL": store_url},
         capture_output=True,
         text=True,
         timeout=60 + PERIODS * 15,

@@ -50,8 +50,8 @@ async def test_what_a_killed_worker_did_is_counted_by_who_finds_it_dead(pair: Pa
         cluster.start("--role", "controller")
         await until(lambda: _all_counted(app), deadline=20, what=f"counts equal to history\n{cluster.logs()}")
         assert await _counted(app) == JOBS
-        for grain in ("10s", "1m"):
-            assert sum(each.succeeded for each in await app.stats.overall(grain=grain)) == JOBS
+        for resolution in ("10s", "1m"):
+            assert sum(each.succeeded for each in await app.stats.overall(resolution=resolution)) == JOBS
 
 
 async def test_what_a_killed_worker_did_is_counted_by_its_supervisor(

@@ -9,7 +9,7 @@ import pytest
 
 from drumbeat import errors
 from drumbeat.app import Drumbeat
-from drumbeat.model.job import JobState, OutcomeKind
+from drumbeat.core.job import JobState, OutcomeKind
 from tests.apps import crashes
 from tests.system.workers import Cluster, cluster_of
 from tests.waiting import until

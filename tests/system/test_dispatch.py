@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drumbeat.app import Drumbeat
-from drumbeat.model.job import JobState
+from drumbeat.core.job import JobState
 from tests.apps import dispatching
 from tests.servers.kafka import KafkaCluster, Reader
 from tests.servers.redis import RedisServer

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.model.job import JobFilter, JobState
+from drumbeat.core.job import JobFilter, JobState
 from drumbeat.store.urls import open_store
 from tests.callers import caller
-from tests.cli.running import clean_environment
+from tests.cli.command import build_environment
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "billing_exactly_once.py"
 KILLS = 200 if os.environ.get("DRUMBEAT_FULL") else 10
@@ -27,7 +27,7 @@ async def test_each_order_has_one_invoice_though_workers_are_killed(store_url: s
     done = subprocess.run(
         [sys.executable, EXAMPLE.name, str(KILLS)],
         cwd=tmp_path,
-        env=clean_environment() | {"DRUMBEAT_URL": store_url},
+        env=build_environment() | {"DRUMBEAT_URL": store_url},
         capture_output=True,
         text=True,
         timeout=KILLS * 10,
@@ -37,7 +37,7 @@ async def test_each_order_has_one_invoice_though_workers_are_killed(store_url: s
     assert done.stdout == f"{KILLS} workers killed, {orders} orders, {orders} billed, {orders} invoices\n", done.stderr
     async with caller(store_url) as program, await open_store(store_url) as store:
         billed = Counter(await program.column("SELECT customer_order FROM invoice"))
-        jobs = await store.inspect.jobs(JobFilter(limit=2 * orders))
+        jobs = await store.inspect.find_jobs(JobFilter(limit=2 * orders))
     assert billed == Counter(range(1, orders + 1))
     assert Counter(job.state for job in jobs) == {JobState.SUCCEEDED: orders}
     # The kills have hit: jobs were under way in those who died, and ran again.

@@ -151,8 +151,8 @@ async def test_a_crowd_in_line_costs_two_operations_for_each_handoff(lockers: Lo
     ended = [entry.facts for entry in lockers.wait_for("crowd", processes)]
     calls = sum((Counter(facts["calls"]) for facts in ended), Counter[str]())
     renewals = sum(facts["seconds"] / RENEWED_EVERY_S + 1 for facts in ended)
-    assert calls["locks.enter"] == calls["locks.leave"] == waiters
-    assert calls["locks.look"] <= waiters + renewals
+    assert calls["locks.acquire"] == calls["locks.release"] == waiters
+    assert calls["locks.ticket_status"] <= waiters + renewals
 
 
 def _span(lockers: Lockers) -> float:

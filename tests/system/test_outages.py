@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.supervisor import SAME_REQUEST
+from drumbeat.supervisor import SIGNAL_DEBOUNCE_SECONDS
 from drumbeat.worker import EXIT_NO_STORE
 from tests.apps import journal
-from tests.cli.running import clean_environment
+from tests.cli.command import build_environment
 from tests.system.stores import GONE, HUNG, OwnStore, own_store
 from tests.waiting import until_sync, within
 
@@ -40,7 +40,7 @@ class Process:
             self.process = subprocess.Popen(
                 [*self._drumbeat, "run", PROGRAM, *flags],
                 cwd=ROOT,
-                env=clean_environment(**own | environ),
+                env=build_environment(**own | environ),
                 stdout=log,
                 stderr=log,
             )
@@ -64,7 +64,7 @@ class Process:
         done = subprocess.run(
             [*self._drumbeat, "enqueue", "endure", f"gate={self.gate}", "--app", PROGRAM, "--url", url],
             cwd=ROOT,
-            env=clean_environment(),
+            env=build_environment(),
             capture_output=True,
             text=True,
             check=True,
@@ -139,7 +139,9 @@ def test_a_second_sigterm_ends_a_supervisor_and_its_workers_too(store: OwnStore,
     supervisor.signal(signal.SIGTERM)
     supervisor.wait_for("draining")
     asked_at = time.monotonic()
-    until_sync(lambda: time.monotonic() > asked_at + SAME_REQUEST)  # so soon it would be the first said twice
+    until_sync(
+        lambda: time.monotonic() > asked_at + SIGNAL_DEBOUNCE_SECONDS
+    )  # so soon it would be the first said twice
     with within(SOON):
         supervisor.signal(signal.SIGTERM)
         supervisor.ended()

@@ -12,7 +12,7 @@ import pytest
 from drumbeat.errors import StoreUnavailable
 from drumbeat.store.urls import migrate_store
 from tests.apps.counting import app, noop
-from tests.cli.running import clean_environment
+from tests.cli.command import build_environment
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until, within
 
@@ -49,7 +49,7 @@ async def test_a_worker_outlives_restarts_of_its_server(
     worker = subprocess.Popen(
         [sys.executable, "-m", "drumbeat", "run", "tests.apps.counting:app", "--log-level", "error"],
         cwd=ROOT,
-        env=clean_environment() | {"DRUMBEAT_URL": server.url},
+        env=build_environment() | {"DRUMBEAT_URL": server.url},
     )
     accepted: list[str] = []
     is_over = asyncio.Event()

@@ -12,8 +12,8 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.errors import StoreUnavailable
 from drumbeat.store.urls import open_store
-from tests.cli.running import clean_environment
-from tests.engines.redis.conftest import KINDS, SURE
+from tests.cli.command import build_environment
+from tests.engines.redis.conftest import DURABLE, KINDS
 from tests.servers.redis import RedisServer
 from tests.waiting import until, within
 
@@ -26,7 +26,7 @@ BATCH = 200
 
 @pytest.fixture(params=KINDS)
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    with RedisServer(request.param, SURE) as server:
+    with RedisServer(request.param, DURABLE) as server:
         yield server
 
 
@@ -68,7 +68,7 @@ async def test_a_worker_outlives_whatever_happens_to_its_server(server: RedisSer
     worker = subprocess.Popen(
         [sys.executable, "-m", "drumbeat", "run", "tests.apps.counting:app", "--log-level", "error"],
         cwd=ROOT,
-        env=clean_environment() | {"DRUMBEAT_URL": server.url},
+        env=build_environment() | {"DRUMBEAT_URL": server.url},
     )
     accepted: list[str] = []
     is_over = asyncio.Event()

@@ -31,7 +31,7 @@ async def cluster(store_url: str, coordination: str | None, tmp_path: Path) -> A
 
 async def in_room() -> int:
     store = await rooms.app.store()
-    return sum("refresh" in each.rooms for each in await store.inspect.instances())
+    return sum("refresh" in each.rooms for each in await store.inspect.list_instances())
 
 
 async def test_three_processes_share_the_items_and_all_hear_the_news(

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from drumbeat.model.job import Job, JobState
+from drumbeat.core.job import Job, JobState
 from tests.apps import rude
 from tests.waiting import until
 from tests.worker.test_rude import POOLS, Stage

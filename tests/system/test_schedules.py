@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from drumbeat.core.instance import LeaderInfo
+from drumbeat.core.job import Job, JobFilter, JobState
 from drumbeat.durations import to_us
-from drumbeat.model.instance import LeaderInfo
-from drumbeat.model.job import Job, JobFilter, JobState
 from drumbeat.store.protocol import Store
 from tests.contract.making import worker
 from tests.system.workers import Cluster
@@ -38,7 +38,7 @@ class Clockwork(Cluster):
         self._store = store
 
     async def jobs(self) -> list[Job]:
-        jobs = await self._store.inspect.jobs(JobFilter(limit=100_000))
+        jobs = await self._store.inspect.find_jobs(JobFilter(limit=100_000))
         return [job for job in jobs if job.schedule is not None]
 
     async def fired(self, moments: int, deadline: float = 30.0) -> None:
@@ -58,9 +58,9 @@ class Clockwork(Cluster):
         async def look() -> Process | None:
             # By the answer to the beat of an instance that does nothing else.
             me = await worker(self._store, app="observer")
-            pulse = await self._store.instances.beat(me, 0)
-            await self._store.instances.leave(me, "left")
-            pids = {each.id: each.pid for each in await self._store.inspect.instances()}
+            pulse = await self._store.instances.heartbeat(me, 0)
+            await self._store.instances.deregister(me, "left")
+            pids = {each.id: each.pid for each in await self._store.inspect.list_instances()}
             pid = None if pulse.leader is None else pids.get(pulse.leader.instance)
             return next((process for process in among if process.pid == pid), None)
 
@@ -71,7 +71,7 @@ class Clockwork(Cluster):
         """Whoever leads after this one."""
 
         async def look() -> LeaderInfo | None:
-            found = await self._store.inspect.leader()
+            found = await self._store.inspect.get_leader()
             return found if found is not None and found.term > after.term else None
 
         found: LeaderInfo = await until(look, deadline=deadline, what=f"another leader\n{self.logs()}")
@@ -81,7 +81,7 @@ class Clockwork(Cluster):
         """Wait until so many instances live: on a busy machine a start takes its time."""
 
         async def enough() -> bool:
-            return len(await self._store.inspect.instances()) >= count
+            return len(await self._store.inspect.list_instances()) >= count
 
         await until(enough, deadline=60, what=f"{count} instances")
 
@@ -102,7 +102,9 @@ class Clockwork(Cluster):
         """Let all jobs end that are there, and the processes leave."""
 
         async def idle() -> bool:
-            return not any(queue.ready + queue.running + queue.waiting for queue in await self._store.inspect.queues())
+            return not any(
+                queue.ready + queue.running + queue.waiting for queue in await self._store.inspect.list_queues()
+            )
 
         try:
             await until(idle, deadline=30, what="the end of all jobs")
@@ -227,8 +229,8 @@ async def test_a_leader_that_is_killed_costs_little_time_and_is_replaced(
     await clockwork.fired(10)
     before = max(job.due_at for job in await clockwork.jobs())
     for _ in range(5 if FULL else 2 if flags else 1):
-        leader = await until(store.inspect.leader, what="a leader")
-        pids = {each.id: each.pid for each in await store.inspect.instances()}
+        leader = await until(store.inspect.get_leader, what="a leader")
+        pids = {each.id: each.pid for each in await store.inspect.list_instances()}
         with Stalls() as stalls:
             died_at = await store.inspect.now()
             os.kill(pids[leader.instance], signal.SIGKILL)
@@ -274,7 +276,7 @@ async def test_restarts_more_frequent_than_an_interval_do_not_starve_it(series: 
     restarts = 0
 
     async def beaten() -> bool:
-        return any(instance.beat >= 5 for instance in await store.inspect.instances())
+        return any(instance.beat >= 5 for instance in await store.inspect.list_instances())
 
     while len(series.entries("step")) < 3:
         process = series.start(TEST_EVERY="2")

@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 
 from drumbeat.app import Drumbeat
+from drumbeat.core.instance import InstanceState
+from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind
 from drumbeat.errors import JobCancelled, JobFailed, JobTimedOut
-from drumbeat.model.instance import InstanceState
-from drumbeat.model.job import CancelAnswer, JobState, OutcomeKind
-from drumbeat.supervisor import EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE, Restarts
+from drumbeat.supervisor import EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE, RestartBackoff
 from tests.system.workers import Cluster as Programs
 from tests.waiting import until, until_sync, within
 
@@ -170,7 +170,7 @@ async def test_the_jobs_of_a_killed_worker_run_again_within_two_seconds_and_it_i
         await until(lambda: len(cluster.told("slow", "begin")) == 2, deadline=20, what="the second run")
     await until(lambda: len(cluster.workers()) >= 2 and victim not in cluster.workers(), what="another worker")
     dead = [each for each in await app.instances.list(all=True) if each.state is InstanceState.DEAD]
-    assert [(each.pid, each.ended_why) for each in dead] == [
+    assert [(each.pid, each.ended_reason) for each in dead] == [
         (victim, "process died: SIGKILL; its jobs: 1 to run again alone")
     ]
     assert (await job.job()).failures == 0
@@ -356,17 +356,17 @@ def test_a_program_that_cannot_start_ends_the_supervisor_with_one_line(start: St
 
 
 def test_a_worker_that_lived_is_started_again_at_once() -> None:
-    restarts = Restarts()
-    assert [restarts.pause(-9, lived=60) for _ in range(5)] == [0] * 5
+    restarts = RestartBackoff()
+    assert [restarts.next_delay(-9, lived=60) for _ in range(5)] == [0] * 5
 
 
 def test_a_worker_that_keeps_dying_at_its_start_waits_longer_and_longer() -> None:
-    restarts = Restarts()
-    assert [restarts.pause(1, lived=1) for _ in range(10)] == [0, 0.5, 1, 2, 4, 8, 16, 30, 30, 30]
-    assert restarts.pause(1, lived=60) == 0
-    assert restarts.pause(1, lived=1) == 0
+    restarts = RestartBackoff()
+    assert [restarts.next_delay(1, lived=1) for _ in range(10)] == [0, 0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+    assert restarts.next_delay(1, lived=60) == 0
+    assert restarts.next_delay(1, lived=1) == 0
 
 
 def test_a_worker_that_left_for_want_of_a_store_pauses_and_one_to_be_replaced_does_not() -> None:
-    assert Restarts().pause(EXIT_NO_STORE, lived=60) == 5
-    assert Restarts().pause(EXIT_REPLACE, lived=60) == Restarts().pause(EXIT_OK, lived=60) == 0
+    assert RestartBackoff().next_delay(EXIT_NO_STORE, lived=60) == 5
+    assert RestartBackoff().next_delay(EXIT_REPLACE, lived=60) == RestartBackoff().next_delay(EXIT_OK, lived=60) == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.model.job import JobState
+from drumbeat.core.job import JobState
 from tests.apps import journal, ledger
 from tests.callers import caller
 from tests.system.workers import Cluster

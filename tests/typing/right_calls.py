@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, assert_type
 
 from drumbeat import AttemptFailed, Call, Drumbeat, HeldLock, Job, JobError, JobHandle, SyncJobHandle, local_lock
-from drumbeat.model.job import Cancelled, NewJob
+from drumbeat.core.job import Cancelled, NewJob
 from drumbeat.sinks import RedisStreamSink
 from drumbeat.tasks import AsyncRoom, AsyncTask, BatchTask, SyncRoom, SyncTask
 

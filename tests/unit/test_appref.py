@@ -116,12 +116,12 @@ def test_what_is_no_name_is_refused(ref: str) -> None:
 def test_an_app_is_found_by_the_module_that_has_it(folder: Path) -> None:
     (folder / "findme.py").write_text(f"{HEAD}beat = Drumbeat()")
     app = appref.load("findme:beat")
-    assert appref.find(app) == "findme:beat"
+    assert appref.find_ref(app) == "findme:beat"
     assert appref.load("findme:beat") is app
 
 
 def test_an_app_that_no_module_has_is_not_found() -> None:
-    assert appref.find(Drumbeat()) is None
+    assert appref.find_ref(Drumbeat()) is None
 
 
 @pytest.mark.parametrize(("command", "ref"), [(["prog.py"], "__main__:app"), (["-m", "prog"], "prog:app")])
@@ -151,7 +151,7 @@ def test_settings_given_as_flags_are_the_same_settings_elsewhere() -> None:
         {"drain": "forever", "queues": "critical=6,low", "imports": "a.b,c", "concurrency": 3, "app": "x:y"},
     ):
         settings = load(given, {})
-        again = load(appref.flags_of(settings), {})
+        again = load(appref.to_flags(settings), {})
         assert _values(again) == _values(settings)
 
 

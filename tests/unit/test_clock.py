@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumbeat.clock import SYSTEM, Clock, FakeClock, jittered
+from drumbeat.clock import SYSTEM, Clock, FakeClock, jitter
 from tests.waiting import until
 
 
@@ -33,8 +33,8 @@ async def test_the_system_clock_sleeps_at_least_as_long_as_asked() -> None:
 @given(st.floats(0, 1e6))
 @settings(deadline=None)
 def test_jitter_stays_between_half_and_one_and_a_half(seconds: float) -> None:
-    assert seconds * 0.5 <= jittered(seconds) <= seconds * 1.5
-    assert jittered(seconds, lambda low, high: high) == 1.5 * seconds
+    assert seconds * 0.5 <= jitter(seconds) <= seconds * 1.5
+    assert jitter(seconds, lambda low, high: high) == 1.5 * seconds
 
 
 async def test_a_fake_clock_stands_still() -> None:

@@ -246,7 +246,7 @@ def test_an_annotation_that_never_resolves_is_told_at_use_with_its_parameter() -
 
 
 @pytest.mark.parametrize(
-    ("hint", "why"),
+    ("hint", "reason"),
     [
         (str | uuid.UUID, "more than one str-like type"),
         (complex, "complex cannot be stored as JSON: use a plain type"),
@@ -257,8 +257,8 @@ def test_an_annotation_that_never_resolves_is_told_at_use_with_its_parameter() -
     ],
     ids=str,
 )
-def test_a_type_that_json_cannot_carry_is_refused_at_registration(hint: Any, why: str) -> None:
-    with pytest.raises(ConfigError, match=why) as caught:
+def test_a_type_that_json_cannot_carry_is_refused_at_registration(hint: Any, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as caught:
         Signature.of(of(hint))
     assert "task: parameter 'x'" in str(caught.value)
     assert caught.value.setting == "x"

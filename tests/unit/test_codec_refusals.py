@@ -45,7 +45,7 @@ def refusal(hint: Any, value: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("hint", "value", "why"),
+    ("hint", "value", "reason"),
     [
         (str, dt.datetime(2026, 1, 1), "must be str, not datetime"),
         (str, ID, "must be str, not UUID"),
@@ -93,8 +93,8 @@ def refusal(hint: Any, value: Any) -> str:
     ],
     ids=lambda value: shown(value)[:40],
 )
-def test_a_wrong_type_is_refused(hint: Any, value: Any, why: str) -> None:
-    assert re.search(why, refusal(hint, value))
+def test_a_wrong_type_is_refused(hint: Any, value: Any, reason: str) -> None:
+    assert re.search(reason, refusal(hint, value))
 
 
 def test_a_moment_whose_zone_is_older_than_minutes_would_shift_and_is_refused() -> None:
@@ -238,7 +238,7 @@ def task(a: int, /, b: str, c: float = 0.5, *, d: bool) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs", "argument", "why"),
+    ("args", "kwargs", "argument", "reason"),
     [
         ((), {"b": "", "d": True}, "a", "argument 'a' is missing"),
         ((1, ""), {}, "d", "argument 'd' is missing"),
@@ -251,9 +251,9 @@ def task(a: int, /, b: str, c: float = 0.5, *, d: bool) -> None: ...
     ],
 )
 def test_a_call_that_does_not_fit_is_refused(
-    args: tuple[Any, ...], kwargs: dict[str, Any], argument: str | None, why: str
+    args: tuple[Any, ...], kwargs: dict[str, Any], argument: str | None, reason: str
 ) -> None:
-    with pytest.raises(InvalidArguments, match=why) as caught:
+    with pytest.raises(InvalidArguments, match=reason) as caught:
         Signature.of(task).encode(args, kwargs)
     assert caught.value.argument == argument
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumbeat.codec import MAX_PAYLOAD, Undecodable, Unstorable, decode_result, encode_result, storable
+from drumbeat.codec import MAX_PAYLOAD, Undecodable, Unstorable, decode_result, encode_result, make_storable
 from tests.unit.codec_models import Color, Customer, Line, Order, Point, shown
 
 ID = uuid.UUID("64112322-219a-498f-90b7-67c455476d02")
@@ -47,7 +47,7 @@ def test_without_an_annotation_a_result_is_what_json_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "why"),
+    ("value", "reason"),
     [
         (math.nan, "the result is NaN or infinite"),
         ([1.0, math.inf], r"the result\[1\] is NaN"),
@@ -67,8 +67,8 @@ def test_without_an_annotation_a_result_is_what_json_says() -> None:
     ],
     ids=lambda value: shown(value)[:24],
 )
-def test_a_result_that_cannot_be_kept_says_why(value: Any, why: str) -> None:
-    with pytest.raises(Unstorable, match=why) as caught:
+def test_a_result_that_cannot_be_kept_says_why(value: Any, reason: str) -> None:
+    with pytest.raises(Unstorable, match=reason) as caught:
         encode_result(value)
     assert caught.value.reason == str(caught.value)
 
@@ -108,7 +108,7 @@ def test_a_result_that_is_no_json_is_told_so() -> None:
 @given(st.text(st.characters()) | st.text("\x00\ud800\udfffaé🎉\\", max_size=300), st.integers(0, 400))
 @settings(deadline=None, max_examples=300)
 def test_storable_text_is_utf8_without_nul_within_its_limit(text: str, limit: int) -> None:
-    kept = storable(text, limit)
+    kept = make_storable(text, limit)
     assert b"\x00" not in kept.encode("utf-8")
     assert len(kept) <= limit
 
@@ -116,15 +116,15 @@ def test_storable_text_is_utf8_without_nul_within_its_limit(text: str, limit: in
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=50))
 @settings(deadline=None)
 def test_good_text_within_the_limit_is_left_alone(text: str) -> None:
-    assert storable(text, 50) == text
+    assert make_storable(text, 50) == text
 
 
 def test_bad_characters_stay_visible() -> None:
-    assert storable("a\x00b\ud800c", 100) == "a\\x00b\\ud800c"
+    assert make_storable("a\x00b\ud800c", 100) == "a\\x00b\\ud800c"
 
 
 def test_a_long_text_loses_its_middle_and_says_so() -> None:
-    kept = storable("begin " + "x" * 10_000 + " end", 100)
+    kept = make_storable("begin " + "x" * 10_000 + " end", 100)
     assert kept.startswith("begin ")
     assert kept.endswith(" end")
     assert "characters cut" in kept

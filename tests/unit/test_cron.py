@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from drumbeat.errors import ConfigError
 from drumbeat.schedules.calendar import Calendar
 from drumbeat.schedules.cron import parse
-from drumbeat.schedules.rules import rule_of, zone
-from tests.unit.schedule_making import SECOND, cron, us
+from drumbeat.schedules.rules import get_zone, rule_of
+from tests.unit.schedule_factories import SECOND, cron, parse_us
 
 FULL = bool(os.environ.get("DRUMBEAT_FULL"))
 AROUND_MINUTES = 30 * 60 if FULL else 2 * 60
@@ -150,7 +150,7 @@ def test_every_change_of_clocks_on_earth_is_met_as_by_looking_at_each_minute(yea
         for told, moments in scanned(met, start, 2 * AROUND_MINUTES, tz).items():
             calendar = Calendar(parse(told.expression, "x"), tz)
             case = f"{told.expression} in {name} around {datetime.fromtimestamp(change.at, tz)}"
-            assert calendar.cron.is_wall == told.by_wall
+            assert calendar.cron.is_wall_clock == told.by_wall
             assert walked(calendar, start, end) == moments, case
             assert walked_back(calendar, start, end) == moments, case
             assert calendar.count(start, end) == len(moments), case
@@ -198,7 +198,7 @@ def test_days_are_chosen_as_by_looking_at_each_day_of_seven_years(expression: st
 def test_seconds_are_met_as_by_looking_at_each_second() -> None:
     tz = ZoneInfo("Europe/Berlin")
     for change in ("2026-03-29T01:00:00+00:00", "2026-10-25T01:00:00+00:00"):
-        middle = us(change) // SECOND
+        middle = parse_us(change) // SECOND
         first, last = middle - 5_400, middle + 5_400
         each = [datetime.fromtimestamp(second, tz) for second in range(first, last + 1)]
         calendar = Calendar(parse("*/7 */2 * * * *", "x"), tz)
@@ -210,8 +210,8 @@ def test_seconds_are_met_as_by_looking_at_each_second() -> None:
 
 def test_a_nightly_time_with_seconds_is_not_lost_in_the_leap_either() -> None:
     rule = rule_of(cron("15 30 2 * * *", tz="Europe/Berlin"))
-    assert rule.next_after(us("2026-03-28T12:00:00+01:00")) == us("2026-03-29T03:00:00+02:00")
-    assert rule.next_after(us("2026-03-29T03:00:00+02:00")) == us("2026-03-30T02:30:15+02:00")
+    assert rule.next_after(parse_us("2026-03-28T12:00:00+01:00")) == parse_us("2026-03-29T03:00:00+02:00")
+    assert rule.next_after(parse_us("2026-03-29T03:00:00+02:00")) == parse_us("2026-03-30T02:30:15+02:00")
 
 
 lists = st.lists(st.integers(0, 59), min_size=1, max_size=4).map(lambda found: ",".join(map(str, found)))
@@ -240,7 +240,7 @@ def accepted(expression: str) -> bool:
 @given(expressions.filter(accepted), zones, noons)
 def test_moments_are_those_of_cronsim(expression: str, name: str, noon: int) -> None:
     theirs = CronSim(expression, datetime.fromtimestamp(noon, UTC if name == "UTC" else ZoneInfo(name)))
-    calendar = Calendar(parse(expression, "x"), zone(name))
+    calendar = Calendar(parse(expression, "x"), get_zone(name))
     at = noon
     for _, wanted in zip(range(30), theirs, strict=False):
         found = calendar.next_from(at + 1)
@@ -248,7 +248,7 @@ def test_moments_are_those_of_cronsim(expression: str, name: str, noon: int) -> 
         at = found
 
 
-moments = st.integers(us("2024-01-01T00:00:00+00:00"), us("2030-12-31T00:00:00+00:00"))
+moments = st.integers(parse_us("2024-01-01T00:00:00+00:00"), parse_us("2030-12-31T00:00:00+00:00"))
 
 
 @settings(deadline=None)
@@ -268,7 +268,7 @@ def test_next_last_and_count_agree(expression: str, name: str, three: tuple[int,
 
 def test_a_moment_between_two_seconds_is_rounded_the_right_way() -> None:
     rule = rule_of(cron("* * * * * *"))
-    second = us("2026-05-05T05:05:05+00:00")
+    second = parse_us("2026-05-05T05:05:05+00:00")
     assert rule.next_after(second - 1) == second
     assert rule.next_after(second) == second + SECOND
     assert rule.last_until(second) == second
@@ -277,18 +277,18 @@ def test_a_moment_between_two_seconds_is_rounded_the_right_way() -> None:
 
 
 def test_start_and_end_are_kept() -> None:
-    start, end = us("2026-05-05T00:00:00+00:00"), us("2026-05-08T00:00:00+00:00")
+    start, end = parse_us("2026-05-05T00:00:00+00:00"), parse_us("2026-05-08T00:00:00+00:00")
     rule = rule_of(cron("0 0 * * *", start=start, end=end))
     assert rule.next_after(0) == start
     assert rule.last_until(start - 1) is None
-    assert rule.last_until(end + SECOND) == us("2026-05-07T00:00:00+00:00")
-    assert rule.next_after(us("2026-05-07T00:00:00+00:00")) is None
+    assert rule.last_until(end + SECOND) == parse_us("2026-05-07T00:00:00+00:00")
+    assert rule.next_after(parse_us("2026-05-07T00:00:00+00:00")) is None
     assert rule.count(0, end * 2) == 3
 
 
 @pytest.mark.parametrize("macro", ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"])
 def test_macros_are_known(macro: str) -> None:
-    moment = rule_of(cron(macro, tz="Europe/Berlin")).next_after(us("2026-05-05T05:05:05+02:00"))
+    moment = rule_of(cron(macro, tz="Europe/Berlin")).next_after(parse_us("2026-05-05T05:05:05+02:00"))
     assert moment is not None and moment % (3_600 * SECOND) == 0
 
 
@@ -373,13 +373,13 @@ def test_bad_expressions_are_refused_in_few_steps_naming_the_field(expression: s
 )
 def test_unknown_zones_are_refused_naming_the_field(name: str) -> None:
     with pytest.raises(ConfigError, match="not a time zone") as caught:
-        zone(name)
+        get_zone(name)
     assert caught.value.setting == "tz"
     assert len(str(caught.value)) < 200
 
 
 def test_a_machine_without_zones_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zoneinfo, "available_timezones", set)
-    assert zone("UTC") is UTC
+    assert get_zone("UTC") is UTC
     with pytest.raises(ConfigError, match=r"no time zones but UTC: run `pip install drumbeat\[tz\]`"):
-        zone("Europe/Nowhere")
+        get_zone("Europe/Nowhere")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind
 from drumbeat.errors import ConfigError
-from drumbeat.model.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind
 from drumbeat.tasks import AsyncTask, SyncTask, Task
 
 
@@ -209,7 +209,7 @@ def test_start_up_calls_are_kept_in_their_order_with_their_words(app: Drumbeat) 
     @app.on_start(role="worker", once=True, lock="warm", name="warm-up", args=(3,), retries=0, timeout=5)
     def second(size: int) -> None: ...
 
-    one, two = app.starters
+    one, two = app.startup_calls
     assert (one.name, one.task, one.role, one.once, one.lock) == ("first", first, "both", False, None)
     assert (two.name, two.task, two.role, two.once, two.lock) == ("warm-up", second, "worker", True, "warm")
     assert (two.args, two.kwargs) == ((3,), {})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.durations import LONGEST_US, from_us, microseconds, seconds, text, to_us
+from drumbeat.durations import MAX_DURATION_US, format_duration, from_us, microseconds, seconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
 
 
@@ -32,7 +32,7 @@ from drumbeat.errors import ConfigError, InvalidArguments
         ("1s500ms", 1_500_000),
         ("7", 7_000_000),
         ("0.25", 250_000),
-        (36_525 * 86_400, LONGEST_US),
+        (36_525 * 86_400, MAX_DURATION_US),
     ],
 )
 def test_a_length_is_read_as_people_write_it(value: timedelta | float | str, expected: int) -> None:
@@ -99,12 +99,12 @@ def test_a_bad_length_at_enqueue_is_an_invalid_argument() -> None:
     ],
 )
 def test_a_length_is_told_in_its_two_largest_units(us: int, expected: str) -> None:
-    assert text(us) == expected
+    assert format_duration(us) == expected
 
 
-@given(st.integers(0, LONGEST_US))
+@given(st.integers(0, MAX_DURATION_US))
 def test_what_is_told_can_be_read_and_is_never_more(us: int) -> None:
-    read = microseconds(text(us), name="it")
+    read = microseconds(format_duration(us), name="it")
     assert us * 0.95 <= read <= us
 
 

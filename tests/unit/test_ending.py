@@ -1,10 +1,10 @@
 import pytest
 
 from drumbeat.context import Aborted, AbortReason
+from drumbeat.core.job import ClaimedJob, Outcome, OutcomeKind
 from drumbeat.ids import InstanceId, new_job_id
-from drumbeat.model.job import Claimed, Outcome, OutcomeKind
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
-from drumbeat.worker.ending import Ending, How, failure, from_exception, judge
+from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure, from_exception, to_outcome
 from tests.apps import rude
 
 ME = InstanceId("me")
@@ -15,17 +15,17 @@ class TwoRetries:
     backoff = Backoff(base=1, cap=30)
 
 
-def claimed(**changes: object) -> Claimed:
+def claimed(**changes: object) -> ClaimedJob:
     fields: dict[str, object] = {
         "id": new_job_id(), "token": 5, "task": "t", "queue": "q", "priority": 5, "key": None, "args": "{}",
         "signature": "s", "created_at": 1, "due_at": 2, "run_at": 3, "failures": 0, "crashes": 0, "retries": None,
-        "timeout": None, "crash_limit": 3, "on_dead": None, "life": 0, "waits_since": None,
+        "timeout": None, "crash_limit": 3, "on_dead": None, "replays": 0, "blocked_since": None,
     }  # fmt: skip
-    return Claimed(**(fields | changes))  # type: ignore[arg-type]
+    return ClaimedJob(**(fields | changes))  # type: ignore[arg-type]
 
 
-def judged(job: Claimed, ending: Ending) -> Outcome:
-    outcome = judge(job, TwoRetries(), ending, instance=ME, started_at=10, finished_at=20)
+def judged(job: ClaimedJob, ending: HandlerResult) -> Outcome:
+    outcome = to_outcome(job, TwoRetries(), ending, instance=ME, started_at=10, finished_at=20)
     assert outcome is not None
     return outcome
 
@@ -78,7 +78,7 @@ def test_an_aborted_run_ends_as_its_reason_asks(reason: AbortReason, kind: Outco
 
 def test_a_lost_lease_leaves_nothing_to_say() -> None:
     ending = from_exception(Aborted(AbortReason.LEASE_LOST), AbortReason.LEASE_LOST)
-    assert judge(claimed(), TwoRetries(), ending, instance=ME, started_at=1, finished_at=2) is None
+    assert to_outcome(claimed(), TwoRetries(), ending, instance=ME, started_at=1, finished_at=2) is None
 
 
 def test_a_death_brings_its_follow_up() -> None:
@@ -88,7 +88,7 @@ def test_a_death_brings_its_follow_up() -> None:
 
 
 def test_the_last_crash_brings_the_follow_up() -> None:
-    crash = Ending(how=How.CRASHED)
+    crash = HandlerResult(kind=ResultKind.CRASHED)
     assert judged(claimed(on_dead="t.on_dead", crashes=1), crash).follow_up is None
     assert judged(claimed(on_dead="t.on_dead", crashes=2), crash).follow_up is not None
 
@@ -98,8 +98,8 @@ def test_a_failure_is_storable_text_whatever_the_exception_does() -> None:
         def __str__(self) -> str:
             raise RuntimeError("not even this")
 
-    assert "raised RuntimeError" in failure(Nasty()).message
-    told = failure(ValueError("a\0b\ud800" * 10_000))
+    assert "raised RuntimeError" in describe_failure(Nasty()).message
+    told = describe_failure(ValueError("a\0b\ud800" * 10_000))
     for part in (told.type, told.message, told.traceback):
         assert "\0" not in part and part.encode("utf-8")
     assert len(told.message) < 10_000
@@ -113,7 +113,7 @@ def test_a_traceback_shows_lines_but_no_locals() -> None:
     try:
         handler()
     except ValueError as error:
-        told = failure(error)
+        told = describe_failure(error)
     assert "in handler" in told.traceback
     assert "hunter2" not in told.message
 
@@ -124,7 +124,7 @@ def test_every_exception_becomes_a_failure_that_can_be_read_and_stored(kind: str
         rude.RAISES[kind]()
     except BaseException as error:
         ending = from_exception(error)
-        told = failure(error)
+        told = describe_failure(error)
     for part in (told.type, told.message, told.traceback):
         assert type(part) is str and "\0" not in part and part.encode("utf-8") is not None
     assert told.type and told.traceback
@@ -134,11 +134,11 @@ def test_every_exception_becomes_a_failure_that_can_be_read_and_stored(kind: str
 
 def test_a_signal_in_a_group_of_one_is_still_meant() -> None:
     ending = from_exception(ExceptionGroup("a task group", [ExceptionGroup("another", [Snooze(5)])]))
-    assert (ending.how, ending.delay) == (How.SNOOZED, 5_000_000)
-    assert from_exception(ExceptionGroup("two", [Snooze(5), ValueError()])).how is How.RAISED
+    assert (ending.kind, ending.delay) == (ResultKind.SNOOZED, 5_000_000)
+    assert from_exception(ExceptionGroup("two", [Snooze(5), ValueError()])).kind is ResultKind.RAISED
 
 
 def test_an_abort_that_nobody_asked_for_is_a_failure() -> None:
-    assert from_exception(Aborted(AbortReason.LEASE_LOST)).how is How.RAISED
+    assert from_exception(Aborted(AbortReason.LEASE_LOST)).kind is ResultKind.RAISED
     ending = from_exception(Aborted(AbortReason.LEASE_LOST), AbortReason.DRAINING)
     assert ending.reason is AbortReason.DRAINING

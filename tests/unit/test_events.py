@@ -31,12 +31,12 @@ def test_a_subscriber_of_the_root_hears_everything() -> None:
 
 def test_an_event_is_wanted_only_while_somebody_listens() -> None:
     events, heard = Events(), list[Event]()
-    assert not events.wanted(StoreDown)
+    assert not events.has_subscribers(StoreDown)
     events.subscribe(StoreDown, heard.append)
-    assert events.wanted(StoreDown)
-    assert not events.wanted(StoreUp)
+    assert events.has_subscribers(StoreDown)
+    assert not events.has_subscribers(StoreUp)
     events.unsubscribe(StoreDown, heard.append)
-    assert not events.wanted(StoreDown)
+    assert not events.has_subscribers(StoreDown)
 
 
 def test_a_failing_subscriber_is_logged_and_the_next_one_still_hears(caplog: pytest.LogCaptureFixture) -> None:
@@ -70,7 +70,7 @@ async def test_an_async_subscriber_runs_in_the_workers_group(caplog: pytest.LogC
         def spawn(work: Coroutine[Any, Any, object]) -> None:
             group.create_task(work)
 
-        with events.spawning(spawn):
+        with events.spawn_with(spawn):
             events.emit(DOWN)
     assert heard == [DOWN]
     assert "mine" in caplog.text

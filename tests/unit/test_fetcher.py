@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.model.job import Claimed, Exchanged
-from drumbeat.worker.buffer import Buffer
+from drumbeat.core.job import ClaimedJob, ClaimResult
+from drumbeat.worker.buffer import JobBuffer
 from drumbeat.worker.fetcher import Fetcher
-from drumbeat.worker.pace import Pace
-from drumbeat.worker.turns import Turns
+from drumbeat.worker.prefetch import Prefetch
+from drumbeat.worker.queue_weights import QueueWeights
 
 BATCH = 10
 POLL = 2.0
@@ -28,46 +28,46 @@ def woken() -> list[None]:
 @pytest.fixture
 def fetcher(clock: FakeClock, woken: list[None]) -> Fetcher:
     """Of a worker whose jobs are quick: there is always room for more than a batch."""
-    pace = Pace(10, most=4 * BATCH)
-    pace.ran(1)
+    pace = Prefetch(10, max_jobs=4 * BATCH)
+    pace.record_run(1)
     return Fetcher(
         clock,
-        Buffer(lambda: None),
-        Turns({"default": 1}),
+        JobBuffer(lambda: None),
+        QueueWeights({"default": 1}),
         pace,
-        batches={},
-        batch=BATCH,
+        batch_sizes={},
+        max_claim=BATCH,
         poll=POLL,
         wake=lambda: woken.append(None),
     )
 
 
-def job(number: int) -> Claimed:
-    facts: dict[str, Any] = dict.fromkeys(Claimed.__struct_fields__)
-    return Claimed(**(facts | {"id": str(number), "task": "noop", "queue": "default"}))
+def job(number: int) -> ClaimedJob:
+    facts: dict[str, Any] = dict.fromkeys(ClaimedJob.__struct_fields__)
+    return ClaimedJob(**(facts | {"id": str(number), "task": "noop", "queue": "default"}))
 
 
-def answer(clock: FakeClock, jobs: int = 0, **facts: Any) -> Exchanged:
-    return Exchanged(verdicts=[], jobs=[job(each) for each in range(jobs)], now=clock.now_us(), **facts)
+def answer(clock: FakeClock, jobs: int = 0, **facts: Any) -> ClaimResult:
+    return ClaimResult(statuses=[], jobs=[job(each) for each in range(jobs)], now=clock.now_us(), **facts)
 
 
 def ask(fetcher: Fetcher, clock: FakeClock, **said: Any) -> None:
-    claim = fetcher.claim()
+    claim = fetcher.next_claim()
     assert claim is not None
-    fetcher.got(claim, answer(clock, **said), clock.monotonic())
+    fetcher.on_answer(claim, answer(clock, **said), clock.monotonic())
 
 
 async def test_a_poll_is_made_once_however_many_lanes_there_are(fetcher: Fetcher, clock: FakeClock) -> None:
     ask(fetcher, clock)
     await clock.advance(2 * POLL)
-    assert fetcher.claim() is not None
-    assert fetcher.claim() is None
+    assert fetcher.next_claim() is not None
+    assert fetcher.next_claim() is None
 
 
 def test_both_lanes_go_on_while_claims_are_filled(fetcher: Fetcher, clock: FakeClock) -> None:
     ask(fetcher, clock, jobs=BATCH)
-    assert fetcher.claim() is not None
-    assert fetcher.claim() is not None
+    assert fetcher.next_claim() is not None
+    assert fetcher.next_claim() is not None
 
 
 def test_an_answer_wakes_the_other_lane_which_may_sleep_for_too_long(
@@ -75,49 +75,49 @@ def test_an_answer_wakes_the_other_lane_which_may_sleep_for_too_long(
 ) -> None:
     ask(fetcher, clock, next_due=clock.now_us() + 100_000)
     assert woken
-    assert fetcher.patience == pytest.approx(0.1, abs=0.001)
+    assert fetcher.seconds_until_poll == pytest.approx(0.1, abs=0.001)
 
 
 def test_a_hint_that_is_younger_than_the_answer_is_not_forgotten(fetcher: Fetcher, clock: FakeClock) -> None:
     ask(fetcher, clock)
-    fetcher.hear(0)
-    claim = fetcher.claim()
+    fetcher.on_notification(0)
+    claim = fetcher.next_claim()
     assert claim is not None
-    fetcher.hear(clock.now_us() + 200_000)
-    fetcher.got(claim, answer(clock), clock.monotonic())
-    assert fetcher.patience == pytest.approx(0.2, abs=0.001)
+    fetcher.on_notification(clock.now_us() + 200_000)
+    fetcher.on_answer(claim, answer(clock), clock.monotonic())
+    assert fetcher.seconds_until_poll == pytest.approx(0.2, abs=0.001)
 
 
 async def test_a_due_moment_is_that_of_the_stores_clock(fetcher: Fetcher, clock: FakeClock) -> None:
     ask(fetcher, clock)
     behind = clock.now_us()
     clock.jump(3600)
-    fetcher.hear(behind + 300_000)
-    assert fetcher.patience == pytest.approx(0.3, abs=0.001)
+    fetcher.on_notification(behind + 300_000)
+    assert fetcher.seconds_until_poll == pytest.approx(0.3, abs=0.001)
     await clock.advance(0.31)
-    claim = fetcher.claim()
-    assert claim is not None and claim.expected
+    claim = fetcher.next_claim()
+    assert claim is not None and claim.is_expected
 
 
 def test_where_claims_stand_one_goes_with_the_last_outcomes_though_it_is_not_time(
     fetcher: Fetcher, clock: FakeClock
 ) -> None:
     ask(fetcher, clock, stands=True)
-    assert fetcher.claim() is None
-    claim = fetcher.claim_to_stand()
+    assert fetcher.next_claim() is None
+    claim = fetcher.next_parked_claim()
     assert claim is not None
-    fetcher.got(claim, answer(clock, stands=True), clock.monotonic())
-    fetcher.given([job(1)])
-    assert fetcher.claim() is None, "what is running is no reason to ask"
-    assert fetcher.claim_to_stand() is not None
+    fetcher.on_answer(claim, answer(clock, stands=True), clock.monotonic())
+    fetcher.on_parked_jobs([job(1)])
+    assert fetcher.next_claim() is None, "what is running is no reason to ask"
+    assert fetcher.next_parked_claim() is not None
 
 
 def test_where_no_claim_stands_it_is_tried_once(fetcher: Fetcher, clock: FakeClock) -> None:
     ask(fetcher, clock)
-    claim = fetcher.claim_to_stand()
+    claim = fetcher.next_parked_claim()
     assert claim is not None
-    fetcher.got(claim, answer(clock), clock.monotonic())
-    assert fetcher.claim_to_stand() is None
-    fetcher.hear(0)
+    fetcher.on_answer(claim, answer(clock), clock.monotonic())
+    assert fetcher.next_parked_claim() is None
+    fetcher.on_notification(0)
     ask(fetcher, clock, stands=True)
-    assert fetcher.claim_to_stand() is not None, "the store can do it again"
+    assert fetcher.next_parked_claim() is not None, "the store can do it again"

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from drumbeat.admin.health import Health, HealthSnapshot, judge_health
+from drumbeat.core.health import HealthLevel
+from drumbeat.core.instance import Instance, InstanceState, LeaderInfo, Role
+from drumbeat.core.job import QueueStats
+from drumbeat.core.stats import Resolution, Rollup
 from drumbeat.durations import from_us
 from drumbeat.ids import new_instance_id
-from drumbeat.model.finding import Level
-from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role
-from drumbeat.model.job import QueueStats
-from drumbeat.model.stats import Grain, Rollup
-from drumbeat.nouns.health import Health, HealthSigns, judge_health
 
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
@@ -44,19 +44,19 @@ def queue(ready: int = 0, *, age: int = 0, paused: bool = False) -> QueueStats:
 
 
 def rollup(task: str = "charge", **numbers: int) -> Rollup:
-    return Rollup(grain=Grain.MINUTE, at=NOW - 60 * SECOND, queue="mail", task=task, **numbers)
+    return Rollup(resolution=Resolution.MINUTE, at=NOW - 60 * SECOND, queue="mail", task=task, **numbers)
 
 
 def judged(**signs: Any) -> Health:
     """Of a cluster in which all else is well."""
     one = instance()
     leader = LeaderInfo(instance=one.id, term=1, since=one.started_at, until=from_us(NOW + SECOND))
-    return judge_health(HealthSigns(**({"now": NOW, "instances": [one], "leader": leader} | signs)))
+    return judge_health(HealthSnapshot(**({"now": NOW, "instances": [one], "leader": leader} | signs)))
 
 
 def test_a_cluster_that_does_its_work_is_healthy() -> None:
     busy = [rollup(started=770, succeeded=760, failed=10), rollup("rare", started=1, failed=1)]
-    assert judged(queues=[queue(5, age=20)], rollups=busy) == Health(level=Level.OK, text="Healthy")
+    assert judged(queues=[queue(5, age=20)], rollups=busy) == Health(level=HealthLevel.OK, text="Healthy")
 
 
 @pytest.mark.parametrize(
@@ -64,37 +64,39 @@ def test_a_cluster_that_does_its_work_is_healthy() -> None:
     [
         (
             {"rollups": [rollup(started=700, failed=700), rollup(started=70, failed=65, crashed=5)]},
-            Level.BAD,
+            HealthLevel.BAD,
             "Task charge fails",
             "all 770 runs failed in the last 10 min",
         ),
         (
             {"rollups": [rollup(started=10, failed=6, succeeded=4)]},
-            Level.WARN,
+            HealthLevel.WARN,
             "Task charge fails",
             "6 of 10 runs failed in the last 10 min",
         ),
         (
-            {"died": [instance(state=InstanceState.DEAD, ended_at=from_us(NOW), ended_why="no heartbeat for 10 s")]},
-            Level.WARN,
+            {"died": [instance(state=InstanceState.DEAD, ended_at=from_us(NOW), ended_reason="no heartbeat for 10 s")]},
+            HealthLevel.WARN,
             "1 instance died",
             "process 42 on rack7: no heartbeat for 10 s",
         ),
-        ({"queues": [queue(3, age=90)]}, Level.WARN, "Queue mail is behind", "3 ready, the oldest for 1m 30s"),
-        ({"queues": [queue(3, age=900)]}, Level.BAD, "Queue mail is behind", "3 ready, the oldest for 15m"),
-        ({"instances": [], "queues": [queue(3)]}, Level.BAD, "No worker is alive", "3 jobs pending"),
-        ({"instances": []}, Level.WARN, "No worker yet", "`drumbeat run module:attr` starts one"),
+        ({"queues": [queue(3, age=90)]}, HealthLevel.WARN, "Queue mail is behind", "3 ready, the oldest for 1m 30s"),
+        ({"queues": [queue(3, age=900)]}, HealthLevel.BAD, "Queue mail is behind", "3 ready, the oldest for 15m"),
+        ({"instances": [], "queues": [queue(3)]}, HealthLevel.BAD, "No worker is alive", "3 jobs pending"),
+        ({"instances": []}, HealthLevel.WARN, "No worker yet", "`drumbeat run module:attr` starts one"),
         (
             {"instances": [instance(beat_at=from_us(NOW - 3 * SECOND))]},
-            Level.BAD,
+            HealthLevel.BAD,
             "No worker responds",
             "no heartbeat of 1 worker for 2 s",
         ),
-        ({"store_ms": 900.0}, Level.WARN, "The store is slow", "900 ms for a small question"),
-        ({"leader": None}, Level.WARN, "No leader", "nobody fires schedules at this moment"),
+        ({"store_ms": 900.0}, HealthLevel.WARN, "The store is slow", "900 ms for a small question"),
+        ({"leader": None}, HealthLevel.WARN, "No leader", "nobody fires schedules at this moment"),
     ],
 )
-def test_what_is_not_well_is_told_with_its_reason(signs: dict[str, Any], level: Level, text: str, detail: str) -> None:
+def test_what_is_not_well_is_told_with_its_reason(
+    signs: dict[str, Any], level: HealthLevel, text: str, detail: str
+) -> None:
     health = judged(**signs)
     assert (health.level, health.text) == (level, text)
     assert [(reason.text, reason.detail) for reason in health.reasons] == [(text, detail)]
@@ -106,7 +108,7 @@ def test_the_worst_is_told_first_and_nothing_is_left_out() -> None:
         queues=[queue(3, age=90)],
         rollups=[rollup(started=9, failed=9), rollup("half", started=9, failed=5, succeeded=4)],
     )
-    assert (health.level, health.text) == (Level.BAD, "Task charge fails")
+    assert (health.level, health.text) == (HealthLevel.BAD, "Task charge fails")
     assert [(reason.level, reason.kind, reason.name) for reason in health.reasons] == [
         ("bad", "task", "charge"),
         ("warn", "task", "half"),
@@ -116,4 +118,4 @@ def test_the_worst_is_told_first_and_nothing_is_left_out() -> None:
 
 
 def test_a_pause_is_no_illness() -> None:
-    assert judged(queues=[queue(3, age=900, paused=True)]).level is Level.OK
+    assert judged(queues=[queue(3, age=900, paused=True)]).level is HealthLevel.OK

@@ -74,7 +74,7 @@ def test_a_forked_child_does_not_repeat_its_parent(monkeypatch: pytest.MonkeyPat
     now_ns = SYSTEM.now_us() * 1_000
     monkeypatch.setattr(ids.time, "time_ns", lambda: now_ns)
     new_job_id()
-    with ids._by_system.lock:  # as if another thread were making one: the child must not wait for it
+    with ids._system_generator.lock:  # as if another thread were making one: the child must not wait for it
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:

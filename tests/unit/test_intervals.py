@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from drumbeat.errors import ConfigError
 from drumbeat.schedules.rules import rule_of
-from tests.unit.schedule_making import DAY, HOUR, MINUTE, SECOND, after, grid, us
+from tests.unit.schedule_factories import DAY, HOUR, MINUTE, SECOND, after, grid, parse_us
 
 steps = st.integers(100_000, 400 * DAY)
-moments = st.integers(us("1990-01-01T00:00:00+00:00"), us("2100-01-01T00:00:00+00:00"))
+moments = st.integers(parse_us("1990-01-01T00:00:00+00:00"), parse_us("2100-01-01T00:00:00+00:00"))
 
 
 @given(steps, moments, st.none() | moments)
@@ -39,14 +39,14 @@ def test_counting_is_walking(step: int, one: int, other: int, start: int | None,
 
 def test_a_million_moments_later_the_grid_is_where_it_was() -> None:
     rule = rule_of(grid(7 * MINUTE))
-    first = us("2026-01-01T00:00:00+00:00")
+    first = parse_us("2026-01-01T00:00:00+00:00")
     later = first + 1_000_000 * 7 * MINUTE
     assert rule.next_after(first) is not None
     assert (rule.next_after(later) or 0) - (rule.next_after(first) or 0) == later - first
 
 
 def test_a_grid_with_a_start_begins_there() -> None:
-    start = us("2026-05-05T05:05:05+00:00")
+    start = parse_us("2026-05-05T05:05:05+00:00")
     rule = rule_of(grid(HOUR, start=start))
     assert rule.next_after(start - DAY) == start
     assert rule.next_after(start) == start + HOUR
@@ -62,13 +62,15 @@ def test_nothing_lies_at_or_after_the_end() -> None:
 
 
 def test_an_interval_by_completion_is_counted_from_the_end_of_a_run() -> None:
-    assert rule_of(after(3 * SECOND)).next_after(us("2026-05-05T05:05:05+00:00")) == us("2026-05-05T05:05:08+00:00")
+    assert rule_of(after(3 * SECOND)).next_after(parse_us("2026-05-05T05:05:05+00:00")) == parse_us(
+        "2026-05-05T05:05:08+00:00"
+    )
 
 
 @pytest.mark.parametrize("rule", ["", "0", "99999", "-5", "1.5", "abc", "9" * 30, "²", "1e9"])
 def test_an_interval_that_cannot_be_is_refused_naming_the_field(rule: str) -> None:
-    from drumbeat.model.schedule import RuleKind
-    from tests.unit.schedule_making import definition
+    from drumbeat.core.schedule import RuleKind
+    from tests.unit.schedule_factories import definition
 
     with pytest.raises(ConfigError) as caught:
         rule_of(definition(RuleKind.GRID, rule))

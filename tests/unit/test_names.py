@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.names import check_key, check_name, check_namespace, check_priority, shown
+from drumbeat.names import check_key, check_name, check_namespace, check_priority, short_repr
 
 
 @pytest.mark.parametrize("text", ["a", "send_email", "billing:charge.v2-x", "0", "x" * 100])
@@ -92,7 +92,7 @@ def test_a_namespace_that_an_engine_keeps_for_itself_is_refused(text: str) -> No
 
 
 def test_a_bad_value_is_shown_short() -> None:
-    assert shown("a\x00b") == "'a\\x00b'"
-    assert len(shown("x" * 10**6)) <= 60
-    assert shown("x" * 10**6).endswith("...")
-    assert len(shown(list(range(1_000)))) <= 60
+    assert short_repr("a\x00b") == "'a\\x00b'"
+    assert len(short_repr("x" * 10**6)) <= 60
+    assert short_repr("x" * 10**6).endswith("...")
+    assert len(short_repr(list(range(1_000)))) <= 60

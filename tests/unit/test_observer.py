@@ -1,19 +1,19 @@
+from drumbeat.core.instance import Peer
+from drumbeat.core.observer import Observer
 from drumbeat.ids import InstanceId
-from drumbeat.model.instance import Peer
-from drumbeat.model.observer import Observer
 
 A = InstanceId("a")
 B = InstanceId("b")
 
 
 def observer() -> Observer:
-    return Observer(dead_after=10, longest_gap=5)
+    return Observer(dead_after=10, max_gap=5)
 
 
 def dead_after_looks(watch: Observer, looks: list[tuple[float, list[Peer]]]) -> list[InstanceId]:
     found: list[InstanceId] = []
     for moment, peers in looks:
-        found += [peer.id for peer in watch.look(peers, moment, moment)]
+        found += [peer.id for peer in watch.find_dead(peers, moment, moment)]
     return found
 
 
@@ -36,16 +36,16 @@ def test_after_a_gap_in_its_own_beats_an_observer_counts_anew() -> None:
 def test_after_a_failed_beat_an_observer_counts_anew() -> None:
     watch = observer()
     dead_after_looks(watch, [(float(second), [Peer(A, 7)]) for second in range(9)])
-    watch.missed()
+    watch.reset()
     assert dead_after_looks(watch, [(9.0 + second, [Peer(A, 7)]) for second in range(10)]) == []
 
 
 def test_a_slow_answer_does_not_lengthen_what_was_seen() -> None:
     watch = observer()
-    watch.look([Peer(A, 7)], 0.0, 4.0)
-    watch.look([Peer(A, 7)], 8.0, 9.0)
-    assert watch.look([Peer(A, 7)], 13.5, 14.0) == []
-    assert watch.look([Peer(A, 7)], 14.0, 14.1) == [Peer(A, 7)]
+    watch.find_dead([Peer(A, 7)], 0.0, 4.0)
+    watch.find_dead([Peer(A, 7)], 8.0, 9.0)
+    assert watch.find_dead([Peer(A, 7)], 13.5, 14.0) == []
+    assert watch.find_dead([Peer(A, 7)], 14.0, 14.1) == [Peer(A, 7)]
 
 
 def test_one_that_comes_back_with_another_count_is_counted_anew() -> None:

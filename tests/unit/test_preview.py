@@ -1,12 +1,12 @@
 """The next moments for people, with a word where the clocks change."""
 
-from drumbeat.model.schedule import NewSchedule
+from drumbeat.core.schedule import NewSchedule
 from drumbeat.schedules.preview import preview
-from tests.unit.schedule_making import HOUR, SECOND, after, cron, grid, us
+from tests.unit.schedule_factories import HOUR, SECOND, after, cron, grid, parse_us
 
 
 def shown(made: NewSchedule, now: str, count: int) -> list[tuple[str, str]]:
-    return [(found.at.isoformat(), found.note) for found in preview(made, us(now), count)]
+    return [(found.at.isoformat(), found.note) for found in preview(made, parse_us(now), count)]
 
 
 def test_an_ordinary_week_needs_no_words() -> None:
@@ -50,7 +50,7 @@ def test_what_runs_every_half_hour_is_shown_both_times() -> None:
 
 
 def test_intervals_are_shown_in_utc_and_an_end_ends_them() -> None:
-    end = us("2026-05-05T07:30:00+00:00")
+    end = parse_us("2026-05-05T07:30:00+00:00")
     assert shown(grid(HOUR, end=end), "2026-05-05T05:30:00+00:00", 9) == [
         ("2026-05-05T06:00:00+00:00", ""),
         ("2026-05-05T07:00:00+00:00", ""),

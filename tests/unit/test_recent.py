@@ -1,7 +1,7 @@
 """Answers that are dear are told again for a while; for longer while nothing moves."""
 
 from drumbeat.clock import FakeClock
-from drumbeat.store.searching import Recent
+from drumbeat.store.job_search import CachedCount
 
 
 class Store:
@@ -19,7 +19,7 @@ class Store:
         return self.number
 
 
-async def waits(recent: Recent[int], clock: FakeClock, store: Store) -> float:
+async def waits(recent: CachedCount[int], clock: FakeClock, store: Store) -> float:
     """Seconds until the store is asked again."""
     before, began = store.asked, clock.monotonic()
     while True:
@@ -30,20 +30,20 @@ async def waits(recent: Recent[int], clock: FakeClock, store: Store) -> float:
         await clock.advance(0.25)
 
 
-def counting(number: int, takes: float) -> tuple[Recent[int], FakeClock, Store]:
+def counting(number: int, takes: float) -> tuple[CachedCount[int], FakeClock, Store]:
     clock = FakeClock()
-    return Recent(clock, lambda counted: counted), clock, Store(clock, number, takes)
+    return CachedCount(clock, lambda counted: counted), clock, Store(clock, number, takes)
 
 
 async def test_what_is_cheap_is_asked_for_each_time() -> None:
-    for number, takes in ((Recent.MUCH, 0.01), (Recent.MUCH - 1, 3.0)):
+    for number, takes in ((CachedCount.MIN_CACHED_SIZE, 0.01), (CachedCount.MIN_CACHED_SIZE - 1, 3.0)):
         recent, clock, store = counting(number, takes)
         assert [await waits(recent, clock, store) for _ in range(3)] == [0.0] * 3
 
 
 async def test_what_is_dear_and_moves_is_told_again_for_forty_times_as_long_and_ten_seconds_at_most() -> None:
     for takes, longest in ((0.125, 5.0), (3.0, 10.0)):
-        recent, clock, store = counting(Recent.MUCH, takes)
+        recent, clock, store = counting(CachedCount.MIN_CACHED_SIZE, takes)
         for _ in range(4):
             await waits(recent, clock, store)
             store.number += 1
@@ -51,7 +51,7 @@ async def test_what_is_dear_and_moves_is_told_again_for_forty_times_as_long_and_
 
 
 async def test_the_same_answer_again_is_trusted_for_longer_until_something_moves() -> None:
-    recent, clock, store = counting(Recent.MUCH, 0.125)
+    recent, clock, store = counting(CachedCount.MIN_CACHED_SIZE, 0.125)
     seen = [await waits(recent, clock, store) for _ in range(7)]
     assert seen == [0.0, 5.0, 60.0, 60.0, 60.0, 60.0, 60.0]
     store.number += 1

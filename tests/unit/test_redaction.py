@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumbeat import durations, logs
-from drumbeat.cli import words
+from drumbeat.cli import formatting
 from drumbeat.codec.limits import is_deeper
 from drumbeat.errors import ConfigError
 from drumbeat.redaction import HIDDEN, is_secret, mask_url, mask_urls, redact, redact_json
 from drumbeat.store.urls import parse
-from drumbeat.web.pages.searching import _PAIR
-from drumbeat.web.pages.showing import pretty
+from drumbeat.web.pages.formatting import format_json
+from drumbeat.web.pages.search_query import _PAIR
 
 SECRET_NAMES = [
     "password", "passwd", "PGPASSWORD", "db_pwd", "passphrase", "secret", "client_secret", "token", "refresh_token",
@@ -33,7 +33,7 @@ def test_secrets_are_known_by_their_names(name: str) -> None:
     assert is_secret(name)
     assert "hunter2" not in str(redact({name: "hunter2", "rows": [{name: ["hunter2"]}, ({name: {"a": "hunter2"}},)]}))
     assert "hunter2" not in redact_json(json.dumps({name: "hunter2", "a": [{name: {"b": "hunter2"}}]}))
-    assert "hunter2" not in words.arguments(json.dumps({"rows": [{name: "hunter2"}]}))
+    assert "hunter2" not in formatting.format_arguments(json.dumps({"rows": [{name: "hunter2"}]}))
 
 
 @pytest.mark.parametrize("name", [name for name in PLAIN_NAMES if name != "to_ken_burns_not"])
@@ -176,10 +176,10 @@ HOSTILE: dict[str, Callable[[], object]] = {
     "parameters": lambda: mask_urls("a://h?" + "&token=" * (MEGABYTE // 7)),
     "no parameters": lambda: mask_urls("a://h?" + "a-" * (MEGABYTE // 2)),
     "no parameter follows": lambda: mask_urls("a://h?token=" + "&a" * (MEGABYTE // 2)),
-    "pretty": lambda: pretty('"' + '\\"' * 9_000),
+    "pretty": lambda: format_json('"' + '\\"' * 9_000),
     "search line": lambda: _PAIR.findall("a" * 8_000),
     "depth of broken JSON": lambda: is_deeper(b"[" * 200 + b'"' + b'\\"' * (MEGABYTE // 2), 100),
-    "names of arguments": lambda: words.arguments('{"a":"' + '\\"' * (MEGABYTE // 2)),
+    "names of arguments": lambda: formatting.format_arguments('{"a":"' + '\\"' * (MEGABYTE // 2)),
 }  # fmt: skip
 
 

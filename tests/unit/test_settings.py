@@ -138,8 +138,11 @@ def test_queues_have_their_weights() -> None:
 
 
 def test_a_worker_takes_the_queues_of_its_settings_and_no_others_else_those_of_its_tasks() -> None:
-    assert resolved(code={"queues": "default=9,extra"}).weights({"default", "critical"}) == {"default": 9, "extra": 3}
-    assert resolved().weights({"default", "critical"}) == {"critical": 6, "default": 3}
+    assert resolved(code={"queues": "default=9,extra"}).queue_weights({"default", "critical"}) == {
+        "default": 9,
+        "extra": 3,
+    }
+    assert resolved().queue_weights({"default", "critical"}) == {"critical": 6, "default": 3}
 
 
 def test_queues_that_a_flag_leaves_out_stay_declared() -> None:

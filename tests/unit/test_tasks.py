@@ -9,12 +9,12 @@ import pytest
 
 from drumbeat import Backoff, Call, Drumbeat, Job, JobError
 from drumbeat.codec import Undecodable
+from drumbeat.core.dead_letter import SIGNATURE, DeadLetterPayload
+from drumbeat.core.job import Failure, JobState, Unique
 from drumbeat.durations import to_us
 from drumbeat.errors import ConfigError, InvalidArguments, JobFailed, JobTimedOut, UnknownTask, WrongContext
 from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import is_job_id, new_job_id
-from drumbeat.model.death import SIGNATURE, Obituary
-from drumbeat.model.job import Failure, JobState, Unique
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -44,7 +44,7 @@ def test_a_second_task_of_the_same_name_is_refused_naming_both_places(app: Drumb
     with pytest.raises(ConfigError) as refused:
         app.task(name="charge")(other)
     line = other.__code__.co_firstlineno
-    assert first.place in str(refused.value)
+    assert first.source_location in str(refused.value)
     assert f"{__file__}:{line}" in str(refused.value)
     assert app.registry["charge"] is first
 
@@ -348,7 +348,7 @@ def test_on_dead_reads_its_obituary_as_a_job_and_an_error(app: Drumbeat, type: s
         due_at=NOON,
         run_at=NOON,
     )
-    raw = msgspec.json.encode(Obituary(job, Failure(type, "no money"))).decode()
+    raw = msgspec.json.encode(DeadLetterPayload(job, Failure(type, "no money"))).decode()
     (read, error), named = app.registry["charge.on_dead"].signature.decode(raw)
     assert (read, named) == (job, {})
     assert isinstance(error, kind)

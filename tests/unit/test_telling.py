@@ -4,10 +4,13 @@ import logging
 
 import pytest
 
+from drumbeat.core.instance import DeadInstanceReport
+from drumbeat.core.job import ClaimedJob, Failure, JobState
+from drumbeat.event_logging import log_events
 from drumbeat.events import (
     AttemptFailed,
     Events,
-    InstanceBuried,
+    InstanceDied,
     JobFinished,
     JobsDone,
     LeaderChanged,
@@ -20,12 +23,9 @@ from drumbeat.events import (
     StoreUp,
 )
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.instance import Buried
-from drumbeat.model.job import Claimed, Failure, JobState
-from drumbeat.telling import told
 
 ME = InstanceId("me")
-JOB = Claimed(
+JOB = ClaimedJob(
     id=JobId("a"),
     token=1,
     task="charge",
@@ -43,8 +43,8 @@ JOB = Claimed(
     timeout=None,
     crash_limit=3,
     on_dead=None,
-    life=0,
-    waits_since=None,
+    replays=0,
+    blocked_since=None,
 )
 ERROR = Failure("ValueError", "broken")
 
@@ -68,7 +68,7 @@ ERROR = Failure("ValueError", "broken")
         ),
         (StoreHasSpace(instance=ME, url="u", after=2.0), "WARNING", "the store has room again"),
         (
-            InstanceBuried(instance=ME, dead=InstanceId("you"), jobs=Buried(buried=True, suspect=1)),
+            InstanceDied(instance=ME, dead=InstanceId("you"), jobs=DeadInstanceReport(declared=True, crash_suspect=1)),
             "WARNING",
             "an instance was found dead: its jobs are free",
         ),
@@ -99,14 +99,14 @@ def test_an_event_is_told_at_its_level(
     event: AttemptFailed, level: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     events = Events()
-    with caplog.at_level(logging.INFO, "drumbeat"), told(events):
+    with caplog.at_level(logging.INFO, "drumbeat"), log_events(events):
         events.emit(event)
     assert [(record.levelname, record.message) for record in caplog.records] == [(level, message)]
 
 
 def test_a_failure_carries_its_facts_as_fields(caplog: pytest.LogCaptureFixture) -> None:
     events = Events()
-    with told(events):
+    with log_events(events):
         events.emit(AttemptFailed(instance=ME, job=JOB, attempt=2, error=ERROR, dead=False, retry_in=1.5))
     (record,) = caplog.records
     facts = {name: vars(record)[name] for name in ("job", "task", "attempt", "error", "retry_in")}
@@ -115,15 +115,15 @@ def test_a_failure_carries_its_facts_as_fields(caplog: pytest.LogCaptureFixture)
 
 def test_successes_are_listened_to_only_when_debugging(caplog: pytest.LogCaptureFixture) -> None:
     events = Events()
-    with caplog.at_level(logging.INFO, "drumbeat"), told(events):
-        assert not events.wanted(JobFinished)
-    with caplog.at_level(logging.DEBUG, "drumbeat"), told(events):
+    with caplog.at_level(logging.INFO, "drumbeat"), log_events(events):
+        assert not events.has_subscribers(JobFinished)
+    with caplog.at_level(logging.DEBUG, "drumbeat"), log_events(events):
         events.emit(JobFinished(instance=ME, job=JOB, state=JobState.SUCCEEDED, took=0.1))
     assert [record.levelname for record in caplog.records] == ["DEBUG"]
 
 
 def test_nobody_listens_once_the_worker_has_ended() -> None:
     events = Events()
-    with told(events):
-        assert events.wanted(AttemptFailed)
-    assert not events.wanted(AttemptFailed)
+    with log_events(events):
+        assert events.has_subscribers(AttemptFailed)
+    assert not events.has_subscribers(AttemptFailed)

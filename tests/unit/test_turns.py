@@ -7,25 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.worker.turns import Turns
+from drumbeat.worker.queue_weights import QueueWeights
 
 WEIGHTS = {"critical": 6, "default": 3, "low": 1}
 PLENTY = 10**6
 
 
-def claim_from_full_queues(turns: Turns, limit: int) -> Counter[str]:
+def claim_from_full_queues(turns: QueueWeights, limit: int) -> Counter[str]:
     shares = turns.divide(limit)
     counts = take(Counter(dict.fromkeys(turns.queues, PLENTY)), shares, limit)
-    turns.took(shares, counts, limit)
+    turns.record_claim(shares, counts, limit)
     return counts
 
 
 def test_one_batch_is_divided_by_weight() -> None:
-    assert dict(Turns(WEIGHTS).divide(100)) == {"critical": 60, "default": 30, "low": 10}
+    assert dict(QueueWeights(WEIGHTS).divide(100)) == {"critical": 60, "default": 30, "low": 10}
 
 
 def test_weights_hold_over_time_when_jobs_are_claimed_one_by_one() -> None:
-    turns = Turns(WEIGHTS)
+    turns = QueueWeights(WEIGHTS)
     total: Counter[str] = Counter()
     for _ in range(1000):
         total += claim_from_full_queues(turns, 1)
@@ -33,7 +33,7 @@ def test_weights_hold_over_time_when_jobs_are_claimed_one_by_one() -> None:
 
 
 def test_no_queue_waits_longer_than_its_weight_says() -> None:
-    turns = Turns(WEIGHTS)
+    turns = QueueWeights(WEIGHTS)
     order = [next(iter(+claim_from_full_queues(turns, 1))) for _ in range(200)]
     gaps = [later - earlier for earlier, later in zip(places(order, "low"), places(order, "low")[1:], strict=False)]
     assert max(gaps) <= 11
@@ -44,20 +44,20 @@ def places(order: list[str], queue: str) -> list[int]:
 
 
 def test_a_claim_of_one_asks_the_queue_whose_turn_it_is_first() -> None:
-    turns = Turns(WEIGHTS)
+    turns = QueueWeights(WEIGHTS)
     assert turns.divide(1)[0] == ("critical", 1)
 
 
 def test_an_idle_queue_saves_nothing_up() -> None:
-    turns = Turns(WEIGHTS)
+    turns = QueueWeights(WEIGHTS)
     for _ in range(100):
-        turns.took(turns.divide(10), {"critical": 10}, 10)
+        turns.record_claim(turns.divide(10), {"critical": 10}, 10)
     order = [next(iter(+claim_from_full_queues(turns, 1))) for _ in range(10)]
     assert Counter(order) == {"critical": 6, "default": 3, "low": 1}
 
 
 def test_strict_order_offers_everything_to_the_heaviest_first() -> None:
-    assert Turns(WEIGHTS, strict=True).divide(7) == (("critical", 7), ("default", 7), ("low", 7))
+    assert QueueWeights(WEIGHTS, strict=True).divide(7) == (("critical", 7), ("default", 7), ("low", 7))
 
 
 def take(jobs: Counter[str], shares: Sequence[tuple[str, int]], limit: int) -> Counter[str]:
@@ -73,19 +73,19 @@ def take(jobs: Counter[str], shares: Sequence[tuple[str, int]], limit: int) -> C
 
 @pytest.mark.parametrize(("weights", "limit"), [({"a": 3, "b": 1}, 10), ({"a": 1, "b": 1}, 10), ({"a": 3, "b": 1}, 1)])
 def test_shares_hold_while_a_heavier_queue_is_empty(weights: dict[str, int], limit: int) -> None:
-    turns = Turns(weights | {"empty": 6})
+    turns = QueueWeights(weights | {"empty": 6})
     taken: Counter[str] = Counter()
     jobs = Counter({"a": 10_000, "b": 10_000, "empty": 0})
     for _ in range(400):
         shares = turns.divide(limit)
         counts = take(jobs, shares, limit)
-        turns.took(shares, counts, limit)
+        turns.record_claim(shares, counts, limit)
         taken += counts
     assert abs(taken["a"] / weights["a"] - taken["b"] / weights["b"]) <= 1
 
 
 def test_queues_that_have_been_empty_are_served_within_a_turn_of_their_first_job() -> None:
-    turns = Turns(WEIGHTS | {"lower": 1})
+    turns = QueueWeights(WEIGHTS | {"lower": 1})
     jobs = Counter({"critical": 1000, "default": 0, "low": 0, "lower": 0})
     served = []
     for round in range(40):
@@ -93,7 +93,7 @@ def test_queues_that_have_been_empty_are_served_within_a_turn_of_their_first_job
             jobs["low"] = jobs["lower"] = 1
         shares = turns.divide(1)
         counts = take(jobs, shares, 1)
-        turns.took(shares, counts, 1)
+        turns.record_claim(shares, counts, 1)
         served += [queue for queue, count in counts.items() if count]
     assert {"low", "lower"} <= set(served[20:23])
 
@@ -116,7 +116,7 @@ def test_while_two_queues_have_jobs_their_shares_follow_their_weights(
 ) -> None:
     """Over any stretch, within one claim: it may begin with one of them a claim behind, and end with it a claim ahead."""
     named = dict(zip(QUEUES, weights, strict=False))
-    turns = Turns(named)
+    turns = QueueWeights(named)
     jobs = Counter(dict.fromkeys(named, 0))
     history: list[tuple[Counter[str], set[str]]] = []
     for come in [come for length, come in regimes for _ in range(length)]:
@@ -126,11 +126,11 @@ def test_while_two_queues_have_jobs_their_shares_follow_their_weights(
         )
         shares = turns.divide(limit)
         if random.random() < 0.05:  # the claim is not answered
-            turns.took(shares, {}, 0)
+            turns.record_claim(shares, {}, 0)
             continue
         counts = take(jobs, shares, limit)
         assert counts.total() <= limit
-        turns.took(shares, counts, limit)
+        turns.record_claim(shares, counts, limit)
         history.append((counts, {queue for queue, left in jobs.items() if left > 0}))
     for one, other in combinations(named, 2):
         light = min(named[one], named[other])
@@ -148,7 +148,7 @@ def test_while_two_queues_have_jobs_their_shares_follow_their_weights(
 def test_no_claim_is_left_unfilled_while_a_queue_has_jobs(
     weights: dict[str, int], claims: list[tuple[int, list[int]]]
 ) -> None:
-    turns = Turns(weights)
+    turns = QueueWeights(weights)
     for limit, available in claims:
         shares = turns.divide(limit)
         jobs = Counter(dict(zip(weights, available, strict=False)))
@@ -157,12 +157,14 @@ def test_no_claim_is_left_unfilled_while_a_queue_has_jobs(
         there = jobs.total()
         counts = take(jobs, shares, limit)
         assert counts.total() == min(limit, there)
-        turns.took(shares, counts, limit)
+        turns.record_claim(shares, counts, limit)
 
 
 def test_a_queue_that_rests_is_left_out_and_its_share_goes_to_the_others() -> None:
     asleep = {"low"}
-    turns = Turns({"high": 3, "low": 3}, rests={"low": lambda: "low" in asleep, "high": lambda: "high" in asleep})
+    turns = QueueWeights(
+        {"high": 3, "low": 3}, rests={"low": lambda: "low" in asleep, "high": lambda: "high" in asleep}
+    )
     assert turns.divide(10) == (("high", 10),)
     asleep.add("high")
     assert turns.divide(10) == ()

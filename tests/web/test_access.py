@@ -10,9 +10,9 @@ import pytest
 
 from drumbeat import Drumbeat
 from drumbeat.errors import ConfigError
-from drumbeat.web import Caller, Role
-from drumbeat.web.access import COOKIE, PASSED_ON, check_listener
-from drumbeat.web.headers import SECURE
+from drumbeat.web import AccessRole, Caller
+from drumbeat.web.access import COOKIE, PROXY_HEADERS, check_listener
+from drumbeat.web.headers import SECURITY_HEADERS
 from tests.web.conftest import BASE, SAME_ORIGIN, TOKENS, OpenBrowser, bearer
 
 ELSEWHERE = ("192.0.2.7", 50_000)
@@ -23,7 +23,7 @@ PAUSE = "/api/v1/queues/mail/pause"
 async def test_this_machine_needs_no_login_and_may_do_everything(plain: Drumbeat, open_browser: OpenBrowser) -> None:
     browser = open_browser(plain.dashboard(access="open"))
     assert (await browser.get(STATUS)).status_code == 200
-    assert (await browser.post(PAUSE, json={"why": "tests"})).status_code == 200
+    assert (await browser.post(PAUSE, json={"reason": "tests"})).status_code == 200
 
 
 async def test_another_machine_is_told_what_to_set(plain: Drumbeat, open_browser: OpenBrowser) -> None:
@@ -32,7 +32,7 @@ async def test_another_machine_is_told_what_to_set(plain: Drumbeat, open_browser
     assert "dashboard_tokens" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("header", PASSED_ON)
+@pytest.mark.parametrize("header", PROXY_HEADERS)
 async def test_what_a_proxy_passes_on_is_not_taken_for_this_machine(
     plain: Drumbeat, open_browser: OpenBrowser, header: str
 ) -> None:
@@ -110,12 +110,12 @@ async def test_the_proxy_must_name_somebody(behind: Drumbeat, open_browser: Open
 async def test_a_program_may_decide_by_itself_who_calls(plain: Drumbeat, open_browser: OpenBrowser) -> None:
     async def access(scope: Mapping[str, Any]) -> Caller | None:
         names = [value for name, value in scope["headers"] if name == b"x-user"]
-        return Caller(name=names[0].decode(), role=Role.OPERATOR) if names else None
+        return Caller(name=names[0].decode(), role=AccessRole.OPERATOR) if names else None
 
     board = plain.dashboard(access=access)
     assert (await open_browser(board).get(STATUS)).status_code == 401
     ada = open_browser(board, client=ELSEWHERE, headers=SAME_ORIGIN | {"X-User": "ada"}, base="http://shop.example")
-    assert (await ada.post(PAUSE, json={"why": "because"})).status_code == 200
+    assert (await ada.post(PAUSE, json={"reason": "because"})).status_code == 200
     (act,) = await plain.audit.list()
     assert (act.who, act.role) == ("ada", "operator")
 
@@ -282,7 +282,7 @@ async def test_where_there_are_no_tokens_there_is_no_login(plain: Drumbeat, open
 async def test_every_answer_has_the_strict_headers(plain: Drumbeat, open_browser: OpenBrowser, path: str) -> None:
     for accept in ("application/json", "text/html"):
         answer = await open_browser(plain.dashboard(access="open")).get(path, headers={"Accept": accept})
-        assert {name: answer.headers[name] for name in SECURE} == SECURE
+        assert {name: answer.headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS
         assert "unsafe" not in answer.headers["content-security-policy"]
         assert path.startswith("/static") or answer.headers["cache-control"] == "no-store"
 

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.lock import NewTicket
+from drumbeat.core.stats import BUCKETS, Resolution, Rollup
 from drumbeat.ids import InstanceId
-from drumbeat.model.lock import NewTicket
-from drumbeat.model.stats import BUCKETS, Grain, Rollup
 from tests.contract import making
 from tests.web.conftest import OpenBrowser
 
@@ -25,8 +25,10 @@ async def hand(app: Drumbeat) -> InstanceId:
 async def counted(app: Drumbeat, hand: InstanceId, *, ago: timedelta, **numbers: int) -> None:
     """What an instance counted in the minute that was so long ago."""
     store = await app.store()
-    at = (await store.inspect.now() - ago // timedelta(microseconds=1)) // Grain.MINUTE * Grain.MINUTE
-    await store.stats.put(hand, [Rollup(grain=Grain.MINUTE, at=at, queue="mail", task="send_mail", **numbers)])
+    at = (await store.inspect.now() - ago // timedelta(microseconds=1)) // Resolution.MINUTE * Resolution.MINUTE
+    await store.stats.put(
+        hand, [Rollup(resolution=Resolution.MINUTE, at=at, queue="mail", task="send_mail", **numbers)]
+    )
 
 
 async def test_the_status_tells_who_is_there_and_what_the_last_day_brought(
@@ -36,7 +38,7 @@ async def test_the_status_tells_who_is_there_and_what_the_last_day_brought(
     await app.registry["send_mail"].enqueue("ada")
     await making.claim(store, hand, "mail")
     await app.registry["send_mail"].using(delay=60).enqueue("ada")
-    await store.instances.beat(hand, 1, lead=10_000_000)
+    await store.instances.heartbeat(hand, 1, lead=10_000_000)
     await counted(app, hand, ago=timedelta(hours=1), started=9, succeeded=5, failed=3, dead=1)
     await counted(app, hand, ago=timedelta(hours=23), started=3, succeeded=2, failed=1)
     await counted(app, hand, ago=timedelta(hours=25), started=100, succeeded=50, failed=50)
@@ -91,11 +93,11 @@ async def test_stats_are_read_stretch_by_stretch(api: httpx.AsyncClient, app: Dr
     since = (datetime.fromisoformat(answer["until"]) - timedelta(hours=6)).isoformat()
     assert len((await api.get(f"{API}/stats", params={"since": since})).json()["items"]) == 2
     assert (await api.get(f"{API}/stats", params={"since": since, "task": "other"})).json()["items"] == []
-    assert (await api.get(f"{API}/stats", params={"grain": "10s"})).json()["items"] == []
+    assert (await api.get(f"{API}/stats", params={"resolution": "10s"})).json()["items"] == []
 
 
 async def test_a_stretch_of_years_is_cut_and_not_read(api: httpx.AsyncClient) -> None:
-    query = {"since": "0001-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z", "grain": "10s"}
+    query = {"since": "0001-01-01T00:00:00Z", "until": "2026-01-01T00:00:00Z", "resolution": "10s"}
     answer = (await api.get(f"{API}/stats", params=query)).json()
     assert datetime.fromisoformat(answer["since"]) == datetime(2026, 1, 1, tzinfo=UTC) - timedelta(seconds=20_000)
 
@@ -103,7 +105,7 @@ async def test_a_stretch_of_years_is_cut_and_not_read(api: httpx.AsyncClient) ->
 @pytest.mark.parametrize(
     "query",
     [
-        {"grain": "1h"},
+        {"resolution": "1h"},
         {"since": "yesterday"},
         {"since": "2026-01-01T00:00:00"},
         {"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"},
@@ -118,23 +120,23 @@ async def test_an_instance_is_shown_with_its_heart_and_its_term(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
     store = await app.store()
-    await store.instances.beat(hand, 0, lead=10_000_000)
+    await store.instances.heartbeat(hand, 0, lead=10_000_000)
     other = await making.worker(store, queues=("mail",))
-    await store.instances.leave(other, "drained")
+    await store.instances.deregister(other, "drained")
     [living] = (await api.get(f"{API}/instances")).json()["items"]
     assert (living["id"], living["healthy"], living["term"]) == (hand, True, 1)
     assert 0 <= living["silent"] < 60
     both = (await api.get(f"{API}/instances", params={"all": "true"})).json()["items"]
     assert {each["id"]: each["state"] for each in both} == {hand: "alive", other: "left"}
     gone = (await api.get(f"{API}/instances/{other}")).json()
-    assert (gone["healthy"], gone["term"], gone["ended_why"]) == (False, None, "drained")
+    assert (gone["healthy"], gone["term"], gone["ended_reason"]) == (False, None, "drained")
     assert (await api.get(f"{API}/instances/nobody")).status_code == 404
 
 
 async def test_locks_are_listed_and_taken_away_with_a_reason(api: httpx.AsyncClient, app: Drumbeat) -> None:
     store = await app.store()
     for number, name in enumerate(["a", "a", "b", "c"]):
-        await store.locks.enter(NewTicket(id=f"ticket{number}", lock=name, lease=60_000_000, owner=f"owner{number}"))
+        await store.locks.acquire(NewTicket(id=f"ticket{number}", lock=name, lease=60_000_000, owner=f"owner{number}"))
     first = (await api.get(f"{API}/locks", params={"limit": 2})).json()
     rest = (await api.get(f"{API}/locks", params={"limit": 2, "after": first["next"]})).json()
     assert [lock["name"] for lock in first["items"] + rest["items"]] == ["a", "b", "c"]
@@ -143,9 +145,9 @@ async def test_locks_are_listed_and_taken_away_with_a_reason(api: httpx.AsyncCli
         ["owner0"],
         ["owner1"],
     )
-    assert (await api.post(f"{API}/locks/a/release", json={"why": "it hangs"})).json() == {"touched": 1}
+    assert (await api.post(f"{API}/locks/a/release", json={"reason": "it hangs"})).json() == {"touched": 1}
     shown = (await api.get(f"{API}/locks/a")).json()
-    assert ([each["owner"] for each in shown["holders"]], shown["released_by"], shown["released_why"]) == (
+    assert ([each["owner"] for each in shown["holders"]], shown["released_by"], shown["released_reason"]) == (
         ["owner1"],
         "local",
         "it hangs",
@@ -157,10 +159,12 @@ async def test_locks_are_listed_and_taken_away_with_a_reason(api: httpx.AsyncCli
 
 async def test_every_act_is_in_the_audit_newest_first_page_by_page(api: httpx.AsyncClient, app: Drumbeat) -> None:
     for number in range(4):
-        await api.post(f"{API}/jobs", json={"task": "send_mail", "args": {"to": "ada"}, "why": f"reason {number}"})
-    await api.post(f"{API}/queues/mail/pause", json={"why": "rest"})
+        await api.post(f"{API}/jobs", json={"task": "send_mail", "args": {"to": "ada"}, "reason": f"reason {number}"})
+    await api.post(f"{API}/queues/mail/pause", json={"reason": "rest"})
     await api.post(f"{API}/jobs/bulk", json={"action": "cancel", "all": True, "dry_run": True})
-    await api.post(f"{API}/jobs/bulk", json={"action": "cancel", "filter": {"task": "send_mail"}, "why": "all of it"})
+    await api.post(
+        f"{API}/jobs/bulk", json={"action": "cancel", "filter": {"task": "send_mail"}, "reason": "all of it"}
+    )
     await api.post(f"{API}/jobs", json={"task": "send_male"})
     seen: list[dict[str, Any]] = []
     query: dict[str, Any] = {"limit": 3}
@@ -170,7 +174,7 @@ async def test_every_act_is_in_the_audit_newest_first_page_by_page(api: httpx.As
         if page["next"] is None:
             break
         query["before"] = page["next"]
-    assert [(act["verb"], act["target"], act["touched"], act["outcome"], act["why"]) for act in seen] == [
+    assert [(act["verb"], act["target"], act["touched"], act["outcome"], act["reason"]) for act in seen] == [
         ("jobs.enqueue", "send_male", 0, "refused", ""),
         ("jobs.bulk", "cancel task=send_mail", 4, "done", "all of it"),
         ("queues.pause", "mail", 1, "done", "rest"),

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.admin.audit import new_act
+from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import OutcomeKind
-from drumbeat.nouns.audit import new_act
 from tests.contract import making
 from tests.waiting import until
 
@@ -61,7 +61,7 @@ async def test_one_dead_letter_is_shown_replayed_and_discarded(
 ) -> None:
     first, second = await died(app, hand, 2)
     assert (await api.get(f"{DEAD}/{first}")).json()["state"] == "dead"
-    assert (await api.post(f"{DEAD}/{first}/replay", json={"why": "mended"})).json()["view"] == "ready"
+    assert (await api.post(f"{DEAD}/{first}/replay", json={"reason": "mended"})).json()["view"] == "ready"
     assert (await api.get(f"{DEAD}/{first}")).status_code == 409
     assert (await api.post(f"{DEAD}/{first}/replay")).status_code == 409
     assert (await api.post(f"{DEAD}/{second}/discard")).json()["state"] == "dead"
@@ -81,7 +81,7 @@ async def test_a_replay_onto_a_live_key_is_a_conflict_that_names_the_live_job(
     assert (answer.status_code, live.id in answer.json()["detail"]) == (409, True)
     many = (await api.post(f"{DEAD}/replay", json={"all": True})).json()
     assert (many["matched"], many["touched"]) == (1, 0)
-    assert live.id in many["refused"][0]["why"]
+    assert live.id in many["refused"][0]["reason"]
 
 
 @pytest.mark.parametrize("which", [{"all": True}, {"filter": {"error": "boom"}}, {"filter": {"task": "send_mail"}}])
@@ -91,7 +91,7 @@ async def test_many_are_replayed_after_a_dry_run(
     await died(app, hand, 30)
     dry = (await api.post(f"{DEAD}/replay", json=which | {"dry_run": True})).json()
     assert (dry["matched"], await states(app)) == (30, {"dead": 30})
-    done = (await api.post(f"{DEAD}/replay", json=which | {"why": "mended"})).json()
+    done = (await api.post(f"{DEAD}/replay", json=which | {"reason": "mended"})).json()
     assert (done["touched"], await states(app)) == (30, {"pending": 30})
 
 
@@ -99,7 +99,7 @@ async def test_many_are_discarded(api: httpx.AsyncClient, app: Drumbeat, hand: I
     ids = await died(app, hand, 4)
     dry = (await api.post(f"{DEAD}/discard", json={"ids": ids[:3], "dry_run": True})).json()
     assert dry["matched"] == 3
-    done = (await api.post(f"{DEAD}/discard", json={"ids": ids[:3], "why": "not needed"})).json()
+    done = (await api.post(f"{DEAD}/discard", json={"ids": ids[:3], "reason": "not needed"})).json()
     assert done["touched"] == 3
     assert [job["id"] for job in (await api.get(DEAD)).json()["items"]] == ids[3:]
 
@@ -110,14 +110,14 @@ async def test_a_paced_replay_goes_on_after_its_answer_and_ends_in_the_audit(
     await died(app, hand, 12)
     async with asyncio.TaskGroup() as group:
         # The transport of this client gives an answer only once the application is done with the request.
-        asked = group.create_task(api.post(f"{DEAD}/replay", json={"all": True, "rate": 40, "why": "gently"}))
+        asked = group.create_task(api.post(f"{DEAD}/replay", json={"all": True, "rate": 40, "reason": "gently"}))
         await until(lambda: _is_under_way(app), what="the replay has begun and not ended")
     answer = asked.result()
     assert answer.status_code == 202
-    assert (answer.json()["goes_on"], answer.json()["matched"], answer.json()["touched"]) == (True, 12, 0)
+    assert (answer.json()["in_background"], answer.json()["matched"], answer.json()["touched"]) == (True, 12, 0)
     assert await states(app) == {"pending": 12}
     [act] = (await api.get("/api/v1/audit", params={"verb": "dead.replay"})).json()["items"]
-    assert (act["touched"], act["outcome"], act["why"], act["target"]) == (12, "done", "gently", "all")
+    assert (act["touched"], act["outcome"], act["reason"], act["target"]) == (12, "done", "gently", "all")
 
 
 async def _is_under_way(app: Drumbeat) -> bool:
@@ -140,7 +140,7 @@ async def test_a_paced_replay_tells_how_far_it_is_and_can_be_stopped(
         assert act["done_at"] is None and 0 < act["touched"] < 12
         page = html.unescape((await api.get("/dead", headers={"Accept": "text/html"})).text)
         assert "replay: all" in page and re.search(r'data-test="under-way-done">\d+</b> of 12 done', page)
-        stopped = await api.post(f"/api/v1/audit/{act['id']}/stop", json={"why": "too many"})
+        stopped = await api.post(f"/api/v1/audit/{act['id']}/stop", json={"reason": "too many"})
         assert (stopped.status_code, stopped.json()) == (200, {"touched": 1})
     assert asked.result().json()["act"] == act["id"]
     [ended] = (await api.get("/api/v1/audit", params={"verb": "dead.replay"})).json()["items"]

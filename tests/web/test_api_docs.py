@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from drumbeat.web.call import Role, Route
-from drumbeat.web.openapi import document
+from drumbeat.web.openapi import build_document
+from drumbeat.web.request import AccessRole, Route
 from drumbeat.web.routes import ROUTES
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -29,12 +29,12 @@ def test_every_write_is_on_record_and_for_more_than_viewers() -> None:
     for route in ROUTES:
         if route.is_api and not route.is_safe:
             assert route.verb, route.path
-            assert route.role in (Role.OPERATOR, Role.ADMIN), route.path
+            assert route.role in (AccessRole.OPERATOR, AccessRole.ADMIN), route.path
 
 
 def fields() -> list[tuple[str, str, dict[str, Any]]]:
     """Everything that a caller may write: parameters of queries, fields of bodies and of what is in them."""
-    described = document()
+    described = build_document()
     found: list[tuple[str, str, dict[str, Any]]] = []
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
@@ -53,7 +53,7 @@ def test_everything_that_a_caller_may_write_is_described() -> None:
 
 
 def test_every_reference_in_the_document_leads_to_a_record_in_it() -> None:
-    described = document()
+    described = build_document()
     wanted = set(re.findall(r"'#/components/schemas/(\w+)'", str(described)))
     assert wanted <= described["components"]["schemas"].keys()
     assert "Page_JobRecord_" in wanted
@@ -63,7 +63,7 @@ def test_every_reference_in_the_document_leads_to_a_record_in_it() -> None:
 async def test_the_document_is_served_to_whoever_may_look(api: httpx.AsyncClient) -> None:
     answer = await api.get("/api/v1/openapi.json")
     assert (answer.status_code, answer.json()["openapi"]) == (200, "3.1.0")
-    assert answer.json()["paths"].keys() == document()["paths"].keys()
+    assert answer.json()["paths"].keys() == build_document()["paths"].keys()
 
 
 def table() -> str:

@@ -23,12 +23,12 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from drumbeat import Drumbeat
+from drumbeat.admin.audit import new_act
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.lock import NewTicket
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import OutcomeKind
-from drumbeat.model.lock import NewTicket
-from drumbeat.nouns.audit import new_act
-from drumbeat.web.openapi import document
-from drumbeat.web.server import Server, address_of, listen
+from drumbeat.web.openapi import build_document
+from drumbeat.web.server import DashboardServer, listen, url_of
 from tests.contract import making
 from tests.waiting import until_sync
 
@@ -43,7 +43,7 @@ FEW = settings(
 )
 
 # Without the stream of events, which has no end.
-schema = schemathesis.openapi.from_dict(document()).exclude(path="/api/v1/events")
+schema = schemathesis.openapi.from_dict(build_document()).exclude(path="/api/v1/events")
 
 
 class Served:
@@ -51,7 +51,7 @@ class Served:
 
     def __init__(self, url: str) -> None:
         self._store_url = url
-        self._server: Server | None = None
+        self._server: DashboardServer | None = None
         self.url = ""
         self.known: dict[str, str] = {}
         """A name or id that there is, by the noun in the path."""
@@ -67,8 +67,8 @@ class Served:
 
             await self._fill(app)
             with listen(app.settings) as listener:
-                self.url = address_of(listener).rstrip("/")
-                self._server = Server(app.dashboard(access="open"))
+                self.url = url_of(listener).rstrip("/")
+                self._server = DashboardServer(app.dashboard(access="open"))
                 await self._server.serve(sockets=[listener])
 
     async def _fill(self, app: Drumbeat) -> None:
@@ -78,7 +78,7 @@ class Served:
             await task.enqueue("ada")
             await self._end(app, hand, kind)
         await app.schedules.create("send_mail", name="nightly", cron="0 3 * * *", args={"to": "ada"})
-        await store.locks.enter(NewTicket(id="ticket", lock="door", lease=600_000_000, owner="ada"))
+        await store.locks.acquire(NewTicket(id="ticket", lock="door", lease=600_000_000, owner="ada"))
         letter = (await app.dead.list())[0].id
         waiting = (await task.using(delay=3600).enqueue("bob")).id
         act = await app.audit.begin(new_act(who="ada", verb="dead.replay", target="all"))
@@ -153,7 +153,7 @@ def test_a_paced_act_is_answered_before_it_is_done_and_ends_in_the_audit(served:
             client.post("/jobs", json=call)
         body = {"action": "run_now", "filter": {"key": "paced", "task": "send_mail"}, "rate": 4}
         answer = client.post("/jobs/bulk", json=body)
-        assert (answer.status_code, answer.json()["matched"], answer.json()["goes_on"]) == (202, 12, True)
+        assert (answer.status_code, answer.json()["matched"], answer.json()["in_background"]) == (202, 12, True)
         assert client.get("/jobs/counts", params={"key": "paced"}).json()["scheduled"] > 0
 
         def ended() -> Any:
@@ -177,8 +177,8 @@ HOSTILE = [
     b'"text"',
     b"\xff\xfe",
     b"\x00",
-    b'{"why": 5}',
-    b'{"why": "' + b"x" * 100_000 + b'"}',
+    b'{"reason": 5}',
+    b'{"reason": "' + b"x" * 100_000 + b'"}',
     b'{"task": "\\u0000", "name": "\\ud800"}',
     b'{"task": "send_mail", "args": {"to": "\\u0000"}}',
     b'{"task": "send_mail", "args": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
@@ -196,7 +196,7 @@ HOSTILE = [
 def test_a_hostile_body_is_refused_as_a_problem_by_every_write(served: Served, body: bytes) -> None:
     headers = HEADERS | {"Content-Type": "application/json"}
     with httpx.Client(base_url=served.url, headers=headers) as client:
-        for path, methods in document()["paths"].items():
+        for path, methods in build_document()["paths"].items():
             for method in methods.keys() & {"post", "put"}:
                 address = path.replace("{id}", "nobody").replace("{name}", "nobody")
                 answer = client.request(method, address, content=body)

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.job import Job, OutcomeKind
 from drumbeat.ids import InstanceId, new_job_id
-from drumbeat.model.job import Job, OutcomeKind
 from drumbeat.web.api.records import JobRecord
 from tests.contract import making
 from tests.web.conftest import OpenBrowser
@@ -262,7 +262,7 @@ async def test_a_pending_job_is_cancelled_and_a_running_one_is_asked_to_stop(
 ) -> None:
     waiting, running = await enqueued(api, delay=60), await enqueued(api)
     await making.claim(await app.store(), hand, "mail")
-    first = (await api.post(f"{JOBS}/{waiting}/cancel", json={"why": "no longer needed"})).json()
+    first = (await api.post(f"{JOBS}/{waiting}/cancel", json={"reason": "no longer needed"})).json()
     assert (first["answer"], first["job"]["state"]) == ("cancelled", "cancelled")
     second = (await api.post(f"{JOBS}/{running}/cancel")).json()
     assert (second["answer"], second["job"]["cancel_requested"]) == ("requested", True)
@@ -277,8 +277,8 @@ async def test_a_job_is_run_now_and_a_dead_one_is_retried(
     assert (await api.post(f"{JOBS}/{id}/run-now")).json()["view"] == "ready"
     [died] = await ended(app, hand, OutcomeKind.DEAD)
     assert (await api.post(f"{JOBS}/{died}/run-now")).status_code == 409
-    revived = (await api.post(f"{JOBS}/{died}/retry", json={"why": "mended"})).json()
-    assert (revived["view"], revived["life"], revived["failures"]) == ("ready", 1, 0)
+    revived = (await api.post(f"{JOBS}/{died}/retry", json={"reason": "mended"})).json()
+    assert (revived["view"], revived["replays"], revived["failures"]) == ("ready", 1, 0)
     await ended(app, hand, OutcomeKind.SUCCEEDED)
     assert (await api.post(f"{JOBS}/{died}/retry")).status_code == 409
     later = await enqueued(api, delay=3600)
@@ -292,8 +292,8 @@ async def test_a_bulk_act_says_first_how_many_it_would_touch(api: httpx.AsyncCli
     dry = (await api.post(f"{JOBS}/bulk", json=body)).json()
     assert (dry["matched"], dry["touched"], dry["dry_run"]) == (2, 0, True)
     assert len(await app.jobs.list(state="pending")) == 3
-    done = (await api.post(f"{JOBS}/bulk", json=body | {"dry_run": False, "why": "a slip"})).json()
-    assert (done["matched"], done["touched"], done["dry_run"], done["goes_on"]) == (2, 2, False, False)
+    done = (await api.post(f"{JOBS}/bulk", json=body | {"dry_run": False, "reason": "a slip"})).json()
+    assert (done["matched"], done["touched"], done["dry_run"], done["in_background"]) == (2, 2, False, False)
     [left] = await app.jobs.list(state="pending")
     assert left.run_at <= left.created_at
 

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.schedule import FireRequest, PlannedFire
 from drumbeat.ids import new_job_id
-from drumbeat.model.schedule import Firing, Moment
 
 SCHEDULES = "/api/v1/schedules"
 NIGHTLY = {"task": "send_mail", "name": "nightly", "cron": "0 3 * * *", "tz": "Europe/Berlin", "args": {"to": "ada"}}
@@ -63,7 +63,7 @@ async def test_a_schedule_that_cannot_be_is_refused_at_its_field(
 
 async def test_a_schedule_is_changed_in_what_is_given(api: httpx.AsyncClient) -> None:
     await made(api, max_late=60)
-    body = {"cron": "30 4 * * *", "args": {"to": "bob", "big": 9007199254740993}, "max_late": None, "why": "later"}
+    body = {"cron": "30 4 * * *", "args": {"to": "bob", "big": 9007199254740993}, "max_late": None, "reason": "later"}
     changed = await api.put(f"{SCHEDULES}/nightly", json=body)
     assert changed.status_code == 200, changed.text
     facts = changed.json()
@@ -76,10 +76,10 @@ async def test_a_schedule_is_changed_in_what_is_given(api: httpx.AsyncClient) ->
 async def test_a_schedule_is_paused_resumed_run_and_retired(api: httpx.AsyncClient, app: Drumbeat) -> None:
     await made(api)
     path = f"{SCHEDULES}/nightly"
-    assert (await api.post(f"{path}/pause", json={"why": "holidays"})).json() == {"touched": 1}
+    assert (await api.post(f"{path}/pause", json={"reason": "holidays"})).json() == {"touched": 1}
     assert (await api.post(f"{path}/pause")).json() == {"touched": 0}
     paused = (await api.get(path)).json()
-    assert (paused["state"], paused["why"], paused["changed_by"], paused["next_at"]) == (
+    assert (paused["state"], paused["reason"], paused["changed_by"], paused["next_at"]) == (
         "paused",
         "holidays",
         "local",
@@ -88,14 +88,14 @@ async def test_a_schedule_is_paused_resumed_run_and_retired(api: httpx.AsyncClie
     assert (await api.post(f"{path}/resume")).json() == {"touched": 1}
     job = await app.jobs.show((await api.post(f"{path}/run-now")).json()["id"])
     assert (job.task, job.args) == ("send_mail", '{"to":"ada"}')
-    assert (await api.delete(path, params={"why": "never again"})).json() == {"touched": 1}
+    assert (await api.delete(path, params={"reason": "never again"})).json() == {"touched": 1}
     assert (await api.get(path)).json()["state"] == "retired"
     assert (await api.get(SCHEDULES)).json()["items"] == []
     assert len((await api.get(SCHEDULES, params={"all": "true"})).json()["items"]) == 1
     for verb in ("pause", "resume", "run-now"):
         assert (await api.post(f"{path}/{verb}")).status_code == 409, verb
     [act] = (await api.get("/api/v1/audit", params={"verb": "schedules.delete"})).json()["items"]
-    assert (act["why"], act["target"], act["touched"], act["outcome"]) == ("never again", "nightly", 1, "done")
+    assert (act["reason"], act["target"], act["touched"], act["outcome"]) == ("never again", "nightly", 1, "done")
 
 
 async def test_an_unknown_schedule_is_not_found_by_any_address(api: httpx.AsyncClient) -> None:
@@ -128,8 +128,10 @@ async def test_what_became_of_its_moments_is_told_page_by_page(api: httpx.AsyncC
     known = await store.schedules.get("nightly")
     assert known is not None
     hour, first = 3_600_000_000, 1_767_225_600_000_000
-    moments = [Moment(at=first + n * hour, run_at=first + n * hour, job=new_job_id()) for n in range(5)]
-    firing = Firing(name="nightly", revision=known.revision, cursor_before=None, fires=tuple(moments), moves=False)
+    moments = [PlannedFire(at=first + n * hour, run_at=first + n * hour, job=new_job_id()) for n in range(5)]
+    firing = FireRequest(
+        name="nightly", revision=known.revision, expected_cursor=None, fires=tuple(moments), advances=False
+    )
     await store.schedules.fire([firing])
     page = (await api.get(f"{SCHEDULES}/nightly/fires", params={"limit": 3})).json()
     rest = (await api.get(f"{SCHEDULES}/nightly/fires", params={"limit": 3, "before": page["next"]})).json()

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import OutcomeKind
 from tests.contract import making
 
 TASKS = "/api/v1/tasks"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.web import Caller, Role, reading
+from drumbeat.web import AccessRole, Caller, parsing
 from drumbeat.web.access import COOKIE
 from tests.web.conftest import BASE, SAME_ORIGIN, TOKENS, OpenBrowser
 
@@ -87,7 +87,7 @@ async def test_nobody_holds_a_request_open_by_not_sending_its_body(
     guarded: Drumbeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even before the login."""
-    monkeypatch.setattr(reading, "BODY_WITHIN", 0.05)
+    monkeypatch.setattr(parsing, "BODY_TIMEOUT", 0.05)
     sent: list[Any] = []
 
     async def never() -> Any:
@@ -150,7 +150,7 @@ async def test_no_page_of_others_writes_by_a_token_that_nobody_has_looked_at(
     """The program goes by its own cookie, and lets other origins send what headers they like."""
 
     def access(scope: Mapping[str, Any]) -> Caller | None:
-        return Caller(name="ada", role=Role.ADMIN)
+        return Caller(name="ada", role=AccessRole.ADMIN)
 
     board = plain.dashboard(access=access)
     junk = {"Authorization": "Bearer junk"}

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from drumbeat.core.stats import BUCKETS, Resolution, Rollup, bucket_index
 from drumbeat.durations import to_us
-from drumbeat.model.stats import BUCKETS, Grain, Rollup, bucket
-from drumbeat.web.pages.charts import RANGES, Chart, decades, latency, nice, path_of, throughput
+from drumbeat.web.pages.charts import RANGES, Chart, decades, latency, round_up_scale, svg_path, throughput
 
 NOW = datetime(2026, 11, 15, 12, 0, 5, tzinfo=UTC)
 OVER = RANGES["15m"]
@@ -20,9 +20,9 @@ def link(at: int, until: int, state: str | None) -> str:
 def rollup(slot: int, *, run_us: int | None = None, **numbers: int) -> Rollup:
     run = [0] * BUCKETS
     if run_us is not None:
-        run[bucket(run_us)] = 1
-    at = FIRST + slot * OVER.stretch
-    return Rollup(grain=Grain.TEN_SECONDS, at=at, queue="q", task="t", run=tuple(run), **numbers)
+        run[bucket_index(run_us)] = 1
+    at = FIRST + slot * OVER.interval_us
+    return Rollup(resolution=Resolution.TEN_SECONDS, at=at, queue="q", task="t", run=tuple(run), **numbers)
 
 
 def bars(*rollups: Rollup) -> Chart:
@@ -36,12 +36,12 @@ def test_the_last_slot_is_the_stretch_under_way() -> None:
 
 def test_a_bar_has_a_part_for_each_outcome_and_each_part_leads_to_its_own_jobs() -> None:
     chart = bars(rollup(3, succeeded=60, failed=30, dead=10))
-    slot, at = chart.slots[3], FIRST + 3 * OVER.stretch
+    slot, at = chart.slots[3], FIRST + 3 * OVER.interval_us
     assert [part.kind for part in slot.segments] == ["succeeded", "failed", "dead"]
     # 20 of the 30 that failed are tried again; the others are told as dead, and not twice.
     assert "20 failed" in slot.tip and "10 dead" in slot.tip
     assert [part.href for part in slot.segments] == [
-        f"{at}-{at + OVER.stretch}-{state}" for state in ("succeeded", None, "dead")
+        f"{at}-{at + OVER.interval_us}-{state}" for state in ("succeeded", None, "dead")
     ]
 
 
@@ -66,18 +66,18 @@ def test_roll_ups_of_several_tasks_share_a_bar_and_those_outside_have_none() -> 
     ("largest", "top"), [(0, 1), (1, 1), (2, 2), (3, 4), (9, 10), (11, 20), (201, 400), (1_000, 1_000)]
 )
 def test_the_top_of_a_scale_is_round_and_nothing_is_higher(largest: int, top: int) -> None:
-    assert nice(largest) == top
+    assert round_up_scale(largest) == top
 
 
 def test_lines_are_broken_where_nothing_ran() -> None:
-    path = path_of([0.01, 0.1, None, 1.0], width=25, low=-3, high=0)
+    path = svg_path([0.01, 0.1, None, 1.0], width=25, low=-3, high=0)
     assert path.count("M") == 2 and path.count("L") == 3
 
 
 def test_a_line_is_as_high_as_the_logarithm_of_its_value() -> None:
-    assert path_of([1.0], width=100, low=-2, high=0).endswith("L50.00 0.00")
-    assert path_of([0.1], width=100, low=-2, high=0).endswith("L50.00 50.00")
-    assert path_of([0.000_1], width=100, low=-2, high=0).endswith("L50.00 100.00")
+    assert svg_path([1.0], width=100, low=-2, high=0).endswith("L50.00 0.00")
+    assert svg_path([0.1], width=100, low=-2, high=0).endswith("L50.00 50.00")
+    assert svg_path([0.000_1], width=100, low=-2, high=0).endswith("L50.00 100.00")
 
 
 def test_the_scale_of_lengths_holds_all_of_them() -> None:

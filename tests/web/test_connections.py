@@ -13,13 +13,13 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.job import NewJob
 from drumbeat.ids import new_job_id
-from drumbeat.model.job import NewJob
 from drumbeat.web import Dashboard
-from drumbeat.web.connections import ConnectionLimits
-from tests.cli.running import clean_environment
+from drumbeat.web.connection_guard import ConnectionLimits
+from tests.cli.command import build_environment
 from tests.waiting import until, within
-from tests.web.serving import EVENTS, served
+from tests.web.live_server import EVENTS, serve_dashboard
 
 HEAD = b"GET /api/v1/counts HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
@@ -62,7 +62,7 @@ async def answered(address: str, source: str = "127.0.0.1") -> int:
 
 
 async def test_a_connection_that_says_nothing_is_dropped(board: Dashboard) -> None:
-    async with served(board, limits(head_timeout=0.3)) as (address, server):
+    async with serve_dashboard(board, limits(head_timeout=0.3)) as (address, server):
         with connect(address) as silent:
             await until(lambda: len(server.guard) == 1)
             await until(lambda: is_closed(silent), deadline=5, what="the end of a silent connection")
@@ -70,7 +70,7 @@ async def test_a_connection_that_says_nothing_is_dropped(board: Dashboard) -> No
 
 
 async def test_a_head_that_comes_byte_by_byte_is_not_waited_for(board: Dashboard) -> None:
-    async with served(board, limits(head_timeout=0.5)) as (address, _):
+    async with serve_dashboard(board, limits(head_timeout=0.5)) as (address, _):
         with connect(address) as slow:
             sent = iter(HEAD + b"X-A: " + b"a" * 100_000)
 
@@ -86,7 +86,7 @@ async def test_a_head_that_comes_byte_by_byte_is_not_waited_for(board: Dashboard
 
 
 async def test_after_an_answer_the_next_head_has_its_time_again(board: Dashboard) -> None:
-    async with served(board, limits(head_timeout=0.5)) as (address, _), asyncio.timeout(20):
+    async with serve_dashboard(board, limits(head_timeout=0.5)) as (address, _), asyncio.timeout(20):
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(address))
         for _ in range(3):
             writer.write(b"GET /static/none HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -97,7 +97,7 @@ async def test_after_an_answer_the_next_head_has_its_time_again(board: Dashboard
 
 
 async def test_who_says_nothing_makes_way_for_who_does(board: Dashboard) -> None:
-    async with served(board, limits(connections=8, per_address=8)) as (address, server), asyncio.timeout(20):
+    async with serve_dashboard(board, limits(connections=8, per_address=8)) as (address, server), asyncio.timeout(20):
         with ExitStack() as stack:
             silent = [stack.enter_context(connect(address)) for _ in range(30)]
             for _ in range(10):
@@ -107,17 +107,17 @@ async def test_who_says_nothing_makes_way_for_who_does(board: Dashboard) -> None
 
 
 async def test_one_address_cannot_take_the_place_of_others_with_what_it_keeps_busy(board: Dashboard) -> None:
-    async with served(board, limits(connections=8, per_address=4)) as (address, server), asyncio.timeout(20):
-        board.parts.streams.bound(8, 8)
+    async with serve_dashboard(board, limits(connections=8, per_address=4)) as (address, server), asyncio.timeout(20):
+        board.state.streams.set_limits(8, 8)
         with ExitStack() as stack:
             for _ in range(4):
                 busy = stack.enter_context(connect(address, "127.0.0.2"))
                 busy.send(f"GET {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
-            await until(lambda: len(board.parts.streams) == 4)
+            await until(lambda: len(board.state.streams) == 4)
             refused = stack.enter_context(connect(address, "127.0.0.2"))
             assert (await asyncio.get_running_loop().sock_recv(refused, 100)).startswith(b"HTTP/1.1 503")
             assert await answered(address) == 200
-            assert len(board.parts.streams) == 4
+            assert len(board.state.streams) == 4
         await until(lambda: len(server.guard) == 0)
         assert await answered(address, "127.0.0.2") == 200
 
@@ -127,7 +127,7 @@ async def test_a_client_that_does_not_read_is_dropped(app: Drumbeat, board: Dash
     args = '{"text": "' + "x" * 16_000 + '"}'
     new = [NewJob(id=new_job_id(), task="greet", queue="mail", args=args, signature="s") for _ in range(150)]
     await store.jobs.add(new)
-    async with served(board, limits(write_timeout=0.5)) as (address, server), asyncio.timeout(20):
+    async with serve_dashboard(board, limits(write_timeout=0.5)) as (address, server), asyncio.timeout(20):
         with socket.socket() as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             deaf.connect(("127.0.0.1", port_of(address)))
@@ -154,7 +154,7 @@ async def test_where_it_is_mounted_a_client_that_does_not_read_is_let_go(
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.body":
-            seen.append(len(board.parts.streams))
+            seen.append(len(board.state.streams))
             await never.wait()
 
     async def receive() -> Any:
@@ -163,14 +163,14 @@ async def test_where_it_is_mounted_a_client_that_does_not_read_is_let_go(
     with within(5.0), pytest.raises(Exception):  # noqa: B017 - whatever the server should take for a broken answer
         await board(scope, receive, send)
     assert seen == [1]
-    assert len(board.parts.streams) == 0
+    assert len(board.state.streams) == 0
 
 
 @contextmanager
 def few_descriptors(folder: Path, number: int) -> Any:
     """`drumbeat dashboard` in a process that may have only so many files open."""
     command = f"ulimit -n {number}; exec {sys.executable} -m drumbeat dashboard --port 0"
-    environment = clean_environment() | {"DRUMBEAT_URL": f"sqlite:///{folder}/shop.db"}
+    environment = build_environment() | {"DRUMBEAT_URL": f"sqlite:///{folder}/shop.db"}
     with Popen(["bash", "-c", command], cwd=folder, env=environment, stdout=PIPE, stderr=DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None

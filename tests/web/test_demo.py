@@ -34,7 +34,7 @@ class Demo:
         return answer.json()
 
     def job_of(self, pressed: Any) -> str:
-        found = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", pressed["said"])
+        found = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", pressed["message"])
         assert found is not None, pressed
         return found[0]
 
@@ -52,12 +52,12 @@ def demo() -> Iterator[Demo]:
         tempfile.TemporaryDirectory(prefix="d-") as folder,
         terminal("demo", folder=Path(folder), env={"TMPDIR": folder}) as screen,
     ):
-        shown = screen.until("Ctrl-C ends it")
+        shown = screen.wait_for("Ctrl-C ends it")
         made = Demo(re.findall(r"http://127\.0\.0\.1:\d+", shown)[0])
         yield made
         made.browser.close()
         screen.press("\x03")
-        assert screen.code() == 0
+        assert screen.wait_exit_code() == 0
 
 
 def test_the_overview_has_all_buttons(demo: Demo) -> None:
@@ -95,7 +95,7 @@ def test_a_killed_worker_is_replaced_and_its_job_runs_again(demo: Demo) -> None:
     assert len(before) == 2
     id = demo.job_of(demo.press("long"))
     owner = until_sync(lambda: demo.job(id)["instance"], what="a worker for the long job")
-    said = demo.press("kill")["said"]
+    said = demo.press("kill")["message"]
     assert said.startswith(f"kill -9 {before[owner]}: worker {owner} is gone")
     until_sync(lambda: not is_there(before[owner]), what="its death")
     assert demo.becomes(id, "succeeded")["crashes"] == 1

@@ -6,7 +6,7 @@ import re
 import httpx
 
 from drumbeat import Drumbeat
-from drumbeat.model.stats import Grain, Rollup
+from drumbeat.core.stats import Resolution, Rollup
 from tests.contract import making
 
 
@@ -15,7 +15,9 @@ async def count_runs(app: Drumbeat, **numbers: int) -> None:
     store = await app.store()
     hand = await making.worker(store, queues=("mail",), tasks=app.registry.signatures())
     at = await store.inspect.now() // 60_000_000 * 60_000_000
-    await store.stats.put(hand, [Rollup(grain=Grain.MINUTE, at=at, queue="mail", task="send_mail", **numbers)])
+    await store.stats.put(
+        hand, [Rollup(resolution=Resolution.MINUTE, at=at, queue="mail", task="send_mail", **numbers)]
+    )
 
 
 def verdict(page: httpx.Response) -> tuple[str, str, str]:
@@ -44,7 +46,7 @@ async def test_a_task_whose_runs_all_fail_is_no_health_wherever_one_looks(
 async def test_a_worker_that_died_lately_is_told_with_its_place(app: Drumbeat, api: httpx.AsyncClient) -> None:
     store = await app.store()
     gone, _ = [await making.worker(store, host="rack7", pid=99, queues=("mail",)) for _ in range(2)]
-    await store.instances.bury(gone, beat=None, started=None, why="no heartbeat")
+    await store.instances.declare_dead(gone, beat=None, started=None, reason="no heartbeat")
     page = await api.get("/")
     health = (await api.get("/api/v1/status")).json()["health"]
     assert {each["name"]: each["text"] for each in health["reasons"]}[gone] == "1 instance died"

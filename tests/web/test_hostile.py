@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.model.job import Failure, OutcomeKind
+from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.web.pages import PAGES
 from tests.contract import making
 from tests.web.conftest import OpenBrowser
@@ -49,8 +49,8 @@ async def app(tmp_path: Path) -> Drumbeat:
     error = Failure(EVIL, EVIL, EVIL)
     await making.report(store, instance, making.outcome(job, OutcomeKind.DEAD, error=error))
     await making.add(store, making.new_job(task=WORD, queue=WORD, key=EVIL))
-    await store.jobs.pause(WORD, by=EVIL, why=EVIL)
-    async with app.audit.act(who=EVIL, verb="queues.pause", target=EVIL, why=EVIL):
+    await store.jobs.pause_queue(WORD, by=EVIL, reason=EVIL)
+    async with app.audit.act(who=EVIL, verb="queues.pause", target=EVIL, reason=EVIL):
         pass
     return app
 

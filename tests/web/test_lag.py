@@ -11,7 +11,7 @@ from drumbeat import Drumbeat
 from drumbeat.clock import SYSTEM
 from drumbeat.durations import from_us
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 Told = dict[str, float]
 
@@ -75,7 +75,7 @@ async def test_the_lag_grows_with_time_while_a_queue_is_paused_and_ends_when_it_
     await app.queues.pause("mail")
     due = SYSTEM.now_us()
     job = await mail.using(at=from_us(due)).enqueue("ada")
-    async with working(app):
+    async with run_worker(app):
         for wanted in (0.3, 1.5):
             await until(lambda wanted=wanted: _is_over(api, lags, wanted), what=f"a lag of {wanted} s")
             asked = SYSTEM.now_us()

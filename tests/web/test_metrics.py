@@ -5,13 +5,13 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from drumbeat.core.instance import Instance, InstanceState, LeaderInfo, Role
+from drumbeat.core.job import JobCounts, JobFilter, QueueStats
+from drumbeat.core.stats import BOUNDS_US, BUCKETS, Resolution, Rollup
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId
-from drumbeat.model.instance import Instance, InstanceState, LeaderInfo, Role
-from drumbeat.model.job import JobCounts, JobFilter, QueueStats
-from drumbeat.model.stats import BOUNDS_US, BUCKETS, Grain, Rollup
 from drumbeat.store.protocol import Store
-from drumbeat.web.metrics import FAMILIES, Sample, render
+from drumbeat.web.metrics import FAMILIES, MetricsSample, render
 from tests.contract import making
 from tests.meta.project import ROOT
 
@@ -20,7 +20,7 @@ NOW = 1_767_225_600 * SECOND
 HOSTILE = 'a"} 1\n# TYPE x counter\\x{y="<script>\udc80\r\t☃'
 
 
-def sample(**facts: Any) -> Sample:
+def sample(**facts: Any) -> MetricsSample:
     nothing: dict[str, Any] = {
         "now": NOW,
         "totals": [],
@@ -29,7 +29,7 @@ def sample(**facts: Any) -> Sample:
         "counts": JobCounts(),
         "dead": 0,
     }
-    return Sample(**(nothing | facts))
+    return MetricsSample(**(nothing | facts))
 
 
 def read(text: str) -> dict[str, dict[tuple[str, ...], float]]:
@@ -42,7 +42,7 @@ def read(text: str) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 def total(queue: str = "mail", task: str = "send", **counts: Any) -> Rollup:
-    return Rollup(grain=Grain.TOTAL, at=0, queue=queue, task=task, **counts)
+    return Rollup(resolution=Resolution.TOTAL, at=0, queue=queue, task=task, **counts)
 
 
 def queue(name: str = "mail", **facts: Any) -> QueueStats:
@@ -162,8 +162,8 @@ async def test_the_lag_is_true_to_a_second(store: Store) -> None:
     await making.add(store, making.new_job(queue="late", run_at=before - 90 * SECOND), making.new_job(queue="late"))
     seen = sample(
         now=await store.inspect.now(),
-        queues=await store.inspect.queues(),
-        counts=await store.inspect.counts(JobFilter()),
+        queues=await store.inspect.list_queues(),
+        counts=await store.inspect.count_jobs(JobFilter()),
     )
     after = await store.inspect.now()
     found = read(render(seen))

@@ -16,13 +16,13 @@ from starlette.routing import Mount
 from drumbeat import Drumbeat
 from drumbeat.errors import ConfigError
 from drumbeat.web.server import listen
-from tests.cli.running import clean_environment
+from tests.cli.command import build_environment
 from tests.conftest import fresh_url
 from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer
 from tests.waiting import until
 from tests.web.conftest import SAME_ORIGIN, TOKENS, OpenBrowser
-from tests.web.serving import following
+from tests.web.live_server import follow_events
 
 HTML = {"Accept": "text/html"}
 PREFIX = "/admin/jobs"
@@ -157,10 +157,10 @@ async def test_the_command_ends_at_once_though_somebody_looks_on(tmp_path: Path,
         "--url",
         fresh_url("sqlite", tmp_path),
     ]
-    with subprocess.Popen(command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=tmp_path, env=build_environment(), stdout=subprocess.PIPE, text=True) as process:
         try:
             await opened(f"http://127.0.0.1:{port}")
-            async with following(f"http://127.0.0.1:{port}") as told:
+            async with follow_events(f"http://127.0.0.1:{port}") as told:
                 assert (await anext(told)).kind == "tick"
                 process.send_signal(number)
                 code = await asyncio.to_thread(process.wait, 15)
@@ -175,10 +175,10 @@ async def test_the_command_ends_at_once_though_somebody_looks_on(tmp_path: Path,
 async def test_uvicorn_of_a_program_that_has_mounted_it_ends_though_somebody_looks_on(tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-c", PROGRAM, fresh_url("sqlite", tmp_path), str(port)]
-    with subprocess.Popen(command, cwd=tmp_path, env=clean_environment()) as process:
+    with subprocess.Popen(command, cwd=tmp_path, env=build_environment()) as process:
         try:
             await opened(f"http://127.0.0.1:{port}{PREFIX}")
-            async with following(f"http://127.0.0.1:{port}{PREFIX}") as told:
+            async with follow_events(f"http://127.0.0.1:{port}{PREFIX}") as told:
                 assert (await anext(told)).kind == "tick"
                 process.send_signal(signal.SIGTERM)
                 await asyncio.to_thread(process.wait, 15)

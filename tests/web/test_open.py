@@ -9,9 +9,9 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.clock import FakeClock
 from drumbeat.errors import ConfigError
-from drumbeat.web import attempts
+from drumbeat.web import login_throttle
 from tests.web.conftest import TOKENS, OpenBrowser, bearer
-from tests.web.serving import served
+from tests.web.live_server import serve_dashboard
 
 ELSEWHERE = ("192.0.2.7", 50_000)
 STATUS = "/api/v1/status"
@@ -81,7 +81,7 @@ async def test_a_link_from_elsewhere_and_our_own_pages_are_no_proxy(plain: Drumb
 async def test_a_plain_proxy_pass_makes_nobody_an_admin(plain: Drumbeat) -> None:
     # As nginx sends it where nothing but proxy_pass is set.
     request = b"GET /api/v1/status HTTP/1.0\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-    async with served(plain.dashboard(access="open")) as (address, _), asyncio.timeout(20):
+    async with serve_dashboard(plain.dashboard(access="open")) as (address, _), asyncio.timeout(20):
         reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]))
         writer.write(request)
         assert b" 403 " in (await reader.read()).splitlines()[0]
@@ -95,7 +95,7 @@ async def test_who_guesses_tokens_has_to_wait_and_others_do_not(guarded: Drumbea
     board = guarded.dashboard()
     knows = open_browser(board, headers=bearer("viewer"))
     assert (await knows.get(STATUS)).status_code == 200
-    for n in range(attempts.FREE + 1):
+    for n in range(login_throttle.FREE_ATTEMPTS + 1):
         guess = open_browser(board, headers={"Authorization": f"Bearer not-the-token-{n:010}"})
         assert (await guess.get(STATUS)).status_code == 401
     held = await open_browser(board, headers={"Authorization": "Bearer another-token-0123"}).get(STATUS)
@@ -111,34 +111,34 @@ async def test_who_guesses_tokens_has_to_wait_and_others_do_not(guarded: Drumbea
 
 async def test_logins_are_counted_too(guarded: Drumbeat, open_browser: OpenBrowser) -> None:
     browser = open_browser(guarded.dashboard())
-    answers = [await login(browser, f"not-the-token-{n:010}") for n in range(attempts.FREE + 2)]
-    assert [each.status_code for each in answers] == [401] * (attempts.FREE + 1) + [429]
+    answers = [await login(browser, f"not-the-token-{n:010}") for n in range(login_throttle.FREE_ATTEMPTS + 2)]
+    assert [each.status_code for each in answers] == [401] * (login_throttle.FREE_ATTEMPTS + 1) + [429]
     assert "retry-after" in answers[-1].headers
 
 
 async def test_the_wait_doubles_is_bounded_and_forgotten_and_so_is_what_is_kept() -> None:
     clock = FakeClock()
-    kept = attempts.Attempts(clock)
+    kept = login_throttle.LoginThrottle(clock)
     waits = []
     for n in range(20):
-        kept.tell("address", f"token {n}", is_right=False)
-        waits.append(round(kept.wait("address", "another"), 3))
+        kept.record("address", f"token {n}", is_right=False)
+        waits.append(round(kept.retry_after("address", "another"), 3))
         await clock.advance(waits[-1])
-    assert waits[: attempts.FREE + 4] == [0.0] * attempts.FREE + [1.0, 2.0, 4.0, 8.0]
-    assert max(waits) == attempts.MAX_WAIT
-    await clock.advance(attempts.FORGOTTEN_AFTER + 1)
-    kept.tell("address", "token", is_right=False)
-    assert kept.wait("address", "another") == 0.0
-    for n in range(attempts.MAX_KEPT + 100):
-        kept.tell(f"address {n}", f"token {n}", is_right=n % 2 == 0)
-    assert len(kept) <= 2 * attempts.MAX_KEPT
+    assert waits[: login_throttle.FREE_ATTEMPTS + 4] == [0.0] * login_throttle.FREE_ATTEMPTS + [1.0, 2.0, 4.0, 8.0]
+    assert max(waits) == login_throttle.MAX_DELAY
+    await clock.advance(login_throttle.EXPIRY_SECONDS + 1)
+    kept.record("address", "token", is_right=False)
+    assert kept.retry_after("address", "another") == 0.0
+    for n in range(login_throttle.MAX_ENTRIES + 100):
+        kept.record(f"address {n}", f"token {n}", is_right=n % 2 == 0)
+    assert len(kept) <= 2 * login_throttle.MAX_ENTRIES
 
 
 def test_one_person_s_addresses_are_one() -> None:
-    assert attempts.address_key("2001:db8::1") == attempts.address_key("2001:db8::ffff")
+    assert login_throttle.address_key("2001:db8::1") == login_throttle.address_key("2001:db8::ffff")
     assert (
-        attempts.address_key("::ffff:192.0.2.1")
-        == attempts.address_key("192.0.2.1")
-        != attempts.address_key("192.0.2.2")
+        login_throttle.address_key("::ffff:192.0.2.1")
+        == login_throttle.address_key("192.0.2.1")
+        != login_throttle.address_key("192.0.2.2")
     )
-    assert attempts.address_key("nonsense") == attempts.address_key("")
+    assert login_throttle.address_key("nonsense") == login_throttle.address_key("")

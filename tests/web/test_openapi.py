@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.model.job import QueueStats
-from drumbeat.web.openapi import document
+from drumbeat.core.job import QueueStats
+from drumbeat.web.openapi import build_document
 from drumbeat.web.routes import ROUTES
 from tests.web.conftest import OpenBrowser
 
@@ -18,17 +18,17 @@ def references(part: object) -> set[str]:
 
 
 def test_every_route_of_the_api_is_in_the_document() -> None:
-    described = {(method.upper(), path) for path, methods in document()["paths"].items() for method in methods}
+    described = {(method.upper(), path) for path, methods in build_document()["paths"].items() for method in methods}
     assert described == {(route.method, route.path) for route in ROUTES if route.is_api}
 
 
 def test_every_record_that_is_named_is_described_and_the_other_way_round() -> None:
-    found = document()
+    found = build_document()
     assert references(found) == set(found["components"]["schemas"])
 
 
 def test_every_operation_has_a_name_of_its_own_and_its_parameters() -> None:
-    operations = [(path, each) for path, methods in document()["paths"].items() for each in methods.values()]
+    operations = [(path, each) for path, methods in build_document()["paths"].items() for each in methods.values()]
     names = [each["operationId"] for _, each in operations]
     assert len(names) == len(set(names))
     for path, each in operations:
@@ -37,7 +37,7 @@ def test_every_operation_has_a_name_of_its_own_and_its_parameters() -> None:
 
 
 def test_writes_say_that_they_take_a_key() -> None:
-    for methods in document()["paths"].values():
+    for methods in build_document()["paths"].values():
         for method, each in methods.items():
             names = {parameter["name"] for parameter in each["parameters"]}
             assert ("Idempotency-Key" in names) == (method != "get")
@@ -57,11 +57,11 @@ def browser(guarded: Drumbeat, open_browser: OpenBrowser) -> httpx.AsyncClient:
         (b"\xff\xfe", 400),
         (b"[" * 100_000, 422),
         (b"[]", 422),
-        (b'{"why": 7}', 422),
+        (b'{"reason": 7}', 422),
         (b'{"unknown": 1}', 422),
-        (b'{"why": "' + b"x" * 501 + b'"}', 422),
-        (b'{"why": "a\\u0000b"}', 422),
-        (b'{"why": "' + b"x" * 1_000_000 + b'"}', 413),
+        (b'{"reason": "' + b"x" * 501 + b'"}', 422),
+        (b'{"reason": "a\\u0000b"}', 422),
+        (b'{"reason": "' + b"x" * 1_000_000 + b'"}', 413),
     ],
     ids=lambda value: repr(value)[:20],
 )
@@ -72,7 +72,7 @@ async def test_a_body_that_cannot_be_read_is_refused(browser: httpx.AsyncClient,
 
 
 async def test_a_body_of_another_kind_is_refused(browser: httpx.AsyncClient) -> None:
-    assert (await browser.post("/api/v1/queues/x/pause", data={"why": "x"})).status_code == 415
+    assert (await browser.post("/api/v1/queues/x/pause", data={"reason": "x"})).status_code == 415
 
 
 @pytest.mark.parametrize(

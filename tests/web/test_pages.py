@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.job import Failure, OutcomeKind
+from drumbeat.core.stats import Resolution, Rollup
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.job import Failure, OutcomeKind
-from drumbeat.model.stats import Grain, Rollup
 from drumbeat.web import Dashboard
 from tests.contract import making
 from tests.web.conftest import OpenBrowser, bearer
@@ -63,7 +63,7 @@ async def test_names_and_errors_from_the_store_are_shown_as_text(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
     [dead, _] = await run(app, hand, OutcomeKind.DEAD, OutcomeKind.RETRY)
-    await app.queues.pause("mail", why=HOSTILE, by=HOSTILE)
+    await app.queues.pause("mail", reason=HOSTILE, by=HOSTILE)
     for path in [*PAGES, f"/jobs/{dead}"]:
         page = await api.get(path)
         assert page.status_code == 200 and HOSTILE not in page.text, path
@@ -83,7 +83,7 @@ async def test_the_story_of_a_job_has_each_of_its_runs(api: httpx.AsyncClient, a
 
 async def test_a_job_that_waits_says_why(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
     job = await app.registry["send_mail"].enqueue("ada")
-    await app.queues.pause("mail", why="their server is down", by="grace")
+    await app.queues.pause("mail", reason="their server is down", by="grace")
     page = (await api.get(f"/jobs/{job.id}")).text
     assert 'data-test="reason-queue_paused"' in page and "their server is down" in page
 
@@ -249,7 +249,9 @@ async def test_a_bar_leads_to_just_the_jobs_that_ended_in_its_stretch(
     ended = (await app.jobs.show(ids[0])).finished_at
     assert ended is not None
     at = int(ended.timestamp()) // 10 * 10_000_000
-    counted = Rollup(grain=Grain.TEN_SECONDS, at=at, queue="mail", task="send_mail", succeeded=2, failed=1, dead=1)
+    counted = Rollup(
+        resolution=Resolution.TEN_SECONDS, at=at, queue="mail", task="send_mail", succeeded=2, failed=1, dead=1
+    )
     await store.stats.put(hand, [counted])
     overview = (await api.get("/")).text
     hrefs = dict(re.findall(r'href="([^"]+)" class="seg"[^>]*data-test="bar-(\w+)"', overview))
@@ -282,7 +284,7 @@ async def test_dead_letters_are_grouped_and_a_group_leads_to_its_letters(
 async def test_the_overview_says_what_needs_somebody(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
     await run(app, hand, OutcomeKind.DEAD)
     await app.registry["send_mail"].enqueue("ada")
-    await app.queues.pause("mail", why="their server is down", by="grace")
+    await app.queues.pause("mail", reason="their server is down", by="grace")
     page = (await api.get("/")).text
     needs = page[page.index('data-test="needs"') :]
     assert "1 dead letter" in needs and "Queue mail is paused" in needs

@@ -9,12 +9,12 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.admin.audit import new_act
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.lock import NewTicket
+from drumbeat.core.schedule import FireRequest, SkippedRange
 from drumbeat.durations import from_us
 from drumbeat.ids import new_job_id
-from drumbeat.model.job import OutcomeKind
-from drumbeat.model.lock import NewTicket
-from drumbeat.model.schedule import Firing, Skip
-from drumbeat.nouns.audit import new_act
 from drumbeat.schedules import planner
 from tests.contract import making
 from tests.web.conftest import TOKENS, OpenBrowser, bearer
@@ -50,21 +50,21 @@ async def fire(app: Drumbeat, name: str, *, skip: int = 0, reason: str = "late")
     assert known is not None and known.next_at is not None
     at = known.next_at
     day = 86_400_000_000
-    skipped = (Skip(first=at - skip * day, last=at - day, count=skip, reason=reason),) if skip else ()
+    skipped = (SkippedRange(first=at - skip * day, last=at - day, count=skip, reason=reason),) if skip else ()
     [fired] = await store.schedules.fire(
         [
-            Firing(
+            FireRequest(
                 name=name,
                 revision=known.revision,
-                cursor_before=known.cursor,
-                fires=(planner.moment(known.definition, at, new_job_id()),),
+                expected_cursor=known.cursor,
+                fires=(planner.build_fire(known.definition, at, new_job_id()),),
                 skipped=skipped,
                 cursor=at,
                 next_at=at + day,
             )
         ]
     )
-    assert fired.done
+    assert fired.applied
     return fired.jobs[0]
 
 
@@ -182,7 +182,9 @@ async def test_the_range_of_the_timeline_is_in_its_address(page: Read) -> None:
 async def test_a_lock_shows_its_holder_and_the_line_in_order(page: Read, app: Drumbeat) -> None:
     store = await app.store()
     for number, owner in enumerate(("first", "second", HOSTILE)):
-        await store.locks.enter(NewTicket(id=f"t{number}", lock="ledger", lease=60_000_000, owner=owner, what="books"))
+        await store.locks.acquire(
+            NewTicket(id=f"t{number}", lock="ledger", lease=60_000_000, owner=owner, what="books")
+        )
     text = await page("/locks/ledger")
     holders, waiters = text[text.index('data-test="holders"') :].split('data-test="waiters"')
     assert "first" in holders
@@ -195,7 +197,7 @@ async def test_an_act_is_in_the_audit_with_who_and_why_and_leads_to_what_it_touc
     page: Read, api: httpx.AsyncClient
 ) -> None:
     await make_schedule(api)
-    await api.post("/api/v1/schedules/digest/pause", json={"why": f"because {HOSTILE}"})
+    await api.post("/api/v1/schedules/digest/pause", json={"reason": f"because {HOSTILE}"})
     text = await page("/audit?target=digest")
     assert "schedules.pause" in text and 'href="/schedules/digest"' in text
     assert "because &lt;img src=x onerror=alert(1)&gt;" in text and HOSTILE not in text
@@ -216,7 +218,7 @@ async def test_a_viewer_is_shown_no_key_that_it_may_not_press(guarded: Drumbeat,
 
     await guarded.schedules.create("greet", cron="0 3 * * *", args=("Ada",))
     store = await guarded.store()
-    await store.locks.enter(NewTicket(id="t", lock="ledger", lease=60_000_000))
+    await store.locks.acquire(NewTicket(id="t", lock="ledger", lease=60_000_000))
     for path in ("/tasks/greet", "/schedules", "/schedules/greet", "/locks", "/locks/ledger"):
         viewer = await open_browser(board, headers=bearer("viewer")).get(path)
         admin = await open_browser(board, headers=bearer("admin")).get(path)
@@ -238,7 +240,7 @@ async def test_a_run_by_hand_is_on_the_page_of_its_schedule_with_who_and_why(
 ) -> None:
     await make_schedule(api)
     assert "Nobody has run it by hand" in await page("/schedules/digest")
-    made = (await api.post("/api/v1/schedules/digest/run-now", json={"why": HOSTILE})).json()["id"]
+    made = (await api.post("/api/v1/schedules/digest/run-now", json={"reason": HOSTILE})).json()["id"]
     # As the command line records it; and one that was broken off before its end was on record.
     async with app.audit.act(who="grace", verb="schedules.run-now", target="digest", via="cli") as act:
         by_shell = await app.schedules.run_now("digest")

@@ -7,8 +7,8 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.errors import InvalidArguments
 from drumbeat.web import Dashboard, dashboard
-from drumbeat.web.call import Role
-from drumbeat.web.panels import Button, Panel, Pressed
+from drumbeat.web.panels import Button, ButtonResult, Panel
+from drumbeat.web.request import AccessRole
 from tests.web.conftest import OpenBrowser, bearer
 
 PRESS, WIPE = "/api/v1/shop/ring", "/api/v1/shop/wipe"
@@ -18,16 +18,16 @@ class Bell:
     def __init__(self) -> None:
         self.rings = 0
 
-    async def ring(self) -> Pressed:
+    async def ring(self) -> ButtonResult:
         self.rings += 1
-        return Pressed(said=f"<b>ring</b> {self.rings}", touched=7)
+        return ButtonResult(message=f"<b>ring</b> {self.rings}", touched=7)
 
-    async def refuse(self) -> Pressed:
+    async def refuse(self) -> ButtonResult:
         raise InvalidArguments("there is nothing to wipe")
 
     def panel(self) -> Panel:
-        ring = Button(name="ring", label="Ring <it>", text="rings the bell", press=self.ring)
-        wipe = Button(name="wipe", label="Wipe", text="wipes", press=self.refuse, role=Role.ADMIN, danger=True)
+        ring = Button(name="ring", label="Ring <it>", text="rings the bell", action=self.ring)
+        wipe = Button(name="wipe", label="Wipe", text="wipes", action=self.refuse, role=AccessRole.ADMIN, danger=True)
         return Panel(name="shop", title="The shop", text="Buttons of its own.", buttons=(ring, wipe))
 
 
@@ -38,17 +38,17 @@ def bell() -> Bell:
 
 @pytest.fixture
 def extended(guarded: Drumbeat, bell: Bell) -> Dashboard:
-    return dashboard(guarded, extra=[bell.panel()])
+    return dashboard(guarded, panels=[bell.panel()])
 
 
 async def test_a_button_does_its_work_and_is_on_record(
     extended: Dashboard, bell: Bell, guarded: Drumbeat, open_browser: OpenBrowser
 ) -> None:
     operator = open_browser(extended, headers=bearer("operator"))
-    answer = await operator.post(PRESS, json={"why": "it is noon"})
-    assert (answer.status_code, answer.json()) == (200, {"said": "<b>ring</b> 1", "touched": 7})
+    answer = await operator.post(PRESS, json={"reason": "it is noon"})
+    assert (answer.status_code, answer.json()) == (200, {"message": "<b>ring</b> 1", "touched": 7})
     [act] = await guarded.audit.list()
-    assert (act.who, act.verb, act.why, act.touched, act.outcome) == (
+    assert (act.who, act.verb, act.reason, act.touched, act.outcome) == (
         "operator-person",
         "shop.ring",
         "it is noon",
@@ -105,14 +105,16 @@ async def test_a_dashboard_without_panels_knows_nothing_of_them(guarded: Drumbea
 async def test_the_buttons_are_in_the_openapi_document(extended: Dashboard, open_browser: OpenBrowser) -> None:
     document = (await open_browser(extended, headers=bearer("viewer")).get("/api/v1/openapi.json")).json()
     assert document["paths"][PRESS]["post"]["summary"] == "The shop: rings the bell"
-    assert document["components"]["schemas"]["Pressed"]["properties"].keys() == {"said", "touched"}
+    assert document["components"]["schemas"]["Pressed"]["properties"].keys() == {"message", "touched"}
 
 
 def test_a_panel_cannot_take_an_address_that_is_taken_or_is_none(guarded: Drumbeat, bell: Bell) -> None:
     ring = bell.panel().buttons[0]
     for name, button, message in [("queues", "a/b", "small letters"), ("Shop", "ring", "small letters")]:
-        panel = Panel(name=name, title="", text="", buttons=(Button(name=button, label="", text="", press=ring.press),))
+        panel = Panel(
+            name=name, title="", text="", buttons=(Button(name=button, label="", text="", action=ring.action),)
+        )
         with pytest.raises(ValueError, match=message):
-            dashboard(guarded, extra=[panel])
+            dashboard(guarded, panels=[panel])
     with pytest.raises(ValueError, match="stands twice"):
-        dashboard(guarded, extra=[bell.panel(), bell.panel()])
+        dashboard(guarded, panels=[bell.panel(), bell.panel()])

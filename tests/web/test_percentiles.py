@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.model.stats import BOUNDS_US, BUCKETS, bucket
-from drumbeat.web.pages.percentiles import merged, percentiles
+from drumbeat.core.stats import BOUNDS_US, BUCKETS, bucket_index
+from drumbeat.web.pages.percentiles import merge_histograms, percentiles
 
 
 def histogram(values: list[int]) -> list[int]:
     buckets = [0] * BUCKETS
     for value in values:
-        buckets[bucket(value)] += 1
+        buckets[bucket_index(value)] += 1
     return buckets
 
 
@@ -33,7 +33,7 @@ def test_what_lies_beyond_the_last_bound_counts_as_the_last_bound() -> None:
 
 @given(st.lists(st.integers(1, BOUNDS_US[-1]), min_size=1, max_size=200))
 def test_the_median_is_in_the_bucket_of_the_true_one(values: list[int]) -> None:
-    true = bucket(sorted(values)[-(-len(values) // 2) - 1])
+    true = bucket_index(sorted(values)[-(-len(values) // 2) - 1])
     found = percentiles([histogram(values)]).p50
     assert found is not None
     assert (BOUNDS_US[true - 1] if true else 0) <= found * 1e6 * 1.000001 <= BOUNDS_US[true] * 1.00001
@@ -47,4 +47,4 @@ def test_higher_percentiles_are_not_lower(values: list[int]) -> None:
 
 
 def test_histograms_are_merged_place_by_place() -> None:
-    assert merged([(1, 2, 0), (1, 2, 3)]) == (2, 4, 3)
+    assert merge_histograms([(1, 2, 0), (1, 2, 3)]) == (2, 4, 3)

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.job import Failure, NewJob, OutcomeKind
 from drumbeat.ids import new_job_id
-from drumbeat.model.job import Failure, NewJob, OutcomeKind
-from drumbeat.web.api.records import PREVIEW
+from drumbeat.web.api.records import MAX_PREVIEW_CHARS
 from tests.contract.making import HOUR, claimed_one, end, worker
 
 FULL = bool(os.environ.get("DRUMBEAT_FULL"))
@@ -111,11 +111,11 @@ async def test_a_list_says_what_it_has_cut_and_a_job_has_all_of_it(
     assert short["truncated"] == (["args", "result"] if which == "done" else ["args", "error"])
     for name in ("args", "result") if which == "done" else ("args",):
         assert len(whole[name]) > LARGEST / 2
-        assert PREVIEW - 10 <= len(short[name]) <= PREVIEW
+        assert MAX_PREVIEW_CHARS - 10 <= len(short[name]) <= MAX_PREVIEW_CHARS
         assert short[name] == whole[name][: len(short[name])]
     if which == "dead":
-        assert short["error"]["message"] == whole["error"]["message"][:PREVIEW]
-        assert short["error"]["traceback"] == whole["error"]["traceback"][-PREVIEW:]
+        assert short["error"]["message"] == whole["error"]["message"][:MAX_PREVIEW_CHARS]
+        assert short["error"]["traceback"] == whole["error"]["traceback"][-MAX_PREVIEW_CHARS:]
     others = set(whole) - {"args", "result", "error", "truncated"}
     assert {name: short[name] for name in others} == {name: whole[name] for name in others}
     assert json.loads(whole["args"])["password"] == "•••"
@@ -140,7 +140,7 @@ async def test_a_short_text_is_whole_in_a_list(api: httpx.AsyncClient) -> None:
 
 async def test_a_secret_that_a_preview_cuts_is_hidden(app: Drumbeat, api: httpx.AsyncClient) -> None:
     store = await app.store()
-    for length in range(PREVIEW - 30, PREVIEW + 5):
+    for length in range(MAX_PREVIEW_CHARS - 30, MAX_PREVIEW_CHARS + 5):
         args = json.dumps({"x": "y" * length, "password": "hunter2", "to": "ada"}).replace(" ", "")
         new = NewJob(id=new_job_id(), task="send_mail", queue="mail", args=args, signature="s", delay=HOUR)
         await store.jobs.add([new])

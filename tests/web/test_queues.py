@@ -13,10 +13,10 @@ async def test_a_queue_is_listed_with_its_lag(app: Drumbeat, api: httpx.AsyncCli
 
 
 async def test_a_pause_says_who_and_why_and_ends_with_resume(api: httpx.AsyncClient) -> None:
-    paused = await api.post("/api/v1/queues/mail/pause", json={"why": "the provider is down"})
+    paused = await api.post("/api/v1/queues/mail/pause", json={"reason": "the provider is down"})
     assert (paused.status_code, paused.json()) == (200, {"touched": 1})
     queue = (await api.get("/api/v1/queues/mail")).json()
-    assert (queue["paused"], queue["paused_by"], queue["paused_why"]) == (True, "local", "the provider is down")
+    assert (queue["paused"], queue["paused_by"], queue["paused_reason"]) == (True, "local", "the provider is down")
     await api.post("/api/v1/queues/mail/resume")
     assert (await api.get("/api/v1/queues/mail")).json()["paused"] is False
 

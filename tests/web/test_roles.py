@@ -5,7 +5,7 @@ import re
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.web.call import Role, Route
+from drumbeat.web.request import AccessRole, Route
 from drumbeat.web.routes import all_routes
 from tests.web.conftest import TOKENS, OpenBrowser, bearer
 
@@ -71,15 +71,17 @@ def row(route: Route) -> str:
 
 
 def test_every_route_of_the_api_has_a_row_here_and_every_row_a_route() -> None:
-    expected = {name: role for names, role in ((EVERYBODY, None), (VIEWERS, Role.VIEWER)) for name in names}
-    expected |= {name: role for names, role in ((OPERATORS, Role.OPERATOR), (ADMINS, Role.ADMIN)) for name in names}
+    expected = {name: role for names, role in ((EVERYBODY, None), (VIEWERS, AccessRole.VIEWER)) for name in names}
+    expected |= {
+        name: role for names, role in ((OPERATORS, AccessRole.OPERATOR), (ADMINS, AccessRole.ADMIN)) for name in names
+    }
     known = {row(route): route.role for route in ROUTES if route.is_api or row(route) in expected or not route.is_safe}
     assert known == expected
 
 
 def test_whatever_else_there_is_are_pages_for_viewers() -> None:
     pages = [route for route in ROUTES if row(route) not in EVERYBODY | VIEWERS | OPERATORS | ADMINS]
-    assert {(route.method, route.role) for route in pages} <= {("GET", Role.VIEWER)}
+    assert {(route.method, route.role) for route in pages} <= {("GET", AccessRole.VIEWER)}
 
 
 def test_every_write_but_the_login_has_a_word_in_the_audit_and_no_reading_has_one() -> None:
@@ -99,6 +101,6 @@ async def test_a_route_lets_in_those_who_may_and_nobody_else(
     assert (nobody.status_code == 401) == (route.role is not None) or route.path == "/login"
     for role in TOKENS:
         answer = await open_browser(board, headers=bearer(role)).request(method, path)
-        may = route.role is None or Role(role).allows(route.role)
+        may = route.role is None or AccessRole(role).allows(route.role)
         assert (answer.status_code in (401, 403)) != may or route.role is None, (role, answer.status_code)
         assert answer.status_code < 500

@@ -6,22 +6,32 @@ from typing import Any
 import msgspec
 import pytest
 
+from drumbeat.admin import FireInfo, TaskInfo
+from drumbeat.admin.tasks import ParameterInfo
+from drumbeat.admin.views import schedule_info
+from drumbeat.core.audit import AuditEntry
+from drumbeat.core.dead_letter import DeadLetterGroup
+from drumbeat.core.health import HealthCheck, HealthLevel
+from drumbeat.core.instance import InstanceState, Role
+from drumbeat.core.job import Attempt, Failure, JobState, OutcomeKind, Unique
+from drumbeat.core.lock import LockInfo, TicketInfo
+from drumbeat.core.schedule import CatchUp, FireOutcome, NewSchedule, RuleKind, Schedule, ScheduleState
+from drumbeat.core.stats import BUCKETS, Resolution, Rollup, bucket_index
 from drumbeat.durations import microseconds, to_us
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.audit import Act
-from drumbeat.model.death import DeadGroup
-from drumbeat.model.finding import Finding, Level
-from drumbeat.model.instance import InstanceState, Role
-from drumbeat.model.job import Attempt, Failure, JobState, OutcomeKind, Unique
-from drumbeat.model.lock import LockInfo, TicketInfo
-from drumbeat.model.schedule import CatchUp, FireOutcome, NewSchedule, RuleKind, Schedule, ScheduleState
-from drumbeat.model.stats import BUCKETS, Grain, Rollup, bucket
-from drumbeat.nouns import FireInfo, TaskInfo
-from drumbeat.nouns.moments import info
-from drumbeat.nouns.tasks import ParameterInfo
 from drumbeat.web.api.instances import InstanceRecord
 from drumbeat.web.api.records import JobRecord
-from drumbeat.web.pages import audit, enqueueing, instances, locks, pieces, schedule_form, schedules, system, tasks
+from drumbeat.web.pages import (
+    audit,
+    enqueue_form,
+    instances,
+    locks,
+    schedule_form,
+    schedules,
+    system,
+    tasks,
+    timeline_items,
+)
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -56,16 +66,16 @@ def schedule(**more: Any) -> Schedule:
 
 
 def test_a_run_is_told_with_its_moment_its_length_and_how_late_it_was() -> None:
-    [run] = pieces.last_run(job())
-    piece = pieces.of_run(run, NOW, "/jobs/j")
+    [run] = timeline_items.last_run(job())
+    piece = timeline_items.run_item(run, NOW, "/jobs/j")
     assert (piece.last - piece.first, piece.kind) == (2_000_000, "succeeded")
     assert piece.title.splitlines() == ["2026-11-15 12:00:01.000 UTC", "succeeded in 2.0 s", "1.0 s after its moment"]
 
 
 def test_a_run_that_is_under_way_reaches_to_now() -> None:
     running = job(state=JobState.RUNNING, view="running", finished_at=None, started_at=NOW - 9 * SECOND)
-    [run] = pieces.last_run(running)
-    piece = pieces.of_run(run, NOW, "")
+    [run] = timeline_items.last_run(running)
+    piece = timeline_items.run_item(run, NOW, "")
     assert (piece.last, piece.kind) == (to_us(NOW), "running") and "running for 9.0 s" in piece.title
 
 
@@ -87,7 +97,7 @@ def test_every_run_of_a_job_is_a_piece_of_its_own() -> None:
         attempt(OutcomeKind.CRASHED, 10, 11),
         attempt(OutcomeKind.SNOOZED, 20, 21),
     ]
-    drawn = [pieces.of_run(run, NOW, "/j") for run in pieces.runs_of(again, ended)]
+    drawn = [timeline_items.run_item(run, NOW, "/j") for run in timeline_items.attempt_runs(again, ended)]
     assert [(piece.kind, piece.last - piece.first) for piece in drawn] == [
         ("failed", 2_000_000),
         ("failed", 1_000_000),
@@ -96,13 +106,13 @@ def test_every_run_of_a_job_is_a_piece_of_its_own() -> None:
     first, second, _ = drawn
     assert "failed in 2.0 s" in first.title and first.title.endswith("ValueError: no")
     assert "crashed its process in 1.0 s, run 2" in second.title
-    waits = pieces.of_pending(again, "/j")
+    waits = timeline_items.pending_item(again, "/j")
     assert (waits.kind, waits.first) == ("waiting", to_us(NOW + 60 * SECOND)) and "retrying" in waits.title
 
 
 def test_a_job_that_never_ran_has_no_runs() -> None:
-    assert pieces.last_run(job(state=JobState.CANCELLED, view="cancelled", started_at=None)) == []
-    assert pieces.last_run(job(state=JobState.PENDING, view="ready", started_at=None, finished_at=None)) == []
+    assert timeline_items.last_run(job(state=JobState.CANCELLED, view="cancelled", started_at=None)) == []
+    assert timeline_items.last_run(job(state=JobState.PENDING, view="ready", started_at=None, finished_at=None)) == []
 
 
 def fire(**more: Any) -> FireInfo:
@@ -113,8 +123,8 @@ def fire(**more: Any) -> FireInfo:
 
 def test_lateness_is_the_usual_and_the_worst_of_first_runs() -> None:
     fires = [fire(started_at=NOW + n * SECOND) for n in (1, 2, 9)] + [fire(started_at=None), fire(attempt=2)]
-    assert pieces.lateness(fires) == pieces.Lateness(count=3, usual=2.0, worst=9.0)
-    assert pieces.lateness([]).usual is None
+    assert timeline_items.summarize_lateness(fires) == timeline_items.Lateness(count=3, usual=2.0, worst=9.0)
+    assert timeline_items.summarize_lateness([]).usual is None
 
 
 @pytest.mark.parametrize(
@@ -129,16 +139,19 @@ def test_lateness_is_the_usual_and_the_worst_of_first_runs() -> None:
     ],
 )
 def test_a_fire_is_told_by_what_became_of_its_job(facts: dict[str, Any], kind: str, said: str) -> None:
-    piece = pieces.of_fire(fire(**facts), NOW, "/jobs/j", "/schedules/s")
+    piece = timeline_items.fire_item(fire(**facts), NOW, "/jobs/j", "/schedules/s")
     assert piece.kind == kind and said in piece.title and piece.href == "/jobs/j"
 
 
 def test_a_missed_stretch_is_one_piece_that_says_how_many() -> None:
     missed = fire(last=NOW + SECOND, count=1_200, reason="late", outcome=FireOutcome.SKIPPED, job=None)
-    piece = pieces.of_fire(missed, NOW, "", "/schedules/s")
+    piece = timeline_items.fire_item(missed, NOW, "", "/schedules/s")
     assert (piece.kind, piece.count, piece.href) == ("missed", 1_200, "/schedules/s")
     assert "1,200 moments missed: nobody fired it in time" in piece.title
-    assert pieces.tally([piece, pieces.of_fire(fire(), NOW, "", "")]) == "1,200 missed, 1 succeeded"
+    assert (
+        timeline_items.describe_items([piece, timeline_items.fire_item(fire(), NOW, "", "")])
+        == "1,200 missed, 1 succeeded"
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +165,7 @@ def test_a_missed_stretch_is_one_piece_that_says_how_many() -> None:
 )
 def test_what_a_policy_skips_is_not_called_missed(reason: str, said: str) -> None:
     skipped = fire(count=3, last=NOW + SECOND, reason=reason, outcome=FireOutcome.SKIPPED, job=None)
-    piece = pieces.of_fire(skipped, NOW, "", "/schedules/s")
+    piece = timeline_items.fire_item(skipped, NOW, "", "/schedules/s")
     assert piece.kind == "skipped" and f"3 moments skipped: {said}" in piece.title
 
 
@@ -160,11 +173,11 @@ def test_what_a_policy_skips_is_not_called_missed(reason: str, said: str) -> Non
 
 
 def rollup(task: str, **more: Any) -> Rollup:
-    return Rollup(grain=Grain.MINUTE, at=0, queue="q", task=task, **more)
+    return Rollup(resolution=Resolution.MINUTE, at=0, queue="q", task=task, **more)
 
 
 def histogram(us: int, number: int) -> tuple[int, ...]:
-    return tuple(number if place == bucket(us) else 0 for place in range(BUCKETS))
+    return tuple(number if place == bucket_index(us) else 0 for place in range(BUCKETS))
 
 
 def test_the_figures_of_a_task_are_those_of_all_its_stretches() -> None:
@@ -176,9 +189,9 @@ def test_the_figures_of_a_task_are_those_of_all_its_stretches() -> None:
 
 
 def test_each_task_has_its_newest_error_and_its_own_figures() -> None:
-    def group(task: str, error: str, ago: int) -> DeadGroup:
+    def group(task: str, error: str, ago: int) -> DeadLetterGroup:
         at = NOW - ago * SECOND
-        return DeadGroup(task=task, error=error, count=1, first_at=at, last_at=at, sample=JobId("j"), message="")
+        return DeadLetterGroup(task=task, error=error, count=1, first_at=at, last_at=at, sample=JobId("j"), message="")
 
     found = [TaskInfo(name="a"), TaskInfo(name="b")]
     groups = [group("a", "Old", 9), group("a", "New", 1), group("a", "Older", 99)]
@@ -204,12 +217,12 @@ def test_each_task_has_its_newest_error_and_its_own_figures() -> None:
     ],
 )
 def test_a_parameter_has_the_field_of_its_type(schema: dict[str, Any], kind: str) -> None:
-    field = enqueueing.field_of(ParameterInfo(name="n", type="T", required=True, schema=schema))
+    field = enqueue_form.field_of(ParameterInfo(name="n", type="T", required=True, schema=schema))
     assert field.kind == kind
 
 
 def test_a_default_is_told_and_not_filled_in() -> None:
-    field = enqueueing.field_of(ParameterInfo(name="n", type="int", required=False, schema={}, default="[1]"))
+    field = enqueue_form.field_of(ParameterInfo(name="n", type="int", required=False, schema={}, default="[1]"))
     assert "left empty: [1]" in field.hint
 
 
@@ -217,10 +230,12 @@ def test_a_default_is_told_and_not_filled_in() -> None:
 
 
 def test_the_policies_of_a_schedule_are_told_in_words() -> None:
-    told = dict(schedules.policies(info(schedule(catch_up=CatchUp.ALL, max_late=60_000_000, jitter=5_000_000))))
+    told = dict(
+        schedules.policies(schedule_info(schedule(catch_up=CatchUp.ALL, max_late=60_000_000, jitter=5_000_000)))
+    )
     assert "at most 100 of them" in told["Catching up"]
     assert told["Too late"] == "a moment older than 1 min is skipped" and "up to 5.0 s later" in told["Jitter"]
-    after = dict(schedules.policies(info(schedule(kind=RuleKind.AFTER, rule="3000000"))))
+    after = dict(schedules.policies(schedule_info(schedule(kind=RuleKind.AFTER, rule="3000000"))))
     assert "Catching up" not in after
 
 
@@ -228,17 +243,19 @@ def test_a_schedule_is_late_some_seconds_after_its_moment_and_only_while_it_is_a
     def next_at(ago: float) -> int:
         return int((NOW - ago * SECOND).timestamp() * 1_000_000)
 
-    assert schedules.overdue(info(schedule(next_at=next_at(60))), NOW) == 60
-    assert schedules.overdue(info(schedule(next_at=next_at(1))), NOW) is None
-    assert schedules.overdue(info(schedule(next_at=next_at(60), state=ScheduleState.PAUSED)), NOW) is None
-    assert schedules.overdue(info(schedule()), NOW) is None
+    assert schedules.overdue_seconds(schedule_info(schedule(next_at=next_at(60))), NOW) == 60
+    assert schedules.overdue_seconds(schedule_info(schedule(next_at=next_at(1))), NOW) is None
+    assert (
+        schedules.overdue_seconds(schedule_info(schedule(next_at=next_at(60), state=ScheduleState.PAUSED)), NOW) is None
+    )
+    assert schedules.overdue_seconds(schedule_info(schedule()), NOW) is None
 
 
 @pytest.mark.parametrize(
     "us", [100_000, 1_000_000, 90_000_000, 5_400_000_000, 86_400_000_000, 1_234_567, 172_800_000_000]
 )
 def test_an_interval_in_the_form_is_read_back_as_the_very_same(us: int) -> None:
-    form = schedule_form.form_of(info(schedule(kind=RuleKind.GRID, rule=str(us))))
+    form = schedule_form.form_of(schedule_info(schedule(kind=RuleKind.GRID, rule=str(us))))
     assert form.kind == "grid" and microseconds(form.every, name="every") == us
 
 
@@ -277,7 +294,7 @@ def test_the_line_of_a_lock_is_numbered_in_the_order_of_turns_and_knows_its_jobs
         TicketInfo(id="a", what=f"job {id}", entered_at=NOW - 5 * SECOND, **facts),
         TicketInfo(id="b", what="books", entered_at=NOW, **facts),
     ]
-    first, second = locks.places(tickets, NOW)
+    first, second = locks.ticket_views(tickets, NOW)
     assert (first.number, first.job, first.held) == (1, id, 5.0)
     assert (second.number, second.job, second.held) == (2, None, 0.0)
 
@@ -293,16 +310,16 @@ def test_a_rate_window_is_open_until_it_is_full() -> None:
 # ---- record ----
 
 
-def act(verb: str, target: str, outcome: str | None = "done") -> Act:
+def act(verb: str, target: str, outcome: str | None = "done") -> AuditEntry:
     done = NOW if outcome else None
-    return Act(
+    return AuditEntry(
         id="a",
         who="w",
         role="admin",
         via="api",
         verb=verb,
         target=target,
-        why="",
+        reason="",
         at=NOW,
         done_at=done,
         outcome=outcome,
@@ -330,8 +347,10 @@ def test_the_outcome_of_an_act_is_a_word_and_what_was_said() -> None:
 
 
 def test_the_worst_finding_comes_first_and_names_the_whole() -> None:
-    levels = (Level.OK, Level.WARN, Level.BAD, Level.NOTE)
-    findings = [Finding(name=str(level), level=level, value="") for level in levels]
-    assert [each.name for each in system.worst_first(findings)] == ["bad", "warn", "note", "ok"]
-    assert system.verdict(findings) == system.Verdict(level=Level.BAD, words="1 wrong, 1 worth a look")
-    assert system.verdict(findings[:1]).words == "All 1 checks are fine"
+    levels = (HealthLevel.OK, HealthLevel.WARN, HealthLevel.BAD, HealthLevel.NOTE)
+    findings = [HealthCheck(name=str(level), level=level, value="") for level in levels]
+    assert [each.name for each in system.sort_by_severity(findings)] == ["bad", "warn", "note", "ok"]
+    assert system.summarize_checks(findings) == system.DoctorVerdict(
+        level=HealthLevel.BAD, words="1 wrong, 1 worth a look"
+    )
+    assert system.summarize_checks(findings[:1]).words == "All 1 checks are fine"

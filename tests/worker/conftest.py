@@ -4,7 +4,7 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from tests.conftest import fresh_url
-from tests.worker.harness import Recorder
+from tests.worker.worker_harness import EventRecorder
 
 
 @pytest.fixture(params=["sqlite", "valkey"])
@@ -19,5 +19,5 @@ async def app(app_url: str) -> Drumbeat:
 
 
 @pytest.fixture
-def recorder(app: Drumbeat) -> Recorder:
-    return Recorder(app)
+def recorder(app: Drumbeat) -> EventRecorder:
+    return EventRecorder(app)

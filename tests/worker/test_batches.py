@@ -7,7 +7,7 @@ from drumbeat.app import Drumbeat
 from drumbeat.retry import Snooze
 from drumbeat.tasks import Call
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 async def test_a_batch_handler_gets_many_calls_at_once_and_answers_each(app: Drumbeat) -> None:
@@ -20,7 +20,7 @@ async def test_a_batch_handler_gets_many_calls_at_once_and_answers_each(app: Dru
 
     async with app:
         jobs = await app.enqueue_many([double.bind(n) for n in range(1000)])
-        async with working(app, concurrency=2):
+        async with run_worker(app, concurrency=2):
             assert [await job.result(timeout=10) for job in jobs] == [2 * n for n in range(1000)]
     assert sum(sizes) == 1000 and max(sizes) <= 100
     assert len(sizes) <= 100, "groups stayed small"
@@ -39,7 +39,7 @@ async def test_a_part_of_a_batch_may_fail_and_only_that_part_is_retried(app: Dru
 
     async with app:
         jobs = await app.enqueue_many([store.bind(n) for n in range(6)])
-        async with working(app):
+        async with run_worker(app):
             for n, job in enumerate(jobs):
                 if n == 3:
                     with pytest.raises(errors.JobFailed, match="odd"):
@@ -62,7 +62,7 @@ async def test_a_batch_handler_that_raises_fails_all_its_calls(app: Drumbeat) ->
     async def wrong(calls: list[Call[int]]) -> list[int | Exception]:
         return [1] * (len(calls) + 1)
 
-    async with app, working(app):
+    async with app, run_worker(app):
         for job in await app.enqueue_many([broken.bind(1), broken.bind(2)]):
             with pytest.raises(errors.JobFailed, match="no broker"):
                 await job.result(timeout=5)
@@ -80,7 +80,7 @@ async def test_call_says_which_job_it_is(app: Drumbeat) -> None:
         seen.extend(calls)
         done.set()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await note.using(key="k").enqueue("v")
         await until(done.is_set)
     (call,) = seen

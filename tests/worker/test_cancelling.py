@@ -8,9 +8,9 @@ import pytest
 from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.clock import SYSTEM
-from drumbeat.model.job import OutcomeKind
+from drumbeat.core.job import OutcomeKind
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 def _me() -> "asyncio.Task[object]":
@@ -33,7 +33,7 @@ async def test_a_job_that_cancels_itself_has_failed_and_its_slot_goes_on(app: Dr
     async def meets() -> None:
         await met.wait()
 
-    async with app, working(app, concurrency=2):
+    async with app, run_worker(app, concurrency=2):
         for _ in range(4):
             with pytest.raises(errors.JobFailed, match="CancelledError"):
                 await (await cancels_itself.enqueue()).result(timeout=5)
@@ -60,7 +60,7 @@ async def test_what_is_left_of_an_absorbed_cancellation_is_not_the_next_jobs(app
         future.cancel()
         await future
 
-    async with app, working(app, concurrency=1):
+    async with app, run_worker(app, concurrency=1):
         for _ in range(3):
             assert await (await absorbs.enqueue()).result(timeout=5) == "as if nothing had been"
             with pytest.raises(errors.JobFailed, match="CancelledError"):
@@ -83,7 +83,7 @@ async def test_slots_that_are_cancelled_while_they_wait_go_on(app: Drumbeat) -> 
     async def meets() -> None:
         await met.wait()
 
-    async with app, working(app, concurrency=3):
+    async with app, run_worker(app, concurrency=3):
         assert await (await cancels_the_others.enqueue()).result(timeout=5) == 2
         for job in await app.enqueue_many([meets.bind() for _ in range(3)]):
             await job.result(timeout=5)
@@ -105,7 +105,7 @@ async def test_a_slot_whose_handler_swallows_its_time_out_is_replaced(app: Drumb
     async def meets() -> None:
         await met.wait()
 
-    async with app, working(app, concurrency=2, drain=0.2) as worker:
+    async with app, run_worker(app, concurrency=2, drain=0.2) as worker:
         try:
             stubborn = await swallows.enqueue()
             with pytest.raises(errors.JobTimedOut):
@@ -142,7 +142,7 @@ async def test_a_thread_that_ended_in_time_has_not_timed_out_though_the_loop_was
             await SYSTEM.sleep(0.001)
         threading.Event().wait(0.8)
 
-    async with app, working(app, concurrency=2, dead_after=5):
+    async with app, run_worker(app, concurrency=2, dead_after=5):
         job, _ = await app.enqueue_many([quick.bind(), blocks.bind()])
         assert await job.result(timeout=5) == "in time"
         assert runs == 1

@@ -11,7 +11,7 @@ import pytest_asyncio
 from drumbeat.ids import JobId
 from drumbeat.settings import Settings
 from drumbeat.store.urls import open_store
-from drumbeat.worker.processes import Processes
+from drumbeat.worker.child_pool import ChildPool
 from tests.waiting import until
 from tests.worker.test_processes import APP, claimed, run, value
 
@@ -22,35 +22,35 @@ def url(app_url: str) -> str:
 
 
 @pytest_asyncio.fixture
-async def processes(url: str) -> AsyncIterator[Processes]:
-    made = Processes(APP, Settings(url=url), limit=1)
+async def processes(url: str) -> AsyncIterator[ChildPool]:
+    made = ChildPool(APP, Settings(url=url), limit=1)
     yield made
     await made.close()
 
 
 @pytest.mark.parametrize("task", ["enqueue_from_process", "enqueue_from_loop"])
-async def test_a_handler_enqueues_where_its_worker_works(processes: Processes, url: str, task: str) -> None:
+async def test_a_handler_enqueues_where_its_worker_works(processes: ChildPool, url: str, task: str) -> None:
     id = value(await run(processes, claimed(task, number=3)))
     async with await open_store(url) as store:
-        assert (await store.inspect.job(JobId(id))).args == '{"one":3,"two":3}'
+        assert (await store.inspect.get_job(JobId(id))).args == '{"one":3,"two":3}'
 
 
-async def test_a_process_handler_may_run_a_loop_of_its_own_between_jobs_of_ours(processes: Processes) -> None:
+async def test_a_process_handler_may_run_a_loop_of_its_own_between_jobs_of_ours(processes: ChildPool) -> None:
     assert value(await run(processes, claimed("with_its_own_loop"))) == 42
     assert value(await run(processes, claimed("on_loop")))["opened"] == ["open"]
 
 
-async def test_a_suspect_in_a_thread_may_talk_to_the_loop(processes: Processes) -> None:
+async def test_a_suspect_in_a_thread_may_talk_to_the_loop(processes: ChildPool) -> None:
     await run(processes, claimed("tell_loop"))
     assert value(await run(processes, claimed("ask_the_loop"))) == 42
 
 
-async def test_nothing_leaks_from_job_to_job(processes: Processes) -> None:
+async def test_nothing_leaks_from_job_to_job(processes: ChildPool) -> None:
     assert [value(await run(processes, claimed("stain"))) for _ in range(2)] == ["none", "none"]
 
 
 async def test_a_child_whose_resources_broke_is_replaced(
-    processes: Processes, caplog: pytest.LogCaptureFixture
+    processes: ChildPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = value(await run(processes, claimed("facts")))["pid"]
     await run(processes, claimed("break_lifespan"))
@@ -72,7 +72,7 @@ def multiply(by: int) -> int:
 def main():
     from drumbeat import appref, logs
     from drumbeat.settings import Settings
-    from drumbeat.worker.processes import Processes
+    from drumbeat.worker.child_pool import Processes
     from tests.worker.test_processes import claimed, run
 
     async def work():

@@ -8,11 +8,11 @@ import pytest
 from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.context import Aborted, AbortReason, current_job
+from drumbeat.core.job import CancelAnswer, Cancelled, JobState, OutcomeKind
 from drumbeat.events import ThreadAbandoned
-from drumbeat.model.job import CancelAnswer, Cancelled, JobState, OutcomeKind
 from drumbeat.worker import EXIT_REPLACE
 from tests.waiting import until
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 
 async def state_of(app: Drumbeat, id: str) -> JobState:
@@ -29,7 +29,7 @@ async def test_a_time_out_cancels_an_async_handler_and_is_charged(app: Drumbeat)
         finally:
             ended.append("cleaned up")
 
-    async with app, working(app):
+    async with app, run_worker(app):
         with pytest.raises(errors.JobTimedOut, match="50ms"):
             await (await hangs.enqueue()).result(timeout=5)
     assert ended == ["cleaned up"]
@@ -48,13 +48,15 @@ async def test_a_handler_that_swallows_its_time_out_has_timed_out_all_the_same(a
     async def neighbour() -> str:
         return "fine"
 
-    async with app, working(app, concurrency=1):
+    async with app, run_worker(app, concurrency=1):
         with pytest.raises(errors.JobTimedOut):
             await (await stubborn.enqueue()).result(timeout=5)
         assert await (await neighbour.enqueue()).result(timeout=5) == "fine"
 
 
-async def test_a_thread_that_times_out_is_abandoned_and_its_slot_goes_on(app: Drumbeat, recorder: Recorder) -> None:
+async def test_a_thread_that_times_out_is_abandoned_and_its_slot_goes_on(
+    app: Drumbeat, recorder: EventRecorder
+) -> None:
     release = threading.Event()
 
     @app.task(timeout=0.05, retries=0)
@@ -66,7 +68,7 @@ async def test_a_thread_that_times_out_is_abandoned_and_its_slot_goes_on(app: Dr
         return "fine"
 
     try:
-        async with app, working(app, concurrency=2):
+        async with app, run_worker(app, concurrency=2):
             with pytest.raises(errors.JobTimedOut):
                 await (await hangs.enqueue()).result(timeout=5)
             assert (await recorder.next(ThreadAbandoned)).abandoned == 1
@@ -84,7 +86,7 @@ async def test_after_as_many_abandoned_threads_as_slots_the_worker_asks_to_be_re
         release.wait(20)
 
     try:
-        async with app, working(app, concurrency=2) as worker:
+        async with app, run_worker(app, concurrency=2) as worker:
             await app.enqueue_many([hangs.bind(), hangs.bind()])
             await until(lambda: worker.exit_code == EXIT_REPLACE)
     finally:
@@ -103,7 +105,7 @@ async def test_cancelling_a_running_async_job_ends_it(app: Drumbeat) -> None:
         finally:
             reasons.append(current_job().aborted.reason)
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await long.enqueue()
         await started.wait()
         assert await job.cancel() is CancelAnswer.REQUESTED
@@ -121,7 +123,7 @@ async def test_a_thread_hears_of_its_cancellation_by_looking(app: Drumbeat) -> N
         current_job().aborted.wait(10)
         current_job().check()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await long.enqueue()
         await until(started.is_set)
         await job.cancel()
@@ -138,7 +140,7 @@ async def test_a_job_that_waits_for_the_abort_signal_on_the_loop_is_woken_by_it(
         return (await current_job().aborted).value
 
     async with app:
-        async with working(app):
+        async with run_worker(app):
             job = await long.enqueue()
             await started.wait()
         assert await job.result(timeout=5) == "draining"
@@ -155,7 +157,7 @@ async def test_drain_lets_running_jobs_end_and_releases_buffered_ones_unharmed(a
 
     async with app:
         jobs = await app.enqueue_many([slow.bind(n) for n in range(5)])
-        async with working(app, concurrency=1) as worker:
+        async with run_worker(app, concurrency=1) as worker:
             await started.wait()
             worker.request_stop()
             go_on.set()
@@ -175,7 +177,7 @@ async def test_what_outlives_the_drain_is_released_without_charge(app: Drumbeat)
         await asyncio.Event().wait()
 
     async with app:
-        async with working(app, drain=0.1):
+        async with run_worker(app, drain=0.1):
             job = await endless.enqueue()
             await started.wait()
         record = await app.jobs.show(job.id)
@@ -193,7 +195,7 @@ async def test_a_second_request_to_stop_does_not_wait_for_what_runs(app: Drumbea
         await asyncio.Event().wait()
 
     async with app:
-        async with working(app, drain="forever") as worker:
+        async with run_worker(app, drain="forever") as worker:
             job = await endless.enqueue()
             await started.wait()
             worker.request_stop()
@@ -218,7 +220,7 @@ async def test_check_on_drain_releases_the_job_without_charge(app: Drumbeat) -> 
             raise
 
     async with app:
-        async with working(app, drain=10):
+        async with run_worker(app, drain=10):
             job = await polite.enqueue()
             await until(started.is_set)
         record = await app.jobs.show(job.id)
@@ -236,7 +238,7 @@ async def test_a_pending_job_that_is_cancelled_never_runs(app: Drumbeat) -> None
         job = await work.using(key="a").enqueue(1)
         assert await app.cancel(task="work", key="a") == Cancelled(cancelled=1, requested=0)
         other = await work.enqueue(2)
-        async with working(app):
+        async with run_worker(app):
             await other.result(timeout=5)
             with pytest.raises(errors.JobCancelled):
                 await job.result(timeout=5)

@@ -9,11 +9,11 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
+from drumbeat.core.job import ClaimRequest, JobState
 from drumbeat.events import JobStarted, LoopBlocked
-from drumbeat.model.job import Claim, JobState
-from drumbeat.worker import exchange
+from drumbeat.worker import store_loop
 from tests.waiting import until
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 
 async def test_queues_are_served_by_weight_and_none_starves(app: Drumbeat) -> None:
@@ -33,7 +33,7 @@ async def test_queues_are_served_by_weight_and_none_starves(app: Drumbeat) -> No
 
     async with app:
         await app.enqueue_many([task.bind() for task in (low, default, critical) for _ in range(300)])
-        async with working(app, concurrency=1, batch=1):
+        async with run_worker(app, concurrency=1, batch=1):
             await until(lambda: len(order) >= 200, deadline=30)
     share = Counter(order[:200])
     assert abs(share["critical"] - 120) <= 3 and abs(share["default"] - 60) <= 3 and abs(share["low"] - 20) <= 3
@@ -50,7 +50,7 @@ async def test_shares_hold_while_a_heavier_queue_is_empty(store_url: str, weight
 
     async with app:
         await app.enqueue_many([work.using(queue=queue).bind(queue) for queue in weights for _ in range(300)])
-        async with working(app, concurrency=10, batch=10):
+        async with run_worker(app, concurrency=10, batch=10):
             await until(lambda: len(order) >= 240, deadline=30)
     share = Counter(order[:240])
     assert abs(share["a"] / weights["a"] - share["b"] / weights["b"]) <= 10
@@ -69,7 +69,7 @@ async def test_strict_order_empties_the_heavier_queue_first(app: Drumbeat) -> No
 
     async with app:
         await app.enqueue_many([task.bind() for task in (low, critical) for _ in range(50)])
-        async with working(app, concurrency=1, strict=True):
+        async with run_worker(app, concurrency=1, strict=True):
             await until(lambda: len(order) == 100)
     assert order == ["critical"] * 50 + ["low"] * 50
 
@@ -84,7 +84,7 @@ async def test_urgent_jobs_go_first_and_equals_by_age(app: Drumbeat) -> None:
     async with app:
         for n, priority in enumerate([5, 9, 0, 5, 0]):
             await work.using(priority=priority).enqueue(n)
-        async with working(app, concurrency=1):
+        async with run_worker(app, concurrency=1):
             await until(lambda: len(order) == 5)
     assert order == [2, 4, 0, 3, 1]
 
@@ -105,7 +105,7 @@ async def test_slow_jobs_are_not_hoarded_beside_an_idle_worker(app: Drumbeat, ap
     async with app, other:
         slow_task = app.registry["slow"]
         await app.enqueue_many([slow_task.bind(n) for n in range(6)])
-        async with working(app, concurrency=3), working(other, concurrency=3):
+        async with run_worker(app, concurrency=3), run_worker(other, concurrency=3):
             await until(lambda: runners == {"first", "second"})
             running = await app.jobs.list(state=JobState.RUNNING)
             assert len(running) <= 6
@@ -127,7 +127,7 @@ async def test_fast_jobs_held_behind_one_that_turned_slow_go_back(app: Drumbeat)
 
     async with app:
         await app.enqueue_many([work.bind(n) for n in range(1000)])
-        async with working(app, concurrency=1):
+        async with run_worker(app, concurrency=1):
             await until(lambda: _only_one_is_held(app), what="hoarded jobs going back")
             go_on.set()
             await until(lambda: _none_live(app))
@@ -149,13 +149,13 @@ async def test_a_context_variable_set_by_one_job_is_not_seen_by_the_next(app: Dr
         seen.append(LEAKY.get())
         LEAKY.set(f"stained by {n}")
 
-    async with app, working(app, concurrency=1):
+    async with app, run_worker(app, concurrency=1):
         for n in range(5):
             await (await stain.enqueue(n)).result(timeout=5)
     assert seen == ["clean"] * 5
 
 
-async def test_a_handler_that_blocks_the_loop_is_named(app: Drumbeat, recorder: Recorder) -> None:
+async def test_a_handler_that_blocks_the_loop_is_named(app: Drumbeat, recorder: EventRecorder) -> None:
     @app.task
     async def innocent() -> None:
         await asyncio.Event().wait()
@@ -166,7 +166,7 @@ async def test_a_handler_that_blocks_the_loop_is_named(app: Drumbeat, recorder: 
         while time.monotonic() < end:
             pass
 
-    async with app, working(app, dead_after=10, drain=0.1):
+    async with app, run_worker(app, dead_after=10, drain=0.1):
         await innocent.enqueue()
         await blocks.enqueue()
         told = await recorder.next(LoopBlocked)
@@ -184,7 +184,7 @@ async def test_the_heart_beats_while_a_handler_blocks_the_loop(app: Drumbeat) ->
             pass
         return current_job().token
 
-    async with app, working(app, heartbeat=0.05, dead_after=0.5):
+    async with app, run_worker(app, heartbeat=0.05, dead_after=0.5):
         before = (await until(app.instances.list))[0].beat
         await (await blocks.enqueue()).result(timeout=10)
         (instance,) = await app.instances.list()
@@ -201,8 +201,8 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(app: Drumbeat) -
     async def other() -> str:
         return "other"
 
-    async with app, working(app):
-        await app.queues.pause("mail", why="provider down", by="ada")
+    async with app, run_worker(app):
+        await app.queues.pause("mail", reason="provider down", by="ada")
         mail = await send.enqueue()
         assert await (await other.enqueue()).result(timeout=5) == "other"
         assert (await app.jobs.show(mail.id)).state is JobState.PENDING
@@ -211,25 +211,27 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(app: Drumbeat) -
 
 
 async def test_what_a_full_worker_is_given_too_much_goes_back_at_once(
-    app: Drumbeat, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    app: Drumbeat, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claim that stands may be answered while the next one is under way: together they can be more than there are slots."""
-    monkeypatch.setattr(exchange, "TICK", 60.0)  # so that it is not the look for what is hoarded that finds it
+    monkeypatch.setattr(
+        store_loop, "TICK_INTERVAL", 60.0
+    )  # so that it is not the look for what is hoarded that finds it
     gate = asyncio.Event()
 
     @app.task
     async def hold() -> None:
         await gate.wait()
 
-    async with app, working(app, concurrency=1) as worker:
+    async with app, run_worker(app, concurrency=1) as worker:
         first = await hold.enqueue()
         await recorder.next(JobStarted, lambda event: event.job.id == first.id)
         second = await hold.enqueue()
         store = await app.store()
         me = worker._identity()
-        answer = await store.jobs.exchange(me, [], Claim(queues=(("default", 1),), limit=1))
+        answer = await store.jobs.report_and_claim(me, [], ClaimRequest(queues=(("default", 1),), limit=1))
         assert [job.id for job in answer.jobs] == [second.id]
-        worker._exchange.receive(me, answer)
+        worker._store_loop.on_parked_answer(me, answer)
 
         async def is_back() -> bool:
             return (await second.job()).state is JobState.PENDING

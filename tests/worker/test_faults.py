@@ -10,14 +10,14 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, current_job
+from drumbeat.core.instance import InstanceState
+from drumbeat.core.job import JobState, Outcome
 from drumbeat.events import LeaseLost, ResultRefused, StoreDown, StoreUp
-from drumbeat.model.instance import InstanceState
-from drumbeat.model.job import JobState, Outcome
 from drumbeat.settings import Settings
 from drumbeat.worker import EXIT_NO_STORE
 from tests.faults import FaultyProgram
 from tests.waiting import until
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ async def test_answers_of_finishes_that_are_lost_repeat_nothing(app: Drumbeat, p
     assert program.faults is not None
     async with app:
         await app.enqueue_many([work.bind(n) for n in range(50)])
-        async with working(program, concurrency=5):
+        async with run_worker(program, concurrency=5):
             for _ in range(5):
-                before = program.faults.calls["jobs.exchange"]
-                program.faults.fail_after["jobs.exchange"] += 1
-                await until(lambda before=before: program.faults.calls["jobs.exchange"] > before + 1)
+                before = program.faults.calls["jobs.report_and_claim"]
+                program.faults.fail_after["jobs.report_and_claim"] += 1
+                await until(lambda before=before: program.faults.calls["jobs.report_and_claim"] > before + 1)
             await until(lambda: all_succeeded(app, 50), deadline=20)
     assert set(runs) == set(range(50)) and max(runs.values()) == 1
 
@@ -61,9 +61,9 @@ async def test_jobs_of_a_claim_whose_answer_was_lost_are_released_and_run_once(
 
     assert program.faults is not None
     async with app:
-        program.faults.fail_after["jobs.exchange"] = 1
+        program.faults.fail_after["jobs.report_and_claim"] = 1
         await app.enqueue_many([work.bind(n) for n in range(5)])
-        async with working(program):
+        async with run_worker(program):
             await until(lambda: all_succeeded(app, 5), deadline=20)
     assert runs == dict.fromkeys(range(5), 1)
 
@@ -78,8 +78,8 @@ async def test_a_job_that_was_lost_on_its_way_to_an_idle_worker_is_released_and_
         runs[n] += 1
 
     assert program.faults is not None
-    program.faults.fail_after["wake.given"] = 1
-    async with app, working(program):
+    program.faults.fail_after["wake.handoff"] = 1
+    async with app, run_worker(program):
         for n in range(5):
             await work.enqueue(n)
             await until(lambda n=n: all_succeeded(app, n + 1), deadline=20)
@@ -90,7 +90,7 @@ async def test_one_outcome_that_the_store_refuses_does_not_hold_up_the_others(
     app: Drumbeat, program: FaultyProgram
 ) -> None:
     def is_bad(call: str, args: tuple[Any, ...]) -> bool:
-        return call == "jobs.exchange" and any(outcome.result == '"poison"' for outcome in _outcomes(args))
+        return call == "jobs.report_and_claim" and any(outcome.result == '"poison"' for outcome in _outcomes(args))
 
     @app.task
     async def work(n: int) -> str:
@@ -100,7 +100,7 @@ async def test_one_outcome_that_the_store_refuses_does_not_hold_up_the_others(
     program.faults.refuse = is_bad
     async with app:
         jobs = await app.enqueue_many([work.bind(n) for n in range(20)])
-        async with working(program):
+        async with run_worker(program):
             await until(lambda: all_succeeded(app, 20))
         records = [await app.jobs.show(job.id) for job in jobs]
     assert [record.result for record in records].count('"fine"') == 19
@@ -117,24 +117,24 @@ async def test_a_job_of_which_the_store_takes_no_word_holds_up_nobody(app: Drumb
         jobs = await app.enqueue_many([work.bind(n) for n in range(20)])
         bad = jobs[7].id
         program.faults.refuse = lambda call, args: (
-            call == "jobs.exchange" and any(outcome.id == bad for outcome in _outcomes(args))
+            call == "jobs.report_and_claim" and any(outcome.id == bad for outcome in _outcomes(args))
         )
-        async with working(program):
+        async with run_worker(program):
             await until(lambda: all_succeeded(app, 19))
             assert await (await work.enqueue(20)).result(timeout=10) == 20
             assert (await app.jobs.show(bad)).state is JobState.RUNNING
 
 
 async def test_a_claim_that_the_store_refuses_is_tried_again(
-    app: Drumbeat, program: FaultyProgram, recorder: Recorder
+    app: Drumbeat, program: FaultyProgram, recorder: EventRecorder
 ) -> None:
     @app.task
     async def work(n: int) -> int:
         return n
 
     assert program.faults is not None
-    program.faults.refuse = lambda call, args: call == "jobs.exchange"
-    async with app, working(program):
+    program.faults.refuse = lambda call, args: call == "jobs.report_and_claim"
+    async with app, run_worker(program):
         job = await work.enqueue(1)
         assert "refused on purpose" in (await recorder.next(StoreDown)).reason
         program.faults.refuse = lambda call, args: False
@@ -146,7 +146,7 @@ def _outcomes(args: tuple[Any, ...]) -> list[Outcome]:
 
 
 async def test_work_goes_on_after_an_outage_that_is_told_once(
-    app: Drumbeat, program: FaultyProgram, recorder: Recorder
+    app: Drumbeat, program: FaultyProgram, recorder: EventRecorder
 ) -> None:
     runs: Counter[int] = Counter()
 
@@ -155,12 +155,12 @@ async def test_work_goes_on_after_an_outage_that_is_told_once(
         runs[n] += 1
 
     assert program.faults is not None
-    async with app, working(program):
+    async with app, run_worker(program):
         await (await work.enqueue(0)).result(timeout=5)
         program.faults.is_down = True
         await recorder.next(StoreDown)
         jobs = await app.enqueue_many([work.bind(n) for n in range(1, 20)])
-        await until(lambda: program.faults.calls["jobs.exchange"] > 5)
+        await until(lambda: program.faults.calls["jobs.report_and_claim"] > 5)
         assert sum(runs.values()) == 1
         program.faults.is_down = False
         for job in jobs:
@@ -173,7 +173,7 @@ async def test_work_goes_on_after_an_outage_that_is_told_once(
 async def test_the_password_of_the_store_is_in_no_event_and_in_no_log(
     app: Drumbeat,
     program: FaultyProgram,
-    recorder: Recorder,
+    recorder: EventRecorder,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -182,7 +182,7 @@ async def test_the_password_of_the_store_is_in_no_event_and_in_no_log(
 
     monkeypatch.setattr(program, "configure", configure, raising=False)
     assert program.faults is not None
-    async with app, working(program):
+    async with app, run_worker(program):
         await until(lambda: sum(program.faults.calls.values()) > 10)
         program.faults.is_down = True
         await recorder.next(StoreDown)
@@ -196,7 +196,7 @@ async def test_the_password_of_the_store_is_in_no_event_and_in_no_log(
 
 
 async def test_a_worker_that_was_buried_aborts_its_handlers_and_goes_on_under_a_new_name(
-    app: Drumbeat, recorder: Recorder
+    app: Drumbeat, recorder: EventRecorder
 ) -> None:
     started = asyncio.Event()
     reasons: list[AbortReason | None] = []
@@ -213,12 +213,12 @@ async def test_a_worker_that_was_buried_aborts_its_handlers_and_goes_on_under_a_
                 reasons.append(current_job().aborted.reason)
         return "second"
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await long.enqueue()
         await started.wait()
         (instance,) = await app.instances.list()
         store = await app.store()
-        assert (await store.instances.bury(instance.id, beat=None, started=None, why="a test")).buried
+        assert (await store.instances.declare_dead(instance.id, beat=None, started=None, reason="a test")).declared
         await recorder.next(LeaseLost)
         assert await job.result(timeout=5) == "second"
         (reborn,) = await app.instances.list()
@@ -229,7 +229,9 @@ async def test_a_worker_that_was_buried_aborts_its_handlers_and_goes_on_under_a_
     assert attempts[1] > attempts[0]
 
 
-async def test_the_late_result_of_a_buried_worker_is_refused_and_counted(app: Drumbeat, recorder: Recorder) -> None:
+async def test_the_late_result_of_a_buried_worker_is_refused_and_counted(
+    app: Drumbeat, recorder: EventRecorder
+) -> None:
     started, go_on = threading.Event(), threading.Event()
     answers = iter(["zombie", "living"])
 
@@ -241,12 +243,12 @@ async def test_the_late_result_of_a_buried_worker_is_refused_and_counted(app: Dr
             go_on.wait(10)
         return answer
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await long.enqueue()
         await until(started.is_set)
         (instance,) = await app.instances.list()
         store = await app.store()
-        await store.instances.bury(instance.id, beat=None, started=None, why="a test")
+        await store.instances.declare_dead(instance.id, beat=None, started=None, reason="a test")
         await recorder.next(LeaseLost)
         assert await job.result(timeout=5) == "living"
         go_on.set()
@@ -262,8 +264,8 @@ async def test_with_nothing_at_hand_a_worker_leaves_a_store_that_stays_away(
     @app.task
     async def work() -> None: ...
 
-    async with app, working(program, max_failed_beats=3) as worker:
-        await until(lambda: program.heart and program.heart.calls["instances.beat"])
+    async with app, run_worker(program, max_failed_beats=3) as worker:
+        await until(lambda: program.heart and program.heart.calls["instances.heartbeat"])
         program.heart.is_down = True
         await until(lambda: worker.exit_code == EXIT_NO_STORE)
 
@@ -278,11 +280,11 @@ async def test_a_worker_does_not_leave_while_a_job_runs(app: Drumbeat, program: 
         return "done"
 
     async with app:
-        async with working(program, max_failed_beats=2) as worker:
+        async with run_worker(program, max_failed_beats=2) as worker:
             job = await work.enqueue()
             await started.wait()
             program.heart.is_down = True
-            await until(lambda: program.heart.calls["instances.beat"] > 20)
+            await until(lambda: program.heart.calls["instances.heartbeat"] > 20)
             assert not worker.is_stopping
             program.heart.is_down = False
             go_on.set()
@@ -302,9 +304,9 @@ async def test_what_ran_when_a_worker_fell_over_a_mistake_of_ours_is_suspect(app
         raise RuntimeError("a mistake of ours")
 
     async def falls_over() -> None:
-        async with working(app) as worker:
+        async with run_worker(app) as worker:
             await started.wait()
-            worker._exchange._tick = broken  # type: ignore[method-assign]
+            worker._store_loop._tick = broken  # type: ignore[method-assign]
             await until(lambda: worker.is_stopping, deadline=5)
 
     async with app:

@@ -11,14 +11,14 @@ from typing import Protocol
 import pytest
 
 from drumbeat.app import Drumbeat
+from drumbeat.core.job import JobState
 from drumbeat.events import StoreDown, StoreHasSpace, StoreOutOfSpace
-from drumbeat.model.job import JobState
 from drumbeat.store.sqlite import SqliteStore
 from drumbeat.store.urls import migrate_store
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer, kinds
 from tests.waiting import until
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 
 class Home(Protocol):
@@ -150,7 +150,7 @@ async def app(home: Home) -> Drumbeat:
 
 
 @pytest.mark.parametrize("home", DRAINING.values(), ids=DRAINING.keys(), indirect=True)
-async def test_in_a_full_store_jobs_end_and_schedules_wait(home: Home, app: Drumbeat, recorder: Recorder) -> None:
+async def test_in_a_full_store_jobs_end_and_schedules_wait(home: Home, app: Drumbeat, recorder: EventRecorder) -> None:
     go_on = asyncio.Event()
     ticks: list[int] = []
     done: list[int] = []
@@ -166,7 +166,7 @@ async def test_in_a_full_store_jobs_end_and_schedules_wait(home: Home, app: Drum
         ticks.append(1)
 
     async with app:
-        async with working(app, concurrency=60) as worker:
+        async with run_worker(app, concurrency=60) as worker:
             await until(lambda: len(ticks) > 1, what="fires")
             await app.enqueue_many([work.bind(number) for number in range(50)])
             await home.fill(app)
@@ -191,7 +191,7 @@ async def test_in_a_full_store_jobs_end_and_schedules_wait(home: Home, app: Drum
 
 @pytest.mark.parametrize("home", REFUSING.values(), ids=REFUSING.keys(), indirect=True)
 async def test_outcomes_that_a_full_store_refuses_are_kept_with_their_results(
-    home: Home, app: Drumbeat, recorder: Recorder
+    home: Home, app: Drumbeat, recorder: EventRecorder
 ) -> None:
     go_on = asyncio.Event()
     begun: list[int] = []
@@ -204,7 +204,7 @@ async def test_outcomes_that_a_full_store_refuses_are_kept_with_their_results(
 
     async with app:
         jobs = await app.enqueue_many([work.bind(number) for number in range(9)])
-        async with working(app, concurrency=9) as worker:
+        async with run_worker(app, concurrency=9) as worker:
             await until(lambda: len(begun) == 9, what="all jobs")
             await home.fill(app)
             go_on.set()

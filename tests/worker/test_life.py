@@ -7,12 +7,12 @@ import pytest
 from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
+from drumbeat.core.job import Job, JobState, OutcomeKind
 from drumbeat.durations import from_us
 from drumbeat.events import AttemptFailed, JobFinished, JobStarted
-from drumbeat.model.job import Job, JobState, OutcomeKind
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from tests.waiting import Stalls, until
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 AT_ONCE = Backoff(base=0.001, cap=0.001)
 
@@ -26,7 +26,7 @@ async def test_async_and_def_handlers_give_their_results(app: Drumbeat) -> None:
     def thread_name(prefix: str) -> str:
         return prefix + threading.current_thread().name
 
-    async with app, working(app):
+    async with app, run_worker(app):
         assert await (await add.enqueue(1, b=2)).result(timeout=5) == 3
         assert await (await add.enqueue(1)).result(timeout=5) == 11
         assert (await (await thread_name.enqueue("in ")).result(timeout=5)).startswith("in drumbeat-handler")
@@ -43,7 +43,7 @@ async def test_current_job_is_known_on_the_loop_and_in_threads_and_nowhere_else(
         job = current_job()
         return [job.id, job.attempt, job.key, job.task]
 
-    async with app, working(app):
+    async with app, run_worker(app):
         for task in (on_loop, in_thread):
             job = await task.using(key="k").enqueue()
             assert await job.result(timeout=5) == [job.id, 1, "k", task.name]
@@ -52,7 +52,7 @@ async def test_current_job_is_known_on_the_loop_and_in_threads_and_nowhere_else(
 
 
 async def test_a_failing_job_is_retried_until_it_succeeds_and_every_attempt_is_on_record(
-    app: Drumbeat, recorder: Recorder
+    app: Drumbeat, recorder: EventRecorder
 ) -> None:
     @app.task(retries=3, backoff=AT_ONCE)
     async def third_time() -> int:
@@ -60,7 +60,7 @@ async def test_a_failing_job_is_retried_until_it_succeeds_and_every_attempt_is_o
             raise ValueError(f"attempt {current_job().attempt}")
         return current_job().attempt
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await third_time.enqueue()
         assert await job.result(timeout=5) == 3
         attempts = await app.jobs.attempts(job.id)
@@ -76,7 +76,7 @@ async def test_out_of_retries_is_a_dead_letter_with_its_error(app: Drumbeat) -> 
     async def never() -> None:
         raise KeyError("gone")
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await never.enqueue()
         with pytest.raises(errors.JobFailed, match="gone"):
             await job.result(timeout=5)
@@ -90,7 +90,7 @@ async def test_skip_retry_gives_up_at_once(app: Drumbeat) -> None:
     async def hopeless() -> None:
         raise SkipRetry("no such customer")
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await hopeless.enqueue()
         with pytest.raises(errors.JobFailed, match="no such customer"):
             await job.result(timeout=5)
@@ -109,19 +109,19 @@ async def test_snooze_waits_without_charge_and_retry_later_is_charged(app: Drumb
             raise RetryLater(0.01)
         return "done"
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await patient.enqueue()
         assert await job.result(timeout=5) == "done"
         record = await app.jobs.show(job.id)
     assert (seen, record.failures) == ([1, 1, 1, 1, 2], 1)
 
 
-async def test_a_delayed_job_starts_at_its_moment_and_never_before(app: Drumbeat, recorder: Recorder) -> None:
+async def test_a_delayed_job_starts_at_its_moment_and_never_before(app: Drumbeat, recorder: EventRecorder) -> None:
     @app.task
     async def remind() -> float:
         return (from_us(app.clock.now_us()) - current_job().scheduled_for).total_seconds()
 
-    async with app, working(app, poll=30):
+    async with app, run_worker(app, poll=30):
         with Stalls() as stalls:
             moment = from_us(app.clock.now_us() + 300_000)
             jobs = [await remind.using(at=moment).enqueue(), await remind.using(delay=0.2).enqueue()]
@@ -141,7 +141,7 @@ async def test_on_dead_is_a_job_of_its_own_with_the_record_and_the_error(app: Dr
     async def refund(job: Job, error: errors.JobError) -> None:
         told.append((job, error))
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await charge.using(key="c:1").enqueue(1)
         await until(lambda: told, what="the on_dead handler")
     (record, error), *_ = told
@@ -157,7 +157,7 @@ async def test_progress_is_stored_while_the_job_runs(app: Drumbeat) -> None:
         current_job().progress({"done": 3, "of": 7})
         await go_on.wait()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await long.enqueue()
         await until(lambda: _progress(app, job.id), what="the progress")
         assert await _progress(app, job.id) == '{"done":3,"of":7}'
@@ -174,7 +174,7 @@ async def test_a_result_that_cannot_be_kept_is_a_success_all_the_same(app: Drumb
     async def odd() -> Any:
         return float("nan")
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await odd.enqueue()
         await until(lambda: _has_state(app, job.id, JobState.SUCCEEDED))
         record = await app.jobs.show(job.id)
@@ -194,7 +194,7 @@ async def test_a_handler_that_calls_exit_fails_and_harms_nobody(app: Drumbeat) -
     def leaves_in_thread() -> None:
         raise SystemExit(3)
 
-    async with app, working(app):
+    async with app, run_worker(app):
         for task in (leaves, leaves_in_thread):
             with pytest.raises(errors.JobFailed, match="SystemExit"):
                 await (await task.enqueue()).result(timeout=5)
@@ -222,7 +222,7 @@ async def test_lifespans_surround_all_jobs_and_events_are_told_to_async_subscrib
         story.append("work")
 
     async with app:
-        async with working(app):
+        async with run_worker(app):
             await (await work.enqueue()).result(timeout=5)
             await until(lambda: len(story) == 4)
     assert story == ["open", "started", "work", "finished succeeded", "close"]
@@ -237,7 +237,7 @@ async def test_replaying_a_dead_letter_starts_a_new_life(app: Drumbeat) -> None:
             raise ValueError("broken")
         return "mended"
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await sometimes.enqueue()
         with pytest.raises(errors.JobFailed):
             await job.result(timeout=5)
@@ -245,4 +245,4 @@ async def test_replaying_a_dead_letter_starts_a_new_life(app: Drumbeat) -> None:
         await app.dead.replay(job.id)
         await until(lambda: _has_state(app, job.id, JobState.SUCCEEDED))
         record = await app.jobs.show(job.id)
-        assert (record.life, record.failures, record.result) == (1, 0, '"mended"')
+        assert (record.replays, record.failures, record.result) == (1, 0, '"mended"')

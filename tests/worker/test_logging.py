@@ -14,7 +14,7 @@ from drumbeat.app import Drumbeat
 from drumbeat.contrib.logging import FIELDS, JobFields
 from drumbeat.retry import Backoff
 from drumbeat.tasks import Call
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 shop = logging.getLogger("tests.shop")
 
@@ -54,7 +54,7 @@ async def test_each_attempt_is_named_on_the_loop_and_in_a_thread(app: Drumbeat, 
     def in_thread() -> None:
         logging.getLogger("tests.shop.deeper").warning("in a thread")
 
-    async with app, working(app):
+    async with app, run_worker(app):
         first = await on_loop.enqueue()
         await first.result(timeout=5)
         second = await in_thread.enqueue()
@@ -71,7 +71,7 @@ async def test_a_batch_handler_is_named_by_its_task_and_its_size(app: Drumbeat, 
     async def store(calls: list[Call[int]]) -> None:
         shop.warning("storing")
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await (await store.enqueue(1)).result(timeout=5)
     [record] = kept.records
     assert kept.facts() == [("-", "-", "store", "default")]
@@ -125,7 +125,7 @@ async def test_a_program_may_declare_it_and_log_through_a_queue(app: Drumbeat) -
         shop.warning("hello")
 
     try:
-        async with app, working(app):
+        async with app, run_worker(app):
             await (await greet.enqueue()).result(timeout=5)
     finally:
         listener.stop()
@@ -144,7 +144,7 @@ async def test_our_own_lines_say_it_without_any_help(app: Drumbeat) -> None:
         shop.warning("hello")
 
     try:
-        async with app, working(app):
+        async with app, run_worker(app):
             job = await greet.enqueue()
             await job.result(timeout=5)
         shop.warning("outside")

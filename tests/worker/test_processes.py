@@ -15,22 +15,22 @@ import pytest
 import pytest_asyncio
 
 from drumbeat.context import AbortReason, AbortSignal
+from drumbeat.core.job import ClaimedJob, Failure
 from drumbeat.ids import new_job_id
-from drumbeat.model.job import Claimed, Failure
 from drumbeat.settings import Settings
-from drumbeat.worker.ending import Ending, How
-from drumbeat.worker.processes import ChildFailed, Processes
+from drumbeat.worker.child_pool import ChildFailed, ChildPool
+from drumbeat.worker.result import HandlerResult, ResultKind
 from tests.waiting import until, until_sync
 
 APP = "tests.apps.handlers:app"
 SETTINGS = Settings(url="sqlite:////nowhere/jobs.db", concurrency=4)
 
 
-def claimed(task: str, **arguments: object) -> Claimed:
+def claimed(task: str, **arguments: object) -> ClaimedJob:
     from tests.apps.handlers import app
 
     known = app.registry.find(task)
-    return Claimed(
+    return ClaimedJob(
         id=new_job_id(),
         token=1,
         task=task,
@@ -48,8 +48,8 @@ def claimed(task: str, **arguments: object) -> Claimed:
         timeout=None,
         crash_limit=3,
         on_dead=None,
-        life=0,
-        waits_since=None,
+        replays=0,
+        blocked_since=None,
     )
 
 
@@ -67,35 +67,37 @@ async def written(path: Path) -> str:
 
 
 @pytest_asyncio.fixture
-async def processes() -> AsyncIterator[Processes]:
-    made = Processes(APP, SETTINGS, limit=2)
+async def processes() -> AsyncIterator[ChildPool]:
+    made = ChildPool(APP, SETTINGS, limit=2)
     yield made
     await made.close()
     assert made.pids == []
 
 
-async def run(processes: Processes, job: Claimed, **options: Any) -> Ending:
+async def run(processes: ChildPool, job: ClaimedJob, **options: Any) -> HandlerResult:
     options = {"abort": AbortSignal(), "note": lambda job, value: None} | options
     return await processes.run(job, **options)
 
 
 @contextlib.asynccontextmanager
-async def under_way(processes: Processes, job: Claimed, **options: Any) -> AsyncIterator["asyncio.Task[Ending]"]:
+async def under_way(
+    processes: ChildPool, job: ClaimedJob, **options: Any
+) -> AsyncIterator["asyncio.Task[HandlerResult]"]:
     async with asyncio.TaskGroup() as group:
         yield group.create_task(run(processes, job, **options))
 
 
-def value(ending: Ending) -> Any:
-    assert ending.how is How.RETURNED, ending
+def value(ending: HandlerResult) -> Any:
+    assert ending.kind is ResultKind.RETURNED, ending
     return msgspec.json.decode(ending.result or "null")
 
 
-async def test_the_result_of_a_handler_comes_back(processes: Processes) -> None:
+async def test_the_result_of_a_handler_comes_back(processes: ChildPool) -> None:
     assert value(await run(processes, claimed("add", one=2, two=3))) == 5
 
 
 async def test_a_process_handler_runs_in_a_main_thread_without_a_loop_with_its_job_at_hand(
-    processes: Processes,
+    processes: ChildPool,
 ) -> None:
     job = claimed("facts")
     found = value(await run(processes, job))
@@ -103,7 +105,7 @@ async def test_a_process_handler_runs_in_a_main_thread_without_a_loop_with_its_j
     assert found == {"id": job.id, "attempt": 3, "main": True, "loop": False, "opened": ["open"], "url": SETTINGS.url}
 
 
-async def test_a_suspect_of_any_kind_runs_in_a_child(processes: Processes) -> None:
+async def test_a_suspect_of_any_kind_runs_in_a_child(processes: ChildPool) -> None:
     job = claimed("on_loop")
     assert value(await run(processes, job)).items() >= {"id": job.id, "opened": ["open"]}.items()
     job = claimed("in_thread")
@@ -111,13 +113,13 @@ async def test_a_suspect_of_any_kind_runs_in_a_child(processes: Processes) -> No
     assert value(await run(processes, claimed("in_bulk", value=21))) == 42
 
 
-async def test_a_child_is_used_again(processes: Processes) -> None:
+async def test_a_child_is_used_again(processes: ChildPool) -> None:
     pids = {value(await run(processes, claimed("facts")))["pid"] for _ in range(3)}
     assert pids == set(processes.pids)
     assert len(pids) == 1
 
 
-async def test_no_more_children_than_the_limit_are_started(processes: Processes) -> None:
+async def test_no_more_children_than_the_limit_are_started(processes: ChildPool) -> None:
     async with asyncio.TaskGroup() as group:
         runs = [group.create_task(run(processes, claimed("facts"))) for _ in range(6)]
     assert len({value(each.result())["pid"] for each in runs}) == len(processes.pids) == 2
@@ -126,30 +128,30 @@ async def test_no_more_children_than_the_limit_are_started(processes: Processes)
 @pytest.mark.parametrize(
     ("task", "arguments", "how", "error"),
     [
-        ("fail", {"text": "no luck"}, How.RAISED, ("ValueError", "no luck")),
-        ("leave", {"code": 5}, How.RAISED, ("SystemExit", "5")),
-        ("leave_loop", {"code": 5}, How.RAISED, ("SystemExit", "5")),
-        ("skip", {}, How.SKIP_RETRY, ("drumbeat.retry.SkipRetry", "no use")),
-        ("bad_progress", {}, How.RAISED, ("drumbeat.errors.InvalidArguments", None)),
-        ("add", {"one": "x"}, How.UNDECODABLE, ("Undecodable", None)),
+        ("fail", {"text": "no luck"}, ResultKind.RAISED, ("ValueError", "no luck")),
+        ("leave", {"code": 5}, ResultKind.RAISED, ("SystemExit", "5")),
+        ("leave_loop", {"code": 5}, ResultKind.RAISED, ("SystemExit", "5")),
+        ("skip", {}, ResultKind.SKIP_RETRY, ("drumbeat.retry.SkipRetry", "no use")),
+        ("bad_progress", {}, ResultKind.RAISED, ("drumbeat.errors.InvalidArguments", None)),
+        ("add", {"one": "x"}, ResultKind.UNDECODABLE, ("Undecodable", None)),
     ],
 )
 async def test_what_a_handler_raises_is_its_ending_and_the_child_lives_on(
-    processes: Processes, task: str, arguments: dict[str, Any], how: How, error: tuple[str, str | None]
+    processes: ChildPool, task: str, arguments: dict[str, Any], how: ResultKind, error: tuple[str, str | None]
 ) -> None:
     ending = await run(processes, claimed(task, **arguments))
-    assert ending.how is how
+    assert ending.kind is how
     assert ending.error is not None
     assert ending.error.type == error[0]
     assert error[1] in (None, ending.error.message)
     assert len(processes.pids) == 1
 
 
-async def test_snooze_and_a_result_that_cannot_be_kept_come_back_as_such(processes: Processes) -> None:
+async def test_snooze_and_a_result_that_cannot_be_kept_come_back_as_such(processes: ChildPool) -> None:
     snoozed = await run(processes, claimed("snooze"))
-    assert (snoozed.how, snoozed.delay) == (How.SNOOZED, 60_000_000)
+    assert (snoozed.kind, snoozed.delay) == (ResultKind.SNOOZED, 60_000_000)
     kept = await run(processes, claimed("too_much"))
-    assert (kept.how, kept.result) == (How.RETURNED, None)
+    assert (kept.kind, kept.result) == (ResultKind.RETURNED, None)
     assert "over the limit" in (kept.result_error or "")
 
 
@@ -163,22 +165,22 @@ async def test_snooze_and_a_result_that_cannot_be_kept_come_back_as_such(process
     ],
 )
 async def test_the_death_of_a_child_is_its_jobs_crash(
-    processes: Processes, task: str, arguments: dict[str, Any], how: str
+    processes: ChildPool, task: str, arguments: dict[str, Any], how: str
 ) -> None:
     ending = await run(processes, claimed(task, **arguments))
     died = f"the process running this job died: {how}"
-    assert ending == Ending(how=How.CRASHED, error=Failure("ProcessDied", died))
+    assert ending == HandlerResult(kind=ResultKind.CRASHED, error=Failure("ProcessDied", died))
     assert value(await run(processes, claimed("add", one=1, two=1))) == 2
 
 
-async def test_a_crash_is_seen_though_a_forked_process_holds_the_socket(processes: Processes, tmp_path: Path) -> None:
+async def test_a_crash_is_seen_though_a_forked_process_holds_the_socket(processes: ChildPool, tmp_path: Path) -> None:
     ending = await run(processes, claimed("die_with_company", path=str(tmp_path / "pid")))
     os.kill(int(await written(tmp_path / "pid")), signal.SIGKILL)
-    assert ending.how is How.CRASHED
+    assert ending.kind is ResultKind.CRASHED
     assert "exit code 9" in ((ending.error and ending.error.message) or "")
 
 
-async def test_a_cancelled_run_kills_its_child_and_what_that_had_started(processes: Processes, tmp_path: Path) -> None:
+async def test_a_cancelled_run_kills_its_child_and_what_that_had_started(processes: ChildPool, tmp_path: Path) -> None:
     path = tmp_path / "pids"
     async with under_way(processes, claimed("hang_with_company", path=str(path))) as task:
         child, company = map(int, (await written(path)).split())
@@ -191,14 +193,14 @@ async def test_a_cancelled_run_kills_its_child_and_what_that_had_started(process
     assert value(await run(processes, claimed("add", one=1, two=1))) == 2
 
 
-async def test_a_run_cancelled_while_its_child_starts_leaves_nothing(processes: Processes) -> None:
+async def test_a_run_cancelled_while_its_child_starts_leaves_nothing(processes: ChildPool) -> None:
     async with under_way(processes, claimed("add", one=1, two=1)) as task:
         await until(lambda: processes.pids, what="a child")
         task.cancel()
     assert processes.pids == []
 
 
-async def test_draining_is_told_to_the_handler(processes: Processes, tmp_path: Path) -> None:
+async def test_draining_is_told_to_the_handler(processes: ChildPool, tmp_path: Path) -> None:
     abort = AbortSignal()
     async with under_way(processes, claimed("listen", path=str(tmp_path / "pid")), abort=abort) as task:
         await written(tmp_path / "pid")
@@ -206,38 +208,38 @@ async def test_draining_is_told_to_the_handler(processes: Processes, tmp_path: P
     assert value(task.result()) == "draining"
 
 
-async def test_a_handler_that_checks_ends_as_the_reason_asks(processes: Processes, tmp_path: Path) -> None:
+async def test_a_handler_that_checks_ends_as_the_reason_asks(processes: ChildPool, tmp_path: Path) -> None:
     abort = AbortSignal()
     async with under_way(processes, claimed("obey", path=str(tmp_path / "pid")), abort=abort) as task:
         await written(tmp_path / "pid")
         abort.set(AbortReason.DRAINING)
-    assert (task.result().how, task.result().reason) == (How.ABORTED, AbortReason.DRAINING)
+    assert (task.result().kind, task.result().reason) == (ResultKind.ABORTED, AbortReason.DRAINING)
 
 
-async def test_an_abort_that_was_set_before_is_told_as_well(processes: Processes, tmp_path: Path) -> None:
+async def test_an_abort_that_was_set_before_is_told_as_well(processes: ChildPool, tmp_path: Path) -> None:
     abort = AbortSignal()
     abort.set(AbortReason.DRAINING)
     assert value(await run(processes, claimed("listen", path=str(tmp_path / "pid")), abort=abort)) == "draining"
 
 
-async def test_progress_comes_back_and_its_last_value_is_not_lost(processes: Processes) -> None:
+async def test_progress_comes_back_and_its_last_value_is_not_lost(processes: ChildPool) -> None:
     job, notes = claimed("count", to=20_000), []
     await run(processes, job, note=lambda job, value: notes.append((job, value)))
     assert notes[-1] == (job, {"at": 20_000})
     assert len(notes) < 100
 
 
-async def test_whoever_waits_is_told_when_the_handler_begins(processes: Processes) -> None:
+async def test_whoever_waits_is_told_when_the_handler_begins(processes: ChildPool) -> None:
     begun: list[int] = []
     await run(processes, claimed("add", one=1, two=1), begun=lambda: begun.append(1))
     assert begun == [1]
 
 
-async def test_signals_of_others_do_not_end_a_child_but_its_own_programs(processes: Processes) -> None:
+async def test_signals_of_others_do_not_end_a_child_but_its_own_programs(processes: ChildPool) -> None:
     assert value(await run(processes, claimed("signalled"))) == "alive, -15"
 
 
-async def test_an_idle_child_that_died_costs_no_job(processes: Processes) -> None:
+async def test_an_idle_child_that_died_costs_no_job(processes: ChildPool) -> None:
     pid = value(await run(processes, claimed("facts")))["pid"]
     os.kill(pid, signal.SIGKILL)
     assert value(await run(processes, claimed("facts")))["pid"] != pid
@@ -247,7 +249,7 @@ async def test_a_child_that_was_idle_for_long_is_closed_with_its_resources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_GOODBYE", str(tmp_path / "goodbye"))
-    processes = Processes(APP, SETTINGS, limit=1, idle=0.01)
+    processes = ChildPool(APP, SETTINGS, limit=1, idle=0.01)
     await run(processes, claimed("add", one=1, two=1))
     await until(lambda: not processes.pids, what="the end of the idle child")
     assert (tmp_path / "goodbye").read_text() == "closed"
@@ -258,7 +260,7 @@ async def test_closing_lets_idle_children_close_their_resources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_GOODBYE", str(tmp_path / "goodbye"))
-    processes = Processes(APP, SETTINGS, limit=1)
+    processes = ChildPool(APP, SETTINGS, limit=1)
     await run(processes, claimed("add", one=1, two=1))
     await processes.close()
     assert (tmp_path / "goodbye").read_text() == "closed"
@@ -277,13 +279,13 @@ async def test_a_child_that_cannot_start_is_no_crash_of_the_job(
     monkeypatch: pytest.MonkeyPatch, trouble: str, problem: str
 ) -> None:
     monkeypatch.setenv("TEST_TROUBLE", trouble)
-    processes = Processes("tests.apps.broken:app", SETTINGS, limit=1)
+    processes = ChildPool("tests.apps.broken:app", SETTINGS, limit=1)
     with pytest.raises(ChildFailed, match=problem):
         await run(processes, claimed("work"))
     assert processes.pids == []
 
 
-async def test_a_task_that_the_child_does_not_have_is_no_crash_of_the_job(processes: Processes) -> None:
+async def test_a_task_that_the_child_does_not_have_is_no_crash_of_the_job(processes: ChildPool) -> None:
     with pytest.raises(ChildFailed, match="has no task 'gone'"):
         await run(processes, claimed("gone"))
 
@@ -313,9 +315,9 @@ def test_it_works_on_uvloop_and_without_pidfd(monkeypatch: pytest.MonkeyPatch) -
     factories: list[Callable[[], asyncio.AbstractEventLoop]] = [uvloop.new_event_loop, asyncio.new_event_loop]
 
     async def all_ways() -> None:
-        processes = Processes(APP, SETTINGS, limit=1)
+        processes = ChildPool(APP, SETTINGS, limit=1)
         assert value(await run(processes, claimed("add", one=1, two=2))) == 3
-        assert (await run(processes, claimed("die", how="kill"))).how is How.CRASHED
+        assert (await run(processes, claimed("die", how="kill"))).kind is ResultKind.CRASHED
         await run(processes, claimed("add", one=1, two=2))
         await processes.close()
         assert processes.pids == []
@@ -333,9 +335,9 @@ def test_it_works_without_waitid(monkeypatch: pytest.MonkeyPatch, gone: list[str
         monkeypatch.delattr(os, name)
 
     async def main() -> None:
-        processes = Processes(APP, SETTINGS, limit=1)
+        processes = ChildPool(APP, SETTINGS, limit=1)
         assert value(await run(processes, claimed("add", one=1, two=2))) == 3
-        assert (await run(processes, claimed("die", how="kill"))).how is How.CRASHED
+        assert (await run(processes, claimed("die", how="kill"))).kind is ResultKind.CRASHED
         assert value(await run(processes, claimed("add", one=1, two=2))) == 3
         await processes.close()
         assert processes.pids == []

@@ -11,30 +11,30 @@ from msgspec.structs import replace
 
 from drumbeat.app import Drumbeat
 from drumbeat.clock import FakeClock
+from drumbeat.core.job import ClaimedJob, Outcome, OutcomeKind
+from drumbeat.core.stats import BOUNDS_US, BUCKETS, Resolution, Rollup, bucket_index
 from drumbeat.events import Events
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.job import Claimed, Outcome, OutcomeKind
-from drumbeat.model.stats import BOUNDS_US, BUCKETS, Grain, Rollup, bucket
-from drumbeat.outage import OnlyFull, Outage
+from drumbeat.outage import FullStoreReporter, OutageReporter
 from drumbeat.retry import Backoff, SkipRetry
-from drumbeat.service import Patience
+from drumbeat.service import OutageBackoff
 from drumbeat.store.protocol import Store
-from drumbeat.worker import recording
-from drumbeat.worker.recording import SUCCEEDED, Recorder, Recording, counted_as
+from drumbeat.worker import stats_recorder
+from drumbeat.worker.stats_recorder import SUCCEEDED, StatsRecorder, StatsWriter, to_counter
 from tests.conftest import fresh_store
 from tests.contract.making import worker
 from tests.faults import FaultyStore
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 SECOND = 1_000_000
 DUE = 1_767_225_600 * SECOND
 
 
-def claimed(task: str = "greet", queue: str = "default") -> Claimed:
-    empty: dict[str, Any] = dict.fromkeys(Claimed.__struct_fields__)
+def claimed(task: str = "greet", queue: str = "default") -> ClaimedJob:
+    empty: dict[str, Any] = dict.fromkeys(ClaimedJob.__struct_fields__)
     facts = {"id": JobId("1"), "token": 1, "task": task, "queue": queue, "run_at": DUE, "crashes": 0, "crash_limit": 3}
-    return Claimed(**(empty | facts))
+    return ClaimedJob(**(empty | facts))
 
 
 def outcome(kind: OutcomeKind = OutcomeKind.SUCCEEDED, *, waited: int | None = 0, took: int = 0) -> Outcome:
@@ -43,7 +43,7 @@ def outcome(kind: OutcomeKind = OutcomeKind.SUCCEEDED, *, waited: int | None = 0
     return Outcome(id=JobId("1"), token=1, kind=kind, started_at=DUE + waited, finished_at=DUE + waited + took)
 
 
-def count(recorder: Recorder, how: int = SUCCEEDED, job: Claimed | None = None, **lengths: Any) -> None:
+def count(recorder: StatsRecorder, how: int = SUCCEEDED, job: ClaimedJob | None = None, **lengths: Any) -> None:
     """A run that finished just now."""
     recorder.begin()
     ended = outcome(**lengths)
@@ -60,14 +60,16 @@ class Bench:
         self.faulty = FaultyStore(store)
         self.clock = clock
         self.identity = identity
-        self.recorder = Recorder(clock.now_us)
-        self.recording = Recording(
+        self.recorder = StatsRecorder(clock.now_us)
+        self.recording = StatsWriter(
             self.recorder,
             self.faulty.stats,
             clock,
             now=clock.now_us,
             identity=lambda: self.identity,
-            patience=Patience(clock, OnlyFull(Outage(Events(), clock, "sqlite:///x.db", lambda: self.identity))),
+            backoff=OutageBackoff(
+                clock, FullStoreReporter(OutageReporter(Events(), clock, "sqlite:///x.db", lambda: self.identity))
+            ),
             spread=lambda low, high: 0.5,
         )
 
@@ -75,16 +77,20 @@ class Bench:
         found: list[Rollup] = await self.faulty.stats.totals()
         return found
 
-    async def counted(self, grain: Grain) -> int:
+    async def counted(self, resolution: Resolution) -> int:
         """How many runs are in all stretches of this length together; as many as are in what is counted of all tasks."""
-        rows = await self.totals() if grain is Grain.TOTAL else await self.faulty.stats.read(grain, 0, 2**60)
+        rows = (
+            await self.totals()
+            if resolution is Resolution.TOTAL
+            else await self.faulty.stats.read(resolution, 0, 2**60)
+        )
         counted = sum(each.succeeded for each in rows)
-        if grain is not Grain.TOTAL:
-            assert sum(each.succeeded for each in await self.faulty.stats.overall(grain, 0, 2**60)) == counted
+        if resolution is not Resolution.TOTAL:
+            assert sum(each.succeeded for each in await self.faulty.stats.overall(resolution, 0, 2**60)) == counted
         return counted
 
     async def in_each_grain(self) -> list[int]:
-        return [await self.counted(grain) for grain in Grain]
+        return [await self.counted(resolution) for resolution in Resolution]
 
 
 @pytest.fixture
@@ -98,9 +104,9 @@ async def bench(clock: FakeClock, tmp_path: Path) -> AsyncIterator[Bench]:
         yield Bench(store, clock, await worker(store))
 
 
-def only(recorder: Recorder) -> Rollup:
-    recorder.harvest()
-    [total] = [each for each in recorder.unwritten() if each.grain is Grain.TOTAL]
+def only(recorder: StatsRecorder) -> Rollup:
+    recorder.flush_cells()
+    [total] = [each for each in recorder.unwritten() if each.resolution is Resolution.TOTAL]
     return total
 
 
@@ -109,16 +115,16 @@ def only(recorder: Recorder) -> Rollup:
 )
 def test_a_length_is_in_the_first_bucket_whose_bound_it_does_not_exceed(us: int) -> None:
     expected = next((place for place, bound in enumerate(BOUNDS_US) if us <= bound), BUCKETS - 1)
-    recorder = Recorder(lambda: DUE)
+    recorder = StatsRecorder(lambda: DUE)
     count(recorder, waited=us, took=us)
     total = only(recorder)
-    assert bucket(us) == expected
+    assert bucket_index(us) == expected
     assert [total.wait[expected], total.run[expected], sum(total.wait), sum(total.run)] == [1, 1, 1, 1]
     assert (total.wait_us, total.run_us) == (us, us)
 
 
 def test_a_clock_that_stepped_back_makes_no_length_negative() -> None:
-    recorder = Recorder(lambda: DUE)
+    recorder = StatsRecorder(lambda: DUE)
     count(recorder, waited=-5 * SECOND, took=-3)
     total = only(recorder)
     assert (total.wait[0], total.wait_us, total.run[0], total.run_us) == (1, 0, 1, 0)
@@ -138,8 +144,8 @@ def test_a_clock_that_stepped_back_makes_no_length_negative() -> None:
     ],
 )
 def test_every_end_of_a_run_is_counted_as_what_it_is(kind: OutcomeKind, dead: bool, counts: set[str]) -> None:
-    recorder = Recorder(lambda: DUE)
-    count(recorder, counted_as(kind, dead), waited=10)
+    recorder = StatsRecorder(lambda: DUE)
+    count(recorder, to_counter(kind, dead), waited=10)
     total = only(recorder)
     names = ("succeeded", "failed", "dead", "cancelled", "crashed")
     assert {name for name in names if getattr(total, name)} == counts
@@ -147,8 +153,8 @@ def test_every_end_of_a_run_is_counted_as_what_it_is(kind: OutcomeKind, dead: bo
 
 
 def test_a_job_that_never_started_is_in_no_histogram() -> None:
-    recorder = Recorder(lambda: DUE)
-    count(recorder, counted_as(OutcomeKind.CANCELLED, False), waited=None)
+    recorder = StatsRecorder(lambda: DUE)
+    count(recorder, to_counter(OutcomeKind.CANCELLED, False), waited=None)
     total = only(recorder)
     assert (total.cancelled, total.started, sum(total.wait), sum(total.run)) == (1, 0, 0, 0)
 
@@ -160,8 +166,8 @@ async def test_each_queue_and_task_has_rows_of_its_own_in_each_stretch(bench: Be
         await clock.advance(10)
     await bench.recording.write()
     begin = clock.now_us() - 70 * SECOND
-    tens = await bench.faulty.stats.read(Grain.TEN_SECONDS, 0, 2**60)
-    minutes = await bench.faulty.stats.read(Grain.MINUTE, 0, 2**60)
+    tens = await bench.faulty.stats.read(Resolution.TEN_SECONDS, 0, 2**60)
+    minutes = await bench.faulty.stats.read(Resolution.MINUTE, 0, 2**60)
     places = [("a", "x"), ("a", "y"), ("b", "x")]
     assert [(each.at, each.queue, each.task, each.succeeded) for each in tens] == [
         (begin + number * 10 * SECOND, *place, 1) for number in range(7) for place in places
@@ -221,7 +227,7 @@ async def test_a_store_that_refuses_counts_does_not_end_the_worker(
 async def test_under_a_new_name_nothing_is_counted_twice_and_nothing_is_lost(bench: Bench, clock: FakeClock) -> None:
     count(bench.recorder)
     await bench.recording.write()
-    await bench.faulty.instances.bury(bench.identity, beat=None, started=[], why="test")
+    await bench.faulty.instances.declare_dead(bench.identity, beat=None, started=[], reason="test")
     count(bench.recorder)
     await bench.recording.write()
     assert await bench.in_each_grain() == [1, 1, 1]
@@ -246,7 +252,7 @@ async def test_totals_are_the_same_whatever_happens_to_the_store(bench: Bench, c
             bench.faulty.fail_before.clear()
             bench.faulty.fail_after.clear()
             await bench.recording.write()
-            await bench.faulty.instances.bury(bench.identity, beat=None, started=[], why="test")
+            await bench.faulty.instances.declare_dead(bench.identity, beat=None, started=[], reason="test")
             bench.identity = await worker(bench.faulty)  # type: ignore[arg-type]
     bench.faulty.fail_before.clear()
     bench.faulty.fail_after.clear()
@@ -261,13 +267,13 @@ async def test_what_nobody_would_look_for_any_more_is_not_kept_for_ever(bench: B
         await clock.advance(3_600)
         await bench.recording.write()
     kept = bench.recorder.unwritten()
-    assert [sum(each.grain is grain for each in kept) for grain in Grain] == [1, 2 * 2, 24 * 2]
+    assert [sum(each.resolution is resolution for each in kept) for resolution in Resolution] == [1, 2 * 2, 24 * 2]
 
 
 async def test_many_tasks_and_a_store_that_takes_no_counts_for_a_day_do_not_fill_the_memory(
     bench: Bench, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_BOOKS", 500)
+    monkeypatch.setattr(stats_recorder, "MAX_ENTRIES", 500)
     bench.faulty.refuse = lambda call, args: call == "stats.put"
     for _ in range(60):
         for number in range(20):
@@ -279,7 +285,7 @@ async def test_many_tasks_and_a_store_that_takes_no_counts_for_a_day_do_not_fill
     await bench.recording.write()
     assert {each.succeeded for each in await bench.totals()} == {60}
     newest = clock.now_us() // (10 * SECOND) * 10 * SECOND - 10 * SECOND
-    assert len(await bench.faulty.stats.read(Grain.TEN_SECONDS, newest, newest + 1)) == 20
+    assert len(await bench.faulty.stats.read(Resolution.TEN_SECONDS, newest, newest + 1)) == 20
 
 
 async def test_a_worker_has_told_all_it_counted_when_it_has_left(app: Drumbeat) -> None:
@@ -291,21 +297,21 @@ async def test_a_worker_has_told_all_it_counted_when_it_has_left(app: Drumbeat) 
             raise ValueError("try again")
 
     async with app:
-        async with working(app):
+        async with run_worker(app):
             handles = [await mail.enqueue(number) for number in range(5)]
             states = [await until(lambda handle=handle: ended(app, handle.id)) for handle in handles]
         store = await app.store()
-        [total] = await store.stats.totals()
+        [total] = await store.stats.read_totals()
         assert sorted(states) == ["dead", "dead", "succeeded", "succeeded", "succeeded"]
         assert (total.queue, total.task) == ("mail", "mail")
         counts = (total.started, total.succeeded, total.failed, total.dead, total.cancelled, total.crashed)
         assert counts == (7, 3, 4, 2, 0, 0)
         assert sum(total.wait) == sum(total.run) == 7
         now = await store.inspect.now()
-        for grain in (Grain.TEN_SECONDS, Grain.MINUTE):
-            rows = await store.stats.read(grain, now - 120 * SECOND, now + 1)
+        for resolution in (Resolution.TEN_SECONDS, Resolution.MINUTE):
+            rows = await store.stats.read(resolution, now - 120 * SECOND, now + 1)
             assert sum(each.started for each in rows) == 7
-            assert {each.at % grain for each in rows} == {0}
+            assert {each.at % resolution for each in rows} == {0}
 
 
 async def ended(app: Drumbeat, id: str) -> str | None:

@@ -12,16 +12,16 @@ import pytest
 from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, abort_signal
+from drumbeat.core import instance
+from drumbeat.core.job import JobFilter
+from drumbeat.core.room import RoomMessage
 from drumbeat.events import RoomFailed
 from drumbeat.ids import InstanceId, new_job_id
-from drumbeat.model import instance
-from drumbeat.model.job import JobFilter
-from drumbeat.model.room import RoomMessage
-from drumbeat.worker import rooms
+from drumbeat.worker import room_consumer
 from tests.contract.making import worker
 from tests.faults import FaultyProgram
 from tests.waiting import until, within
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 
 async def present(app: Drumbeat, count: int) -> None:
@@ -29,7 +29,7 @@ async def present(app: Drumbeat, count: int) -> None:
 
     async def is_so() -> bool:
         store = await app.store()
-        return sum(bool(each.rooms) for each in await store.inspect.instances()) == count
+        return sum(bool(each.rooms) for each in await store.inspect.list_instances()) == count
 
     await until(is_so, what=f"{count} workers in rooms")
 
@@ -43,7 +43,7 @@ async def test_items_are_split_evenly_over_the_living_workers(app: Drumbeat) -> 
 
     async with app, AsyncExitStack() as stack:
         for _ in range(3):
-            await stack.enter_async_context(working(app))
+            await stack.enter_async_context(run_worker(app))
         await present(app, 3)
         assert await refresh.fan_out(list(range(9))) == 3
         await until(lambda: len(heard) == 3, what="three calls")
@@ -60,7 +60,7 @@ async def test_items_are_split_evenly_over_the_living_workers(app: Drumbeat) -> 
         assert await asyncio.to_thread(refresh.fan_out_sync, numbers=[1], base=1) == 1
         await until(lambda: heard == [[2]], what="a call")
         store = await app.store()
-        assert await store.inspect.jobs(JobFilter()) == []
+        assert await store.inspect.find_jobs(JobFilter()) == []
 
 
 async def test_a_broadcast_reaches_each_and_def_handlers_run_in_threads(app: Drumbeat) -> None:
@@ -70,7 +70,7 @@ async def test_a_broadcast_reaches_each_and_def_handlers_run_in_threads(app: Dru
     def hear(text: str) -> None:
         heard.append((text, threading.current_thread().name))
 
-    async with app, working(app), working(app):
+    async with app, run_worker(app), run_worker(app):
         await present(app, 2)
         assert await hear.broadcast("fresh") == 2
         await until(lambda: len(heard) == 2, what="two calls")
@@ -89,7 +89,7 @@ async def test_what_is_sent_when_nobody_lives_is_kept_for_nobody(app: Drumbeat) 
 
     async with app:
         assert await note.broadcast(1) == 0
-        async with working(app):
+        async with run_worker(app):
             await present(app, 1)
             assert await note.broadcast(2) == 1
             await until(lambda: heard, what="a call")
@@ -108,7 +108,7 @@ async def test_workers_of_another_signature_get_nothing(app: Drumbeat, app_url: 
     async def older(text: str) -> None:
         heard.append(text)
 
-    async with app, elder, working(app), working(elder):
+    async with app, elder, run_worker(app), run_worker(elder):
         await present(app, 2)
         assert [await note.broadcast(1), await older.broadcast("old")] == [1, 1]
         await until(lambda: len(heard) == 2, what="two calls")
@@ -144,11 +144,11 @@ async def test_a_list_that_is_too_large_for_one_is_split_for_several(app: Drumbe
         heard.append(sum(map(len, texts)))
 
     texts = ["x" * 100_000] * 4
-    async with app, working(app):
+    async with app, run_worker(app):
         await present(app, 1)
         with pytest.raises(errors.InvalidArguments):
             await store_all.fan_out(texts)
-        async with working(app):
+        async with run_worker(app):
             await present(app, 2)
             assert await store_all.fan_out(texts) == 2
             await until(lambda: len(heard) == 2, what="two calls")
@@ -156,7 +156,7 @@ async def test_a_list_that_is_too_large_for_one_is_split_for_several(app: Drumbe
 
 
 async def test_a_failing_handler_is_told_and_counted_and_not_called_again(
-    app: Drumbeat, recorder: Recorder, caplog: pytest.LogCaptureFixture
+    app: Drumbeat, recorder: EventRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
 
@@ -171,7 +171,7 @@ async def test_a_failing_handler_is_told_and_counted_and_not_called_again(
     async def late() -> None:
         await asyncio.Event().wait()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await present(app, 1)
         for count, text in enumerate(("one", "leave"), start=1):
             await fragile.broadcast(text)
@@ -187,7 +187,7 @@ async def test_a_failing_handler_is_told_and_counted_and_not_called_again(
     assert records[0].exc_info is not None and isinstance(records[0].exc_info[1], ValueError)
 
 
-async def test_messages_that_no_handler_can_read_are_told(app: Drumbeat, recorder: Recorder) -> None:
+async def test_messages_that_no_handler_can_read_are_told(app: Drumbeat, recorder: EventRecorder) -> None:
     @app.room
     async def note(number: int) -> None: ...
 
@@ -195,10 +195,10 @@ async def test_messages_that_no_handler_can_read_are_told(app: Drumbeat, recorde
         facts: dict[str, Any] = {"room": "note", "args": '{"number":1}', "signature": note.signature.hash}
         return RoomMessage(id=new_job_id(), to=worker.id, **(facts | options))
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await present(app, 1)
         store = await app.store()
-        [me] = await store.inspect.instances()
+        [me] = await store.inspect.list_instances()
         wrong = [message(me, room="os.system"), message(me, signature="other"), message(me, args='{"number":"x"}')]
         await store.rooms.send(wrong)
         await until(lambda: len(recorder.of(RoomFailed)) == 3, what="three refusals")
@@ -208,8 +208,8 @@ async def test_messages_that_no_handler_can_read_are_told(app: Drumbeat, recorde
 async def test_only_so_many_are_handled_at_once_and_the_rest_waits(
     app: Drumbeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "MOST", 2)
-    monkeypatch.setattr(rooms, "POLL", 600.0)
+    monkeypatch.setattr(room_consumer, "MAX_CALLS", 2)
+    monkeypatch.setattr(room_consumer, "POLL_INTERVAL", 600.0)
     running, most, done = 0, 0, 0
     gate = asyncio.Event()
 
@@ -222,7 +222,7 @@ async def test_only_so_many_are_handled_at_once_and_the_rest_waits(
         running -= 1
         done += 1
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await present(app, 1)
         for _ in range(5):
             await work.broadcast()
@@ -233,15 +233,15 @@ async def test_only_so_many_are_handled_at_once_and_the_rest_waits(
 
 
 async def test_what_is_not_heard_is_found_by_looking(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "POLL", 0.05)
-    monkeypatch.setattr(rooms.Rooms, "_hear", lambda self, instance: None)
+    monkeypatch.setattr(room_consumer, "POLL_INTERVAL", 0.05)
+    monkeypatch.setattr(room_consumer.RoomConsumer, "_on_notification", lambda self, instance: None)
     heard: list[int] = []
 
     @app.room
     async def note(number: int) -> None:
         heard.append(number)
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await present(app, 1)
         await note.broadcast(1)
         await until(lambda: heard, what="a call")
@@ -250,7 +250,7 @@ async def test_what_is_not_heard_is_found_by_looking(app: Drumbeat, monkeypatch:
 async def test_a_store_that_is_away_for_a_while_costs_nothing_but_time(
     app: Drumbeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "POLL", 0.05)
+    monkeypatch.setattr(room_consumer, "POLL_INTERVAL", 0.05)
     heard: list[int] = []
     program = FaultyProgram(app)
     faults = await program.store()
@@ -259,7 +259,7 @@ async def test_a_store_that_is_away_for_a_while_costs_nothing_but_time(
     async def note(number: int) -> None:
         heard.append(number)
 
-    async with app, working(program):
+    async with app, run_worker(program):
         await present(app, 1)
         faults.fail_before["rooms.take"] = 3
         # From then on no look is under way that began before: it would bring the message, and the others need not fail.
@@ -282,7 +282,7 @@ async def test_a_worker_that_drains_leaves_its_rooms_and_ends_what_it_has(app: D
         ended.append("slow")
 
     async with app:
-        async with working(app) as worker:
+        async with run_worker(app) as worker:
             await present(app, 1)
             assert await slow.broadcast() == 1
             await begun.wait()
@@ -294,7 +294,7 @@ async def test_a_worker_that_drains_leaves_its_rooms_and_ends_what_it_has(app: D
         assert ended == ["slow"]
 
 
-async def test_a_handler_that_outlives_the_drain_is_ended_and_told(app: Drumbeat, recorder: Recorder) -> None:
+async def test_a_handler_that_outlives_the_drain_is_ended_and_told(app: Drumbeat, recorder: EventRecorder) -> None:
     begun = asyncio.Event()
 
     @app.room
@@ -303,7 +303,7 @@ async def test_a_handler_that_outlives_the_drain_is_ended_and_told(app: Drumbeat
         await asyncio.Event().wait()
 
     async with app:
-        async with working(app, drain=0.05):
+        async with run_worker(app, drain=0.05):
             await present(app, 1)
             await endless.broadcast()
             await begun.wait()
@@ -326,7 +326,7 @@ async def test_the_share_of_a_worker_that_dies_before_it_takes_it_goes_to_anothe
     async def refresh(numbers: list[int]) -> None:
         heard.append(numbers)
 
-    async with app, working(app, dead_after=30), working(app, dead_after=30):
+    async with app, run_worker(app, dead_after=30), run_worker(app, dead_after=30):
         await present(app, 2)
         dead = await stranger(app, refresh)
         assert await refresh.fan_out(list(range(9))) == 2
@@ -350,7 +350,7 @@ async def test_a_buried_worker_costs_a_fan_out_no_time(app: Drumbeat) -> None:
     async def refresh(numbers: list[int]) -> None:
         heard.extend(numbers)
 
-    async with app, working(app, dead_after=30):
+    async with app, run_worker(app, dead_after=30):
         await present(app, 1)
         dead = await stranger(app, refresh)
         store = await app.store()
@@ -358,7 +358,7 @@ async def test_a_buried_worker_costs_a_fan_out_no_time(app: Drumbeat) -> None:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(refresh.fan_out([1, 2]))
                 await until(lambda: heard, what="the first share")
-                await store.instances.bury(dead, beat=None, started=[], why="process died: SIGKILL")
+                await store.instances.declare_dead(dead, beat=None, started=[], reason="process died: SIGKILL")
             assert sending.result() == 1
         await until(lambda: sorted(heard) == [1, 2], what="both shares")
 
@@ -393,7 +393,7 @@ async def expect_not_taken(sending: Coroutine[Any, Any, int]) -> errors.SharesNo
 async def test_a_worker_that_lives_but_has_no_time_keeps_its_share(
     app: Drumbeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "MOST", 1)
+    monkeypatch.setattr(room_consumer, "MAX_CALLS", 1)
     gate, heard = asyncio.Event(), list[int]()
 
     @app.room
@@ -401,7 +401,7 @@ async def test_a_worker_that_lives_but_has_no_time_keeps_its_share(
         heard.extend(numbers)
         await gate.wait()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await present(app, 1)
         for number in range(3):
             assert await work.fan_out([number]) == 1
@@ -411,9 +411,9 @@ async def test_a_worker_that_lives_but_has_no_time_keeps_its_share(
 
 
 async def test_handlers_hear_that_their_worker_drains_and_async_ones_are_cancelled_soon(
-    app: Drumbeat, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    app: Drumbeat, recorder: EventRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "CANCEL_DELAY", 0.05)
+    monkeypatch.setattr(room_consumer, "CANCEL_DELAY", 0.05)
     heard: list[Any] = []
 
     @app.room
@@ -429,7 +429,7 @@ async def test_handlers_hear_that_their_worker_drains_and_async_ones_are_cancell
 
     async with app:
         with within(3.0):
-            async with working(app, drain=60):
+            async with run_worker(app, drain=60):
                 await present(app, 1)
                 await deaf.broadcast()
                 await in_thread.broadcast()
@@ -438,7 +438,7 @@ async def test_handlers_hear_that_their_worker_drains_and_async_ones_are_cancell
     assert [(event.room, event.error.type) for event in recorder.of(RoomFailed)] == [("deaf", "Interrupted")]
 
 
-async def test_a_handler_in_a_thread_hears_that_its_time_is_over(app: Drumbeat, recorder: Recorder) -> None:
+async def test_a_handler_in_a_thread_hears_that_its_time_is_over(app: Drumbeat, recorder: EventRecorder) -> None:
     heard: list[Any] = []
 
     @app.room(timeout=0.05)
@@ -447,7 +447,7 @@ async def test_a_handler_in_a_thread_hears_that_its_time_is_over(app: Drumbeat, 
         signal.wait(20)
         heard.append(signal.reason)
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await present(app, 1)
         await slow.broadcast()
         await recorder.next(RoomFailed)

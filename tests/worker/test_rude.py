@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from drumbeat import errors
+from drumbeat.core.job import Job, JobState
 from drumbeat.handle import JobHandle
-from drumbeat.model.job import Job, JobState
 from tests.apps import journal, rude
 from tests.conftest import SERVERS, fresh_url
 from tests.system.workers import QUICK, ROOT

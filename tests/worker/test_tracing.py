@@ -25,7 +25,7 @@ from drumbeat.errors import DrumbeatError, JobFailed
 from drumbeat.retry import Backoff, SkipRetry, Snooze
 from drumbeat.tasks import Call
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 QUICK = Backoff(base=0.001, cap=0.001)
 
@@ -73,7 +73,7 @@ async def test_a_run_is_a_child_of_the_enqueue_which_is_in_the_callers_trace(app
     async def greet(name: str) -> str:
         return f"Hello {name}"
 
-    async with app, working(app):
+    async with app, run_worker(app):
         with trace.get_tracer("the program").start_as_current_span("request") as request:
             job = await greet.enqueue("Ada")
         assert await job.result(timeout=5) == "Hello Ada"
@@ -109,7 +109,7 @@ async def test_each_attempt_has_a_span_with_its_exception(app: Drumbeat, traced:
     async def broken() -> None:
         raise ValueError("no such customer")
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await broken.enqueue()
         with pytest.raises(JobFailed):
             await job.result(timeout=5)
@@ -138,7 +138,7 @@ async def test_waiting_without_a_charge_is_no_error(app: Drumbeat, traced: Trace
         if len(seen) == 1:
             raise Snooze(0.001)
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await (await patient.enqueue()).result(timeout=5)
         spans = await traced.process(2)
     assert [said(span)["drumbeat.outcome"] for span in spans] == ["snoozed", "succeeded"]
@@ -150,7 +150,7 @@ async def test_a_timed_out_run_has_its_span(app: Drumbeat, traced: Traced) -> No
     async def stuck() -> None:
         await asyncio.Event().wait()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await stuck.enqueue()
         with pytest.raises(Exception, match="timed out"):
             await job.result(timeout=5)
@@ -169,7 +169,7 @@ async def test_spans_of_handlers_are_below_their_run_on_the_loop_and_in_threads(
         with trace.get_tracer("the program").start_as_current_span("inner"):
             pass
 
-    async with app, working(app):
+    async with app, run_worker(app):
         for task in (on_loop, in_thread):
             await (await task.enqueue()).result(timeout=5)
         processes = await traced.process(2)
@@ -185,7 +185,7 @@ async def test_what_a_handler_enqueues_is_in_its_trace_and_nothing_stays_behind(
     async def first() -> None:
         await second.enqueue()
 
-    async with app, working(app, concurrency=1):
+    async with app, run_worker(app, concurrency=1):
         await (await first.enqueue()).result(timeout=5)
         one, two = await traced.process(2)
         await (await second.enqueue()).result(timeout=5)
@@ -202,7 +202,7 @@ async def test_a_batch_has_one_span_with_links_to_each_enqueue(app: Drumbeat, tr
 
     async with app:
         jobs = [await store.enqueue(number) for number in range(3)]
-        async with working(app, concurrency=1):
+        async with run_worker(app, concurrency=1):
             await jobs[0].result(timeout=5)
             spans = await traced.process(1)
             await until(lambda: sum(len(span.links) for span in traced.of("process default")) == 3, what="three links")
@@ -231,7 +231,7 @@ async def test_many_jobs_are_sent_by_one_span(app: Drumbeat, traced: Traced) -> 
         assert said(same)["messaging.batch.message_count"] == said(mixed)["messaging.batch.message_count"] == 2
         assert "messaging.destination.name" not in said(mixed)
         traces = {(await app.jobs.show(job.id)).trace for job in jobs}
-    assert traces == {tracing.traceparent(same.context)}
+    assert traces == {tracing.format_traceparent(same.context)}
 
 
 async def test_an_enqueue_that_is_refused_says_why(app: Drumbeat, traced: Traced) -> None:
@@ -255,7 +255,7 @@ async def test_a_follow_up_of_a_death_is_in_the_trace_of_the_dead(app: Drumbeat,
     async def bury(job: object, error: object) -> None:
         buried.set()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await mortal.enqueue()
         await asyncio.wait_for(buried.wait(), 5)
         died, mourned = await traced.process(2)
@@ -274,7 +274,7 @@ async def test_what_is_not_sampled_is_not_sampled_further_on(app: Drumbeat, monk
         unseen = await greet.enqueue()
         put_in_place(usual, monkeypatch)
         seen = await greet.enqueue()
-        async with working(app, concurrency=1):
+        async with run_worker(app, concurrency=1):
             await unseen.result(timeout=5)
             await seen.result(timeout=5)
     processed = [said(span)["messaging.message.id"] for span in Traced(exporter).of("process default")]
@@ -289,9 +289,9 @@ async def test_a_trace_that_is_none_is_not_believed(app: Drumbeat, traced: Trace
         store = await app.store()
         forged = greet.bind()
         for text in ("00-" + "0" * 32 + "-" + "0" * 16 + "-01", "hello", "00-xyz"):
-            assert tracing.span_context(text) is None
+            assert tracing.parse_traceparent(text) is None
         await store.jobs.add([msgspec.structs.replace(forged, trace="' OR 1=1 --")])
-        async with working(app):
+        async with run_worker(app):
             [process] = await traced.process(1)
     assert (process.parent, said(process)["drumbeat.outcome"]) == (None, "succeeded")
 
@@ -307,7 +307,7 @@ async def test_a_provider_that_fails_costs_spans_and_no_job(
     async def greet() -> str:
         return "hello"
 
-    async with app, working(app):
+    async with app, run_worker(app):
         provider = TracerProvider()
         provider.add_span_processor(Broken(InMemorySpanExporter()))
         job = greet.bind()
@@ -325,7 +325,7 @@ async def test_without_a_provider_there_is_no_trace(app: Drumbeat) -> None:
     async with app:
         with trace.get_tracer("the program").start_as_current_span("goes nowhere"):
             job = await greet.enqueue()
-        assert tracing.spans() is None
+        assert tracing.get_span_factory() is None
         assert (await app.jobs.show(job.id)).trace is None
 
 
@@ -337,7 +337,7 @@ async def test_a_trace_goes_through_an_outbox(app_url: str, traced: Traced, tmp_
     async def ship(order: int) -> int:
         return order
 
-    async with app, working(app):
+    async with app, run_worker(app):
         with closing(sqlite3.connect(file)) as db, db:
             job = await ship.using(conn=db).enqueue(7)
         [process] = await traced.process(1)
@@ -353,7 +353,7 @@ async def test_a_job_that_its_handler_completed_has_succeeded(traced: Traced, tm
         async with current_job().transaction():
             pass
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await (await pay.enqueue()).result(timeout=5)
         [process] = await traced.process(1)
     assert (said(process)["drumbeat.outcome"], process.status.status_code) == ("succeeded", StatusCode.UNSET)
@@ -372,7 +372,7 @@ async def test_json_logs_of_a_handler_say_which_span_and_which_job(app: Drumbeat
             logging.getLogger("shop").warning("greeting")
             return f"{trace.get_current_span().get_span_context().span_id:016x}"
 
-        async with app, working(app):
+        async with app, run_worker(app):
             job = await greet.enqueue()
             span_id = await job.result(timeout=5)
         logging.getLogger("shop").warning("outside")

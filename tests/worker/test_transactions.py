@@ -13,15 +13,15 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, current_job
+from drumbeat.core.job import JobState
 from drumbeat.errors import InvalidArguments, JobFailed, NotTransactional, TransactionTooLong
 from drumbeat.events import AttemptFailed, JobFinished, ResultRefused
-from drumbeat.model.job import JobState
-from drumbeat.store.sqlite import own
+from drumbeat.store.sqlite import job_transaction
 from drumbeat.worker import Worker
 from tests.apps import invoices
 from tests.faults import FaultyProgram
 from tests.waiting import until
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def write(conn: sqlite3.Connection, number: int) -> None:
 
 
 async def test_a_job_that_its_handler_completed_has_succeeded_with_that_result(
-    app: Drumbeat, recorder: Recorder, db: sqlite3.Connection
+    app: Drumbeat, recorder: EventRecorder, db: sqlite3.Connection
 ) -> None:
     @app.task
     async def note(number: int) -> None:
@@ -54,7 +54,7 @@ async def test_a_job_that_its_handler_completed_has_succeeded_with_that_result(
         await current_job().complete(conn=db, result={"noted": number})
         db.commit()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await note.enqueue(7)
         assert await job.result(timeout=10) == {"noted": 7}
         await recorder.next(JobFinished)
@@ -65,7 +65,7 @@ async def test_a_job_that_its_handler_completed_has_succeeded_with_that_result(
 
 
 async def test_a_transaction_brings_its_own_connection(
-    app: Drumbeat, recorder: Recorder, db: sqlite3.Connection
+    app: Drumbeat, recorder: EventRecorder, db: sqlite3.Connection
 ) -> None:
     @app.task
     async def note(number: int) -> None:
@@ -78,7 +78,7 @@ async def test_a_transaction_brings_its_own_connection(
             write(conn, number)
             current_job().complete_sync(conn=conn, result=number)
 
-    async with app, working(app):
+    async with app, run_worker(app):
         first, second = await note.enqueue(1), await note_in_thread.enqueue(2)
         assert (await first.result(timeout=10), await second.result(timeout=10)) == (None, 2)
         await until(lambda: len(recorder.of(JobFinished)) == 2)
@@ -102,7 +102,7 @@ async def test_what_a_handler_enqueues_in_its_transaction_is_stored_with_it(
                 raise ValueError("no")
         return ""
 
-    async with app, working(app):
+    async with app, run_worker(app):
         good, bad = await note.enqueue(1, fails=False), await note.enqueue(2, fails=True)
         id = await good.result(timeout=10)
         with pytest.raises(JobFailed, match="no"):
@@ -125,7 +125,7 @@ async def test_an_error_in_the_block_rolls_everything_back_and_is_the_attempts_o
             write(conn, number)
             raise ValueError("a mistake")
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await note.enqueue(1)
         with pytest.raises(JobFailed, match="ValueError: a mistake"):
             await job.result(timeout=10)
@@ -133,7 +133,7 @@ async def test_an_error_in_the_block_rolls_everything_back_and_is_the_attempts_o
 
 
 async def test_a_completion_that_was_not_committed_is_a_failed_attempt(
-    app: Drumbeat, recorder: Recorder, db: sqlite3.Connection
+    app: Drumbeat, recorder: EventRecorder, db: sqlite3.Connection
 ) -> None:
     @app.task(retries=0)
     async def forgets(number: int) -> None:
@@ -141,7 +141,7 @@ async def test_a_completion_that_was_not_committed_is_a_failed_attempt(
         await current_job().complete(conn=db)
         db.rollback()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await forgets.enqueue(1)
         with pytest.raises(JobFailed, match=r"NotCommitted.*was not committed"):
             await job.result(timeout=10)
@@ -149,7 +149,7 @@ async def test_a_completion_that_was_not_committed_is_a_failed_attempt(
 
 
 async def test_a_handler_that_fails_after_the_commit_has_succeeded(
-    app: Drumbeat, recorder: Recorder, db: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+    app: Drumbeat, recorder: EventRecorder, db: sqlite3.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.task(retries=0)
     async def note(number: int) -> None:
@@ -164,7 +164,7 @@ async def test_a_handler_that_fails_after_the_commit_has_succeeded(
         db.commit()
         raise ValueError("too late")
 
-    async with app, working(app):
+    async with app, run_worker(app):
         for number, task in enumerate((note, note_by_hand), start=1):
             job = await task.enqueue(number)
             await job.result(timeout=10)
@@ -183,7 +183,7 @@ async def test_a_result_that_is_returned_too_late_is_told(
             write(conn, number)
         return number
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await note.enqueue(1)
         assert await job.result(timeout=10) is None
         await until(lambda: any("give it to complete()" in record.message for record in caplog.records))
@@ -197,14 +197,14 @@ async def test_a_result_that_cannot_be_kept_does_not_keep_the_job_from_succeedin
         async with current_job().transaction() as conn:
             await current_job().complete(conn=conn, result=float("nan"))
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await note.enqueue()
         await until(lambda: _state(app, job.id, JobState.SUCCEEDED))
         assert "nan" in ((await job.job()).result_error or "").lower()
 
 
 async def test_a_zombies_transaction_is_refused_as_a_whole(
-    app: Drumbeat, recorder: Recorder, db: sqlite3.Connection
+    app: Drumbeat, recorder: EventRecorder, db: sqlite3.Connection
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
     reasons: list[Any] = []
@@ -222,12 +222,12 @@ async def test_a_zombies_transaction_is_refused_as_a_whole(
         finally:
             reasons.append(job.aborted.reason)
 
-    async with app, working(app, heartbeat=60, dead_after=300):
+    async with app, run_worker(app, heartbeat=60, dead_after=300):
         job = await note.enqueue(1)
         await begun.wait()
         store = await app.store()
-        [zombie] = await store.inspect.instances()
-        await store.instances.bury(zombie.id, beat=None, started=None, why="test")
+        [zombie] = await store.inspect.list_instances()
+        await store.instances.declare_dead(zombie.id, beat=None, started=None, reason="test")
         go_on.set()
         await until(lambda: reasons)
         assert (await job.job()).state is JobState.PENDING
@@ -239,7 +239,7 @@ async def _patiently(event: asyncio.Event) -> None:
 
 
 async def test_a_job_that_is_cancelled_after_its_commit_has_succeeded(
-    app: Drumbeat, recorder: Recorder, db: sqlite3.Connection
+    app: Drumbeat, recorder: EventRecorder, db: sqlite3.Connection
 ) -> None:
     committed = asyncio.Event()
 
@@ -252,7 +252,7 @@ async def test_a_job_that_is_cancelled_after_its_commit_has_succeeded(
         committed.set()
         await asyncio.Event().wait()
 
-    async with app, working(app) as worker:
+    async with app, run_worker(app) as worker:
         job = await note.enqueue(1)
         await committed.wait()
         worker._runs.abort_all(AbortReason.CANCELLED)
@@ -271,7 +271,7 @@ async def test_a_cancellation_in_the_block_rolls_it_back(app: Drumbeat, db: sqli
             await asyncio.Event().wait()
             write(conn, number)
 
-    async with app, working(app) as worker:
+    async with app, run_worker(app) as worker:
         job = await note.enqueue(1)
         await begun.wait()
         worker._runs.abort_all(AbortReason.CANCELLED)
@@ -283,7 +283,7 @@ async def test_a_transaction_that_keeps_all_others_waiting_is_rolled_back_and_to
     app: Drumbeat, db: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit: float = 0.2
-    monkeypatch.setattr(own.SqliteTransaction.__init__, "__defaults__", (limit,))
+    monkeypatch.setattr(job_transaction.SqliteTransaction.__init__, "__defaults__", (limit,))
     seen: dict[str, Any] = {}
 
     @app.task(retries=0)
@@ -304,7 +304,7 @@ async def test_a_transaction_that_keeps_all_others_waiting_is_rolled_back_and_to
                     seen["error"] = str(error)
                     ended.set()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         for task in (waits, works):
             job = await task.enqueue(1)
             with pytest.raises(JobFailed, match=r"TransactionTooLong.*more than 0.2 s"):
@@ -315,12 +315,12 @@ async def test_a_transaction_that_keeps_all_others_waiting_is_rolled_back_and_to
 async def test_a_long_transaction_of_code_that_never_looks_is_rolled_back_all_the_same(tmp_path: Path) -> None:
     app = Drumbeat(f"sqlite:///{tmp_path}/jobs.db")
     async with app:
-        transaction = own.SqliteTransaction(tmp_path / "jobs.db", 0.1)
+        transaction = job_transaction.SqliteTransaction(tmp_path / "jobs.db", 0.1)
         conn = await transaction.begin()
         conn.execute("CREATE TABLE mine (number INTEGER)")
         # The loop is free meanwhile, and whoever waits for the turn gets it.
         await app.store()
-        await (await app.store()).jobs.pause("q", by="test", why="")
+        await (await app.store()).jobs.pause_queue("q", by="test", reason="")
         with pytest.raises(sqlite3.DatabaseError):
             conn.execute("SELECT 1 FROM mine")
         with pytest.raises(TransactionTooLong):
@@ -340,7 +340,7 @@ async def test_the_blocks_connection_cannot_end_the_transaction(app: Drumbeat, d
                 with conn:
                     write(conn, 2)
 
-    async with app, working(app):
+    async with app, run_worker(app):
         for how in ("call", "sql", "with"):
             job = await commits.enqueue(how)
             with pytest.raises(JobFailed, match=r"leaving the block|not authorized"):
@@ -349,7 +349,7 @@ async def test_the_blocks_connection_cannot_end_the_transaction(app: Drumbeat, d
 
 
 async def test_whether_it_was_committed_is_asked_until_the_store_answers(
-    app: Drumbeat, recorder: Recorder, db: sqlite3.Connection
+    app: Drumbeat, recorder: EventRecorder, db: sqlite3.Connection
 ) -> None:
     program = FaultyProgram(app)
 
@@ -359,17 +359,17 @@ async def test_whether_it_was_committed_is_asked_until_the_store_answers(
         write(db, number)
         await current_job().complete(conn=db)
         db.commit()
-        program.faults.fail_before["inspect.job"] = 3
+        program.faults.fail_before["inspect.get_job"] = 3
 
-    async with app, working(program):
+    async with app, run_worker(program):
         await note.enqueue(1)
         finished = await recorder.next(JobFinished)
         assert finished.state is JobState.SUCCEEDED
-    assert program.faults is not None and program.faults.calls["inspect.job"] == 4
+    assert program.faults is not None and program.faults.calls["inspect.get_job"] == 4
 
 
 async def test_a_doubt_is_settled_before_a_worker_leaves(
-    app: Drumbeat, recorder: Recorder, db: sqlite3.Connection
+    app: Drumbeat, recorder: EventRecorder, db: sqlite3.Connection
 ) -> None:
     program = FaultyProgram(app)
     done = asyncio.Event()
@@ -379,11 +379,11 @@ async def test_a_doubt_is_settled_before_a_worker_leaves(
         assert program.faults is not None
         await current_job().complete(conn=db)
         db.rollback()
-        program.faults.fail_before["inspect.job"] = 3
+        program.faults.fail_before["inspect.get_job"] = 3
         done.set()
 
     async with app:
-        async with working(program):
+        async with run_worker(program):
             job = await forgets.enqueue()
             await done.wait()
         assert (await job.job()).state is JobState.DEAD
@@ -399,7 +399,7 @@ async def test_a_connection_to_another_database_is_refused(app: Drumbeat, tmp_pa
                 with pytest.raises(InvalidArguments, match="conn is connected to"):
                     await note.using(conn=conn).enqueue()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         job = await note.enqueue()
         # complete() was called, but nothing of it happened.
         with pytest.raises(JobFailed, match="NotCommitted"):
@@ -416,7 +416,7 @@ async def test_a_store_without_transactions_is_told_at_start(app: Drumbeat, monk
         def check() -> None:
             raise NotTransactional("Redis")
 
-        monkeypatch.setattr(store.inside, "check", check)
+        monkeypatch.setattr(store.transactional, "check", check)
         with pytest.raises(NotTransactional, match="Redis has no transactions"):
             await Worker(app, app.settings).run()
 
@@ -448,7 +448,7 @@ async def test_handlers_in_child_processes_complete_their_jobs(shop: Drumbeat) -
 
 
 async def test_a_child_that_dies_or_is_killed_after_the_commit_has_done_its_job(shop: Drumbeat) -> None:
-    recorder = Recorder(shop)
+    recorder = EventRecorder(shop)
     jobs = [await invoices.dies_after_commit.enqueue(1), await invoices.lingers_after_commit.enqueue(2)]
     for job in jobs:
         await job.result(timeout=30)

@@ -1,18 +1,18 @@
 """Unknown tasks and payloads of other versions: they wait, out of the way, for a worker that can take them."""
 
 from drumbeat.app import Drumbeat
+from drumbeat.core.job import JobState, NewJob, blocked_on_task, blocked_on_version
 from drumbeat.ids import new_job_id
-from drumbeat.model.job import JobState, NewJob, other_version, unknown_task
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 
 def second_app(app_url: str) -> Drumbeat:
     return Drumbeat(app_url)
 
 
-async def waits_for(app: Drumbeat, id: str) -> str | None:
-    return (await app.jobs.show(id)).waits_for
+async def blocked_on(app: Drumbeat, id: str) -> str | None:
+    return (await app.jobs.show(id)).blocked_on
 
 
 async def test_an_unknown_task_waits_until_a_worker_that_knows_it_comes(app: Drumbeat, app_url: str) -> None:
@@ -27,13 +27,13 @@ async def test_an_unknown_task_waits_until_a_worker_that_knows_it_comes(app: Dru
         return "newer"
 
     async with app, other:
-        async with working(app):
+        async with run_worker(app):
             strange = await newer.enqueue()
             plain = await known.enqueue()
             assert await plain.result(timeout=5) == "known"
-            await until(lambda: waits_for(app, strange.id))
-            assert await waits_for(app, strange.id) == unknown_task("newer")
-            async with working(other):
+            await until(lambda: blocked_on(app, strange.id))
+            assert await blocked_on(app, strange.id) == blocked_on_task("newer")
+            async with run_worker(other):
                 assert await strange.result(timeout=5) == "newer"
         record = await app.jobs.show(strange.id)
         assert (record.failures, record.crashes) == (0, 0)
@@ -51,11 +51,11 @@ async def test_a_payload_of_another_version_waits_for_a_worker_of_that_version(a
         return f"new {address} {subject}"
 
     async with app, new_version:
-        async with working(new_version):
+        async with run_worker(new_version):
             job = await old.enqueue("ada")
-            await until(lambda: waits_for(app, job.id))
-            assert await waits_for(app, job.id) == other_version("send", old.signature.hash)
-        async with working(app):
+            await until(lambda: blocked_on(app, job.id))
+            assert await blocked_on(app, job.id) == blocked_on_version("send", old.signature.hash)
+        async with run_worker(app):
             assert await job.result(timeout=5) == "old ada"
 
 
@@ -75,7 +75,7 @@ async def test_an_upgrade_makes_old_arguments_new(app: Drumbeat, app_url: str) -
         assert signature == old.signature.hash
         return arguments | {"subject": "hello"}
 
-    async with app, new_version, working(new_version):
+    async with app, new_version, run_worker(new_version):
         job = await old.enqueue("ada")
         assert await job.result(timeout=5) == "ada: hello"
 
@@ -85,7 +85,7 @@ async def test_what_no_version_can_read_is_a_dead_letter_and_stalls_nobody(app: 
     async def work(n: int) -> int:
         return n
 
-    async with app, working(app):
+    async with app, run_worker(app):
         store = await app.store()
         bad = [
             NewJob(id=new_job_id(), task="work", queue="default", args=args, signature=signature)
@@ -116,5 +116,5 @@ async def test_a_thousand_unknown_jobs_at_the_head_of_the_queue_do_not_hold_up_t
                 for _ in range(1000)
             ]
         )
-        async with working(app):
+        async with run_worker(app):
             assert await (await known.enqueue()).result(timeout=10) == "known"

@@ -11,34 +11,41 @@ import pytest
 from drumbeat import Backoff
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
-from drumbeat.controller import declaring, pruning, rescuing
+from drumbeat.controller import pruner, schedule_declarations, schedule_rescuer
+from drumbeat.core.instance import InstanceState
 from drumbeat.errors import StoreError, StoreFull, StoreUnavailable
 from drumbeat.events import StoreDown, StoreHasSpace, StoreOutOfSpace, StoreUp
 from drumbeat.ids import new_instance_id
-from drumbeat.model.instance import InstanceState
-from drumbeat.service import Patience
-from drumbeat.worker import exchange, recording, rooms
+from drumbeat.service import OutageBackoff
+from drumbeat.worker import room_consumer, stats_recorder, store_loop
 from tests.contract.making import new_instance
 from tests.faults import FaultyProgram, FaultyStore
 from tests.waiting import until
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 FAILURES = 3
 HEART = {
-    *("instances.register", "instances.beat", "instances.bury", "locks.look"),
-    *("schedules.get", "schedules.put", "schedules.declare", "schedules.due", "schedules.fire"),
-    *("schedules.rearm", "schedules.retire", "inspect.now"),
+    *("instances.register", "instances.heartbeat", "instances.declare_dead", "locks.ticket_status"),
+    *("schedules.get", "schedules.put", "schedules.declare", "schedules.get_due", "schedules.fire"),
+    *("schedules.advance_stalled", "schedules.retire", "inspect.now"),
 }
 """What is called beside the heart."""
 LOOP = {
-    *("jobs.exchange", "jobs.note", "jobs.running", "jobs.prune", "jobs.expire_waits"),
-    *("schedules.once", "schedules.once_done", "schedules.forget", "audit.prune", "stats.prune", "stats.put"),
-    *("instances.forget", "inspect.now", "inspect.instances", "rooms.take", "rooms.prune"),
+    *("jobs.report_and_claim", "jobs.save_progress", "jobs.list_running", "jobs.prune", "jobs.expire_blocked"),
+    *(
+        "schedules.claim_once",
+        "schedules.complete_once",
+        "schedules.prune_fires",
+        "audit.prune",
+        "stats.prune",
+        "stats.put",
+    ),
+    *("instances.prune", "inspect.now", "inspect.list_instances", "rooms.take", "rooms.prune"),
 }
 """What is called on the worker's own loop."""
 AT_TIMES = {
-    *("jobs.release", "locks.leave", "instances.leave", "instances.leave_rooms", "inspect.job"),
-    *("stats.written", "stats.run_ends"),  # the counts of a dead instance, which are given up
+    *("jobs.release", "locks.release", "instances.leave", "instances.leave_rooms", "inspect.get_job"),
+    *("stats.read_written", "stats.read_run_ends"),  # the counts of a dead instance, which are given up
 }
 """Called when an answer was lost, a handler was cancelled, a worker leaves: tests of their own show what becomes of that."""
 
@@ -46,21 +53,21 @@ AT_TIMES = {
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done from time to time is done all the time."""
-    for module in (declaring, pruning, rescuing):
-        monkeypatch.setattr(module, "EVERY", 0.05)
-    monkeypatch.setattr(rescuing, "SELDOM", 0.0)
-    monkeypatch.setattr(declaring, "SILENT", 0.5)
-    monkeypatch.setattr(rooms, "POLL", 0.05)
-    monkeypatch.setattr(exchange, "TICK", 0.05)
-    monkeypatch.setattr(exchange, "RECONCILE_EVERY", 0.1)
-    monkeypatch.setattr(recording, "STRETCH_US", 200_000)
-    monkeypatch.setattr(recording, "SPREAD_S", 0.1)
-    monkeypatch.setattr(Patience, "LONGEST", 0.1)
+    for module in (schedule_declarations, pruner, schedule_rescuer):
+        monkeypatch.setattr(module, "RUN_INTERVAL", 0.05)
+    monkeypatch.setattr(schedule_rescuer, "IDLE_INTERVAL", 0.0)
+    monkeypatch.setattr(schedule_declarations, "RETIRE_DELAY", 0.5)
+    monkeypatch.setattr(room_consumer, "POLL_INTERVAL", 0.05)
+    monkeypatch.setattr(store_loop, "TICK_INTERVAL", 0.05)
+    monkeypatch.setattr(store_loop, "RECONCILE_INTERVAL", 0.1)
+    monkeypatch.setattr(stats_recorder, "INTERVAL_US", 200_000)
+    monkeypatch.setattr(stats_recorder, "MAX_SPREAD_SECONDS", 0.1)
+    monkeypatch.setattr(OutageBackoff, "MAX_DELAY", 0.1)
 
 
 @pytest.mark.parametrize("kind", [StoreUnavailable, StoreFull])
 async def test_every_call_of_a_worker_may_fail_for_a_while(
-    app: Drumbeat, recorder: Recorder, kind: type[StoreError]
+    app: Drumbeat, recorder: EventRecorder, kind: type[StoreError]
 ) -> None:
     ticks: list[int] = []
     met: list[int] = []
@@ -103,7 +110,7 @@ async def test_every_call_of_a_worker_may_fail_for_a_while(
         await store.instances.register(dead)
         holder = await hold.enqueue()
         jobs = await app.enqueue_many([work.bind(number) for number in range(20)])
-        async with working(program, lock_renew=0.1, lock_lease=3, max_failed_beats=1_000) as worker:
+        async with run_worker(program, lock_renew=0.1, lock_lease=3, max_failed_beats=1_000) as worker:
             heart = await until(lambda: program.heart)
             await all_answered(heart, HEART)
             loop = await until(lambda: program.faults)

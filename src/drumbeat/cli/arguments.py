@@ -12,41 +12,43 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.cli.failures import Refused
+from drumbeat.cli.failures import BadInput
 from drumbeat.codec import MAX_DEPTH, MAX_PAYLOAD, Signature, Undecodable
-from drumbeat.codec.hints import text_of
-from drumbeat.codec.wire import decoder_of, read
-from drumbeat.names import shown
+from drumbeat.codec.hints import format_hint
+from drumbeat.codec.json_codec import decode_bounded, decoder_of
+from drumbeat.names import short_repr
 
 _PAIR = re.compile(r"([^\W\d]\w*)(:?=)(.*)", re.DOTALL)
 
-Typed = dict[str, tuple[str, bool]]
+TypedArguments = dict[str, tuple[str, bool]]
 """What was typed for each argument, and whether it must be JSON."""
 
 
-def parse(pairs: Iterable[str], document: str | None) -> Typed:
+def parse_arguments(pairs: Iterable[str], document: str | None) -> TypedArguments:
     """Understand the words of the command line, before any task is known."""
-    typed: Typed = {} if document is None else {name: (text, True) for name, text in _object(document).items()}
+    typed: TypedArguments = (
+        {} if document is None else {name: (text, True) for name, text in _parse_object(document).items()}
+    )
     for pair in pairs:
         found = _PAIR.fullmatch(pair)
         if found is None:
-            raise Refused(f"argument {shown(pair)}: write name=value, or name:=JSON")
+            raise BadInput(f"argument {short_repr(pair)}: write name=value, or name:=JSON")
         name, mark, text = found.groups()
         if name in typed:
-            raise Refused(f"argument {name!r} was given twice")
+            raise BadInput(f"argument {name!r} was given twice")
         typed[name] = (text, mark == ":=")
     return typed
 
 
-def _object(document: str) -> dict[str, str]:
+def _parse_object(document: str) -> dict[str, str]:
     try:
         parts = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise Refused(f"--args must be one JSON object such as '{{\"customer\": 42}}': {error}") from error
+        raise BadInput(f"--args must be one JSON object such as '{{\"customer\": 42}}': {error}") from error
     return {name: bytes(raw).decode() for name, raw in parts.items()}
 
 
-def typed_by(signature: Signature, task: str, typed: Typed) -> tuple[list[Any], dict[str, Any]]:
+def decode_by_signature(signature: Signature, task: str, typed: TypedArguments) -> tuple[list[Any], dict[str, Any]]:
     """The values as the task's signature types them; whether all are there is for enqueue to say.
 
     Raises:
@@ -54,7 +56,7 @@ def typed_by(signature: Signature, task: str, typed: Typed) -> tuple[list[Any], 
     """
     hints: Mapping[str, Any] = signature.hints
     values = {
-        name: _value(task, name, hints[name], text, is_json) if name in hints else text
+        name: _decode_value(task, name, hints[name], text, is_json) if name in hints else text
         for name, (text, is_json) in typed.items()
     }
     by_place: list[Any] = []
@@ -65,16 +67,16 @@ def typed_by(signature: Signature, task: str, typed: Typed) -> tuple[list[Any], 
     return by_place, values
 
 
-def _value(task: str, name: str, hint: Any, text: str, is_json: bool) -> Any:
+def _decode_value(task: str, name: str, hint: Any, text: str, is_json: bool) -> Any:
     decoder = decoder_of(hint)
     forms = [text] if is_json else [msgspec.json.encode(text).decode(), text]
     for form in forms:
         try:
-            return read(decoder, form, limit=MAX_PAYLOAD, depth=MAX_DEPTH)
+            return decode_bounded(decoder, form, limit=MAX_PAYLOAD, depth=MAX_DEPTH)
         except Undecodable as error:
             refusal = error
     if is_json:
-        raise Refused(f"task {task}: argument {name!r}: {refusal.reason}")
-    raise Refused(
-        f"task {task}: argument {name!r} must be {text_of(hint)}, not {shown(text)}; write {name}:=JSON for a JSON value"
+        raise BadInput(f"task {task}: argument {name!r}: {refusal.reason}")
+    raise BadInput(
+        f"task {task}: argument {name!r} must be {format_hint(hint)}, not {short_repr(text)}; write {name}:=JSON for a JSON value"
     )

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumbeat.cli import output, words
-from drumbeat.cli.connection import ask, look, now
-from drumbeat.cli.noun import noun
-from drumbeat.cli.options import Target, pass_target, target_options, watch_option
+from drumbeat.cli import formatting, output
+from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.options import CliTarget, pass_target, target_options, watch_option
+from drumbeat.cli.resource_group import resource_group
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from drumbeat.model.audit import Act
+    from drumbeat.core.audit import AuditEntry
 
-command = noun("audit", "The record of what people did: who, what, to how many, and why.")
+command = resource_group("audit", "The record of what people did: who, what, to how many, and why.")
 
 COLUMNS = output.Columns(
-    names=("id", "at (UTC)", "who", "via", "verb", "target", "touched", "outcome", "why"),
+    names=("id", "at (UTC)", "who", "via", "verb", "target", "touched", "outcome", "reason"),
     numbers=frozenset({"touched"}),
-    elastic=frozenset({"who", "target", "outcome", "why"}),
-    spare=("via", "id", "why", "touched"),
+    elastic=frozenset({"who", "target", "outcome", "reason"}),
+    droppable=("via", "id", "reason", "touched"),
 )
 
 
@@ -35,68 +35,70 @@ COLUMNS = output.Columns(
 @watch_option
 @target_options
 @pass_target
-def list_(target: Target, /, who: str | None, verb: str | None, on: str | None, before: str | None, limit: int) -> None:
+def list_(
+    target: CliTarget, /, who: str | None, verb: str | None, on: str | None, before: str | None, limit: int
+) -> None:
     """List acts, newest first."""
-    look(
+    call_and_show(
         target,
         lambda app: app.audit.list(who=who, verb=verb, target=on, before=before, limit=limit),
         lambda acts: _show_list(target, acts, limit),
     )
 
 
-def _show_list(target: Target, acts: list[Act], limit: int) -> None:
+def _show_list(target: CliTarget, acts: list[AuditEntry], limit: int) -> None:
     if target.json:
-        output.json_lines(acts)
+        output.print_json_lines(acts)
         return
-    moment = now()
+    moment = utc_now()
     rows = [_row(act, moment) for act in acts]
-    output.show_table(COLUMNS, rows, empty=f"No act is on record in {target.place}.")
+    output.show_table(COLUMNS, rows, empty=f"No act is on record in {target.store_url}.")
     if len(acts) == limit:
-        output.say(f"The newest {len(acts)}; go on with --before {acts[-1].id}, or raise --limit.")
+        output.print_line(f"The newest {len(acts)}; go on with --before {acts[-1].id}, or raise --limit.")
 
 
-def _row(act: Act, moment: datetime) -> list[str]:
+def _row(act: AuditEntry, moment: datetime) -> list[str]:
     return [
         act.id,
-        words.when(act.at, moment),
-        words.word(act.who, 40),
-        words.word(act.via),
-        words.word(act.verb),
-        words.word(act.target, 60),
-        words.NOTHING if act.touched is None else f"{act.touched:,}",
-        _outcome(act),
-        words.word(act.why, 60),
+        formatting.format_timestamp(act.at, moment),
+        formatting.format_value(act.who, 40),
+        formatting.format_value(act.via),
+        formatting.format_value(act.verb),
+        formatting.format_value(act.target, 60),
+        formatting.EMPTY if act.touched is None else f"{act.touched:,}",
+        _format_outcome(act),
+        formatting.format_value(act.reason, 60),
     ]
 
 
-def _outcome(act: Act) -> str:
-    return words.word(act.outcome or "not ended", 60)
+def _format_outcome(act: AuditEntry) -> str:
+    return formatting.format_value(act.outcome or "not ended", 60)
 
 
 @command.command("show")
 @click.argument("id")
 @target_options
 @pass_target
-def show(target: Target, /, id: str) -> None:
+def show(target: CliTarget, /, id: str) -> None:
     """Show one act."""
-    act = ask(target, lambda app: app.audit.show(id))
+    act = call_app(target, lambda app: app.audit.show(id))
     if target.json:
-        output.json_document(act)
+        output.print_json(act)
         return
-    moment = now()
+    moment = utc_now()
     facts = {
         "id": act.id,
-        "who": words.word(act.who, 200),
-        "role": words.word(act.role),
-        "via": words.word(act.via),
-        "verb": words.word(act.verb),
-        "target": words.word(act.target, 500),
-        "why": words.word(act.why, 2_000),
-        "begun at": words.exactly(act.at, moment),
-        "ended at": words.exactly(act.done_at, moment),
-        "outcome": words.word(act.outcome or "not ended: it is under way, or was broken off", 500),
-        "touched": words.word(act.touched),
-        "request key": words.word(act.request_key, 200),
+        "who": formatting.format_value(act.who, 200),
+        "role": formatting.format_value(act.role),
+        "via": formatting.format_value(act.via),
+        "verb": formatting.format_value(act.verb),
+        "target": formatting.format_value(act.target, 500),
+        "reason": formatting.format_value(act.reason, 2_000),
+        "begun at": formatting.format_exact(act.at, moment),
+        "ended at": formatting.format_exact(act.done_at, moment),
+        "outcome": formatting.format_value(act.outcome or "not ended: it is under way, or was broken off", 500),
+        "touched": formatting.format_value(act.touched),
+        "request key": formatting.format_value(act.request_key, 200),
     }
-    blocks = {} if act.answer is None else {"Answer": words.lines(act.answer)}
-    output.show_page({name: value for name, value in facts.items() if value != words.NOTHING}, blocks)
+    blocks = {} if act.answer is None else {"Answer": formatting.escape_lines(act.answer)}
+    output.show_page({name: value for name, value in facts.items() if value != formatting.EMPTY}, blocks)

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from drumbeat.cli.failures import Refused
-from drumbeat.cli.options import Target
+from drumbeat.cli.failures import BadInput
+from drumbeat.cli.options import CliTarget
 from drumbeat.clock import SYSTEM
 from drumbeat.durations import from_us
 from drumbeat.errors import InvalidArguments, UnknownTask
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def ask(target: Target, question: Callable[[Drumbeat], Awaitable[T]], *, needs_app: bool = False) -> T:
+def call_app(target: CliTarget, question: Callable[[Drumbeat], Awaitable[T]], *, needs_app: bool = False) -> T:
     """Open the store that the target names, ask, and close it."""
-    app = found(target, needs_app=needs_app)
+    app = load_app(target, needs_app=needs_app)
 
     async def asked() -> T:
         async with app:
@@ -32,25 +32,25 @@ def ask(target: Target, question: Callable[[Drumbeat], Awaitable[T]], *, needs_a
     except (InvalidArguments, UnknownTask) as error:
         if app.settings.app is None and (isinstance(error, UnknownTask) or error.argument in ("queue", "task")):
             # Without the program, only names that the store has met are known.
-            raise Refused(f"{error} (--app module:attr adds those of a program)") from error
+            raise BadInput(f"{error} (--app module:attr adds those of a program)") from error
         raise
 
 
-def look(target: Target, question: Callable[[Drumbeat], Awaitable[T]], show: Callable[[T], None]) -> None:
+def call_and_show(target: CliTarget, question: Callable[[Drumbeat], Awaitable[T]], show: Callable[[T], None]) -> None:
     """Ask, and show the answer; with --watch again every second."""
     if not target.watch:
-        show(ask(target, question))
+        show(call_app(target, question))
         return
 
     async def watched(app: Drumbeat) -> None:
-        from drumbeat.cli.watching import watch
+        from drumbeat.cli.watch import watch
 
         await watch(app, target, question, show)
 
-    ask(target, watched)
+    call_app(target, watched)
 
 
-def found(target: Target, *, needs_app: bool = False) -> Drumbeat:
+def load_app(target: CliTarget, *, needs_app: bool = False) -> Drumbeat:
     """The user's app if one is named, else one without tasks; the flags of the command overrule its own settings."""
     from drumbeat import appref
     from drumbeat.app import Drumbeat
@@ -59,11 +59,11 @@ def found(target: Target, *, needs_app: bool = False) -> Drumbeat:
 
     ref = load(target.flags, {}).app
     if ref is None and needs_app:
-        raise Refused("which app? Add --app module:attr, or set DRUMBEAT_APP")
+        raise BadInput("which app? Add --app module:attr, or set DRUMBEAT_APP")
     app = Drumbeat() if ref is None else appref.load(ref)
-    target.place = mask_url(app.configure(target.flags).url)
+    target.store_url = mask_url(app.configure(target.flags).url)
     return app
 
 
-def now() -> datetime:
+def utc_now() -> datetime:
     return from_us(SYSTEM.now_us())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from drumbeat.cli.connection import found
-from drumbeat.cli.failures import Refused
-from drumbeat.cli.options import Target, app_option, pass_target, url_option
+from drumbeat.cli.connection import load_app
+from drumbeat.cli.failures import BadInput
+from drumbeat.cli.options import CliTarget, app_option, pass_target, url_option
 
 
 @click.command("dashboard")
@@ -16,7 +16,7 @@ from drumbeat.cli.options import Target, app_option, pass_target, url_option
 @app_option
 @url_option
 @pass_target
-def command(target: Target, /, host: str | None, port: int | None, namespace: str | None) -> int:
+def command(target: CliTarget, /, host: str | None, port: int | None, namespace: str | None) -> int:
     """Serve the dashboard and its API.
 
     On this machine it needs no login. To listen elsewhere, say who may come in: DRUMBEAT_DASHBOARD_TOKENS=name:role:token.
@@ -27,14 +27,14 @@ def command(target: Target, /, host: str | None, port: int | None, namespace: st
     try:
         from drumbeat.web import server
     except ImportError as missing:
-        raise Refused(f"the dashboard needs packages: pip install 'drumbeat[web]' ({missing})") from missing
+        raise BadInput(f"the dashboard needs packages: pip install 'drumbeat[web]' ({missing})") from missing
     if namespace is not None:
         target.flags["namespace"] = namespace
-    app = found(target)
+    app = load_app(target)
     if host is not None or port is not None:
-        set_host, set_port = server.split(app.settings.dashboard)
+        set_host, set_port = server.split_address(app.settings.dashboard)
         name = set_host if host is None else host.strip("[]")
         address = f"[{name}]" if ":" in name else name
         app.configure(target.flags | {"dashboard": f"{address}:{set_port if port is None else port}"})
     logs.configure(app.settings.log_level, app.settings.log_format)
-    return server.run(app, ready=lambda address: click.echo(f"dashboard of {target.place} at {address}"))
+    return server.run(app, on_ready=lambda address: click.echo(f"dashboard of {target.store_url} at {address}"))

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumbeat.cli import output, words
-from drumbeat.cli.connection import ask
-from drumbeat.cli.options import Target, pass_target, target_options
+from drumbeat.cli import formatting, output
+from drumbeat.cli.connection import call_app
+from drumbeat.cli.options import CliTarget, pass_target, target_options
 
 if TYPE_CHECKING:
-    from drumbeat.model.finding import Finding
+    from drumbeat.core.health import HealthCheck
 
 STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "bad": "bold red"}
 
@@ -19,7 +19,7 @@ STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "bad": "bold red"}
 @click.command("doctor")
 @target_options
 @pass_target
-def command(target: Target, /) -> None:
+def command(target: CliTarget, /) -> None:
     """Look at the store and at everything on it. The exit code is 1 when something is bad.
 
     \b
@@ -28,30 +28,32 @@ def command(target: Target, /) -> None:
       warn  it will be a problem, or is a small one
       bad   something does not work, or may be lost
     """
-    from drumbeat.nouns.doctor import worst
+    from drumbeat.admin.doctor import worst_level
 
-    findings = ask(target, lambda app: app.system.doctor())
-    level = worst(findings)
+    findings = call_app(target, lambda app: app.system.doctor())
+    level = worst_level(findings)
     if target.json:
-        output.json_document({"level": level, "findings": findings})
+        output.print_json({"level": level, "findings": findings})
     else:
         _show(target, findings)
     if level == "bad":
         raise click.exceptions.Exit(1)
 
 
-def _show(target: Target, findings: list[Finding]) -> None:
+def _show(target: CliTarget, findings: list[HealthCheck]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     out = output.console()
     grid = Table.grid(padding=(0, 2))
     for each in findings:
-        value = Text(words.escaped(each.value))
+        value = Text(formatting.escape(each.value))
         if each.advice:
-            value.append(f"\n{words.escaped(each.advice)}", style="dim")
-        grid.add_row(Text(each.level, style=STYLES[each.level]), Text(words.word(each.name, 60)), value)
+            value.append(f"\n{formatting.escape(each.advice)}", style="dim")
+        grid.add_row(Text(each.level, style=STYLES[each.level]), Text(formatting.format_value(each.name, 60)), value)
     out.print(grid)
     bad, warn = (sum(each.level == level for each in findings) for level in ("bad", "warn"))
-    output.say("")
-    output.say(f"{target.place}: {bad} bad, {words.count(warn, 'warning')}, {words.count(len(findings), 'finding')}.")
+    output.print_line("")
+    output.print_line(
+        f"{target.store_url}: {bad} bad, {formatting.format_count(warn, 'warning')}, {formatting.format_count(len(findings), 'finding')}."
+    )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drumbeat.cli import completion, output
-from drumbeat.cli.acting import act
-from drumbeat.cli.options import DURATION, KEY, MOMENT, NAME, Target, pass_target, target_options, why_option
+from drumbeat.cli.audit_scope import run_audited
+from drumbeat.cli.options import DURATION, KEY, NAME, TIMESTAMP, CliTarget, pass_target, target_options, why_option
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
 @click.option("--delay", type=DURATION, help="Run it so much later, such as 90, 5m or 1h30m.")
-@click.option("--at", type=MOMENT, help="Run it at this moment, such as 2026-11-15T09:30Z.")
+@click.option("--at", type=TIMESTAMP, help="Run it at this moment, such as 2026-11-15T09:30Z.")
 @click.option("--priority", type=click.IntRange(0, 9), help="0 first, 9 last.")
 @click.option("--queue", type=NAME, help="Another queue than the task's own.")
 @click.option("--key", type=KEY, help="What to find, cancel or deduplicate it by.")
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @target_options
 @pass_target
 def command(
-    target: Target,
+    target: CliTarget,
     /,
     task: str,
     arguments: tuple[str, ...],
@@ -47,27 +47,32 @@ def command(
       drumbeat enqueue charge customer=42 amount=9.90 --delay 5m --app shop:app
       drumbeat enqueue notify 'to:=["ada", "bob"]' --app shop:app
     """
-    from drumbeat.cli.arguments import parse, typed_by
+    from drumbeat.cli.arguments import decode_by_signature, parse_arguments
     from drumbeat.codec import Signature
 
-    typed = parse(arguments, document)
+    typed = parse_arguments(arguments, document)
     given = {name: value for name, value in options.items() if value is not None}
     if unique or unique_pending:
         given["unique"] = True if unique else "pending"
 
-    async def queued(app: Drumbeat) -> JobHandle[Any]:
+    async def enqueue(app: Drumbeat) -> JobHandle[Any]:
         found = app.registry[task]
         bound = found.using(**given)
-        args, kwargs = typed_by(found.signature, task, typed) if isinstance(found.signature, Signature) else ((), {})
+        args, kwargs = (
+            decode_by_signature(found.signature, task, typed) if isinstance(found.signature, Signature) else ((), {})
+        )
         return await bound.enqueue(*args, **kwargs)
 
-    tell(target, act(target, "jobs.enqueue", task, queued, touched=lambda job: int(job.created), needs_app=True))
+    report_job(
+        target,
+        run_audited(target, "jobs.enqueue", task, enqueue, count_touched=lambda job: int(job.created), needs_app=True),
+    )
 
 
-def tell(target: Target, job: JobHandle[Any]) -> None:
+def report_job(target: CliTarget, job: JobHandle[Any]) -> None:
     if target.json:
-        output.json_document({"id": job.id, "created": job.created})
+        output.print_json({"id": job.id, "created": job.created})
     elif job.created:
-        output.say(job.id)
+        output.print_line(job.id)
     else:
-        output.say(f"{job.id} (not a new job: this one is live with the same key)")
+        output.print_line(f"{job.id} (not a new job: this one is live with the same key)")

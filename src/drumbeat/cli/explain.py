@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumbeat.cli import completion, output, words
-from drumbeat.cli.connection import look
-from drumbeat.cli.options import Target, pass_target, target_options, watch_option
+from drumbeat.cli import completion, formatting, output
+from drumbeat.cli.connection import call_and_show
+from drumbeat.cli.options import CliTarget, pass_target, target_options, watch_option
 
 if TYPE_CHECKING:
-    from drumbeat.nouns import Explanation
+    from drumbeat.admin import Explanation
 
 
 @click.command("explain")
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 @watch_option
 @target_options
 @pass_target
-def command(target: Target, /, id: str) -> None:
+def command(target: CliTarget, /, id: str) -> None:
     """Say why a job is not running: every reason that holds, the one that counts first."""
 
     def show(found: Explanation) -> None:
         if target.json:
-            output.json_document(found)
+            output.print_json(found)
             return
-        output.say(f"job {found.job} is {found.view}:")
+        output.print_line(f"job {found.job} is {found.view}:")
         for reason in found.reasons:
-            output.say(f"  - {words.escaped(reason.text)}")
+            output.print_line(f"  - {formatting.escape(reason.text)}")
 
-    look(target, lambda app: app.jobs.explain(id), show)
+    call_and_show(target, lambda app: app.jobs.explain(id), show)

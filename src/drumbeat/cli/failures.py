@@ -22,22 +22,22 @@ import click
 from drumbeat.errors import DrumbeatError, NotTransactional, SchemaOutOfDate, StartFailed, StoreError, UniqueConflict
 from drumbeat.names import is_utf8
 
-BAD_INPUT = 2
-NOT_DONE = 1
-INTERRUPTED = 130
-NOBODY_READS = 141
+EXIT_BAD_INPUT = 2
+EXIT_NOT_DONE = 1
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
 
 
-class Refused(click.ClickException):
+class BadInput(click.ClickException):
     """A command cannot do what was asked: the message says why, and what to do instead."""
 
-    exit_code = BAD_INPUT
+    exit_code = EXIT_BAD_INPUT
 
 
 class NotDone(click.ClickException):
     """A command did nothing, or not all of it, though the request was sound."""
 
-    exit_code = NOT_DONE
+    exit_code = EXIT_NOT_DONE
 
 
 def unknown_command(word: str, known: Sequence[str], ctx: click.Context) -> click.UsageError:
@@ -54,10 +54,10 @@ def check_text(words: Sequence[str]) -> None:
     """
     for number, word in enumerate(words, start=1):
         if not is_utf8(word):
-            raise Refused(f"argument {number} of the command line is not UTF-8: write it in UTF-8")
+            raise BadInput(f"argument {number} of the command line is not UTF-8: write it in UTF-8")
 
 
-def told(start: Callable[[], Any]) -> int:
+def run_and_report(start: Callable[[], Any]) -> int:
     """Run a command and give its exit code; what failed is told on stderr."""
     try:
         code = start()
@@ -67,64 +67,64 @@ def told(start: Callable[[], Any]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
-        _debug(error)
-        return INTERRUPTED
+        _print_debug_traceback(error)
+        return EXIT_INTERRUPTED
     except BrokenPipeError as error:
-        _debug(error)
-        _stop_writing()
-        return NOBODY_READS
+        _print_debug_traceback(error)
+        _discard_output()
+        return EXIT_BROKEN_PIPE
     except click.ClickException as error:
-        return _tell(error, _of_click(error), error.exit_code)
+        return _report(error, _format_click_error(error), error.exit_code)
     except DrumbeatError as error:
-        return _tell(error, str(error), code_of(error))
+        return _report(error, str(error), exit_code_of(error))
     except BaseExceptionGroup as group:
         # A service's task group: when all that fell are errors of ours, the first one says it.
-        fallen = list(_leaves(group))
+        fallen = list(_flatten(group))
         if not all(isinstance(error, DrumbeatError | click.ClickException) for error in fallen):
             raise
         if isinstance(fallen[0], click.ClickException):
-            return _tell(group, _of_click(fallen[0]), fallen[0].exit_code)
-        return _tell(group, str(fallen[0]), code_of(fallen[0]))
+            return _report(group, _format_click_error(fallen[0]), fallen[0].exit_code)
+        return _report(group, str(fallen[0]), exit_code_of(fallen[0]))
 
 
-def code_of(error: BaseException) -> int:
+def exit_code_of(error: BaseException) -> int:
     if isinstance(error, SchemaOutOfDate | NotTransactional):
-        return BAD_INPUT
-    return NOT_DONE if isinstance(error, StartFailed | StoreError | UniqueConflict) else BAD_INPUT
+        return EXIT_BAD_INPUT
+    return EXIT_NOT_DONE if isinstance(error, StartFailed | StoreError | UniqueConflict) else EXIT_BAD_INPUT
 
 
-def _of_click(error: click.ClickException) -> str:
+def _format_click_error(error: click.ClickException) -> str:
     message = error.format_message().rstrip(".")
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return message
     return f"{message[:1].lower()}{message[1:]} (see `{error.ctx.command_path} --help`)"
 
 
-def _tell(error: BaseException, message: str, code: int) -> int:
-    from drumbeat.cli.words import one_line
+def _report(error: BaseException, message: str, code: int) -> int:
+    from drumbeat.cli.formatting import to_one_line
     from drumbeat.redaction import mask_urls
 
-    _debug(error)
+    _print_debug_traceback(error)
     # What a person typed is repeated in many messages, and may be a URL with its password.
-    click.echo(f"drumbeat: {mask_urls(one_line(message))}", err=True)
+    click.echo(f"drumbeat: {mask_urls(to_one_line(message))}", err=True)
     return code
 
 
-def _debug(error: BaseException) -> None:
+def _print_debug_traceback(error: BaseException) -> None:
     # Not a setting: it must work when it is the settings that are wrong.
     if os.environ.get("DRUMBEAT_DEBUG", "") not in ("", "0"):
         traceback.print_exception(error)
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+def _flatten(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
+            yield from _flatten(error)
         else:
             yield error
 
 
-def _stop_writing() -> None:
+def _discard_output() -> None:
     """Python flushes stdout once more at exit, which would fail again and say so."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):

@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumbeat.cli import completion, output, words
-from drumbeat.cli.connection import ask, look, now
-from drumbeat.cli.noun import noun
-from drumbeat.cli.options import Target, pass_target, target_options, watch_option
+from drumbeat.cli import completion, formatting, output
+from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.options import CliTarget, pass_target, target_options, watch_option
+from drumbeat.cli.resource_group import resource_group
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from drumbeat.app import Drumbeat
-    from drumbeat.model.instance import Instance, LeaderInfo
+    from drumbeat.core.instance import Instance, LeaderInfo
 
     Both = tuple[list[Instance], LeaderInfo | None]
 
-command = noun("instances", "Instances: the processes that run jobs.")
+command = resource_group("instances", "Instances: the processes that run jobs.")
 
 COLUMNS = output.Columns(
     names=("id", "state", "app", "host", "pid", "roles", "queues", "running", "refused", "started (UTC)", "last beat"),
     numbers=frozenset({"pid", "running", "refused"}),
     elastic=frozenset({"app", "host", "queues"}),
-    spare=("roles", "refused", "started (UTC)", "queues", "host", "app"),
+    droppable=("roles", "refused", "started (UTC)", "queues", "host", "app"),
 )
 
 
@@ -34,25 +34,25 @@ COLUMNS = output.Columns(
 @watch_option
 @target_options
 @pass_target
-def list_(target: Target, everyone: bool) -> None:
+def list_(target: CliTarget, everyone: bool) -> None:
     """List the living instances."""
 
     async def question(app: Drumbeat) -> Both:
         return await app.instances.list(all=everyone), await app.instances.leader()
 
-    look(target, question, lambda found: _show_list(target, *found))
+    call_and_show(target, question, lambda found: _show_list(target, *found))
 
 
-def _show_list(target: Target, instances: list[Instance], leader: LeaderInfo | None) -> None:
+def _show_list(target: CliTarget, instances: list[Instance], leader: LeaderInfo | None) -> None:
     if target.json:
-        output.json_lines(instances)
+        output.print_json_lines(instances)
         return
-    moment = now()
+    moment = utc_now()
     rows = [_row(instance, leader, moment) for instance in instances]
     output.show_table(
         COLUMNS,
         rows,
-        empty=f"No instance is alive in {target.place}: `drumbeat run app:app` starts one.",
+        empty=f"No instance is alive in {target.store_url}: `drumbeat run app:app` starts one.",
     )
 
 
@@ -61,54 +61,54 @@ def _row(instance: Instance, leader: LeaderInfo | None, moment: datetime) -> lis
     return [
         instance.id,
         str(instance.state),
-        words.word(name, 30),
-        words.word(instance.host, 30),
+        formatting.format_value(name, 30),
+        formatting.format_value(instance.host, 30),
         str(instance.pid),
         _roles(instance, leader),
-        words.cut(output.seen(instance.queues), 40),
+        formatting.truncate(output.join_words(instance.queues), 40),
         f"{instance.running}/{instance.concurrency}",
         str(instance.refused),
-        words.when(instance.started_at, moment),
-        words.ago(instance.beat_at, moment),
+        formatting.format_timestamp(instance.started_at, moment),
+        formatting.format_ago(instance.beat_at, moment),
     ]
 
 
 def _roles(instance: Instance, leader: LeaderInfo | None) -> str:
     leads = leader is not None and leader.instance == instance.id
-    return output.seen([*instance.roles, *(["leads"] if leads else [])])
+    return output.join_words([*instance.roles, *(["leads"] if leads else [])])
 
 
 @command.command("show")
 @click.argument("id", shell_complete=completion.instances)
 @target_options
 @pass_target
-def show(target: Target, id: str) -> None:
+def show(target: CliTarget, id: str) -> None:
     """Show one instance, also one that left or died."""
 
     async def question(app: Drumbeat) -> tuple[Instance, LeaderInfo | None]:
         return await app.instances.show(id), await app.instances.leader()
 
-    instance, leader = ask(target, question)
+    instance, leader = call_app(target, question)
     if target.json:
-        output.json_document(instance)
+        output.print_json(instance)
         return
-    moment = now()
+    moment = utc_now()
     facts = {
         "id": instance.id,
         "state": str(instance.state),
-        "ended": f"{words.exactly(instance.ended_at, moment)}: {words.word(instance.ended_why, 200)}"
+        "ended": f"{formatting.format_exact(instance.ended_at, moment)}: {formatting.format_value(instance.ended_reason, 200)}"
         if instance.ended_at
-        else words.NOTHING,
-        "app": words.word(f"{instance.app} {instance.version}".strip(), 100),
-        "host": words.word(instance.host, 100),
+        else formatting.EMPTY,
+        "app": formatting.format_value(f"{instance.app} {instance.version}".strip(), 100),
+        "host": formatting.format_value(instance.host, 100),
         "pid": str(instance.pid),
         "roles": _roles(instance, leader),
-        "queues": output.seen(instance.queues),
+        "queues": output.join_words(instance.queues),
         "running": f"{instance.running} of {instance.concurrency} at its last beat",
         "refused": f"{instance.refused} stale results",
-        "started at": words.exactly(instance.started_at, moment),
-        "last beat": f"{words.exactly(instance.beat_at, moment)}, number {instance.beat}",
-        "tasks": output.seen(sorted(instance.tasks)),
-        "rooms": output.seen(sorted(instance.rooms)),
+        "started at": formatting.format_exact(instance.started_at, moment),
+        "last beat": f"{formatting.format_exact(instance.beat_at, moment)}, number {instance.beat}",
+        "tasks": output.join_words(sorted(instance.tasks)),
+        "rooms": output.join_words(sorted(instance.rooms)),
     }
     output.show_page(facts)

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumbeat.cli import completion, output, words
-from drumbeat.cli.acting import act, these
-from drumbeat.cli.connection import ask, look, now
-from drumbeat.cli.failures import NotDone, Refused
-from drumbeat.cli.noun import noun
+from drumbeat.cli import completion, formatting, output
+from drumbeat.cli.audit_scope import describe_ids, run_audited
+from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.failures import BadInput, NotDone
 from drumbeat.cli.options import (
     KEY,
     NAME,
-    Target,
+    CliTarget,
     dry_option,
     filter_options,
     pass_target,
@@ -23,16 +22,17 @@ from drumbeat.cli.options import (
     watch_option,
     why_option,
 )
-from drumbeat.model.job import CancelAnswer
+from drumbeat.cli.resource_group import resource_group
+from drumbeat.core.job import CancelAnswer
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
-    from drumbeat.model.job import Attempt, Job
+    from drumbeat.core.job import Attempt, Job
 
-command = noun("jobs", "Jobs: every queued call of a task, and what became of it.")
+command = resource_group("jobs", "Jobs: every queued call of a task, and what became of it.")
 
-MOST_LISTED = 10_000
-SAID = {
+MAX_LISTED = 10_000
+CANCEL_MESSAGES = {
     CancelAnswer.CANCELLED: "is cancelled: it will not run",
     CancelAnswer.REQUESTED: "is running and was asked to stop",
     CancelAnswer.SUCCEEDED: "had succeeded already",
@@ -54,41 +54,41 @@ SAID = {
 @watch_option
 @target_options
 @pass_target
-def list_(target: Target, /, **wanted: Any) -> None:
+def list_(target: CliTarget, /, **wanted: Any) -> None:
     """List jobs, newest first."""
-    from drumbeat.cli.page import preview
+    from drumbeat.cli.job_view import preview_options
 
-    wanted |= preview(target.json)
-    look(target, lambda app: app.jobs.list(**wanted), lambda jobs: _show_list(target, jobs, wanted["limit"]))
+    wanted |= preview_options(target.json)
+    call_and_show(target, lambda app: app.jobs.list(**wanted), lambda jobs: _show_list(target, jobs, wanted["limit"]))
 
 
-def _show_list(target: Target, jobs: list[Job], limit: int) -> None:
-    from drumbeat.cli.page import JOB_COLUMNS, Listing, job_row, show_list
+def _show_list(target: CliTarget, jobs: list[Job], limit: int) -> None:
+    from drumbeat.cli.job_view import JOB_COLUMNS, JobListing, job_row, show_list
 
-    how = Listing(JOB_COLUMNS, job_row, f"No jobs match in {target.place}.")
-    show_list(jobs, how, now=now(), limit=limit, json=target.json)
+    how = JobListing(JOB_COLUMNS, job_row, f"No jobs match in {target.store_url}.")
+    show_list(jobs, how, now=utc_now(), limit=limit, json=target.json)
 
 
 @command.command("show")
 @click.argument("id", shell_complete=completion.jobs)
 @target_options
 @pass_target
-def show(target: Target, /, id: str) -> None:
+def show(target: CliTarget, /, id: str) -> None:
     """Show a job with all of its runs."""
-    show_one(target, id)
+    show_by_id(target, id)
 
 
-def show_one(target: Target, id: str) -> None:
-    from drumbeat.cli.page import for_programs, show_job
+def show_by_id(target: CliTarget, id: str) -> None:
+    from drumbeat.cli.job_view import show_job, to_json_record
 
     async def question(app: Drumbeat) -> tuple[Job, list[Attempt]]:
         return await app.jobs.show(id), await app.jobs.attempts(id)
 
-    job, attempts = ask(target, question)
+    job, attempts = call_app(target, question)
     if target.json:
-        output.json_document(for_programs(job, now(), attempts=attempts))
+        output.print_json(to_json_record(job, utc_now(), attempts=attempts))
     else:
-        show_job(job, attempts, now())
+        show_job(job, attempts, utc_now())
 
 
 @command.command("cancel")
@@ -104,36 +104,40 @@ def show_one(target: Target, id: str) -> None:
 @why_option
 @target_options
 @pass_target
-def cancel(target: Target, /, ids: tuple[str, ...], task: str | None, keys: tuple[str, ...], dry_run: bool) -> None:
+def cancel(target: CliTarget, /, ids: tuple[str, ...], task: str | None, keys: tuple[str, ...], dry_run: bool) -> None:
     """Cancel jobs, by their ids, or by task and key."""
     if bool(ids) == bool(task or keys) or bool(task) != bool(keys):
-        raise Refused("say which jobs to cancel: their ids, or --task and --key together")
+        raise BadInput("say which jobs to cancel: their ids, or --task and --key together")
     if dry_run:
-        _tell_cancellable(target, ask(target, lambda app: _live(app, ids, task, keys)))
+        _report_cancellable(target, call_app(target, lambda app: _find_cancellable(app, ids, task, keys)))
         return
     if ids:
-        answers = act(target, "jobs.cancel", these(ids), lambda app: app.jobs.cancel(ids), touched=_stopped)
-        _tell_cancelled(target, dict(zip(dict.fromkeys(ids), answers, strict=True)))
+        answers = run_audited(
+            target, "jobs.cancel", describe_ids(ids), lambda app: app.jobs.cancel(ids), count_touched=_count_stopped
+        )
+        _report_cancelled(target, dict(zip(dict.fromkeys(ids), answers, strict=True)))
         return
     assert task is not None
     on = f"task={task} key={keys[0]}" if len(keys) == 1 else f"task={task} keys={', '.join(keys)}"
-    answer = act(
+    answer = run_audited(
         target,
         "jobs.cancel",
         on,
         lambda app: app.cancel(task=task, keys=keys),
-        touched=lambda cancelled: cancelled.cancelled + cancelled.requested,
+        count_touched=lambda cancelled: cancelled.cancelled + cancelled.requested,
     )
     if target.json:
-        output.json_document({"cancelled": answer.cancelled, "requested": answer.requested})
+        output.print_json({"cancelled": answer.cancelled, "requested": answer.requested})
         return
-    named = f"key {words.word(keys[0])}" if len(keys) == 1 else f"{len(keys)} keys"
-    output.say(f"{words.count(answer.cancelled, 'job')} of task {task} with {named} cancelled.")
+    named = f"key {formatting.format_value(keys[0])}" if len(keys) == 1 else f"{len(keys)} keys"
+    output.print_line(f"{formatting.format_count(answer.cancelled, 'job')} of task {task} with {named} cancelled.")
     if answer.requested:
-        output.say(f"{words.count(answer.requested, 'job')} running: asked to stop, and may still end otherwise.")
+        output.print_line(
+            f"{formatting.format_count(answer.requested, 'job')} running: asked to stop, and may still end otherwise."
+        )
 
 
-async def _live(app: Drumbeat, ids: tuple[str, ...], task: str | None, keys: tuple[str, ...]) -> list[Job]:
+async def _find_cancellable(app: Drumbeat, ids: tuple[str, ...], task: str | None, keys: tuple[str, ...]) -> list[Job]:
     """What a cancellation would be about."""
     if ids:
         return [await app.jobs.show(id) for id in dict.fromkeys(ids)]
@@ -141,32 +145,34 @@ async def _live(app: Drumbeat, ids: tuple[str, ...], task: str | None, keys: tup
         job
         for state in ("pending", "running")
         for key in keys
-        for job in await app.jobs.list(task=task, key=key, state=state, limit=MOST_LISTED)
+        for job in await app.jobs.list(task=task, key=key, state=state, limit=MAX_LISTED)
     ]
 
 
-def _tell_cancellable(target: Target, jobs: list[Job]) -> None:
+def _report_cancellable(target: CliTarget, jobs: list[Job]) -> None:
     if target.json:
-        output.json_document({"dry_run": True, "jobs": {job.id: str(job.state) for job in jobs}})
+        output.print_json({"dry_run": True, "jobs": {job.id: str(job.state) for job in jobs}})
         return
     would = {"pending": "would be cancelled", "running": "is running: it would be asked to stop"}
     for job in jobs:
-        output.say(f"job {job.id} {would.get(job.state, f'has ended: it is {job.state}')}")
-    output.say(f"{words.count(sum(job.state in would for job in jobs), 'job')} to cancel; nothing was done.")
+        output.print_line(f"job {job.id} {would.get(job.state, f'has ended: it is {job.state}')}")
+    output.print_line(
+        f"{formatting.format_count(sum(job.state in would for job in jobs), 'job')} to cancel; nothing was done."
+    )
 
 
-def _stopped(answers: list[CancelAnswer]) -> int:
+def _count_stopped(answers: list[CancelAnswer]) -> int:
     return sum(answer in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED) for answer in answers)
 
 
-def _tell_cancelled(target: Target, answers: dict[str, CancelAnswer]) -> None:
+def _report_cancelled(target: CliTarget, answers: dict[str, CancelAnswer]) -> None:
     if target.json:
-        output.json_document(answers)
+        output.print_json(answers)
     else:
         for id, answer in answers.items():
-            output.say(f"job {words.word(id)} {SAID[answer]}")
+            output.print_line(f"job {formatting.format_value(id)} {CANCEL_MESSAGES[answer]}")
     if unknown := [id for id, answer in answers.items() if answer is CancelAnswer.UNKNOWN]:
-        raise Refused(f"no job {unknown[0]}: `drumbeat jobs list` shows those that there are")
+        raise BadInput(f"no job {unknown[0]}: `drumbeat jobs list` shows those that there are")
 
 
 @command.command("run-now")
@@ -174,17 +180,21 @@ def _tell_cancelled(target: Target, answers: dict[str, CancelAnswer]) -> None:
 @why_option
 @target_options
 @pass_target
-def run_now(target: Target, /, ids: tuple[str, ...]) -> None:
+def run_now(target: CliTarget, /, ids: tuple[str, ...]) -> None:
     """Make waiting jobs due at once."""
     # One single id that is not waiting is refused with the reason.
     which = ids[0] if len(ids) == 1 else ids
-    made_due = act(target, "jobs.run-now", these(ids), lambda app: app.jobs.run_now(which), touched=int)
+    made_due = run_audited(
+        target, "jobs.run-now", describe_ids(ids), lambda app: app.jobs.run_now(which), count_touched=int
+    )
     if target.json:
-        output.json_document({"due": made_due})
+        output.print_json({"due": made_due})
     else:
-        output.say(f"{words.count(made_due, 'job')} due now.")
+        output.print_line(f"{formatting.format_count(made_due, 'job')} due now.")
     if made_due < len(set(ids)):
-        raise NotDone(f"{words.count(len(set(ids)) - made_due, 'job')} not pending: only a waiting job can be run now")
+        raise NotDone(
+            f"{formatting.format_count(len(set(ids)) - made_due, 'job')} not pending: only a waiting job can be run now"
+        )
 
 
 @command.command("retry")
@@ -192,12 +202,12 @@ def run_now(target: Target, /, ids: tuple[str, ...]) -> None:
 @why_option
 @target_options
 @pass_target
-def retry(target: Target, /, id: str) -> None:
+def retry(target: CliTarget, /, id: str) -> None:
     """Let a job run now: a dead letter gets a new life, a waiting job is due at once."""
-    job = act(target, "jobs.retry", id, lambda app: app.jobs.retry(id))
+    job = run_audited(target, "jobs.retry", id, lambda app: app.jobs.retry(id))
     if target.json:
-        from drumbeat.cli.page import for_programs
+        from drumbeat.cli.job_view import to_json_record
 
-        output.json_document(for_programs(job, now()))
+        output.print_json(to_json_record(job, utc_now()))
     else:
-        output.say(f"job {job.id} is {job.view(now())}.")
+        output.print_line(f"job {job.id} is {job.view(utc_now())}.")

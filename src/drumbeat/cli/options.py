@@ -26,44 +26,44 @@ else:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Target:
+class CliTarget:
     """Which store and app a command is about, and whether a program reads its output."""
 
     def __init__(self) -> None:
         self.flags: dict[str, str] = {}
         self.json = False
         self.watch = False
-        self.every = 1.0
+        self.watch_interval = 1.0
         """Seconds between two looks with --watch."""
-        self.why = ""
+        self.reason = ""
         """What somebody gave as a reason for an act."""
-        self.place = ""
+        self.store_url = ""
         """The URL of the store that was asked, fit for messages; an empty answer is often one of the wrong file."""
 
 
-pass_target = click.make_pass_decorator(Target, ensure=True)
+pass_target = click.make_pass_decorator(CliTarget, ensure=True)
 
 
-def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    target = ctx.ensure_object(Target)
+def _store_option(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    target = ctx.ensure_object(CliTarget)
     if param.name in ("json", "watch"):
         setattr(target, param.name, getattr(target, param.name) or value)
-    elif param.name == "why":
-        target.why = value or ""
+    elif param.name == "reason":
+        target.reason = value or ""
     elif value is not None and param.name is not None:
         target.flags[param.name] = value
 
 
-def _kept(*names: str, **settings: Any) -> Callable[[F], F]:
+def _target_option(*names: str, **settings: Any) -> Callable[[F], F]:
     """An option that is kept in the Target instead of being handed to the command."""
-    return click.option(*names, expose_value=False, callback=_note, **settings)
+    return click.option(*names, expose_value=False, callback=_store_option, **settings)
 
 
 def target_options(command: F) -> F:
     """`--url --app --namespace --json`, for a noun or a verb."""
     for option in (
-        _kept("--json", is_flag=True, help="For programs: exact JSON, nothing cut."),
-        _kept("--namespace", metavar="NAME", help="Which system of a shared database. [DRUMBEAT_NAMESPACE]"),
+        _target_option("--json", is_flag=True, help="For programs: exact JSON, nothing cut."),
+        _target_option("--namespace", metavar="NAME", help="Which system of a shared database. [DRUMBEAT_NAMESPACE]"),
         app_option,
         url_option,
     ):
@@ -71,19 +71,21 @@ def target_options(command: F) -> F:
     return command
 
 
-url_option = _kept(
+url_option = _target_option(
     "--url", metavar="URL", help="The store: sqlite:///jobs.db, postgresql://host/db, redis://host. [DRUMBEAT_URL]"
 )
-app_option = _kept("--app", metavar="MODULE:ATTR", help="The program's Drumbeat object. [DRUMBEAT_APP]")
+app_option = _target_option("--app", metavar="MODULE:ATTR", help="The program's Drumbeat object. [DRUMBEAT_APP]")
 
 
-watch_option = _kept("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
+watch_option = _target_option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
 
-why_option = _kept("--why", metavar="TEXT", default="", help="The reason; it is on record (`drumbeat audit`).")
+why_option = _target_option(
+    "--reason", metavar="TEXT", default="", help="The reason; it is on record (`drumbeat audit`)."
+)
 dry_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 
 
-class Checked(_ParamType):
+class ValidatedType(_ParamType):
     """A type whose reader refuses with an error of ours; the refusal names the option."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
@@ -99,7 +101,7 @@ class Checked(_ParamType):
             self.fail(str(error), param, ctx)
 
 
-def _moment(text: str) -> datetime:
+def _read_timestamp(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -110,27 +112,27 @@ def _moment(text: str) -> datetime:
     return moment
 
 
-def _duration(text: str) -> float:
+def _read_duration(text: str) -> float:
     try:
         return seconds(text, name="it")
     except ConfigError:
         raise ValueError(f"{text!r} is no length of time: write 90 (seconds), 250ms, 5m, 2h or 1h30m") from None
 
 
-def _past(text: str) -> datetime:
+def _read_past(text: str) -> datetime:
     """A moment, or how long ago it was."""
     try:
         ago = seconds(text, name="it")
     except ConfigError:
-        return _moment(text)
+        return _read_timestamp(text)
     return from_us(SYSTEM.now_us()) - timedelta(seconds=ago)
 
 
-DURATION = Checked("duration", _duration)
-MOMENT = Checked("moment", _moment)
-PAST = Checked("past", _past)
-NAME = Checked("name", lambda text: check_name("the name", text))
-KEY = Checked("key", check_key)
+DURATION = ValidatedType("duration", _read_duration)
+TIMESTAMP = ValidatedType("moment", _read_timestamp)
+PAST = ValidatedType("past", _read_past)
+NAME = ValidatedType("name", lambda text: check_name("the name", text))
+KEY = ValidatedType("key", check_key)
 
 
 def common_options(command: F) -> F:

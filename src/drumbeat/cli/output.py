@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from drumbeat.cli import words
+from drumbeat.cli import formatting
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-WIDE = 200
+DEFAULT_WIDTH = 200
 """Columns when the output is no terminal: a file or a pipe has no edge to fold at."""
 
-NARROW = 12
+ELASTIC_WIDTH = 12
 """To so many characters a value that may be cut is cut at most."""
-MIN_CUT = 6
+MIN_ELASTIC_WIDTH = 6
 """And on a very narrow screen to so many."""
-GAP = 2
+COLUMN_GAP = 2
 
 STYLES = {
     "ready": "cyan",
@@ -54,21 +54,21 @@ def console(*, stderr: bool = False) -> Console:
             raise  # rich would exit here; `failures` knows what a closed pipe means
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else WIDE
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else DEFAULT_WIDTH
     return OurConsole(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """One line for people on stdout."""
     click.echo(line)
 
 
-def json_lines(records: Iterable[object]) -> None:
+def print_json_lines(records: Iterable[object]) -> None:
     for record in records:
         click.echo(msgspec.json.encode(record))
 
 
-def json_document(record: object) -> None:
+def print_json(record: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
 
@@ -80,22 +80,22 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     """Stand to the right."""
     elastic: frozenset[str] = frozenset()
     """May be cut to `NARROW` characters."""
-    spare: tuple[str, ...] = ()
+    droppable: tuple[str, ...] = ()
     """Left out if need be, the first one first."""
 
-    def fitted(self, rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
+    def fit(self, rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
         """The places of the columns that there is room for, each with its width."""
         longest = [max(len(name), *(len(row[place]) for row in rows)) for place, name in enumerate(self.names)]
-        widths = {place: self._least(place, longest[place]) for place in range(len(self.names))}
-        for name in self.spare:
-            if sum(widths.values()) + GAP * len(widths) <= width:
+        widths = {place: self._min_width(place, longest[place]) for place in range(len(self.names))}
+        for name in self.droppable:
+            if sum(widths.values()) + COLUMN_GAP * len(widths) <= width:
                 break
             del widths[self.names.index(name)]
-        left = width - sum(widths.values()) - GAP * len(widths)
+        left = width - sum(widths.values()) - COLUMN_GAP * len(widths)
         for place in widths:
             # Nothing more can be left out: what may be cut is cut shorter still.
             if left < 0 and self.names[place] in self.elastic:
-                less = min(-left, max(0, widths[place] - MIN_CUT))
+                less = min(-left, max(0, widths[place] - MIN_ELASTIC_WIDTH))
                 widths[place] -= less
                 left += less
         for place in widths:
@@ -104,24 +104,24 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
             left -= more
         return widths
 
-    def _least(self, place: int, longest: int) -> int:
+    def _min_width(self, place: int, longest: int) -> int:
         name = self.names[place]
-        return max(len(name), min(longest, NARROW)) if name in self.elastic else longest
+        return max(len(name), min(longest, ELASTIC_WIDTH)) if name in self.elastic else longest
 
 
-def table(columns: Columns, rows: Sequence[Sequence[str]], width: int = WIDE) -> Table:
+def build_table(columns: Columns, rows: Sequence[Sequence[str]], width: int = DEFAULT_WIDTH) -> Table:
     """A table of words; those for states have their colour."""
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    widths = columns.fitted(rows, width)
+    made = Table(box=None, padding=(0, COLUMN_GAP, 0, 0), pad_edge=False, header_style="bold")
+    widths = columns.fit(rows, width)
     for place in widths:
         made.add_column(
             Text(columns.names[place]), justify="right" if columns.names[place] in columns.numbers else "left"
         )
     for row in rows:
-        cells = [words.cut(row[place], cell_width) for place, cell_width in widths.items()]
+        cells = [formatting.truncate(row[place], cell_width) for place, cell_width in widths.items()]
         made.add_row(*(Text(cell, STYLES.get(cell.split(" ")[0], ""), no_wrap=True) for cell in cells))
     return made
 
@@ -129,12 +129,12 @@ def table(columns: Columns, rows: Sequence[Sequence[str]], width: int = WIDE) ->
 def show_table(columns: Columns, rows: Sequence[Sequence[str]], *, empty: str) -> None:
     """A table, or the line that says why there is none."""
     if not rows:
-        say(empty)
+        print_line(empty)
         return
     out = console()
-    made = table(columns, rows, out.width)
+    made = build_table(columns, rows, out.width)
     # On a very narrow screen lines go on in the next one: an id that was cut could not be copied.
-    out.width = max(out.width, WIDE)
+    out.width = max(out.width, DEFAULT_WIDTH)
     out.print(made)
 
 
@@ -153,11 +153,11 @@ def show_page(facts: Mapping[str, str], blocks: Mapping[str, str] | None = None)
         out.print(Text(text), soft_wrap=True)
 
 
-def fields(record: msgspec.Struct, **more: object) -> dict[str, Any]:
+def record_fields(record: msgspec.Struct, **more: object) -> dict[str, Any]:
     """A record's fields as they are, and more: what --json gives."""
     return {name: getattr(record, name) for name in record.__struct_fields__} | more
 
 
-def seen(items: Iterable[object]) -> str:
+def join_words(items: Iterable[object]) -> str:
     """Several words in one cell."""
-    return ", ".join(words.escaped(str(item)) for item in items) or words.NOTHING
+    return ", ".join(formatting.escape(str(item)) for item in items) or formatting.EMPTY

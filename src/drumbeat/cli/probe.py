@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from drumbeat.cli.failures import NotDone, Refused
+from drumbeat.cli.failures import BadInput, NotDone
 from drumbeat.errors import DrumbeatError
 from drumbeat.settings import Settings, load
-from drumbeat.spawn import answer, receive, spawn
+from drumbeat.spawn import receive, send_to_parent, spawn
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A program as far as `drumbeat run` is concerned."""
 
     settings: Settings
@@ -33,7 +33,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Those that tasks name."""
 
 
-class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+class _ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
     flags: dict[str, Any] = {}
     tasks: list[str] = []
@@ -41,35 +41,35 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     task_queues: frozenset[str] = frozenset()
 
 
-def known(app: Drumbeat, settings: Settings) -> Known:
+def describe_program(app: Drumbeat, settings: Settings) -> ProgramInfo:
     """Of an app that is here."""
     tasks = app.registered_tasks
-    return Known(
+    return ProgramInfo(
         settings=settings,
         tasks=sorted(task.name for task in tasks),
         rooms=sorted(room.name for room in app.registered_rooms),
-        queues=settings.weights(app.registry.queues()),
+        queues=settings.queue_weights(app.registry.queues()),
         task_queues=app.registry.queues(),
     )
 
 
-def ask(ref: str, flags: Mapping[str, Any]) -> Known:
+def probe_program(ref: str, flags: Mapping[str, Any]) -> ProgramInfo:
     """Of an app that is not to be imported here.
 
     Raises:
         Refused: it cannot be imported, or its settings are wrong; in one line.
     """
-    child = spawn("drumbeat.cli.probe:tell", {"ref": ref, "flags": dict(flags)}, label=f"drumbeat-probe {ref}")
+    child = spawn("drumbeat.cli.probe:run_probe", {"ref": ref, "flags": dict(flags)}, label=f"drumbeat-probe {ref}")
     with child.link, child.lifeline:
         frame = receive(child.link)
     code = child.process.wait()
     if frame is None:
         raise NotDone(f"a process that imported {ref} ended without a word (exit code {code})")
-    told = msgspec.json.decode(frame, type=_Answer)
+    told = msgspec.json.decode(frame, type=_ProbeReply)
     if told.problem is not None:
-        raise Refused(told.problem)
+        raise BadInput(told.problem)
     settings = load(told.flags, {})
-    return Known(
+    return ProgramInfo(
         settings=settings,
         tasks=told.tasks,
         rooms=told.rooms,
@@ -78,18 +78,18 @@ def ask(ref: str, flags: Mapping[str, Any]) -> Known:
     )
 
 
-def tell(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any]) -> int:
+def run_probe(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any]) -> int:
     """The first function of the child."""
     from drumbeat import appref
 
     try:
         app = appref.load(ref)
-        found = known(app, app.configure(flags))
+        found = describe_program(app, app.configure(flags))
     except DrumbeatError as error:
-        told = _Answer(problem=str(error))
+        told = _ProbeReply(problem=str(error))
     else:
         # The weights of all queues, so that nobody else must know which ones the tasks name.
-        flags = appref.flags_of(found.settings) | {"queues": found.queues}
-        told = _Answer(flags=flags, tasks=found.tasks, rooms=found.rooms, task_queues=found.task_queues)
-    answer(link, msgspec.json.encode(told))
+        flags = appref.to_flags(found.settings) | {"queues": found.queues}
+        told = _ProbeReply(flags=flags, tasks=found.tasks, rooms=found.rooms, task_queues=found.task_queues)
+    send_to_parent(link, msgspec.json.encode(told))
     return 0

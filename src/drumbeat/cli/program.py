@@ -17,7 +17,7 @@ import click
 from drumbeat.cli import failures
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """One line of the list of commands."""
 
     name: str
@@ -25,37 +25,37 @@ class Entry(NamedTuple):
     attribute: str = "command"
 
 
-GROUPS: dict[str, tuple[Entry, ...]] = {
+GROUPS: dict[str, tuple[CommandEntry, ...]] = {
     "Start": (
-        Entry("demo", "Watch jobs succeed, wait, fail, die with their worker and recover."),
-        Entry("run", "Run a worker, or several, for an app."),
-        Entry("dashboard", "Serve the dashboard and its API."),
-        Entry("migrate", "Create the store's tables, or bring them up to date."),
+        CommandEntry("demo", "Watch jobs succeed, wait, fail, die with their worker and recover."),
+        CommandEntry("run", "Run a worker, or several, for an app."),
+        CommandEntry("dashboard", "Serve the dashboard and its API."),
+        CommandEntry("migrate", "Create the store's tables, or bring them up to date."),
     ),
     "Look and act": (
-        Entry("enqueue", "Queue a job of an app's task."),
-        Entry("explain", "Say why a job is not running."),
-        Entry("top", "Watch queues, rates, running processes and what dies, live."),
-        Entry("doctor", "Say what is wrong with the store or with what runs on it, and what to do."),
-        Entry("jobs", "List, show, cancel, retry jobs, or run them now."),
-        Entry("dead", "List, show, group, replay or discard dead letters."),
-        Entry("queues", "List, show, pause and resume queues."),
-        Entry("tasks", "List and show tasks, with the numbers of their jobs."),
-        Entry("schedules", "List, preview, make, change, pause schedules; what became of their moments."),
-        Entry("instances", "List and show the running processes."),
-        Entry("locks", "List and show locks, or release one by force."),
-        Entry("audit", "List and show who did what, to how many, and why."),
-        Entry("glossary", "Explain the words that Drumbeat uses."),
+        CommandEntry("enqueue", "Queue a job of an app's task."),
+        CommandEntry("explain", "Say why a job is not running."),
+        CommandEntry("top", "Watch queues, rates, running processes and what dies, live."),
+        CommandEntry("doctor", "Say what is wrong with the store or with what runs on it, and what to do."),
+        CommandEntry("jobs", "List, show, cancel, retry jobs, or run them now."),
+        CommandEntry("dead", "List, show, group, replay or discard dead letters."),
+        CommandEntry("queues", "List, show, pause and resume queues."),
+        CommandEntry("tasks", "List and show tasks, with the numbers of their jobs."),
+        CommandEntry("schedules", "List, preview, make, change, pause schedules; what became of their moments."),
+        CommandEntry("instances", "List and show the running processes."),
+        CommandEntry("locks", "List and show locks, or release one by force."),
+        CommandEntry("audit", "List and show who did what, to how many, and why."),
+        CommandEntry("glossary", "Explain the words that Drumbeat uses."),
     ),
 }
 ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}
 
 
-COMPLETE = "_DRUMBEAT_COMPLETE"
+COMPLETION_VARIABLE = "_DRUMBEAT_COMPLETE"
 """Set by a shell that wants words to complete."""
 
 
-class Program(click.Group):
+class RootCommand(click.Group):
     """A group that imports a command when it is called, and tells every failure in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -89,8 +89,8 @@ class Program(click.Group):
         **extra: Any,
     ) -> Any:
         name = prog_name or "drumbeat"
-        if COMPLETE in os.environ:
-            return super().main(args, name, complete_var or COMPLETE, standalone_mode, **extra)
+        if COMPLETION_VARIABLE in os.environ:
+            return super().main(args, name, complete_var or COMPLETION_VARIABLE, standalone_mode, **extra)
 
         def start() -> Any:
             given = list(sys.argv[1:] if args is None else args)
@@ -99,7 +99,7 @@ class Program(click.Group):
             with self.make_context(name, given, **extra) as ctx:
                 return self.invoke(ctx)
 
-        code = failures.told(start)
+        code = failures.run_and_report(start)
         if standalone_mode:
             sys.exit(code)
         return code
@@ -115,7 +115,7 @@ def show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> N
 
 @click.command(
     "drumbeat",
-    cls=Program,
+    cls=RootCommand,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Settings come from flags, the app's code, DRUMBEAT_* variables and .env, in this order. "

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumbeat.cli.options import Target, pass_target, url_option
+from drumbeat.cli.options import CliTarget, pass_target, url_option
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from drumbeat.cli.probe import Known
+    from drumbeat.cli.probe import ProgramInfo
     from drumbeat.settings import Settings
 
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("--namespace", metavar="NAME", help="Which system of a shared database.")
 @url_option
 @pass_target
-def command(target: Target, /, app: str | None, migrate: bool, **flags: Any) -> int:
+def command(target: CliTarget, /, app: str | None, migrate: bool, **flags: Any) -> int:
     """Run jobs of an app until SIGTERM or Ctrl-C; then running jobs may end, and the rest goes back.
 
     MODULE:ATTR is the Drumbeat object of your program, such as app:app for `app` in app.py.
@@ -46,21 +46,21 @@ def command(target: Target, /, app: str | None, migrate: bool, **flags: Any) -> 
     from drumbeat import logs
 
     target.flags |= {name: value for name, value in flags.items() if value is not None}
-    settings = _first_settings(target, app)
+    settings = _load_settings(target, app)
     if settings.processes > 1:
         from drumbeat.cli import probe
         from drumbeat.supervisor import Supervisor
 
-        program = probe.ask(ref := str(settings.app), target.flags)
+        program = probe.probe_program(ref := str(settings.app), target.flags)
         logs.configure(program.settings.log_level, program.settings.log_format)
-        if (code := _begin(program, ref, migrate=migrate)) is not None:
+        if (code := _prepare(program, ref, migrate=migrate)) is not None:
             return code
         with _dashboard(ref, program.settings, wanted="dashboard" in target.flags):
             return Supervisor(ref, program.settings).run()
-    return _work(str(settings.app), target.flags, migrate=migrate)
+    return _run_worker(str(settings.app), target.flags, migrate=migrate)
 
 
-def _work(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
+def _run_worker(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
     from drumbeat import appref, logs
     from drumbeat.cli import probe
     from drumbeat.worker import main
@@ -73,7 +73,7 @@ def _work(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
             sys.executable, [sys.executable, "-m", "drumbeat", *sys.argv[1:], "--processes", str(settings.processes)]
         )
     logs.configure(settings.log_level, settings.log_format)
-    if (code := _begin(probe.known(app, settings), ref, migrate=migrate)) is not None:
+    if (code := _prepare(probe.describe_program(app, settings), ref, migrate=migrate)) is not None:
         return code
     with _dashboard(ref, settings, wanted="dashboard" in flags):
         return main.run(app, settings, ref=ref)
@@ -82,23 +82,23 @@ def _work(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
 def _dashboard(ref: str, settings: Settings, *, wanted: bool) -> AbstractContextManager[None]:
     if not wanted:
         return nullcontext()
-    from drumbeat.web.beside import dashboard_beside
+    from drumbeat.web.dashboard_process import dashboard_process
 
-    return dashboard_beside(ref, settings)
+    return dashboard_process(ref, settings)
 
 
-def _first_settings(target: Target, app: str | None) -> Settings:
+def _load_settings(target: CliTarget, app: str | None) -> Settings:
     """What the command line and the environment say, before the program is known."""
-    from drumbeat.cli.failures import Refused
+    from drumbeat.cli.failures import BadInput
     from drumbeat.settings import load
 
     settings = load(target.flags | ({"app": app} if app else {}), {})
     if settings.app is None:
-        raise Refused("which app? Write `drumbeat run module:attr`, or set DRUMBEAT_APP")
+        raise BadInput("which app? Write `drumbeat run module:attr`, or set DRUMBEAT_APP")
     return settings
 
 
-def _begin(program: Known, ref: str, *, migrate: bool) -> int | None:
+def _prepare(program: ProgramInfo, ref: str, *, migrate: bool) -> int | None:
     """Make sure that there is a store to work on, then say in one line what is started, on what, with what.
 
     The exit code, if nothing is to be started.
@@ -111,7 +111,7 @@ def _begin(program: Known, ref: str, *, migrate: bool) -> int | None:
     from drumbeat.store.urls import parse
 
     log, settings = logging.getLogger("drumbeat.run"), program.settings
-    if (code := asyncio.run(_ready(settings, migrate=migrate))) is not None:
+    if (code := asyncio.run(_open_stores(settings, migrate=migrate))) is not None:
         return code
     queues = ",".join(f"{queue}={weight}" for queue, weight in program.queues.items())
     facts = {
@@ -132,48 +132,53 @@ def _begin(program: Known, ref: str, *, migrate: bool) -> int | None:
     return None
 
 
-async def _ready(settings: Settings, *, migrate: bool) -> int | None:
+async def _open_stores(settings: Settings, *, migrate: bool) -> int | None:
     """Open each store once: a wrong place is told here, once, and not by each worker after its start.
 
     The exit code, if there is none to work on, or somebody says stop.
     """
     from contextlib import suppress
 
-    from drumbeat.cli.migrate import bring_up, try_out
+    from drumbeat.cli.migrate import check_store_opens, upgrade_schema
     from drumbeat.errors import StoreUnavailable
 
-    do = bring_up if migrate else try_out
-    code = await _wait_for(settings.url, settings, do)
+    do = upgrade_schema if migrate else check_store_opens
+    code = await _wait_for_store(settings.url, settings, do)
     if code is not None or settings.outbox is None:
         return code
     if migrate:
-        return await _wait_for(settings.outbox, settings, do)
+        return await _wait_for_store(settings.outbox, settings, do)
     with suppress(StoreUnavailable):  # it keeps nobody from working: its relay waits for it
         await do(settings.outbox, settings.namespace)
     return None
 
 
-async def _wait_for(url: str, settings: Settings, do: Callable[[str, str], Awaitable[None]]) -> int | None:
+async def _wait_for_store(url: str, settings: Settings, do: Callable[[str, str], Awaitable[None]]) -> int | None:
     """A store that is away is waited for, as long as a running worker would stay."""
     import asyncio
     import logging
 
     from drumbeat.clock import SYSTEM
     from drumbeat.errors import StoreUnavailable
-    from drumbeat.presence import ExitRule
+    from drumbeat.heartbeat import UnreachableRule
     from drumbeat.redaction import mask_url
-    from drumbeat.service import open_patiently
+    from drumbeat.service import open_with_retries
     from drumbeat.worker import EXIT_NO_STORE, EXIT_OK
     from drumbeat.worker.main import stop_on_signals
 
-    log, stop, rule, code = logging.getLogger("drumbeat.run"), asyncio.Event(), ExitRule(settings, SYSTEM), EXIT_OK
+    log, stop, rule, code = (
+        logging.getLogger("drumbeat.run"),
+        asyncio.Event(),
+        UnreachableRule(settings, SYSTEM),
+        EXIT_OK,
+    )
 
     def failed(error: StoreUnavailable) -> None:
         nonlocal code
         facts = {"url": mask_url(url), "reason": str(error)}
         if not rule.failures:
             log.error("the store does not answer; trying again", extra=facts)
-        if rule.failed():
+        if rule.record_failure():
             code = EXIT_NO_STORE
             log.error("the store has been away for too long: nothing is started", extra=facts | {"exit_code": code})
             stop.set()
@@ -183,5 +188,5 @@ async def _wait_for(url: str, settings: Settings, do: Callable[[str, str], Await
         return True
 
     with stop_on_signals(stop.set):
-        done = await open_patiently(opened, failed=failed, stop=stop, pause=settings.heartbeat)
+        done = await open_with_retries(opened, on_failure=failed, stop=stop, retry_delay=settings.heartbeat)
     return None if done else code

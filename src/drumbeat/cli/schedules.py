@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drumbeat.cli import completion, output, words
-from drumbeat.cli.acting import act, person
-from drumbeat.cli.connection import ask, look, now
-from drumbeat.cli.failures import Refused
-from drumbeat.cli.noun import noun
+from drumbeat.cli import completion, formatting, output
+from drumbeat.cli.audit_scope import current_user, run_audited
+from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.failures import BadInput
 from drumbeat.cli.options import (
     DURATION,
-    MOMENT,
     NAME,
+    TIMESTAMP,
+    CliTarget,
     F,
-    Target,
     pass_target,
     target_options,
     watch_option,
     why_option,
 )
+from drumbeat.cli.resource_group import resource_group
 
 if TYPE_CHECKING:
+    from drumbeat.admin import BackfillResult, FireInfo, ScheduleInfo
     from drumbeat.app import Drumbeat
-    from drumbeat.nouns import Backfilled, FireInfo, ScheduleInfo
 
-command = noun("schedules", "Schedules: when tasks run by themselves, and what became of each moment.")
+command = resource_group("schedules", "Schedules: when tasks run by themselves, and what became of each moment.")
 
 
 def _rule_options(command: F) -> F:
@@ -40,8 +40,8 @@ def _rule_options(command: F) -> F:
         click.option("--retries", type=click.IntRange(min=0), help="Likewise."),
         click.option("--priority", type=click.IntRange(0, 9), help="Likewise."),
         click.option("--queue", type=NAME, help="Likewise."),
-        click.option("--end", type=MOMENT, help="No moment at or after this."),
-        click.option("--start", type=MOMENT, help="No moment before this."),
+        click.option("--end", type=TIMESTAMP, help="No moment at or after this."),
+        click.option("--start", type=TIMESTAMP, help="No moment before this."),
         click.option("--jitter", type=DURATION, help="Each job is due up to so much later."),
         click.option(
             "--overlap",
@@ -73,7 +73,7 @@ def _timing_options(command: F) -> F:
     return command
 
 
-_who = click.option("--by", metavar="NAME", help="Who does it; shown with the schedule.")
+_by_option = click.option("--by", metavar="NAME", help="Who does it; shown with the schedule.")
 
 
 @command.command("list")
@@ -81,38 +81,40 @@ _who = click.option("--by", metavar="NAME", help="Who does it; shown with the sc
 @watch_option
 @target_options
 @pass_target
-def list_(target: Target, /, everything: bool) -> None:
+def list_(target: CliTarget, /, everything: bool) -> None:
     """List schedules, by name."""
-    look(target, lambda app: app.schedules.list(all=everything), lambda schedules: _show_list(target, schedules))
+    call_and_show(
+        target, lambda app: app.schedules.list(all=everything), lambda schedules: _show_list(target, schedules)
+    )
 
 
-def _show_list(target: Target, schedules: list[ScheduleInfo]) -> None:
+def _show_list(target: CliTarget, schedules: list[ScheduleInfo]) -> None:
     if target.json:
-        output.json_lines(schedules)
+        output.print_json_lines(schedules)
         return
-    from drumbeat.cli.timetable import COLUMNS, row
+    from drumbeat.cli.schedule_view import COLUMNS, schedule_row
 
-    moment = now()
-    rows = [row(schedule, moment) for schedule in schedules]
-    output.show_table(COLUMNS, rows, empty=f"No schedules in {target.place}.")
+    moment = utc_now()
+    rows = [schedule_row(schedule, moment) for schedule in schedules]
+    output.show_table(COLUMNS, rows, empty=f"No schedules in {target.store_url}.")
 
 
 @command.command("show")
 @click.argument("name", shell_complete=completion.schedules)
 @target_options
 @pass_target
-def show(target: Target, /, name: str) -> None:
+def show(target: CliTarget, /, name: str) -> None:
     """Show one schedule, also one that is retired."""
-    _tell(target, ask(target, lambda app: app.schedules.show(name)))
+    _report_schedule(target, call_app(target, lambda app: app.schedules.show(name)))
 
 
-def _tell(target: Target, schedule: ScheduleInfo) -> None:
+def _report_schedule(target: CliTarget, schedule: ScheduleInfo) -> None:
     if target.json:
-        output.json_document(schedule)
+        output.print_json(schedule)
         return
-    from drumbeat.cli.timetable import show_schedule
+    from drumbeat.cli.schedule_view import show_schedule
 
-    show_schedule(schedule, now())
+    show_schedule(schedule, utc_now())
 
 
 @command.command("create")
@@ -121,11 +123,11 @@ def _tell(target: Target, schedule: ScheduleInfo) -> None:
 @click.option("--name", metavar="NAME", help="The schedule's name. [the task's]")
 @_rule_options
 @why_option
-@_who
+@_by_option
 @target_options
 @pass_target
 def create(
-    target: Target,
+    target: CliTarget,
     /,
     task: str,
     arguments: tuple[str, ...],
@@ -139,15 +141,17 @@ def create(
     \b
       drumbeat schedules create report kind=long --cron "0 3 * * *" --tz Europe/Berlin --app shop:app
     """
-    from drumbeat.cli.arguments import parse
+    from drumbeat.cli.arguments import parse_arguments
 
-    typed = parse(arguments, document)
-    given = _given(options)
+    typed = parse_arguments(arguments, document)
+    given = _drop_none(options)
 
     async def made(app: Drumbeat) -> ScheduleInfo:
-        return await app.schedules.create(task, name=name, by=by or person(), args=_args(app, task, typed), **given)
+        return await app.schedules.create(
+            task, name=name, by=by or current_user(), args=_decode_args(app, task, typed), **given
+        )
 
-    _tell(target, act(target, "schedules.create", name or task, made, needs_app=True))
+    _report_schedule(target, run_audited(target, "schedules.create", name or task, made, needs_app=True))
 
 
 @command.command("change")
@@ -155,42 +159,42 @@ def create(
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @_rule_options
 @why_option
-@_who
+@_by_option
 @target_options
 @pass_target
 def change(
-    target: Target, /, name: str, arguments: tuple[str, ...], document: str | None, by: str | None, **options: Any
+    target: CliTarget, /, name: str, arguments: tuple[str, ...], document: str | None, by: str | None, **options: Any
 ) -> None:
     """Change a schedule that was made at run time; what is not given stays. New arguments need --app."""
-    from drumbeat.cli.arguments import parse
+    from drumbeat.cli.arguments import parse_arguments
 
-    typed = parse(arguments, document)
-    given = _given(options)
+    typed = parse_arguments(arguments, document)
+    given = _drop_none(options)
     if not given and not typed and document is None:
-        raise Refused("say what to change, such as --cron '0 4 * * *'")
+        raise BadInput("say what to change, such as --cron '0 4 * * *'")
 
     async def changed(app: Drumbeat) -> ScheduleInfo:
         if typed or document is not None:
-            given["args"] = _args(app, (await app.schedules.show(name)).task, typed)
-        return await app.schedules.change(name, by=by or person(), **given)
+            given["args"] = _decode_args(app, (await app.schedules.show(name)).task, typed)
+        return await app.schedules.change(name, by=by or current_user(), **given)
 
-    _tell(target, act(target, "schedules.change", name, changed, needs_app=bool(typed)))
+    _report_schedule(target, run_audited(target, "schedules.change", name, changed, needs_app=bool(typed)))
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _drop_none(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _args(app: Drumbeat, task: str, typed: Any) -> tuple[Any, ...] | dict[str, Any]:
-    from drumbeat.cli.arguments import typed_by
+def _decode_args(app: Drumbeat, task: str, typed: Any) -> tuple[Any, ...] | dict[str, Any]:
+    from drumbeat.cli.arguments import decode_by_signature
     from drumbeat.codec import Signature
 
     signature = app.registry[task].signature
     if not isinstance(signature, Signature):
-        raise Refused(f"task {task} is called by the death of a job, and in no other way")
-    by_place, by_name = typed_by(signature, task, typed)
+        raise BadInput(f"task {task} is called by the death of a job, and in no other way")
+    by_place, by_name = decode_by_signature(signature, task, typed)
     if by_place and by_name:
-        raise Refused(
+        raise BadInput(
             f"task {task} takes some arguments only by place and some by name: no schedule can be made for it here"
         )
     return tuple(by_place) if by_place else by_name
@@ -199,55 +203,61 @@ def _args(app: Drumbeat, task: str, typed: Any) -> tuple[Any, ...] | dict[str, A
 @command.command("pause")
 @click.argument("name", shell_complete=completion.schedules)
 @why_option
-@_who
+@_by_option
 @target_options
 @pass_target
-def pause(target: Target, /, name: str, by: str | None) -> None:
+def pause(target: CliTarget, /, name: str, by: str | None) -> None:
     """Fire nothing of a schedule from now on. Jobs that are there go on."""
-    done = act(
+    done = run_audited(
         target,
         "schedules.pause",
         name,
-        lambda app: app.schedules.pause(name, why=target.why, by=by or person()),
-        touched=int,
+        lambda app: app.schedules.pause(name, reason=target.reason, by=by or current_user()),
+        count_touched=int,
     )
-    _say(target, {"paused": done}, f"Schedule {name} is paused{'' if done else ' already'}.")
+    _report(target, {"paused": done}, f"Schedule {name} is paused{'' if done else ' already'}.")
 
 
 @command.command("resume")
 @click.argument("name", shell_complete=completion.schedules)
 @why_option
-@_who
+@_by_option
 @target_options
 @pass_target
-def resume(target: Target, /, name: str, by: str | None) -> None:
+def resume(target: CliTarget, /, name: str, by: str | None) -> None:
     """Go on with a paused schedule. The moments of the pause are skipped, on record."""
-    done = act(target, "schedules.resume", name, lambda app: app.schedules.resume(name, by=by or person()), touched=int)
-    _say(target, {"resumed": done}, f"Schedule {name} goes on." if done else f"Schedule {name} was not paused.")
+    done = run_audited(
+        target,
+        "schedules.resume",
+        name,
+        lambda app: app.schedules.resume(name, by=by or current_user()),
+        count_touched=int,
+    )
+    _report(target, {"resumed": done}, f"Schedule {name} goes on." if done else f"Schedule {name} was not paused.")
 
 
 @command.command("delete")
 @click.argument("name", shell_complete=completion.schedules)
 @why_option
-@_who
+@_by_option
 @target_options
 @pass_target
-def delete(target: Target, /, name: str, by: str | None) -> None:
+def delete(target: CliTarget, /, name: str, by: str | None) -> None:
     """Retire a schedule; its record stays. One that code declares comes back when an instance of that program starts."""
-    act(
+    run_audited(
         target,
         "schedules.delete",
         name,
-        lambda app: app.schedules.delete(name, why=target.why, by=by or person()),
+        lambda app: app.schedules.delete(name, reason=target.reason, by=by or current_user()),
     )
-    _say(target, {"deleted": True}, f"Schedule {name} is retired.")
+    _report(target, {"deleted": True}, f"Schedule {name} is retired.")
 
 
-def _say(target: Target, answer: object, line: str) -> None:
+def _report(target: CliTarget, answer: object, line: str) -> None:
     if target.json:
-        output.json_document(answer)
+        output.print_json(answer)
     else:
-        output.say(line)
+        output.print_line(line)
 
 
 @command.command("run-now")
@@ -255,43 +265,43 @@ def _say(target: Target, answer: object, line: str) -> None:
 @why_option
 @target_options
 @pass_target
-def run_now(target: Target, /, name: str) -> None:
+def run_now(target: CliTarget, /, name: str) -> None:
     """Enqueue a schedule's job at once, beside its own moments. Prints the job's id."""
-    job = act(
+    job = run_audited(
         target,
         "schedules.run-now",
         name,
         lambda app: app.schedules.run_now(name),
-        kept=lambda job: json.dumps({"id": job.id}),
+        to_answer=lambda job: json.dumps({"id": job.id}),
     )
-    _say(target, {"id": job.id, "created": job.created}, job.id)
+    _report(target, {"id": job.id, "created": job.created}, job.id)
 
 
 @command.command("backfill")
 @click.argument("name", shell_complete=completion.schedules)
-@click.argument("first", type=MOMENT, metavar="FROM")
-@click.argument("last", type=MOMENT, metavar="TO")
+@click.argument("first", type=TIMESTAMP, metavar="FROM")
+@click.argument("last", type=TIMESTAMP, metavar="TO")
 @click.option("--force", is_flag=True, help="Also moments that are older than the record of fires.")
 @why_option
 @target_options
 @pass_target
-def backfill(target: Target, /, name: str, first: datetime, last: datetime, force: bool) -> None:
+def backfill(target: CliTarget, /, name: str, first: datetime, last: datetime, force: bool) -> None:
     """Fire the moments between two that were not fired, as far as its overlap allows.
 
     \b
       drumbeat schedules backfill nightly 2026-11-01T00:00Z 2026-11-08T00:00Z
     """
-    filled: Backfilled = act(
+    filled: BackfillResult = run_audited(
         target,
         "schedules.backfill",
         f"{name} {first.isoformat()} to {last.isoformat()}",
         lambda app: app.schedules.backfill(name, first, last, force=force),
-        touched=lambda filled: len(filled.jobs),
+        count_touched=lambda filled: len(filled.jobs),
     )
-    _say(
+    _report(
         target,
         filled,
-        f"{words.count(len(filled.jobs), 'job')} enqueued, {words.count(filled.skipped, 'moment')} skipped: "
+        f"{formatting.format_count(len(filled.jobs), 'job')} enqueued, {formatting.format_count(filled.skipped, 'moment')} skipped: "
         "fired before, or not allowed by overlap.",
     )
 
@@ -304,7 +314,7 @@ def backfill(target: Target, /, name: str, first: datetime, last: datetime, forc
 @target_options
 @pass_target
 def preview(
-    target: Target, /, rule: str | None, cron: str | None, count: int, name: str | None, **options: Any
+    target: CliTarget, /, rule: str | None, cron: str | None, count: int, name: str | None, **options: Any
 ) -> None:
     """Show the next moments of a schedule, or of a rule (no store is asked then).
 
@@ -313,27 +323,27 @@ def preview(
       drumbeat schedules preview "0 3 * * *" --tz Europe/Berlin
       drumbeat schedules preview --every 90m --grid
     """
-    given = _given(options)
+    given = _drop_none(options)
     if rule is not None and _is_expression(rule):
         cron, rule = rule, None
     if cron is not None:
         given["cron"] = cron
     if rule is not None and given:
-        raise Refused("say which schedule, or a rule, not both")
+        raise BadInput("say which schedule, or a rule, not both")
     if rule is None and not given:
-        raise Refused("say which schedule, or a rule such as '0 3 * * *'")
+        raise BadInput("say which schedule, or a rule such as '0 3 * * *'")
     if rule is not None:
-        found = ask(target, lambda app: app.schedules.preview(rule, count=count))
+        found = call_app(target, lambda app: app.schedules.preview(rule, count=count))
     else:
         from drumbeat.app import Drumbeat
 
         found = asyncio.run(Drumbeat().schedules.preview(name, count=count, **given))
     if target.json:
-        output.json_lines(found)
+        output.print_json_lines(found)
         return
-    from drumbeat.cli.timetable import PREVIEW_COLUMNS, preview_rows
+    from drumbeat.cli.schedule_view import PREVIEW_COLUMNS, preview_rows
 
-    output.show_table(PREVIEW_COLUMNS, preview_rows(found, now()), empty="It has no moments to come.")
+    output.show_table(PREVIEW_COLUMNS, preview_rows(found, utc_now()), empty="It has no moments to come.")
 
 
 def _is_expression(text: str) -> bool:
@@ -343,29 +353,29 @@ def _is_expression(text: str) -> bool:
 
 @command.command("history")
 @click.argument("name", shell_complete=completion.schedules)
-@click.option("--before", type=MOMENT, help="Only moments before this: the next page.")
+@click.option("--before", type=TIMESTAMP, help="Only moments before this: the next page.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
 @watch_option
 @target_options
 @pass_target
-def history(target: Target, /, name: str, before: datetime | None, limit: int) -> None:
+def history(target: CliTarget, /, name: str, before: datetime | None, limit: int) -> None:
     """Show what became of a schedule's moments, the newest first."""
-    look(
+    call_and_show(
         target,
         lambda app: app.schedules.history(name, before=before, limit=limit),
-        lambda fires: _show_fires(target, name, fires, limit),
+        lambda fires: _show_history(target, name, fires, limit),
     )
 
 
-def _show_fires(target: Target, name: str, fires: list[FireInfo], limit: int) -> None:
+def _show_history(target: CliTarget, name: str, fires: list[FireInfo], limit: int) -> None:
     if target.json:
-        output.json_lines(fires)
+        output.print_json_lines(fires)
         return
-    from drumbeat.cli.timetable import FIRE_COLUMNS, fire_row
+    from drumbeat.cli.schedule_view import FIRE_COLUMNS, fire_row
 
-    rows = [fire_row(fire, now()) for fire in fires]
+    rows = [fire_row(fire, utc_now()) for fire in fires]
     output.show_table(FIRE_COLUMNS, rows, empty=f"No moment of {name} is on record.")
     if len(fires) == limit:
-        output.say(
+        output.print_line(
             f"The newest {len(fires)}; go on with --before {fires[-1].at:%Y-%m-%dT%H:%M:%S.%fZ}, or raise --limit."
         )

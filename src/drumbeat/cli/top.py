@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 import click
 
 from drumbeat.cli import output
-from drumbeat.cli.connection import ask
-from drumbeat.cli.options import DURATION, Target, pass_target, target_options
+from drumbeat.cli.connection import call_app
+from drumbeat.cli.options import DURATION, CliTarget, pass_target, target_options
 from drumbeat.errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from drumbeat.admin.health import HealthMonitor
     from drumbeat.app import Drumbeat
-    from drumbeat.nouns.health import HealthWatch
 
-SHORTEST = 0.2
+MIN_INTERVAL = 0.2
 
 
 @click.command("top")
@@ -33,14 +33,14 @@ SHORTEST = 0.2
 @click.option("--interval", type=DURATION, default="1s", show_default=True, help="How often to look.")
 @target_options
 @pass_target
-def command(target: Target, /, once: bool, interval: float) -> None:
+def command(target: CliTarget, /, once: bool, interval: float) -> None:
     """Show queues, rates, running processes and what dies, until q or Ctrl-C."""
-    interval = max(SHORTEST, interval)
+    interval = max(MIN_INTERVAL, interval)
 
     async def shown(app: Drumbeat) -> None:
-        from drumbeat.nouns.health import HealthWatch
+        from drumbeat.admin.health import HealthMonitor
 
-        watch = HealthWatch(app.clock)
+        watch = HealthMonitor(app.clock)
         if once:
             await _print(app, target, watch)
         elif sys.stdout.isatty() and sys.stdin.isatty() and not target.json:
@@ -48,22 +48,22 @@ def command(target: Target, /, once: bool, interval: float) -> None:
         else:
             await _follow(app, target, interval, watch)
 
-    ask(target, shown)
+    call_app(target, shown)
 
 
-async def _print(app: Drumbeat, target: Target, watch: HealthWatch) -> None:
-    from drumbeat.cli.picture import drawn, taken
+async def _print(app: Drumbeat, target: CliTarget, watch: HealthMonitor) -> None:
+    from drumbeat.cli.top_view import render, take_snapshot
 
-    picture = await taken(app, target.place, watch)
+    picture = await take_snapshot(app, target.store_url, watch)
     if target.json:
-        output.json_lines([picture])
+        output.print_json_lines([picture])
     else:
         out = output.console()
-        out.print(drawn(picture, out.width))
+        out.print(render(picture, out.width))
     sys.stdout.flush()
 
 
-async def _follow(app: Drumbeat, target: Target, interval: float, watch: HealthWatch) -> None:
+async def _follow(app: Drumbeat, target: CliTarget, interval: float, watch: HealthMonitor) -> None:
     """For a pipe or a file."""
     while True:
         try:
@@ -73,43 +73,43 @@ async def _follow(app: Drumbeat, target: Target, interval: float, watch: HealthW
         await app.clock.sleep(interval)
 
 
-async def _live(app: Drumbeat, target: Target, interval: float, watch: HealthWatch) -> None:
+async def _live(app: Drumbeat, target: CliTarget, interval: float, watch: HealthMonitor) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from drumbeat.cli.picture import drawn, taken
+    from drumbeat.cli.top_view import render, take_snapshot
 
     out, picture = output.console(), None
-    with _until_told() as told, Live(console=out, screen=True, auto_refresh=False) as live:
-        while not told.is_set():
+    with _quit_event() as quit, Live(console=out, screen=True, auto_refresh=False) as live:
+        while not quit.is_set():
             problem = ""
             try:
-                picture = await taken(app, target.place, watch)
+                picture = await take_snapshot(app, target.store_url, watch)
             except StoreUnavailable as error:
                 problem = str(error)
-            live.update(Text(problem) if picture is None else drawn(picture, out.width, problem=problem), refresh=True)
+            live.update(Text(problem) if picture is None else render(picture, out.width, problem=problem), refresh=True)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(told.wait(), interval)
+                await asyncio.wait_for(quit.wait(), interval)
 
 
 @contextlib.contextmanager
-def _until_told() -> Iterator[asyncio.Event]:
+def _quit_event() -> Iterator[asyncio.Event]:
     """An event that q and Ctrl-C set. Keys are heard one by one meanwhile, and are not shown."""
     import termios
     import tty
 
-    told, loop, keyboard = asyncio.Event(), asyncio.get_running_loop(), sys.stdin.fileno()
+    quit, loop, keyboard = asyncio.Event(), asyncio.get_running_loop(), sys.stdin.fileno()
 
-    def hear() -> None:
+    def on_key() -> None:
         if os.read(keyboard, 64).lower()[:1] in (b"q", b""):
-            told.set()
+            quit.set()
 
     before = termios.tcgetattr(keyboard)
     tty.setcbreak(keyboard)
-    loop.add_reader(keyboard, hear)
-    loop.add_signal_handler(signal.SIGINT, told.set)
+    loop.add_reader(keyboard, on_key)
+    loop.add_signal_handler(signal.SIGINT, quit.set)
     try:
-        yield told
+        yield quit
     finally:
         loop.remove_signal_handler(signal.SIGINT)
         loop.remove_reader(keyboard)

@@ -14,32 +14,32 @@ from typing import Any, TypeVar, assert_never
 from drumbeat import tracing
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.codec import Undecodable, decode_result
+from drumbeat.core.job import CancelAnswer, Cancelled, EndedJob, Job, JobState, NewJob
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, ResultNotKept
 from drumbeat.handle import JobHandle, SyncJobHandle, job_error
 from drumbeat.ids import JobId
-from drumbeat.model.job import CancelAnswer, Cancelled, Ended, Job, JobState, NewJob
 from drumbeat.settings import Settings
-from drumbeat.store.protocol import Inside, Store
-from drumbeat.store.urls import inside_of, open_store
-from drumbeat.sync import THREAD
+from drumbeat.store.protocol import Store, Transactional
+from drumbeat.store.urls import open_store, transactional_for
+from drumbeat.sync_loop import SYNC_LOOP
 from drumbeat.tasks import Registry, Task
 
-from .connections import Connections
-from .rooms import RoomSender
+from .loop_stores import LoopStores
+from .room_sender import RoomSender
 
 __all__ = ["Client"]
 
 T = TypeVar("T")
 
-MAX_KEYS_IN_A_STEP = 500
+MAX_KEYS_PER_BATCH = 500
 """So many keys are cancelled in one transaction: beside it others have their turn."""
 
 
-def _sent(jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
+def _trace_send(jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
     """Around what stores these jobs: the same, in a span and with its context where the program traces."""
-    spans = tracing.spans() if jobs else None
-    return nullcontext(jobs) if spans is None else spans.sending(jobs)
+    spans = tracing.get_span_factory() if jobs else None
+    return nullcontext(jobs) if spans is None else spans.start_send(jobs)
 
 
 class Client:
@@ -49,11 +49,11 @@ class Client:
         self._settings = settings
         self._clock = clock
         self.registry = registry
-        self.connections = Connections(self._open)
-        self.opened_with: Settings | None = None
+        self.loop_stores = LoopStores(self._open_store)
+        self.opened_settings: Settings | None = None
         """What the first store was opened with; None: none was."""
-        self._inside: tuple[Settings, Inside] | None = None
-        self.wrap_inside: Callable[[Inside], Inside] = lambda inside: inside
+        self._transactional: tuple[Settings, Transactional] | None = None
+        self.wrap_transactional: Callable[[Transactional], Transactional] = lambda inside: inside
         """The app's way to put an outbox before it."""
 
     @property
@@ -69,49 +69,53 @@ class Client:
 
     async def store(self) -> Store:
         """The store of the running loop, opened if need be."""
-        return await self.connections.here().store()
+        return await self.loop_stores.current().store()
 
-    async def _open(self) -> Store:
+    async def _open_store(self) -> Store:
         settings = self.settings
         store = await open_store(
             settings.url, coordination=settings.coordination, namespace=settings.namespace, clock=self._clock
         )
-        self.opened_with = self.opened_with or settings
+        self.opened_settings = self.opened_settings or settings
         return store
 
     async def enqueue(self, job: NewJob) -> JobHandle[Any]:
-        with _sent([job]) as traced:
+        with _trace_send([job]) as traced:
             store = await self.store()
             (added,) = await store.jobs.add(traced)
         return JobHandle(self, added.id, added.created)
 
-    def enqueue_sync(self, called: str, job: NewJob) -> SyncJobHandle[Any]:
-        return SyncJobHandle(self, self.call_sync(called, self.enqueue(job)))
+    def enqueue_sync(self, api_name: str, job: NewJob) -> SyncJobHandle[Any]:
+        return SyncJobHandle(self, self.call_sync(api_name, self.enqueue(job)))
 
     async def enqueue_many(self, jobs: Sequence[NewJob]) -> list[JobHandle[Any]]:
-        with _sent(jobs) as traced:
+        with _trace_send(jobs) as traced:
             store = await self.store()
             return [JobHandle(self, added.id, added.created) for added in await store.jobs.add(traced)]
 
-    async def enqueue_inside(self, conn: Any, jobs: Sequence[NewJob], notify: bool = True) -> list[JobHandle[Any]]:
+    async def enqueue_in_transaction(
+        self, conn: Any, jobs: Sequence[NewJob], notify: bool = True
+    ) -> list[JobHandle[Any]]:
         """Store jobs in the transaction of the caller's own connection. No store is opened for it."""
-        with _sent(jobs) as traced:
-            added = await self.inside.add(conn, traced, notify=notify)
+        with _trace_send(jobs) as traced:
+            added = await self.transactional.add(conn, traced, notify=notify)
         return [JobHandle(self, each.id, each.created) for each in added]
 
-    def enqueue_inside_sync(self, conn: Any, jobs: Sequence[NewJob], notify: bool = True) -> list[SyncJobHandle[Any]]:
+    def enqueue_in_transaction_sync(
+        self, conn: Any, jobs: Sequence[NewJob], notify: bool = True
+    ) -> list[SyncJobHandle[Any]]:
         """The same on the calling thread, to which the connection may belong."""
-        with _sent(jobs) as traced:
-            added = self.inside.add_sync(conn, traced, notify=notify)
+        with _trace_send(jobs) as traced:
+            added = self.transactional.add_sync(conn, traced, notify=notify)
         return [SyncJobHandle(self, JobHandle(self, each.id, each.created)) for each in added]
 
     @property
-    def inside(self) -> Inside:
+    def transactional(self) -> Transactional:
         settings = self.settings
-        if self._inside is None or self._inside[0] is not settings:
-            inside = inside_of(settings.url, namespace=settings.namespace, clock=self._clock)
-            self._inside = settings, self.wrap_inside(inside)
-        return self._inside[1]
+        if self._transactional is None or self._transactional[0] is not settings:
+            inside = transactional_for(settings.url, namespace=settings.namespace, clock=self._clock)
+            self._transactional = settings, self.wrap_transactional(inside)
+        return self._transactional[1]
 
     async def cancel_job(self, id: JobId) -> CancelAnswer:
         store = await self.store()
@@ -122,48 +126,48 @@ class Client:
         """Cancel all live jobs of this task with one of these keys, a few hundred keys in one step."""
         store = await self.store()
         counts: Counter[CancelAnswer] = Counter()
-        for start in range(0, len(keys), MAX_KEYS_IN_A_STEP):
-            counts.update(await store.jobs.cancel_keys(task, keys[start : start + MAX_KEYS_IN_A_STEP]))
+        for start in range(0, len(keys), MAX_KEYS_PER_BATCH):
+            counts.update(await store.jobs.cancel_keys(task, keys[start : start + MAX_KEYS_PER_BATCH]))
         return Cancelled(counts[CancelAnswer.CANCELLED], counts[CancelAnswer.REQUESTED])
 
     async def broadcast(self, room: str, signature: str, args: str) -> int:
-        return await (await self._sender(room, signature)).broadcast(args)
+        return await (await self._room_sender(room, signature)).broadcast(args)
 
-    async def share(self, room: str, signature: str, write: Callable[[int], Sequence[str]]) -> int:
-        return await (await self._sender(room, signature)).share(write)
+    async def fan_out(self, room: str, signature: str, encode_shares: Callable[[int], Sequence[str]]) -> int:
+        return await (await self._room_sender(room, signature)).fan_out(encode_shares)
 
-    async def _sender(self, room: str, signature: str) -> RoomSender:
+    async def _room_sender(self, room: str, signature: str) -> RoomSender:
         return RoomSender(await self.store(), self._clock, room, signature, heartbeat=self.settings.heartbeat)
 
-    async def show_job(self, id: JobId) -> Job:
+    async def get_job(self, id: JobId) -> Job:
         store = await self.store()
-        return await store.inspect.job(id)
+        return await store.inspect.get_job(id)
 
     async def result(self, id: JobId, timeout: Duration | None) -> Any:
         limit = None if timeout is None else seconds(timeout, name="timeout", error=InvalidArguments)
-        return self._read(await self.wait(id, limit))
+        return self._to_result(await self.wait_for_end(id, limit))
 
-    async def wait(self, id: JobId, limit: float | None) -> Ended:
+    async def wait_for_end(self, id: JobId, limit: float | None) -> EndedJob:
         """How the job ended, as soon as it has; `limit` is in seconds, and 0 means to look just once."""
         if limit == 0:
             store = await self.store()
-            (ended,) = await store.jobs.ended([id])
+            (ended,) = await store.jobs.get_results([id])
             if ended is None:
                 raise TimeoutError(f"job {id} has not ended")
             return ended
         try:
             async with asyncio.timeout(limit):
-                poller = await self.connections.here().poller()
+                poller = await self.loop_stores.current().poller()
                 return await poller.wait(id)
         except TimeoutError as error:
             raise TimeoutError(f"job {id} had not ended after {limit:g} s") from error
 
-    def _read(self, ended: Ended) -> Any:
+    def _to_result(self, ended: EndedJob) -> Any:
         match ended.state:
             case JobState.SUCCEEDED:
                 if ended.result_error is not None:
                     raise ResultNotKept(ended.id, ended.task, message=ended.result_error)
-                return self._decoded(ended)
+                return self._decode_result(ended)
             case JobState.DEAD | JobState.CANCELLED:
                 raise job_error(ended.id, ended.task, ended.state, ended.error)
             case JobState.PENDING | JobState.RUNNING:
@@ -171,7 +175,7 @@ class Client:
             case _:
                 assert_never(ended.state)
 
-    def _decoded(self, ended: Ended) -> Any:
+    def _decode_result(self, ended: EndedJob) -> Any:
         if ended.result is None:
             return None
         task = self.registry.find(ended.task)
@@ -181,10 +185,10 @@ class Client:
             # The function returned something else than its annotation says: that is what it returned, then.
             return decode_result(ended.result)
 
-    def call_sync(self, called: str, work: Coroutine[Any, Any, T]) -> T:
-        return THREAD.call(called, work)
+    def call_sync(self, api_name: str, coroutine: Coroutine[Any, Any, T]) -> T:
+        return SYNC_LOOP.run(api_name, coroutine)
 
     async def close(self) -> None:
         """Close the store of the running loop. The next call opens it again."""
-        self._inside = None
-        await self.connections.here().close()
+        self._transactional = None
+        await self.loop_stores.current().close()

@@ -5,11 +5,11 @@ makes any text fit for every store. What would arrive changed is refused where i
 content of a store is untrusted: nothing but JSON is read, and size and depth are bounded before it is parsed.
 """
 
+from drumbeat.codec.json_codec import Undecodable
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD
 from drumbeat.codec.results import Unstorable, decode_result, encode_result
 from drumbeat.codec.signature import Parameter, Signature
-from drumbeat.codec.text import storable
-from drumbeat.codec.wire import Undecodable
+from drumbeat.codec.storable_text import make_storable
 
 __all__ = [
     "MAX_DEPTH",
@@ -20,5 +20,5 @@ __all__ = [
     "Unstorable",
     "decode_result",
     "encode_result",
-    "storable",
+    "make_storable",
 ]

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from drumbeat.codec.wire import is_model
+from drumbeat.codec.json_codec import is_model
 
 NOT_FINITE = "is NaN or infinite, which JSON cannot keep"
 TOO_LARGE = "is an integer beyond 64 bits"
@@ -31,12 +31,12 @@ _MAY_BE_SUBCLASSED = frozenset({str, int, float, Decimal, date, datetime, time, 
 _BYTES = (bytes, bytearray, memoryview)
 # Asked at every record of a list: finding out takes longer than comparing one. Classes that come and go are let go.
 _fields: MutableMapping[type, Collection[str] | None] = WeakKeyDictionary()
-_LEAST, _MOST = -(2**63), 2**63 - 1
+_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 
 
-LONG = 19
+LONG_NUMBER_DIGITS = 19
 """An integer beyond 64 bits has so many digits at least."""
-LONG_NUMBER = re.compile(rb"[0-9]{%d}" % LONG)
+LONG_NUMBER = re.compile(rb"[0-9]{%d}" % LONG_NUMBER_DIGITS)
 
 
 def is_equal(given: Any, got: Any, raw: bytes) -> bool:
@@ -44,63 +44,63 @@ def is_equal(given: Any, got: Any, raw: bytes) -> bool:
     return bool(given == got) and LONG_NUMBER.search(raw) is None
 
 
-def difference(given: Any, got: Any) -> Difference | None:
+def find_difference(given: Any, got: Any) -> Difference | None:
     """The first place where the value came back as something else; None if there is none."""
     kind = type(given)
     if kind is type(got):
         if kind in ALWAYS_SAME:
             return None
         if kind is int:
-            return None if _LEAST <= given <= _MOST else ("", TOO_LARGE)
+            return None if _MIN_INT64 <= given <= _MAX_INT64 else ("", TOO_LARGE)
         if kind is float:
             return None if math.isfinite(given) else ("", NOT_FINITE)
         if kind is list:
-            return _in_sequence(given, got)
+            return _compare_sequences(given, got)
         if kind is dict:
-            return _in_mapping(given, got)
+            return _compare_mappings(given, got)
         if (fields := fields_of(kind)) is not None:
-            return _in_fields(given, got, fields)
-    return _in_others(given, got)
+            return _compare_fields(given, got, fields)
+    return _compare_others(given, got)
 
 
-def _in_others(given: Any, got: Any) -> Difference | None:
+def _compare_others(given: Any, got: Any) -> Difference | None:
     match got:
         case float() if isinstance(given, int) and not isinstance(given, bool):
-            return None if _LEAST <= given <= _MOST else ("", TOO_LARGE)
+            return None if _MIN_INT64 <= given <= _MAX_INT64 else ("", TOO_LARGE)
         case None:
-            return ("", NOT_FINITE) if isinstance(given, float) else _changed(given, got)
+            return ("", NOT_FINITE) if isinstance(given, float) else _describe_change(given, got)
         case Decimal() if isinstance(given, Decimal):
             return None if given.is_finite() and given == got else ("", NOT_FINITE)
         case dict() if isinstance(given, Mapping):
-            return _in_mapping(given, got)
+            return _compare_mappings(given, got)
         case list() | tuple() if isinstance(given, Sequence) and not isinstance(given, str | bytes | bytearray):
             # Only named tuples of one type are the same, as other records are.
             is_named = hasattr(given, "_fields") or hasattr(got, "_fields")
-            return _changed(given, got) if is_named else _in_sequence(given, got)
+            return _describe_change(given, got) if is_named else _compare_sequences(given, got)
         case set() | frozenset() if isinstance(given, Set):
-            return _in_set(given, got)
+            return _compare_sets(given, got)
         case bytes() | bytearray() | memoryview() if isinstance(given, _BYTES):
-            return None if bytes(given) == bytes(got) else _changed(given, got)
+            return None if bytes(given) == bytes(got) else _describe_change(given, got)
     same_kind = type(given) is type(got) or (type(got) in _MAY_BE_SUBCLASSED and isinstance(given, type(got)))
     if not same_kind or given != got:
-        return _changed(given, got)
-    return ("", TOO_LARGE) if isinstance(given, int) and not _LEAST <= given <= _MOST else None
+        return _describe_change(given, got)
+    return ("", TOO_LARGE) if isinstance(given, int) and not _MIN_INT64 <= given <= _MAX_INT64 else None
 
 
-def _changed(given: Any, got: Any) -> Difference:
+def _describe_change(given: Any, got: Any) -> Difference:
     before, after = type(given).__name__, type(got).__name__
     if before == after:
         return "", f"would arrive changed: {given!r:.60} as {got!r:.60}"
     return "", f"is {before}, but would arrive as {after}: annotate it as {before}, or convert it"
 
 
-def _in_sequence(given: Sequence[Any], got: Sequence[Any]) -> Difference | None:
+def _compare_sequences(given: Sequence[Any], got: Sequence[Any]) -> Difference | None:
     if len(given) != len(got):
         return "", f"would arrive with {len(got)} items instead of {len(given)}"
     if len(given) > 8 and _are_plain(given, got):
         return None
     for place, (one, other) in enumerate(zip(given, got, strict=True)):
-        if (found := difference(one, other)) is not None:
+        if (found := find_difference(one, other)) is not None:
             return f"[{place}]{found[0]}", found[1]
     return None
 
@@ -111,34 +111,34 @@ def _are_plain(given: Collection[Any], got: Collection[Any]) -> bool:
     if kinds != set(map(type, got)):
         return False
     if kinds == {int}:
-        return bool(min(given) >= _LEAST and max(given) <= _MOST)
+        return bool(min(given) >= _MIN_INT64 and max(given) <= _MAX_INT64)
     # A float that came back as one was finite: others are null in JSON.
     return kinds <= ALWAYS_SAME or kinds == {float}
 
 
-def _in_mapping(given: Mapping[Any, Any], got: Mapping[Any, Any]) -> Difference | None:
+def _compare_mappings(given: Mapping[Any, Any], got: Mapping[Any, Any]) -> Difference | None:
     if len(given) != len(got):
         lost = [key for key in given if key not in got]
         return "", f"would arrive without {lost[0]!r:.60}" if lost else "has keys that are the same text in JSON"
     # JSON keeps the order of keys, and so does the decoder: the n-th belongs to the n-th.
     for (key, one), (got_key, other) in zip(given.items(), got.items(), strict=True):
-        if not (type(key) is str is type(got_key)) and (found := difference(key, got_key)) is not None:
+        if not (type(key) is str is type(got_key)) and (found := find_difference(key, got_key)) is not None:
             return "", f"has a key that {found[1]}"
         if type(one) is type(other) and type(one) in ALWAYS_SAME:
             continue
-        if (found := difference(one, other)) is not None:
+        if (found := find_difference(one, other)) is not None:
             return f"[{key!r:.60}]{found[0]}", found[1]
     return None
 
 
-def _in_set(given: Set[Any], got: Set[Any]) -> Difference | None:
+def _compare_sets(given: Set[Any], got: Set[Any]) -> Difference | None:
     by_value = {item: item for item in got}
     if len(by_value) != len(given):
         return "", "has items that are the same in JSON"
     for item in given:
         if item not in by_value:
             return "", f"has an item that would be lost: {item!r:.60}"
-        if (found := difference(item, by_value[item])) is not None:
+        if (found := find_difference(item, by_value[item])) is not None:
             return "", f"has an item that {found[1]}"
     return None
 
@@ -148,10 +148,10 @@ def fields_of(kind: type) -> Collection[str] | None:
     try:
         return _fields[kind]
     except KeyError:
-        return _fields.setdefault(kind, _found_fields(kind))
+        return _fields.setdefault(kind, _find_fields(kind))
 
 
-def _found_fields(kind: type) -> Collection[str] | None:
+def _find_fields(kind: type) -> Collection[str] | None:
     if is_model(kind):
         return kind.model_fields  # type: ignore[attr-defined, no-any-return]
     for listed in ("__struct_fields__", "__dataclass_fields__", "_fields"):
@@ -161,22 +161,22 @@ def _found_fields(kind: type) -> Collection[str] | None:
     return None if attributes is None else [attribute.name for attribute in attributes]
 
 
-def _in_fields(given: Any, got: Any, fields: Collection[str]) -> Difference | None:
+def _compare_fields(given: Any, got: Any, fields: Collection[str]) -> Difference | None:
     for name in fields:
         one, other = getattr(given, name, None), getattr(got, name, None)
-        if (found := difference(one, other)) is not None:
+        if (found := find_difference(one, other)) is not None:
             return f".{name}{found[0]}", found[1]
     extra = getattr(given, "__pydantic_extra__", None)
-    return _in_mapping(extra, got.__pydantic_extra__ or {}) if extra else None
+    return _compare_mappings(extra, got.__pydantic_extra__ or {}) if extra else None
 
 
-def unkeepable(value: Any) -> Difference | None:
+def find_unkeepable(value: Any) -> Difference | None:
     """The first place where the value holds a number that JSON, or a store, would not keep."""
     match value:
         case None | bool() | str() | bytes():
             return None
         case int():
-            return None if _LEAST <= value <= _MOST else ("", TOO_LARGE)
+            return None if _MIN_INT64 <= value <= _MAX_INT64 else ("", TOO_LARGE)
         case float():
             return None if math.isfinite(value) else ("", NOT_FINITE)
         case Decimal():
@@ -188,6 +188,6 @@ def unkeepable(value: Any) -> Difference | None:
         case _:
             items = [(f".{name}", getattr(value, name, None)) for name in fields_of(type(value)) or ()]
     for where, item in items:
-        if (found := unkeepable(item)) is not None:
+        if (found := find_unkeepable(item)) is not None:
             return where + found[0], found[1]
     return None

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.codec.wire import is_model
+from drumbeat.codec.json_codec import is_model
 
 _JSON_ITSELF = (
     msgspec.inspect.AnyType,
@@ -37,7 +37,7 @@ _MAY_BE_LARGE = (
 )
 
 
-def hint_of(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any] | None) -> Any:
+def resolve_hint(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any] | None) -> Any:
     """The type an annotation means; `names` are those known where the function was defined, beside its module's.
 
     Raises:
@@ -53,14 +53,14 @@ def hint_of(annotation: Any, function: Callable[..., Any], names: Mapping[str, A
     return typing.get_type_hints(holder, module_names, local_names, include_extras=True)["it"]
 
 
-def unsupported(hint: Any) -> type | None:
+def find_unsupported(hint: Any) -> type | None:
     """The class somewhere within the type that nobody can read from JSON; None if all is well."""
     found: list[type] = []
     _describe(msgspec.inspect.type_info(hint), {}, found)
     return found[0] if found else None
 
 
-def is_told_by_equality(hint: Any) -> bool:
+def can_compare_by_equality(hint: Any) -> bool:
     """Whether a list or a dict of this type that comes back equal is the same: so for what JSON has itself.
 
     Not so for Decimal (a float is equal), enums of texts, and whatever has those in it.
@@ -120,24 +120,24 @@ def _describe_custom(kind: Any, unknown: list[type]) -> Any:
     if kind is object:
         return "any"
     if is_model(kind):
-        return ["model", _without_titles(kind.model_json_schema())]
+        return ["model", _strip_titles(kind.model_json_schema())]
     unknown.append(kind)
     return "unknown"
 
 
-def _without_titles(schema: Any) -> Any:
+def _strip_titles(schema: Any) -> Any:
     match schema:
         case dict():
             # A title in text is prose; a field that is called "title" has an object there.
             prose = [key for key in ("title", "description") if isinstance(schema.get(key), str)]
-            return {key: _without_titles(item) for key, item in schema.items() if key not in prose}
+            return {key: _strip_titles(item) for key, item in schema.items() if key not in prose}
         case list():
-            return [_without_titles(item) for item in schema]
+            return [_strip_titles(item) for item in schema]
         case _:
             return schema
 
 
-def text_of(hint: Any) -> str:
+def format_hint(hint: Any) -> str:
     """The type as people write it."""
     if isinstance(hint, type) and not typing.get_args(hint):
         return hint.__name__

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.codec.fidelity import unkeepable
+from drumbeat.codec.fidelity import find_unkeepable
+from drumbeat.codec.json_codec import decode_bounded, decoder_of, encoder
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD, has_nul, is_deeper
-from drumbeat.codec.wire import decoder_of, encoder, read
 
 # What a number that JSON cannot keep looks like once written: only then is the value itself walked.
 _SUSPECT = re.compile(rb"null|[nN]a[nN]|[iI]nf|[0-9]{19}")
@@ -51,7 +51,7 @@ def encode_result(value: Any, *, limit: int = MAX_PAYLOAD) -> str:
         raise Unstorable("the result contains a NUL character")
     if is_deeper(raw, MAX_DEPTH):
         raise Unstorable(f"the result is nested deeper than {MAX_DEPTH} levels")
-    if _SUSPECT.search(raw) and (found := unkeepable(value)) is not None:
+    if _SUSPECT.search(raw) and (found := find_unkeepable(value)) is not None:
         raise Unstorable(f"the result{found[0]} {found[1]}")
     return raw.decode()
 
@@ -66,7 +66,7 @@ def decode_result(raw: str | bytes, type: Any = None) -> Any:
         decoder = _decoder(type)
     except TypeError:  # not hashable, as Annotated[int, [...]] is not
         decoder = _decoder.__wrapped__(type)
-    return read(decoder, raw, limit=_MAX_RESULT_READ, depth=MAX_DEPTH)
+    return decode_bounded(decoder, raw, limit=_MAX_RESULT_READ, depth=MAX_DEPTH)
 
 
 @functools.lru_cache(maxsize=1_000)

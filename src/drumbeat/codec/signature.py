@@ -14,11 +14,11 @@ from typing import Any, Self
 import msgspec
 from msgspec import UNSET
 
-from drumbeat.codec.fidelity import ALWAYS_SAME, LONG, LONG_NUMBER, difference, is_equal
-from drumbeat.codec.hints import fingerprint, hint_of, is_told_by_equality, text_of, unsupported
+from drumbeat.codec.argument_errors import binding_error, changed_value_error, encoding_error, size_error, type_error
+from drumbeat.codec.fidelity import ALWAYS_SAME, LONG_NUMBER, LONG_NUMBER_DIGITS, find_difference, is_equal
+from drumbeat.codec.hints import can_compare_by_equality, find_unsupported, fingerprint, format_hint, resolve_hint
+from drumbeat.codec.json_codec import Undecodable, decode_bounded, decoder_of, encoder
 from drumbeat.codec.limits import MAX_DEPTH, MAX_PAYLOAD, has_nul, is_deeper
-from drumbeat.codec.refusal import changed, misbound, too_large, unencodable, wrong_type
-from drumbeat.codec.wire import Undecodable, decoder_of, encoder, read
 from drumbeat.errors import ConfigError, InvalidArguments
 
 _Kind = inspect.Parameter
@@ -43,7 +43,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     annotation: Any = Any
 
 
-class _Plan(msgspec.Struct, frozen=True, kw_only=True):
+class _ResolvedSignature(msgspec.Struct, frozen=True, kw_only=True):
     """What is known once all types are."""
 
     hints: dict[str, Any]
@@ -52,9 +52,9 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     decoder: msgspec.json.Decoder[Any]
     by_equality: tuple[bool, ...]
     """For each parameter, whether a value that comes back equal has come back the same."""
-    plain: tuple[type, ...] | None
+    plain_types: tuple[type, ...] | None
     """The types of the parameters, if all can be given by position and values of just these types arrive as they are."""
-    short: int
+    min_long_length: int
     """In JSON that is shorter there is no long number."""
     hash: str
     returns: Any
@@ -68,9 +68,9 @@ class Signature:
         self.parameters = tuple(parameters)
         self._function = function
         self._names_around: Mapping[str, Any] | None = None
-        self._plan: _Plan | None = None
-        self._most_by_position = sum(p.kind != "keyword" for p in self.parameters)
-        self._only_by_position = frozenset(p.name for p in self.parameters if p.kind == "positional")
+        self._resolved_signature: _ResolvedSignature | None = None
+        self._max_positional = sum(p.kind != "keyword" for p in self.parameters)
+        self._positional_only = frozenset(p.name for p in self.parameters if p.kind == "positional")
         self._is_plain = all(p.required and p.kind != "keyword" for p in self.parameters)
         self._values = _getter([p.name for p in self.parameters])
 
@@ -85,7 +85,7 @@ class Signature:
         signature = cls(name, (_parameter(name, p) for p in inspect.signature(function).parameters.values()), function)
         signature._names_around = names
         try:
-            signature._plan = signature._resolved()
+            signature._resolved_signature = signature._resolve()
         except (NameError, AttributeError):
             pass  # named but not defined yet; asked again at first use
         return signature
@@ -94,23 +94,23 @@ class Signature:
     def of_value(cls, name: str, type: Any) -> Self:
         """The signature of a batch task, which is enqueued with one value and handed many."""
         signature = cls(name, [Parameter(name="value", kind="any", required=True, annotation=type)])
-        signature._plan = signature._resolved()
+        signature._resolved_signature = signature._resolve()
         return signature
 
     @property
     def hash(self) -> str:
         """12 hexadecimal characters that change when the stored form of the arguments does."""
-        return self._ready().hash
+        return self._ensure_resolved().hash
 
     @property
     def hints(self) -> Mapping[str, Any]:
         """The type of each parameter."""
-        return self._ready().hints
+        return self._ensure_resolved().hints
 
     @property
     def returns(self) -> Any:
         """The type that results are read back by; `Any` if there is no annotation, or none that JSON can follow."""
-        return self._ready().returns
+        return self._ensure_resolved().returns
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, limit: int = MAX_PAYLOAD) -> str:
         """The JSON of a call.
@@ -118,36 +118,36 @@ class Signature:
         Raises:
             InvalidArguments: which argument, and why it would not arrive as it was given.
         """
-        plan = self._plan or self._ready()
-        if plan.plain is not None and not kwargs and tuple(map(type, args)) == plan.plain:
+        plan = self._resolved_signature or self._ensure_resolved()
+        if plan.plain_types is not None and not kwargs and tuple(map(type, args)) == plan.plain_types:
             # Most calls: texts and numbers, which cannot arrive as anything else.
             try:
                 raw = encoder.encode(plan.shape(*args))
             except UnicodeEncodeError:
                 raw = b""
-            is_small = len(raw) < plan.short or LONG_NUMBER.search(raw) is None
+            is_small = len(raw) < plan.min_long_length or LONG_NUMBER.search(raw) is None
             if is_small and 0 < len(raw) <= limit and b"\\u0000" not in raw:
                 return raw.decode()
-        call = self._bound(plan.shape, args, kwargs)
+        call = self._bind(plan.shape, args, kwargs)
         try:
             raw = encoder.encode(call)
         except Exception as error:  # a model's own serializers run in there, and may raise anything
-            raise unencodable(self.name, self._given(call), error) from error
+            raise encoding_error(self.name, self._given_arguments(call), error) from error
         if len(raw) > limit:
-            raise too_large(self.name, self._given(call), len(raw), limit)
+            raise size_error(self.name, self._given_arguments(call), len(raw), limit)
         if b"\\u0000" in raw or len(raw) > 2 * MAX_DEPTH:
             self._check_text(raw, call)
         try:
             back = plan.decoder.decode(raw)
         except Exception as error:
-            raise wrong_type(self.name, self._given(call), plan.hints, error) from error
+            raise type_error(self.name, self._given_arguments(call), plan.hints, error) from error
         # Of one record, so of one length; `strict=` would cost a seventh of the whole.
         for value, arrived, by_equality in zip(self._values(call), self._values(back), plan.by_equality):  # noqa: B905
             # The usual arguments, without the price of a call.
             if value is arrived or (type(value) is type(arrived) and type(value) in ALWAYS_SAME):
                 continue
-            if not (by_equality and is_equal(value, arrived, raw)) and difference(value, arrived) is not None:
-                self._refuse_changed(plan, call, back)
+            if not (by_equality and is_equal(value, arrived, raw)) and find_difference(value, arrived) is not None:
+                self._raise_for_changed(plan, call, back)
         return raw.decode()
 
     def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -156,19 +156,19 @@ class Signature:
         Raises:
             Undecodable: it is no JSON, or not the JSON of these parameters.
         """
-        plan = self._plan or self._ready()
-        call = read(plan.decoder, raw, limit=limit, depth=_DEPTH)
+        plan = self._resolved_signature or self._ensure_resolved()
+        call = decode_bounded(plan.decoder, raw, limit=limit, depth=_DEPTH)
         return (self._values(call), {}) if self._is_plain else self._split(call)
 
-    def _bound(self, shape: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        if len(args) > self._most_by_position or not self._only_by_position.isdisjoint(kwargs):
-            raise misbound(self.name, self.parameters, args, kwargs)
+    def _bind(self, shape: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if len(args) > self._max_positional or not self._positional_only.isdisjoint(kwargs):
+            raise binding_error(self.name, self.parameters, args, kwargs)
         try:
             return shape(*args, **kwargs)
         except TypeError:
-            raise misbound(self.name, self.parameters, args, kwargs) from None
+            raise binding_error(self.name, self.parameters, args, kwargs) from None
 
-    def _given(self, call: Any) -> dict[str, Any]:
+    def _given_arguments(self, call: Any) -> dict[str, Any]:
         names = (parameter.name for parameter in self.parameters)
         return {name: value for name, value in zip(names, self._values(call), strict=True) if value is not UNSET}
 
@@ -187,31 +187,31 @@ class Signature:
                 raise Undecodable(f"{parameter.name} cannot be given without those before it", json=True)
         return tuple(args), kwargs
 
-    def _ready(self) -> _Plan:
-        if self._plan is None:
+    def _ensure_resolved(self) -> _ResolvedSignature:
+        if self._resolved_signature is None:
             try:
-                self._plan = self._resolved()
+                self._resolved_signature = self._resolve()
             except (NameError, AttributeError) as error:
                 raise ConfigError(f"{self.name}: an annotation cannot be resolved: {error}") from error
-        return self._plan
+        return self._resolved_signature
 
-    def _resolved(self) -> _Plan:
-        hints = {parameter.name: self._hint(parameter) for parameter in self.parameters}
-        shape = self._shape(hints)
-        by_position = self._most_by_position == len(self.parameters)
+    def _resolve(self) -> _ResolvedSignature:
+        hints = {parameter.name: self._resolve_hint(parameter) for parameter in self.parameters}
+        shape = self._build_struct(hints)
+        by_position = self._max_positional == len(self.parameters)
         is_plain = by_position and all(hint in _PLAIN for hint in hints.values())
-        return _Plan(
+        return _ResolvedSignature(
             hints=hints,
             shape=shape,
             decoder=decoder_of(shape),
-            by_equality=tuple(map(is_told_by_equality, hints.values())),
-            plain=tuple(hints.values()) if is_plain else None,
-            short=len(encoder.encode(dict.fromkeys(hints, 0))) - len(hints) + LONG,
+            by_equality=tuple(map(can_compare_by_equality, hints.values())),
+            plain_types=tuple(hints.values()) if is_plain else None,
+            min_long_length=len(encoder.encode(dict.fromkeys(hints, 0))) - len(hints) + LONG_NUMBER_DIGITS,
             hash=fingerprint([(p.name, p.kind, p.required, hints[p.name]) for p in self.parameters]),
-            returns=self._returns(),
+            returns=self._resolve_returns(),
         )
 
-    def _shape(self, hints: dict[str, Any]) -> type[Any]:
+    def _build_struct(self, hints: dict[str, Any]) -> type[Any]:
         # UNSET is not written to JSON, and stands for what was not in it.
         fields = {p.name: (p.name, hints[p.name], *(() if p.required else (UNSET,))) for p in self.parameters}
         by_keyword = [fields[p.name] for p in self.parameters if p.kind == "keyword"]
@@ -219,13 +219,13 @@ class Signature:
         base = msgspec.defstruct("ByKeyword", by_keyword, kw_only=True, gc=False)
         return msgspec.defstruct("Arguments", by_position, bases=(base,), forbid_unknown_fields=True, gc=False)
 
-    def _hint(self, parameter: Parameter) -> Any:
+    def _resolve_hint(self, parameter: Parameter) -> Any:
         try:
             hint = parameter.annotation
             if self._function is not None:
-                hint = hint_of(hint, self._function, self._names_around)
+                hint = resolve_hint(hint, self._function, self._names_around)
             decoder_of(hint)
-            unknown = unsupported(hint)
+            unknown = find_unsupported(hint)
         except (NameError, AttributeError) as error:
             error.args = (f"of parameter {parameter.name!r}: {error}",)
             raise
@@ -233,38 +233,38 @@ class Signature:
             raise ConfigError(f"{self.name}: parameter {parameter.name!r}: {error}", parameter.name) from error
         if unknown is not None:
             raise ConfigError(
-                f"{self.name}: parameter {parameter.name!r} is annotated {text_of(hint)}, but {text_of(unknown)} cannot be "
+                f"{self.name}: parameter {parameter.name!r} is annotated {format_hint(hint)}, but {format_hint(unknown)} cannot be "
                 "stored as JSON: use a plain type, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model",
                 parameter.name,
             )
         return hint
 
-    def _returns(self) -> Any:
+    def _resolve_returns(self) -> Any:
         if self._function is None:
             return Any
         try:
-            hint = hint_of(inspect.signature(self._function).return_annotation, self._function, self._names_around)
+            hint = resolve_hint(inspect.signature(self._function).return_annotation, self._function, self._names_around)
             decoder_of(hint)
-            return Any if unsupported(hint) else hint
+            return Any if find_unsupported(hint) else hint
         except (NameError, AttributeError, TypeError, SyntaxError):
             return Any  # a result is a courtesy: its type must not keep a task from being registered
 
     def _check_text(self, raw: bytes, call: Any) -> None:
         if has_nul(raw):
-            self._refuse_first(call, has_nul, "contains a NUL character")
+            self._raise_for_first(call, has_nul, "contains a NUL character")
         if is_deeper(raw, _DEPTH):
             reason = f"is nested deeper than {MAX_DEPTH} levels"
-            self._refuse_first(call, lambda part: is_deeper(part, MAX_DEPTH), reason)
+            self._raise_for_first(call, lambda part: is_deeper(part, MAX_DEPTH), reason)
 
-    def _refuse_first(self, call: Any, is_bad: Callable[[bytes], bool], reason: str) -> None:
-        for name, value in self._given(call).items():
+    def _raise_for_first(self, call: Any, is_bad: Callable[[bytes], bool], reason: str) -> None:
+        for name, value in self._given_arguments(call).items():
             if is_bad(encoder.encode(value)):
                 raise InvalidArguments(f"{self.name}: argument {name!r} {reason}", name)
 
-    def _refuse_changed(self, plan: _Plan, call: Any, back: Any) -> None:
-        for name, value in self._given(call).items():
-            if (found := difference(value, getattr(back, name))) is not None:
-                raise changed(self.name, name, value, plan.hints[name], found)
+    def _raise_for_changed(self, plan: _ResolvedSignature, call: Any, back: Any) -> None:
+        for name, value in self._given_arguments(call).items():
+            if (found := find_difference(value, getattr(back, name))) is not None:
+                raise changed_value_error(self.name, name, value, plan.hints[name], found)
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from drumbeat.context import log_fields
-from drumbeat.tracing import ids
+from drumbeat.tracing import current_trace_ids
 
 __all__ = ["FIELDS", "JobFields"]
 
@@ -31,7 +31,7 @@ class JobFields(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         known = vars(record)
-        for name, value in (log_fields() | ids()).items():
+        for name, value in (log_fields() | current_trace_ids()).items():
             known.setdefault(name, value)
         if self._outside is not None:
             for name in FIELDS:

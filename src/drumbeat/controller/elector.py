@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable
 
 from drumbeat.clock import Clock
+from drumbeat.core.instance import HeartbeatReply, Leader
 from drumbeat.ids import InstanceId
-from drumbeat.model.instance import Leader, Pulse
 
 OnChange = Callable[[Leader | None], None]
 
@@ -28,22 +28,22 @@ class Elector:
         self._clock = clock
         self._lease = lease
         self._on_change = on_change
-        self._until = -math.inf
+        self._leads_until = -math.inf
         self._resigned = not is_candidate
-        self._known: Leader | None = None
-        self._seen_at = clock.monotonic()
+        self._leader: Leader | None = None
+        self._leader_seen_at = clock.monotonic()
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether this instance does what the leader does, now."""
-        return self._clock.monotonic() < self._until
+        return self._clock.monotonic() < self._leads_until
 
     @property
-    def leaderless_for(self) -> float:
+    def leaderless_seconds(self) -> float:
         """Seconds since this instance last heard of a leader, itself included."""
-        return self._clock.monotonic() - self._seen_at
+        return self._clock.monotonic() - self._leader_seen_at
 
-    def wish(self) -> int | None:
+    def requested_lease_us(self) -> int | None:
         """For how many microseconds to lead from the next beat on; None: not at all."""
         return None if self._resigned else int(self._lease * 1e6)
 
@@ -51,19 +51,19 @@ class Elector:
         """Leave it to others, from the next beat on."""
         self._resigned = True
 
-    def hear(self, me: InstanceId, pulse: Pulse, asked_at: float) -> None:
+    def on_heartbeat(self, me: InstanceId, pulse: HeartbeatReply, asked_at: float) -> None:
         """The answer to a beat that was asked at this moment of the monotonic clock."""
         leader = pulse.leader
         if leader is not None:
-            self._seen_at = self._clock.monotonic()
+            self._leader_seen_at = self._clock.monotonic()
         if leader is not None and leader.instance == me:
-            self._until = asked_at + self._lease
+            self._leads_until = asked_at + self._lease
         elif leader is not None or not self._resigned:
-            self._until = -math.inf
-        if leader != self._known:
-            self._known = leader
+            self._leads_until = -math.inf
+        if leader != self._leader:
+            self._leader = leader
             self._on_change(leader)
 
-    def missed(self) -> None:
+    def on_missed_heartbeat(self) -> None:
         """A beat had no answer, or was refused: whether the lease was renewed is unknown."""
-        self._until = -math.inf
+        self._leads_until = -math.inf

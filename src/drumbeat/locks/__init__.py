@@ -1,7 +1,16 @@
 """Locks: within one process (`local_lock`) and over a whole cluster (`app.lock`)."""
 
-from drumbeat.locks.keeper import Keeper
+from drumbeat.locks.lease_keeper import LeaseKeeper
 from drumbeat.locks.local import local_lock
-from drumbeat.locks.lock import Entrance, GlobalLock, HeldLock, LockOptions, SyncLock, read_wish
+from drumbeat.locks.lock import GlobalLock, HeldLock, LockClient, LockOptions, SyncLock, parse_options
 
-__all__ = ["Entrance", "GlobalLock", "HeldLock", "Keeper", "LockOptions", "SyncLock", "local_lock", "read_wish"]
+__all__ = [
+    "GlobalLock",
+    "HeldLock",
+    "LeaseKeeper",
+    "LockClient",
+    "LockOptions",
+    "SyncLock",
+    "local_lock",
+    "parse_options",
+]

@@ -12,12 +12,12 @@ from types import TracebackType
 
 from drumbeat.durations import Duration
 from drumbeat.errors import LockError, LockTimeout, WrongContext
-from drumbeat.locks.line import LINES, NEVER, Line, now
-from drumbeat.locks.waiters import LoopWaiter, ThreadWaiter
-from drumbeat.locks.wishes import check_length, check_limit, check_per
+from drumbeat.locks.local_queue import LOCAL_QUEUES, NEVER, LocalQueue, now
+from drumbeat.locks.local_waiters import LoopWaiter, ThreadWaiter
+from drumbeat.locks.option_checks import check_duration, check_limit, check_per
 from drumbeat.names import check_name
 
-_SLICE_S = 0.5  # a signal that arrives just before a thread blocks on a lock does not wake it
+_WAIT_SLICE_S = 0.5  # a signal that arrives just before a thread blocks on a lock does not wake it
 
 
 def local_lock(
@@ -33,13 +33,13 @@ def local_lock(
         LockTimeout: the turn did not come within `timeout`.
         LockReentered: this task or thread has it already.
     """
-    if name not in LINES.by_name:
+    if name not in LOCAL_QUEUES.by_name:
         check_name("lock", name)
     return LocalLock(
         name,
         check_limit(limit),
         None if per is None else check_per(per),
-        None if timeout is None else check_length(timeout, "timeout"),
+        None if timeout is None else check_duration(timeout, "timeout"),
     )
 
 
@@ -56,97 +56,97 @@ class LocalLock:
 
     async def __aenter__(self) -> None:
         owner = asyncio.current_task()
-        with LINES.mutex:
-            line = self._line()
-            if line.take(owner, self):
+        with LOCAL_QUEUES.mutex:
+            line = self._get_queue()
+            if line.try_acquire(owner, self):
                 return
             if self._timeout == 0:
                 raise LockTimeout(self._name, 0)
             waiter = LoopWaiter(owner, self, asyncio.get_running_loop())
-            line.join(waiter)
-        await self._turn(line, waiter)
+            line.add_waiter(waiter)
+        await self._wait_for_grant(line, waiter)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave(asyncio.current_task())
+        self._release(asyncio.current_task())
 
     def __enter__(self) -> None:
         if asyncio._get_running_loop() is not None:
             raise WrongContext("`with local_lock`", "`async with`", loop_runs=True)
         owner = threading.get_ident()
-        with LINES.mutex:
-            line = self._line()
-            if line.take(owner, self):
+        with LOCAL_QUEUES.mutex:
+            line = self._get_queue()
+            if line.try_acquire(owner, self):
                 return
             if self._timeout == 0:
                 raise LockTimeout(self._name, 0)
             waiter = ThreadWaiter(owner, self)
-            line.join(waiter)
-        self._turn_of_thread(line, waiter)
+            line.add_waiter(waiter)
+        self._wait_in_thread(line, waiter)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave(threading.get_ident())
+        self._release(threading.get_ident())
 
-    def _line(self) -> Line:
-        line = LINES.by_name.get(self._name)
+    def _get_queue(self) -> LocalQueue:
+        line = LOCAL_QUEUES.by_name.get(self._name)
         if line is None:
-            line = LINES.new(self._name)
+            line = LOCAL_QUEUES.create(self._name)
         line.limit = self._limit
         line.per = self._per
         return line
 
-    async def _turn(self, line: Line, waiter: LoopWaiter) -> None:
-        timer = None if self._timeout is None else waiter.loop.call_later(self._timeout, self._give_up, line, waiter)
+    async def _wait_for_grant(self, queue: LocalQueue, waiter: LoopWaiter) -> None:
+        timer = None if self._timeout is None else waiter.loop.call_later(self._timeout, self._time_out, queue, waiter)
         try:
             await waiter.future
         except BaseException:  # cancelled, or out of time: the line goes on without us
-            with LINES.mutex:
-                line.quit(waiter)
+            with LOCAL_QUEUES.mutex:
+                queue.cancel(waiter)
             raise
         finally:
             if timer is not None:
                 timer.cancel()
         if waiter.start is not None:
-            with LINES.mutex:
-                line.begin(waiter.start)
+            with LOCAL_QUEUES.mutex:
+                queue.start_now(waiter.start)
 
-    def _give_up(self, line: Line, waiter: LoopWaiter) -> None:
-        with LINES.mutex:
-            if waiter not in line.waiters or waiter.future.done():
+    def _time_out(self, queue: LocalQueue, waiter: LoopWaiter) -> None:
+        with LOCAL_QUEUES.mutex:
+            if waiter not in queue.waiters or waiter.future.done():
                 return
-            line.quit(waiter)
+            queue.cancel(waiter)
         waiter.future.set_exception(LockTimeout(self._name, self._timeout or 0))
 
-    def _turn_of_thread(self, line: Line, waiter: ThreadWaiter) -> None:
+    def _wait_in_thread(self, queue: LocalQueue, waiter: ThreadWaiter) -> None:
         deadline = NEVER if self._timeout is None else now() + self._timeout
         try:
-            while not waiter.is_served(line):
+            while not waiter.check_granted(queue):
                 if now() >= deadline:
                     raise LockTimeout(self._name, self._timeout or 0)
-                until = min(deadline, waiter.look_at) - now()
-                waiter.gate.acquire(timeout=max(0.0, min(until, _SLICE_S)))
+                until = min(deadline, waiter.check_at) - now()
+                waiter.gate.acquire(timeout=max(0.0, min(until, _WAIT_SLICE_S)))
         except BaseException:  # out of time, or Ctrl-C
-            with LINES.mutex:
-                line.quit(waiter)
+            with LOCAL_QUEUES.mutex:
+                queue.cancel(waiter)
             raise
         if waiter.start is not None:
-            with LINES.mutex:
-                line.begin(waiter.start)
+            with LOCAL_QUEUES.mutex:
+                queue.start_now(waiter.start)
 
-    def _leave(self, owner: object) -> None:
-        with LINES.mutex:
-            line = LINES.by_name.get(self._name)
+    def _release(self, owner: object) -> None:
+        with LOCAL_QUEUES.mutex:
+            line = LOCAL_QUEUES.by_name.get(self._name)
             if line is None or line.holders.get(owner) is not self:
-                owner = self._only_owner(line)
+                owner = self._find_only_owner(line)
             assert line is not None
             line.release(owner)
 
-    def _only_owner(self, line: Line | None) -> object:
+    def _find_only_owner(self, queue: LocalQueue | None) -> object:
         """Left by another task than the one that entered, as fixtures and exit stacks do: fine if only one can be meant."""
-        owners = [] if line is None else [owner for owner, lock in line.holders.items() if lock is self]
+        owners = [] if queue is None else [owner for owner, lock in queue.holders.items() if lock is self]
         if len(owners) != 1:
             raise LockError(self._name, "is not held by this task or thread: leave it where it was entered")
         return owners[0]

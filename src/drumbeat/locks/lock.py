@@ -17,22 +17,22 @@ from typing import Any, TypedDict
 import msgspec
 
 from drumbeat.clock import Clock
-from drumbeat.context import CURRENT
+from drumbeat.context import CURRENT_JOB
+from drumbeat.core.lock import NewTicket, TicketStatus, describe_job
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, LockError, LockLost, LockTimeout, StoreUnavailable
-from drumbeat.locks.keeper import Keeper
-from drumbeat.locks.place import Lost, Place, Stage
-from drumbeat.locks.wishes import check_limit, check_per
-from drumbeat.model.lock import NewTicket, Seen, for_job
-from drumbeat.names import check_name, shown
+from drumbeat.locks.lease_keeper import LeaseKeeper
+from drumbeat.locks.option_checks import check_limit, check_per
+from drumbeat.locks.ticket import LossSignal, Ticket, TicketStage
+from drumbeat.names import check_name, short_repr
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
-from drumbeat.sync import THREAD
+from drumbeat.sync_loop import SYNC_LOOP
 
-SHORTEST_LEASE_S = 0.3
+MIN_LEASE_S = 0.3
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class LockRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody wants of a lock. Lengths of time are seconds."""
 
     name: str
@@ -59,7 +59,7 @@ class LockOptions(TypedDict, total=False):
     """Cancel the block when the lock is lost, and raise LockLost. True if it is not said."""
 
 
-def read_wish(name: object, options: LockOptions) -> Wish:
+def parse_options(name: object, options: LockOptions) -> LockRequest:
     """Raises:
     InvalidArguments: an option is unknown or impossible; it says what is allowed.
     """
@@ -67,7 +67,7 @@ def read_wish(name: object, options: LockOptions) -> Wish:
     if unknown:
         raise InvalidArguments(f"a lock has no option {min(unknown)!r}; use {', '.join(LockOptions.__annotations__)}")
     per, timeout, lease = options.get("per"), options.get("timeout"), options.get("lease")
-    return Wish(
+    return LockRequest(
         name=check_name("lock", name),
         limit=check_limit(options.get("limit", 1)),
         per=None if per is None else check_per(per),
@@ -79,35 +79,35 @@ def read_wish(name: object, options: LockOptions) -> Wish:
 
 def _check_lease(lease: Duration) -> float:
     length = seconds(lease, name="lease", error=InvalidArguments)
-    if length < SHORTEST_LEASE_S:
-        raise InvalidArguments(f"lease must be at least {SHORTEST_LEASE_S:g} s, not {shown(lease)}", "lease")
+    if length < MIN_LEASE_S:
+        raise InvalidArguments(f"lease must be at least {MIN_LEASE_S:g} s, not {short_repr(lease)}", "lease")
     return length
 
 
 class HeldLock:
     """What `async with app.lock(...) as lock` gives: the proof that it is held, while it is."""
 
-    def __init__(self, place: Place, seen: Seen) -> None:
-        self._place = place
-        self.name = place.lock
-        self.token: int = seen.token
+    def __init__(self, ticket: Ticket, status: TicketStatus) -> None:
+        self._ticket = ticket
+        self.name = ticket.lock
+        self.token: int = status.token
         """Grows with each grant of the lock (with limit > 1: within its lane). Give it to the resource that the lock protects,
         and let that refuse smaller ones than it has seen."""
-        self.lane: int = seen.lane
+        self.lane: int = status.lane
         """Which of the `limit` places this is, from 0 on."""
-        self.granted_at: int = seen.granted_at or 0
+        self.granted_at: int = status.granted_at or 0
         """By the store's clock, in microseconds since 1970."""
 
     @property
-    def lost(self) -> Lost:
+    def lost(self) -> LossSignal:
         """Whether it was lost meanwhile: `is_set()`, `wait(timeout)` in threads, awaitable, `reason`."""
-        return self._place.lost
+        return self._ticket.lost
 
     def check(self) -> None:
         """Raises:
         LockLost: it is no longer ours.
         """
-        reason = self._place.lost.reason
+        reason = self._ticket.lost.reason
         if reason is not None:
             raise LockLost(self.name, reason)
 
@@ -115,142 +115,142 @@ class HeldLock:
         return f"<HeldLock {self.name} token={self.token}>"
 
 
-class Entrance:
+class LockClient:
     """Entering and leaving: shared by tasks and threads."""
 
     def __init__(
         self,
-        wish: Wish,
-        keeper: Keeper,
+        request: LockRequest,
+        keeper: LeaseKeeper,
         store: Callable[[], Coroutine[Any, Any, Store]],
         settings: Callable[[], Settings],
         clock: Clock,
     ) -> None:
-        self.wish = wish
+        self.request = request
         self.keeper = keeper
         self.clock = clock
         self._store = store
         self._settings = settings
 
-    def new_place(self, owner: object, loop: asyncio.AbstractEventLoop) -> Place:
+    def new_ticket(self, owner: object, loop: asyncio.AbstractEventLoop) -> Ticket:
         """Raises:
         LockReentered: this task or thread has it already.
         """
-        lease = self._settings().lock_lease if self.wish.lease is None else self.wish.lease
-        place = Place(self.wish.name, lease, owner, self.clock, loop)
-        self.keeper.books.add(place)
+        lease = self._settings().lock_lease if self.request.lease is None else self.request.lease
+        place = Ticket(self.request.name, lease, owner, self.clock, loop)
+        self.keeper.table.add(place)
         return place
 
-    async def enter(self, place: Place, what: str) -> HeldLock:
+    async def acquire(self, ticket: Ticket, label: str) -> HeldLock:
         """Wait for the turn."""
         try:
-            wake = await self.keeper.ready()
+            wake = await self.keeper.ensure_running()
             store = await self._store()
-            place.ticket = self._ticket(place, what, wake)
+            ticket.request = self._build_request(ticket, label, wake)
             asked_at = self.clock.monotonic()
-            seen = await store.locks.enter(place.ticket)
-            self.keeper.entered(place, seen, asked_at)
-            if place.stage is not Stage.HOLDING:
-                seen = await self._turn(place)
-            return HeldLock(place, seen)
+            seen = await store.locks.acquire(ticket.request)
+            self.keeper.record_acquire(ticket, seen, asked_at)
+            if ticket.stage is not TicketStage.HELD:
+                seen = await self._wait_for_grant(ticket)
+            return HeldLock(ticket, seen)
         except BaseException:  # cancelled, out of time, or without a store: the line goes on without us
-            self.keeper.give_up(place)
+            self.keeper.abandon(ticket)
             raise
 
-    async def leave(self, place: Place, *, waits: bool = True) -> None:
-        if place.pid != os.getpid():
+    async def release(self, ticket: Ticket, *, wait: bool = True) -> None:
+        if ticket.pid != os.getpid():
             return  # a forked child must not leave for its parent
-        if not waits:
-            self.keeper.give_up(place)  # a lock is often lost because the store is away
-        if not self.keeper.books.remove(place):
+        if not wait:
+            self.keeper.abandon(ticket)  # a lock is often lost because the store is away
+        if not self.keeper.table.remove(ticket):
             return
         try:
             store = await self._store()
-            await store.locks.leave([place.id])
+            await store.locks.release([ticket.id])
         except StoreUnavailable:
-            self.keeper.leave(place)  # it goes on trying; the work under the lock is done
+            self.keeper.release(ticket)  # it goes on trying; the work under the lock is done
         except asyncio.CancelledError:
-            self.keeper.leave(place)
+            self.keeper.release(ticket)
             raise
 
-    async def _turn(self, place: Place) -> Seen:
-        if self.wish.timeout is None:
-            return await place.turn
-        timer = self.clock.later(self.wish.timeout, lambda: self._give_up(place))
+    async def _wait_for_grant(self, ticket: Ticket) -> TicketStatus:
+        if self.request.timeout is None:
+            return await ticket.grant_future
+        timer = self.clock.call_later(self.request.timeout, lambda: self._time_out(ticket))
         try:
-            return await place.turn
+            return await ticket.grant_future
         finally:
             timer.cancel()
 
-    def _give_up(self, place: Place) -> None:
-        if not place.turn.done():
-            place.turn.set_exception(LockTimeout(self.wish.name, self.wish.timeout or 0))
+    def _time_out(self, ticket: Ticket) -> None:
+        if not ticket.grant_future.done():
+            ticket.grant_future.set_exception(LockTimeout(self.request.name, self.request.timeout or 0))
 
-    def _ticket(self, place: Place, what: str, wake: str | None) -> NewTicket:
-        wish = self.wish
+    def _build_request(self, ticket: Ticket, label: str, channel: str | None) -> NewTicket:
+        wish = self.request
         return NewTicket(
-            id=place.id,
+            id=ticket.id,
             lock=wish.name,
             limit=wish.limit,
             per=None if wish.per is None else round(wish.per * 1_000_000),
-            lease=round(place.lease * 1_000_000),
-            owner=f"{self._settings().name} {_host()}:{os.getpid()}",
-            what=what,
-            wake=wake,
+            lease=round(ticket.lease * 1_000_000),
+            owner=f"{self._settings().name} {_hostname()}:{os.getpid()}",
+            what=label,
+            wake=channel,
         )
 
 
 class GlobalLock:
     """What `app.lock` gives. It may be kept and entered again, also by several tasks at once."""
 
-    def __init__(self, entrance: Entrance) -> None:
-        self._entrance = entrance
-        self._bodies: dict[object, _Body] = {}
+    def __init__(self, client: LockClient) -> None:
+        self._client = client
+        self._blocks: dict[object, _LockedBlock] = {}
 
     async def __aenter__(self) -> HeldLock:
         task = asyncio.current_task()
         assert task is not None
-        place = self._entrance.new_place(task, asyncio.get_running_loop())
-        held = await self._entrance.enter(place, what_runs_here())
-        body = self._bodies[task] = _Body(place, task)
-        if self._entrance.wish.cancel_on_loss:
-            place.lost.call(body.interrupt)
+        place = self._client.new_ticket(task, asyncio.get_running_loop())
+        held = await self._client.acquire(place, current_job_label())
+        body = self._blocks[task] = _LockedBlock(place, task)
+        if self._client.request.cancel_on_loss:
+            place.lost.add_callback(body.interrupt)
         return held
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        body = self._body()
+        body = self._pop_block()
         reason = body.end()
         if body.was_cancelled:
             ours = body.task.uncancel() <= body.cancelling
             if kind is None or not issubclass(kind, asyncio.CancelledError):
                 # The body ended before it noticed: the cancellation would hit what comes after it.
                 with contextlib.suppress(asyncio.CancelledError):
-                    await self._entrance.clock.sleep(0)
+                    await self._client.clock.sleep(0)
             elif ours:
                 kind = None
-        await self._entrance.leave(body.place, waits=reason is None)
-        if reason is not None and kind is None and self._entrance.wish.cancel_on_loss:
-            raise LockLost(body.place.lock, reason) from error
+        await self._client.release(body.ticket, wait=reason is None)
+        if reason is not None and kind is None and self._client.request.cancel_on_loss:
+            raise LockLost(body.ticket.lock, reason) from error
 
-    def _body(self) -> "_Body":
+    def _pop_block(self) -> "_LockedBlock":
         task: object = asyncio.current_task()
-        if task not in self._bodies:
+        if task not in self._blocks:
             # Left by another task than the one that entered, as fixtures and exit stacks do: fine if only one can be meant.
-            if len(self._bodies) != 1:
+            if len(self._blocks) != 1:
                 raise LockError(
-                    self._entrance.wish.name, "is not held by this task or thread: leave it where it was entered"
+                    self._client.request.name, "is not held by this task or thread: leave it where it was entered"
                 )
-            [task] = self._bodies
-        return self._bodies.pop(task)
+            [task] = self._blocks
+        return self._blocks.pop(task)
 
 
-class _Body:
+class _LockedBlock:
     """The block under the lock: cancelled when the lock is lost."""
 
-    def __init__(self, place: Place, task: "asyncio.Task[Any]") -> None:
-        self.place = place
+    def __init__(self, ticket: Ticket, task: "asyncio.Task[Any]") -> None:
+        self.ticket = ticket
         self.task = task
         self.cancelling = task.cancelling()
         self.was_cancelled = False
@@ -259,58 +259,58 @@ class _Body:
     def interrupt(self) -> None:
         """The lock is lost; told by any thread."""
         with contextlib.suppress(RuntimeError):  # that loop is closed
-            self.place.loop.call_soon_threadsafe(self._cancel)
+            self.ticket.loop.call_soon_threadsafe(self._cancel)
 
     def end(self) -> str | None:
         """It is left. Gives why the lock was lost, if it was."""
         self._is_inside = False
-        return self.place.lost.reason
+        return self.ticket.lost.reason
 
     def _cancel(self) -> None:
         if self._is_inside:
-            self.was_cancelled = self.task.cancel(f"lock {self.place.lock!r} was lost")
+            self.was_cancelled = self.task.cancel(f"lock {self.ticket.lock!r} was lost")
 
 
 class SyncLock:
     """What `app.sync.lock` gives: for threads without a loop. Nothing can cancel a thread: ask `lock.check()` or `lock.lost`
     in between; a lock that was lost is told at the end of the block."""
 
-    def __init__(self, entrance: Entrance) -> None:
-        self._entrance = entrance
-        self._places: dict[int, Place] = {}
+    def __init__(self, client: LockClient) -> None:
+        self._client = client
+        self._tickets: dict[int, Ticket] = {}
 
     def __enter__(self) -> HeldLock:
-        owner, what, entered = threading.get_ident(), what_runs_here(), list[Place]()
+        owner, what, entered = threading.get_ident(), current_job_label(), list[Ticket]()
 
         async def enter() -> HeldLock:
-            entered.append(self._entrance.new_place(owner, asyncio.get_running_loop()))
-            return await self._entrance.enter(entered[0], what)
+            entered.append(self._client.new_ticket(owner, asyncio.get_running_loop()))
+            return await self._client.acquire(entered[0], what)
 
         try:
-            held = THREAD.call("app.sync.lock", enter())
+            held = SYNC_LOOP.run("app.sync.lock", enter())
         except BaseException:  # Ctrl-C may come when it has just been granted
             for place in entered:
-                self._entrance.keeper.give_up(place)
+                self._client.keeper.abandon(place)
             raise
-        self._places[owner] = entered[0]
+        self._tickets[owner] = entered[0]
         return held
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        place = self._places.pop(threading.get_ident())
+        place = self._tickets.pop(threading.get_ident())
         reason = place.lost.reason
-        THREAD.call("app.sync.lock", self._entrance.leave(place, waits=reason is None))
-        if reason is not None and kind is None and self._entrance.wish.cancel_on_loss:
+        SYNC_LOOP.run("app.sync.lock", self._client.release(place, wait=reason is None))
+        if reason is not None and kind is None and self._client.request.cancel_on_loss:
             raise LockLost(place.lock, reason)
 
 
-def what_runs_here() -> str:
+def current_job_label() -> str:
     """For people who look at a lock: the job, or nothing."""
-    job = CURRENT.get(None)
-    return "" if job is None else for_job(job.id)
+    job = CURRENT_JOB.get(None)
+    return "" if job is None else describe_job(job.id)
 
 
 @cache
-def _host() -> str:
+def _hostname() -> str:
     return socket.gethostname()

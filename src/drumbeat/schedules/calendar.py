@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from datetime import date, tzinfo
 from typing import TYPE_CHECKING
 
-from .localday import DAY, Piece, change_around, local_day, pieces
+from .local_day import DAY, DaySegment, day_segments, find_change_around, local_day
 
 if TYPE_CHECKING:
     from .cron import Cron
 
 _EPOCH = date(1970, 1, 1).toordinal()
-_FAR = 40 * 366
+_MAX_DAYS_APART = 40 * 366
 """No expression that `cron.parse` accepts has two matching days further apart than 28 years, or 40 around 2100."""
 _LAST_DAY = date(9_000, 1, 1).toordinal() - _EPOCH
 _FIRST_DAY = date(1_000, 1, 1).toordinal() - _EPOCH
@@ -35,57 +35,57 @@ class Calendar:
 
     def next_from(self, second: int) -> int | None:
         """The first moment at or after this second."""
-        today, found_on = _bounded(second, self.tz), 0
+        today, found_on = _clamp_local_day(second, self.tz), 0
         best: int | None = None
-        for day in self._days(today - self._unevenness(today), today + _FAR):
+        for day in self._days(today - self._adjacent_days(today), today + _MAX_DAYS_APART):
             if best is not None and day > found_on + 1:
                 break
             found = self._next_in(day, second)
             if found is not None and (best is None or found < best):
                 best, found_on = found, day
-            if best is not None and not self._unevenness(day):
+            if best is not None and not self._adjacent_days(day):
                 break
         return best
 
     def last_until(self, second: int) -> int | None:
         """The last moment at or before this second."""
-        today, found_on = _bounded(second, self.tz), 0
+        today, found_on = _clamp_local_day(second, self.tz), 0
         best: int | None = None
-        for day in self._days(today + self._unevenness(today), today - _FAR, -1):
+        for day in self._days(today + self._adjacent_days(today), today - _MAX_DAYS_APART, -1):
             if best is not None and day < found_on - 1:
                 break
             found = self._last_in(day, second)
             if found is not None and (best is None or found > best):
                 best, found_on = found, day
-            if best is not None and not self._unevenness(day):
+            if best is not None and not self._adjacent_days(day):
                 break
         return best
 
     def count(self, first: int, last: int) -> int:
         """How many moments there are from `first` to `last`, both included."""
         number, leaps = 0, set[int]()
-        for day in self._days(_bounded(first, self.tz) - 1, _bounded(last, self.tz) + 1):
-            for piece in self._pieces(day):
-                if piece.leap is None:
+        for day in self._days(_clamp_local_day(first, self.tz) - 1, _clamp_local_day(last, self.tz) + 1):
+            for piece in self._segments(day):
+                if piece.gap_end is None:
                     low, high = max(piece.low, first + piece.offset), min(piece.high, last + 1 + piece.offset)
                     number += self._between(low, high)
-                elif first <= piece.leap <= last and self._between(piece.low, piece.high):
-                    leaps.add(piece.leap)
+                elif first <= piece.gap_end <= last and self._between(piece.low, piece.high):
+                    leaps.add(piece.gap_end)
         return number + len(leaps)
 
-    def is_leapt(self, second: int) -> bool:
+    def is_after_gap(self, second: int) -> bool:
         """Whether a time that the clocks leap over is run at this second instead."""
         return any(
-            piece.leap == second and self._between(piece.low, piece.high - 1) > 0
-            for piece in self._pieces(local_day(second, self.tz))
+            piece.gap_end == second and self._between(piece.low, piece.high - 1) > 0
+            for piece in self._segments(local_day(second, self.tz))
         )
 
-    def _unevenness(self, day: int) -> int:
+    def _adjacent_days(self, day: int) -> int:
         """How many days around may be mixed with this one: where clocks go back over midnight, yesterday follows today."""
-        return 0 if change_around(self.tz, day) is None else 1
+        return 0 if find_change_around(self.tz, day) is None else 1
 
-    def _pieces(self, day: int) -> tuple[Piece, ...]:
-        return pieces(self.tz, day, self.cron.is_wall)
+    def _segments(self, day: int) -> tuple[DaySegment, ...]:
+        return day_segments(self.tz, day, self.cron.is_wall_clock)
 
     def _days(self, first: int, last: int, step: int = 1) -> Iterator[int]:
         """The matching days, month by month where the month does not match."""
@@ -93,17 +93,17 @@ class Calendar:
         while (day - last) * step <= 0 and _FIRST_DAY < day < _LAST_DAY:
             found = date.fromordinal(day + _EPOCH)
             if found.month not in months:
-                day += _to_next_month(found) if step > 0 else -found.day
+                day += _days_to_next_month(found) if step > 0 else -found.day
                 continue
             if self.cron.has_day(found):
                 yield day
             day += step
 
     def _next_in(self, day: int, second: int) -> int | None:
-        for piece in self._pieces(day):
-            if piece.leap is not None:
-                if piece.leap >= second and self._between(piece.low, piece.high):
-                    return piece.leap
+        for piece in self._segments(day):
+            if piece.gap_end is not None:
+                if piece.gap_end >= second and self._between(piece.low, piece.high):
+                    return piece.gap_end
                 continue
             found = self._time_from(max(piece.low, second + piece.offset))
             if found is not None and found < piece.high:
@@ -111,10 +111,10 @@ class Calendar:
         return None
 
     def _last_in(self, day: int, second: int) -> int | None:
-        for piece in reversed(self._pieces(day)):
-            if piece.leap is not None:
-                if piece.leap <= second and self._between(piece.low, piece.high):
-                    return piece.leap
+        for piece in reversed(self._segments(day)):
+            if piece.gap_end is not None:
+                if piece.gap_end <= second and self._between(piece.low, piece.high):
+                    return piece.gap_end
                 continue
             found = self._time_until(min(piece.high - 1, second + piece.offset))
             if found is not None and found >= piece.low:
@@ -123,30 +123,30 @@ class Calendar:
 
     def _time_from(self, local: int) -> int | None:
         """The first matching time of day at or after this, on the same day."""
-        day, hour, minute, second = _taken_apart(local)
+        day, hour, minute, second = _split_local(local)
         cron = self.cron
         hours, minutes, seconds = cron.hours, cron.minutes, cron.seconds
         if hour in hours:
             if minute in minutes and (place := bisect_left(seconds, second)) < len(seconds):
-                return _put_together(day, hour, minute, seconds[place])
+                return _join_local(day, hour, minute, seconds[place])
             if (place := bisect_right(minutes, minute)) < len(minutes):
-                return _put_together(day, hour, minutes[place], seconds[0])
+                return _join_local(day, hour, minutes[place], seconds[0])
         if (place := bisect_right(hours, hour)) < len(hours):
-            return _put_together(day, hours[place], minutes[0], seconds[0])
+            return _join_local(day, hours[place], minutes[0], seconds[0])
         return None
 
     def _time_until(self, local: int) -> int | None:
         """The last matching time of day at or before this, on the same day."""
-        day, hour, minute, second = _taken_apart(local)
+        day, hour, minute, second = _split_local(local)
         cron = self.cron
         hours, minutes, seconds = cron.hours, cron.minutes, cron.seconds
         if hour in hours:
             if minute in minutes and (place := bisect_right(seconds, second)):
-                return _put_together(day, hour, minute, seconds[place - 1])
+                return _join_local(day, hour, minute, seconds[place - 1])
             if place := bisect_left(minutes, minute):
-                return _put_together(day, hour, minutes[place - 1], seconds[-1])
+                return _join_local(day, hour, minutes[place - 1], seconds[-1])
         if place := bisect_left(hours, hour):
-            return _put_together(day, hours[place - 1], minutes[-1], seconds[-1])
+            return _join_local(day, hours[place - 1], minutes[-1], seconds[-1])
         return None
 
     def _between(self, low: int, high: int) -> int:
@@ -156,7 +156,7 @@ class Calendar:
     def _before(self, local: int, day: int) -> int:
         if local >= (day + 1) * DAY:
             return self._in_day
-        _, hour, minute, second = _taken_apart(local)
+        _, hour, minute, second = _split_local(local)
         cron = self.cron
         number = bisect_left(cron.hours, hour) * self._in_hour
         if hour in cron.hours:
@@ -166,22 +166,22 @@ class Calendar:
         return number
 
 
-def _bounded(second: int, tz: tzinfo) -> int:
+def _clamp_local_day(second: int, tz: tzinfo) -> int:
     """The local day of a second, brought into the years that dates have."""
     return local_day(max(_FIRST_DAY * DAY + 2 * DAY, min(second, _LAST_DAY * DAY - 2 * DAY)), tz)
 
 
-def _to_next_month(day: date) -> int:
+def _days_to_next_month(day: date) -> int:
     following = date(day.year + day.month // 12, day.month % 12 + 1, 1)
     return following.toordinal() - day.toordinal()
 
 
-def _taken_apart(local: int) -> tuple[int, int, int, int]:
+def _split_local(local: int) -> tuple[int, int, int, int]:
     day, rest = divmod(local, DAY)
     hour, rest = divmod(rest, 3_600)
     minute, second = divmod(rest, 60)
     return day, hour, minute, second
 
 
-def _put_together(day: int, hour: int, minute: int, second: int) -> int:
+def _join_local(day: int, hour: int, minute: int, second: int) -> int:
     return day * DAY + hour * 3_600 + minute * 60 + second

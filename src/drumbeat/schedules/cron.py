@@ -15,9 +15,9 @@ from hashlib import blake2b
 from cronsim.cronsim import CronSim, CronSimError, Field
 
 from drumbeat.errors import ConfigError
-from drumbeat.names import shown
+from drumbeat.names import short_repr
 
-LONGEST = 200
+MAX_EXPRESSION_LENGTH = 200
 MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -56,9 +56,9 @@ class Cron:
         # As cronsim has them, for wording.py: negative numbers and pairs stand for L, LW, 5L and 5#2.
         self.days = frozenset(self._sim.days)
         self.weekdays = frozenset(self._sim.weekdays)
-        self.is_both_days = self._sim.day_and
+        self.needs_both_days = self._sim.day_and
         # As Debian's cron has it for minutes and hours.
-        self.is_wall = not any(part.startswith("*") for part in parts[:3])
+        self.is_wall_clock = not any(part.startswith("*") for part in parts[:3])
 
     def has_day(self, day: date) -> bool:
         return day.month in self.months and self._sim.match_day(day)
@@ -74,53 +74,53 @@ def parse(expression: str, name: str) -> Cron:
     Raises:
         ConfigError: which field, and what it may be; or that no day has it.
     """
-    parts = [_without_hash(part, place, name, expression) for place, part in enumerate(_split(expression))]
+    parts = [_replace_hash(part, place, name, expression) for place, part in enumerate(_split_fields(expression))]
     for place, part in enumerate(parts):
         _check_field(part, place, expression)
     try:
         cron = Cron(expression, parts)
     except CronSimError:
-        raise _never(expression) from None
+        raise _never_fires_error(expression) from None
     if not any(cron.has_day(date.fromordinal(_BEGIN + day)) for day in range(_CYCLE)):
-        raise _never(expression)
+        raise _never_fires_error(expression)
     return cron
 
 
-def _split(expression: object) -> list[str]:
+def _split_fields(expression: object) -> list[str]:
     """The six fields, in capitals."""
-    if not isinstance(expression, str) or len(expression) > LONGEST or not expression.isascii():
+    if not isinstance(expression, str) or len(expression) > MAX_EXPRESSION_LENGTH or not expression.isascii():
         raise ConfigError(
-            f"cron must be an expression such as '0 3 * * *', of at most {LONGEST} characters, not {shown(expression)}",
+            f"cron must be an expression such as '0 3 * * *', of at most {MAX_EXPRESSION_LENGTH} characters, not {short_repr(expression)}",
             "cron",
         )
     text = expression.strip()
     if text.startswith("@"):
-        return ["0", *_macro(text).split()]
+        return ["0", *_expand_macro(text).split()]
     parts = text.upper().split()
     if len(parts) not in (5, 6):
         raise ConfigError(
-            f"cron {shown(expression)} must have 5 fields (minute, hour, day of month, month, day of week), "
+            f"cron {short_repr(expression)} must have 5 fields (minute, hour, day of month, month, day of week), "
             f"or 6 with the seconds first, not {len(parts)}",
             "cron",
         )
-    parts[-1] = _by_numbers(parts[-1])
+    parts[-1] = _weekdays_to_numbers(parts[-1])
     return parts if len(parts) == 6 else ["0", *parts]
 
 
-def _by_numbers(days: str) -> str:
+def _weekdays_to_numbers(days: str) -> str:
     """Days of the week as numbers: cronsim knows 5L and not FRIL, and FRI-SUN is a range that people write."""
     return _DAY.sub(lambda found: str(_DAYS.index(found[0])), days.replace("-SUN", "-7"))
 
 
-def _macro(text: str) -> str:
+def _expand_macro(text: str) -> str:
     known = MACROS.get(text.lower())
     if known is None:
         hint = ": use @app.on_start for that" if text.lower() == "@reboot" else f"; there are {', '.join(MACROS)}"
-        raise ConfigError(f"cron has no {shown(text)}{hint}", "cron")
+        raise ConfigError(f"cron has no {short_repr(text)}{hint}", "cron")
     return known
 
 
-def _without_hash(part: str, place: int, name: str, expression: str) -> str:
+def _replace_hash(part: str, place: int, name: str, expression: str) -> str:
     """The field with each `H` replaced by what the name's hash chooses."""
     terms = part.split(",")
     for index, term in enumerate(terms):
@@ -129,7 +129,7 @@ def _without_hash(part: str, place: int, name: str, expression: str) -> str:
             low = _LOWEST[place] if low is None else low
             high = _HIGHEST_HASHED[place] if high is None else high
             if not _LOWEST[place] <= low <= high <= _HIGHEST[place] or step == 0:
-                raise _bad(place, term, expression)
+                raise _field_error(place, term, expression)
             span = high - low + 1 if step is None else min(step, high - low + 1)
             first = low + _hash(name, place) % span
             terms[index] = str(first) if step is None else f"{first}-{high}/{step}"
@@ -147,22 +147,22 @@ def _check_field(part: str, place: int, expression: str) -> None:
         step = _STEP.search(term)
         # A step beyond the field is a slip: `*/90` minutes would be every hour, not every hour and a half.
         if step is not None and int(step[1]) > _HIGHEST[place] - _LOWEST[place] + 1:
-            raise _bad(place, term, expression)
+            raise _field_error(place, term, expression)
         try:
             field.parse(term)
         except CronSimError:
-            raise _bad(place, term, expression) from None
+            raise _field_error(place, term, expression) from None
 
 
-def _bad(place: int, term: str, expression: str) -> ConfigError:
+def _field_error(place: int, term: str, expression: str) -> ConfigError:
     return ConfigError(
-        f"cron {shown(expression)}: {shown(term, 30)} is not a valid {FIELDS[place]}: use {_ALLOWED[place]}, "
+        f"cron {short_repr(expression)}: {short_repr(term, 30)} is not a valid {FIELDS[place]}: use {_ALLOWED[place]}, "
         "with * , - / or H",
         "cron",
     )
 
 
-def _never(expression: str) -> ConfigError:
+def _never_fires_error(expression: str) -> ConfigError:
     return ConfigError(
-        f"cron {shown(expression)} never fires: no day of month, month and day of week fit together", "cron"
+        f"cron {short_repr(expression)} never fires: no day of month, month and day of week fit together", "cron"
     )

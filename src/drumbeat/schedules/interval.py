@@ -6,29 +6,29 @@ one, and it never drifts. Daylight saving does not exist here.
 
 from __future__ import annotations
 
-from drumbeat.durations import LONGEST_US
+from drumbeat.durations import MAX_DURATION_US
 from drumbeat.errors import ConfigError
-from drumbeat.names import shown
+from drumbeat.names import short_repr
 
-SHORTEST_US = 100_000
+MIN_INTERVAL_US = 100_000
 """A tenth of a second: what is more frequent than that is a loop, not a schedule."""
 
 
-def read(rule: str) -> int:
+def parse_interval(rule: str) -> int:
     """The rule of an interval: microseconds, as text.
 
     Raises:
         ConfigError: it is no such number.
     """
-    length = length_of(rule)
+    length = try_parse_us(rule)
     if length is None:
-        raise ConfigError(f"every must be a whole number of microseconds, not {shown(rule)}", "every")
-    if not SHORTEST_US <= length <= LONGEST_US:
+        raise ConfigError(f"every must be a whole number of microseconds, not {short_repr(rule)}", "every")
+    if not MIN_INTERVAL_US <= length <= MAX_DURATION_US:
         raise ConfigError(f"every must be from 0.1 s to 100 years, not {length / 1_000_000:g} s", "every")
     return length
 
 
-def length_of(rule: str) -> int | None:
+def try_parse_us(rule: str) -> int | None:
     """The microseconds; None: it is no such number."""
     # isascii: isdigit also takes digits of other scripts, and signs such as ².
     return int(rule) if rule.isascii() and rule.isdigit() and len(rule) <= 16 else None
@@ -41,11 +41,11 @@ class Grid:
         self.origin = origin
         self.step = step
 
-    def next_from(self, moment: int) -> int:
-        return self.origin + -((self.origin - moment) // self.step) * self.step
+    def next_from(self, at: int) -> int:
+        return self.origin + -((self.origin - at) // self.step) * self.step
 
-    def last_until(self, moment: int) -> int:
-        return self.origin + (moment - self.origin) // self.step * self.step
+    def last_until(self, at: int) -> int:
+        return self.origin + (at - self.origin) // self.step * self.step
 
     def count(self, first: int, last: int) -> int:
         return max(0, (self.last_until(last) - self.next_from(first)) // self.step + 1)

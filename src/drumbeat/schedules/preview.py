@@ -6,18 +6,18 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import msgspec
 
+from drumbeat.core.schedule import NewSchedule, RuleKind
 from drumbeat.durations import from_us
-from drumbeat.model.schedule import NewSchedule, RuleKind
 
 from .calendar import Calendar
-from .localday import change_between
-from .planner import first_moment
-from .rules import rule_of, zone
+from .local_day import find_change_between
+from .planner import first_fire_time
+from .rules import get_zone, rule_of
 
 _SECOND = 1_000_000
 
 
-class Previewed(msgspec.Struct, frozen=True, kw_only=True):
+class PreviewedFire(msgspec.Struct, frozen=True, kw_only=True):
     """One moment to come, in the schedule's own zone."""
 
     at: datetime
@@ -25,32 +25,36 @@ class Previewed(msgspec.Struct, frozen=True, kw_only=True):
     """What is unusual about it; empty almost always."""
 
 
-def preview(definition: NewSchedule, now: int, count: int) -> list[Previewed]:
+def preview(definition: NewSchedule, now: int, count: int) -> list[PreviewedFire]:
     """The next moments, at most `count`. An interval by completion is shown as if its runs took no time."""
-    rule, tz = rule_of(definition), zone(definition.tz)
-    found: list[Previewed] = []
-    at, before = first_moment(definition, now), now
+    rule, tz = rule_of(definition), get_zone(definition.tz)
+    found: list[PreviewedFire] = []
+    at, before = first_fire_time(definition, now), now
     while at is not None and len(found) < count:
-        note = _note(definition, before // _SECOND, at // _SECOND) if definition.kind is RuleKind.CRON else ""
-        found.append(Previewed(at=from_us(at).astimezone(tz), note=note))
+        note = (
+            _describe_clock_change(definition, before // _SECOND, at // _SECOND)
+            if definition.kind is RuleKind.CRON
+            else ""
+        )
+        found.append(PreviewedFire(at=from_us(at).astimezone(tz), note=note))
         before = at
         at = rule.next_after(at)
     return found
 
 
-def _note(definition: NewSchedule, before: int, second: int) -> str:
+def _describe_clock_change(definition: NewSchedule, before: int, second: int) -> str:
     from .cron import parse
 
-    tz, cron = zone(definition.tz), parse(definition.rule, definition.name)
+    tz, cron = get_zone(definition.tz), parse(definition.rule, definition.name)
     parts: list[str] = []
-    if (change := change_between(before, second, tz)) is not None:
+    if (change := find_change_between(before, second, tz)) is not None:
         way = "forward" if change.after > change.before else "back"
         left, right = _local(change.at + change.before), _local(change.at + change.after)
         parts.append(f"the clocks go {way} on {left:%Y-%m-%d}, from {left:%H:%M} to {right:%H:%M}")
-        if Calendar(cron, tz).is_leapt(second):
+        if Calendar(cron, tz).is_after_gap(second):
             parts.append("a time in between is run after it")
-    if _comes_twice(second, tz):
-        parts.append("this time comes twice" + (", it is run the first time" if cron.is_wall else ""))
+    if _is_ambiguous(second, tz):
+        parts.append("this time comes twice" + (", it is run the first time" if cron.is_wall_clock else ""))
     return "; ".join(parts)
 
 
@@ -59,7 +63,7 @@ def _local(second: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
 
 
-def _comes_twice(second: int, tz: tzinfo) -> bool:
+def _is_ambiguous(second: int, tz: tzinfo) -> bool:
     local = datetime.fromtimestamp(second, tz)
     first, again = (local.replace(fold=fold).utcoffset() for fold in (0, 1))
     return first is not None and again is not None and first > again

@@ -1,6 +1,6 @@
 """The rule of a definition, whatever its kind: which moments it has, within its zone, its start and its end.
 
-Microseconds UTC. `check` is what every border asks (decorators, nouns, command line): it refuses what cannot be, and names
+Microseconds UTC. `check` is what every border asks (decorators, admin, command line): it refuses what cannot be, and names
 the field.
 """
 
@@ -12,28 +12,28 @@ from functools import lru_cache
 from typing import Protocol
 
 from drumbeat import durations
+from drumbeat.core.schedule import NewSchedule, RuleKind
 from drumbeat.errors import ConfigError
-from drumbeat.model.schedule import NewSchedule, RuleKind
-from drumbeat.names import check_name, check_priority, shown
+from drumbeat.names import check_name, check_priority, short_repr
 
 from . import interval
 from .calendar import Calendar
 
-MOST_CAUGHT_UP = 1_000
+MAX_CATCH_UP = 1_000
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _TODAY_US = 1_767_225_600_000_000  # 2026: by the rules of today's time zones, not of those of 1970
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(?:/[A-Za-z0-9_+-]{1,32}){0,2}")
-_LATEST_US = 253_370_764_800_000_000 - durations.LONGEST_US
+_LATEST_US = 253_370_764_800_000_000 - durations.MAX_DURATION_US
 """Moments after about the year 9899 do not exist here: datetimes would overflow."""
 
 
 class Series(Protocol):
     """All moments of a rule; in the unit of whoever implements it."""
 
-    def next_from(self, moment: int) -> int | None: ...
+    def next_from(self, at: int) -> int | None: ...
 
-    def last_until(self, moment: int) -> int | None: ...
+    def last_until(self, at: int) -> int | None: ...
 
     def count(self, first: int, last: int) -> int: ...
 
@@ -47,9 +47,9 @@ class Rule:
         self.start = start
         self.end = end
 
-    def next_after(self, moment: int) -> int | None:
+    def next_after(self, at: int) -> int | None:
         """The first moment later than this one; None: there is none."""
-        first = moment + 1 if self.start is None else max(moment + 1, self.start)
+        first = at + 1 if self.start is None else max(at + 1, self.start)
         if first > _LATEST_US:
             return None
         found = self._series.next_from(-(-first // self._unit))
@@ -57,9 +57,9 @@ class Rule:
             return None
         return found * self._unit
 
-    def last_until(self, moment: int) -> int | None:
+    def last_until(self, at: int) -> int | None:
         """The last moment that is no later than this one."""
-        last = moment if self.end is None else min(moment, self.end - 1)
+        last = at if self.end is None else min(at, self.end - 1)
         found = self._series.last_until(min(last, _LATEST_US) // self._unit)
         if found is None or (self.start is not None and found * self._unit < self.start):
             return None
@@ -74,16 +74,16 @@ class Rule:
         return self._series.count(-(-first // self._unit), last // self._unit)
 
 
-class After:
+class AfterCompletion:
     """The rule of an interval by completion, as a Series: each moment is one interval after the end before."""
 
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def next_from(self, moment: int) -> int:
-        return moment - 1 + self.step
+    def next_from(self, at: int) -> int:
+        return at - 1 + self.step
 
-    def last_until(self, moment: int) -> int | None:
+    def last_until(self, at: int) -> int | None:
         return None
 
     def count(self, first: int, last: int) -> int:
@@ -111,15 +111,15 @@ def _rule(kind: RuleKind, text: str, name: str, tz: str, start: int | None, end:
             # Here: a program without cron expressions need not wait for cronsim at its start.
             from .cron import parse
 
-            return Rule(Calendar(parse(text, name), zone(tz)), _SECOND, start, end)
+            return Rule(Calendar(parse(text, name), get_zone(tz)), _SECOND, start, end)
         case RuleKind.GRID:
-            return Rule(interval.Grid(start or 0, interval.read(text)), 1, start, end)
+            return Rule(interval.Grid(start or 0, interval.parse_interval(text)), 1, start, end)
         case RuleKind.AFTER:
-            return Rule(After(interval.read(text)), 1, start, end)
+            return Rule(AfterCompletion(interval.parse_interval(text)), 1, start, end)
 
 
 @lru_cache(maxsize=1_024)
-def zone(name: str) -> tzinfo:
+def get_zone(name: str) -> tzinfo:
     """The time zone of an IANA name.
 
     Raises:
@@ -137,10 +137,10 @@ def zone(name: str) -> tzinfo:
             pass
     if not zoneinfo.available_timezones():
         raise ConfigError("this machine has no time zones but UTC: run `pip install drumbeat[tz]`", "tz")
-    raise ConfigError(f"tz {shown(name)} is not a time zone: use an IANA name such as Europe/Berlin, or UTC", "tz")
+    raise ConfigError(f"tz {short_repr(name)} is not a time zone: use an IANA name such as Europe/Berlin, or UTC", "tz")
 
 
-def check(definition: NewSchedule) -> None:
+def check_definition(definition: NewSchedule) -> None:
     """Refuse a definition that cannot be.
 
     Raises:
@@ -150,7 +150,7 @@ def check(definition: NewSchedule) -> None:
     check_name("task", definition.task, ConfigError)
     check_name("queue", definition.queue, ConfigError)
     check_priority(definition.priority, ConfigError)
-    zone(definition.tz)
+    get_zone(definition.tz)
     start, end = definition.start, definition.end
     if start is not None and end is not None and end <= start:
         raise ConfigError(f"end must be after start, but is {durations.from_us(end).isoformat()}", "end")
@@ -160,25 +160,25 @@ def check(definition: NewSchedule) -> None:
     rule = rule_of(definition)
     if definition.kind is not RuleKind.AFTER and rule.next_after(since) is None:
         field = "cron" if definition.kind is RuleKind.CRON else "every"
-        raise ConfigError(f"{field} {shown(definition.rule)} has no moment between start and end", field)
+        raise ConfigError(f"{field} {short_repr(definition.rule)} has no moment between start and end", field)
 
 
 def _check_numbers(definition: NewSchedule) -> None:
-    if not 1 <= definition.catch_up_limit <= MOST_CAUGHT_UP:
+    if not 1 <= definition.catch_up_limit <= MAX_CATCH_UP:
         raise ConfigError(
-            f"catch_up_limit must be from 1 to {MOST_CAUGHT_UP}, not {shown(definition.catch_up_limit)}",
+            f"catch_up_limit must be from 1 to {MAX_CATCH_UP}, not {short_repr(definition.catch_up_limit)}",
             "catch_up_limit",
         )
-    if definition.max_late is not None and not 0 < definition.max_late <= durations.LONGEST_US:
+    if definition.max_late is not None and not 0 < definition.max_late <= durations.MAX_DURATION_US:
         raise ConfigError("max_late must be more than 0, and at most 100 years", "max_late")
-    if not 0 <= definition.jitter <= durations.LONGEST_US:
+    if not 0 <= definition.jitter <= durations.MAX_DURATION_US:
         raise ConfigError("jitter must be from 0 to 100 years", "jitter")
 
 
-def describe(definition: NewSchedule) -> str:
+def describe_rule(definition: NewSchedule) -> str:
     """The rule for people: `0 3 * * * (Europe/Berlin)`, `every 5m, on a grid`, `3s after each run`. Whatever the store has."""
     if definition.kind is RuleKind.CRON:
         return f"{definition.rule} ({definition.tz})"
-    length = interval.length_of(definition.rule)
-    text = shown(definition.rule) if length is None else durations.text(length)
+    length = interval.try_parse_us(definition.rule)
+    text = short_repr(definition.rule) if length is None else durations.format_duration(length)
     return f"every {text}, on a grid" if definition.kind is RuleKind.GRID else f"{text} after each run"

@@ -7,12 +7,11 @@ from drumbeat.clock import Clock
 from drumbeat.sinks.jetstream import NatsSink
 from drumbeat.sinks.kafka import KafkaSink
 from drumbeat.sinks.redis_stream import RedisStreamSink
-from drumbeat.sinks.signing import verify_webhook
-from drumbeat.sinks.sink import Away, DeliveryFailed, Message, Outlet, Sink
+from drumbeat.sinks.sink import DeliveryFailed, Message, Outlet, Sink, SinkUnavailable
 from drumbeat.sinks.webhook import WebhookSink
+from drumbeat.sinks.webhook_signature import verify_webhook
 
 __all__ = [
-    "Away",
     "Clock",
     "DeliveryFailed",
     "KafkaSink",
@@ -21,6 +20,7 @@ __all__ = [
     "Outlet",
     "RedisStreamSink",
     "Sink",
+    "SinkUnavailable",
     "WebhookSink",
     "verify_webhook",
 ]

@@ -5,7 +5,7 @@ import asyncio
 import ipaddress
 import socket
 
-from drumbeat.sinks.sink import Away, DeliveryFailed
+from drumbeat.sinks.sink import DeliveryFailed, SinkUnavailable
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -26,13 +26,13 @@ _NOT_PUBLIC_V6 = [ipaddress.IPv6Network(each) for each in ("2001::/23", "2001:db
 def is_public(address: Address) -> bool:
     """Whether everybody can reach it: not this machine, a private network, a link, a group, nor one of those in disguise."""
     if isinstance(address, ipaddress.IPv6Address):
-        if (inner := _inner(address)) is not None:
+        if (inner := _embedded_ipv4(address)) is not None:
             return is_public(inner)
         return address in _PUBLIC_V6 and not any(address in network for network in _NOT_PUBLIC_V6)
     return not any(address in network for network in _NOT_PUBLIC_V4)
 
 
-def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     """The IPv4 address that an IPv6 one stands for."""
     if address in _NAT64:
         return ipaddress.IPv4Address(address.packed[-4:])
@@ -51,7 +51,7 @@ async def resolve(host: str, port: int, *, allow_private: bool) -> list[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise Away(f"{host} cannot be looked up: {error}") from error
+        raise SinkUnavailable(f"{host} cannot be looked up: {error}") from error
     # An address of a link has its interface behind a %; such a one is never public.
     addresses = list(dict.fromkeys(str(place[4][0]) for place in found))
     allowed = [each for each in addresses if allow_private or is_public(ipaddress.ip_address(each.partition("%")[0]))]

@@ -8,8 +8,17 @@ from typing import Any
 from drumbeat.clock import Clock
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
-from drumbeat.names import shown
-from drumbeat.sinks.sink import CONTENT_TYPE, Away, DeliveryFailed, Message, Outlet, filled, missing_driver, positive
+from drumbeat.names import short_repr
+from drumbeat.sinks.sink import (
+    CONTENT_TYPE,
+    DeliveryFailed,
+    Message,
+    Outlet,
+    SinkUnavailable,
+    check_positive,
+    check_text,
+    missing_driver_error,
+)
 
 log = logging.getLogger(__name__)
 
@@ -26,20 +35,20 @@ class NatsSink:
         batch: int = 500,
     ) -> None:
         """`stream`: refuse if another one keeps the subject. `options`: more of what nats.connect takes."""
-        self.subject = filled(subject, "subject")
+        self.subject = check_text(subject, "subject")
         if any(char in subject for char in "*> "):
-            raise ConfigError(f"subject must be one that can be published to, not {shown(subject)}", "subject")
-        self._servers = [filled(each, "servers") for each in ([servers] if isinstance(servers, str) else servers)]
-        self._stream = None if stream is None else filled(stream, "stream")
+            raise ConfigError(f"subject must be one that can be published to, not {short_repr(subject)}", "subject")
+        self._servers = [check_text(each, "servers") for each in ([servers] if isinstance(servers, str) else servers)]
+        self._stream = None if stream is None else check_text(stream, "stream")
         self._options = dict(options or {})
-        self._timeout = positive(timeout, "timeout")
+        self._timeout = check_positive(timeout, "timeout")
         self.batch = batch
 
     def connect(self, clock: Clock) -> Outlet:
         try:
             import nats  # noqa: F401 - only whether it is there
         except ImportError as error:
-            raise missing_driver("NatsSink", "nats") from error
+            raise missing_driver_error("NatsSink", "nats") from error
         options = {
             "name": "drumbeat",
             **self._options,
@@ -58,7 +67,7 @@ class NatsOutlet:
     def __init__(self, subject: str, stream: str | None, options: dict[str, Any], timeout: float) -> None:
         self._subject = subject
         self._stream = stream
-        self._options = options | {"error_cb": _quiet}
+        self._options = options | {"error_cb": _log_error}
         self._timeout = timeout
         self._opening = asyncio.Lock()
         self._client: Any = None
@@ -69,9 +78,9 @@ class NatsOutlet:
 
         try:
             async with asyncio.timeout(self._timeout):
-                context = await self._opened()
+                context = await self._ensure_connected()
         except (OSError, errors.Error) as error:  # a time-out as well
-            raise Away(str(error) or "no connection in time") from error
+            raise SinkUnavailable(str(error) or "no connection in time") from error
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._publish(context, each), name="nats message") for each in messages]
         return [task.result() for task in tasks]
@@ -90,12 +99,12 @@ class NatsOutlet:
         except APIError as error:
             # What the stream itself refuses is about the message; that there is none now is not.
             is_refused = error.code is not None and error.code < 500
-            return DeliveryFailed(str(error)) if is_refused else Away(str(error))
+            return DeliveryFailed(str(error)) if is_refused else SinkUnavailable(str(error))
         except (OSError, errors.Error) as error:  # a time-out as well
-            return Away(str(error) or "no acknowledgement in time")
+            return SinkUnavailable(str(error) or "no acknowledgement in time")
         return None
 
-    async def _opened(self) -> Any:
+    async def _ensure_connected(self) -> Any:
         import nats
 
         async with self._opening:
@@ -111,6 +120,6 @@ class NatsOutlet:
             await client.close()
 
 
-async def _quiet(error: Exception) -> None:
+async def _log_error(error: Exception) -> None:
     """Whoever sends is told of it, too."""
     log.debug("nats: %s", error)

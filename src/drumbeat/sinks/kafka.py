@@ -11,10 +11,19 @@ from typing import Any
 from drumbeat.clock import Clock
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
-from drumbeat.sinks.sink import CONTENT_TYPE, Away, DeliveryFailed, Message, Outlet, filled, missing_driver, positive
+from drumbeat.sinks.sink import (
+    CONTENT_TYPE,
+    DeliveryFailed,
+    Message,
+    Outlet,
+    SinkUnavailable,
+    check_positive,
+    check_text,
+    missing_driver_error,
+)
 
-_POLL = 0.2
-_FLUSH = 5.0
+_POLL_INTERVAL = 0.2
+_FLUSH_TIMEOUT = 5.0
 _CONTENT_TYPE = ("content-type", CONTENT_TYPE)
 
 
@@ -29,13 +38,13 @@ class KafkaSink:
         batch: int = 500,
     ) -> None:
         """`servers`: "host:9092,host:9092". `config`: more of librdkafka's own options. `timeout`: of one message."""
-        self.topic = filled(topic, "topic")
-        timeout_ms = max(1, round(1000 * positive(timeout, "timeout")))
+        self.topic = check_text(topic, "topic")
+        timeout_ms = max(1, round(1000 * check_positive(timeout, "timeout")))
         self._config = {
             "client.id": "drumbeat",
             "linger.ms": 5,
             **(config or {}),
-            "bootstrap.servers": filled(servers, "servers"),
+            "bootstrap.servers": check_text(servers, "servers"),
             "enable.idempotence": True,
             "message.timeout.ms": timeout_ms,
         }
@@ -45,7 +54,7 @@ class KafkaSink:
         try:
             import confluent_kafka
         except ImportError as error:
-            raise missing_driver("KafkaSink", "kafka") from error
+            raise missing_driver_error("KafkaSink", "kafka") from error
         try:
             return KafkaOutlet(self.topic, self._config)
         except confluent_kafka.KafkaException as error:
@@ -90,7 +99,7 @@ class _Batch:
             self.done.set_result(None)
 
 
-class _Producing:
+class _ProducerThread:
     """A producer with the thread that serves it."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -105,8 +114,8 @@ class _Producing:
 
     def _serve(self) -> None:
         while not self._stop.is_set():
-            self.producer.poll(_POLL)
-        self.producer.flush(_FLUSH)
+            self.producer.poll(_POLL_INTERVAL)
+        self.producer.flush(_FLUSH_TIMEOUT)
         try:
             self._loop.call_soon_threadsafe(self._ended.set)
         except RuntimeError:  # the loop is closed
@@ -124,13 +133,13 @@ class KafkaOutlet:
     def __init__(self, topic: str, config: Mapping[str, Any]) -> None:
         import confluent_kafka
 
-        self._refusal = confluent_kafka.KafkaException
+        self._kafka_exception = confluent_kafka.KafkaException
         self._topic = topic
         self._config = config
-        self._producing = _Producing(config)
+        self._thread = _ProducerThread(config)
 
     async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
-        producing = self._producing
+        producing = self._thread
         batch = _Batch()
         errors: dict[int, Any] = {}
         for number, message in enumerate(messages):
@@ -141,12 +150,12 @@ class KafkaOutlet:
         await batch.done
         if not errors and not batch.failed:
             return [None] * len(messages)
-        _find(batch.failed, messages, errors)
-        if producing is self._producing and any(_is_fatal(error) for error in errors.values()):
+        _match_failures(batch.failed, messages, errors)
+        if producing is self._thread and any(_is_fatal(error) for error in errors.values()):
             # An idempotent producer that has lost count is of no more use.
             producing.stop()
-            self._producing = _Producing(self._config)
-        return [_judged(errors.get(number)) for number in range(len(messages))]
+            self._thread = _ProducerThread(self._config)
+        return [_to_exception(errors.get(number)) for number in range(len(messages))]
 
     def _produce(self, producer: Any, batch: _Batch, message: Message) -> Any:
         """None, or why the producer did not even take it."""
@@ -159,16 +168,16 @@ class KafkaOutlet:
                 on_delivery=batch.report,
             )
         except BufferError as error:
-            return Away(f"the producer's queue is full: {error}")
-        except self._refusal as error:
+            return SinkUnavailable(f"the producer's queue is full: {error}")
+        except self._kafka_exception as error:
             return error.args[0]
         return None
 
     async def close(self) -> None:
-        await self._producing.end()
+        await self._thread.end()
 
 
-def _find(failed: list[tuple[Any, bytes]], messages: Sequence[Message], errors: dict[int, Any]) -> None:
+def _match_failures(failed: list[tuple[Any, bytes]], messages: Sequence[Message], errors: dict[int, Any]) -> None:
     """Enter what was not delivered under the numbers of its messages. A report has the body of its message, and each body
     has an id of its own; where the same message is there twice, either may be the one."""
     numbers: dict[bytes, list[int]] = {}
@@ -183,9 +192,9 @@ def _is_fatal(error: Any) -> bool:
     return not isinstance(error, Exception) and bool(error.fatal())
 
 
-def _judged(error: Any) -> Exception | None:
+def _to_exception(error: Any) -> Exception | None:
     """A KafkaError is no exception."""
-    if error is None or isinstance(error, Away):
+    if error is None or isinstance(error, SinkUnavailable):
         return error
     from confluent_kafka import KafkaError
 
@@ -200,4 +209,4 @@ def _judged(error: Any) -> Exception | None:
         KafkaError._UNKNOWN_PARTITION,
         KafkaError.RECORD_LIST_TOO_LARGE,
     )
-    return DeliveryFailed(error.str()) if error.code() in lasting else Away(error.str())
+    return DeliveryFailed(error.str()) if error.code() in lasting else SinkUnavailable(error.str())

@@ -11,14 +11,23 @@ from urllib.parse import parse_qsl, urlencode
 from drumbeat.clock import Clock
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
-from drumbeat.names import shown
-from drumbeat.sinks.sink import Away, DeliveryFailed, Message, Outlet, count, filled, missing_driver, positive
+from drumbeat.names import short_repr
+from drumbeat.sinks.sink import (
+    DeliveryFailed,
+    Message,
+    Outlet,
+    SinkUnavailable,
+    check_count,
+    check_positive,
+    check_text,
+    missing_driver_error,
+)
 
 _LUA = resources.files(__package__).joinpath("lua/stream_add.lua").read_text("utf-8")
 _SHA = hashlib.sha1(_LUA.encode(), usedforsecurity=False).hexdigest()
 _TAG = re.compile(r"[^{]*\{[^}]+\}")
 # First words of answers that are about the message or the stream; whatever else a server says, it may say otherwise later.
-_LASTING = frozenset({"WRONGTYPE", "ERR"})
+_PERMANENT_ERRORS = frozenset({"WRONGTYPE", "ERR"})
 
 
 class RedisStreamSink:
@@ -36,15 +45,17 @@ class RedisStreamSink:
         batch: int = 500,
     ) -> None:
         """`maxlen`: about how many entries the stream keeps. `remember`: how long an id that comes again is left out."""
-        self.stream = filled(stream, "stream")
-        self._url, self._is_cluster = _taken_apart(filled(url, "url"))
-        self._maxlen = 0 if maxlen is None else count(maxlen, "maxlen", 2**53)
-        self._remember = max(1, round(positive(remember, "remember")))
-        self._timeout = positive(timeout, "timeout")
+        self.stream = check_text(stream, "stream")
+        self._url, self._is_cluster = _split_cluster_option(check_text(url, "url"))
+        self._maxlen = 0 if maxlen is None else check_count(maxlen, "maxlen", 2**53)
+        self._remember = max(1, round(check_positive(remember, "remember")))
+        self._timeout = check_positive(timeout, "timeout")
         self.batch = batch
 
         if self._is_cluster and "}" in stream and not _TAG.match(stream):
-            raise ConfigError(f"stream must have {{...}} or no }} at all in a cluster, not {shown(stream)}", "stream")
+            raise ConfigError(
+                f"stream must have {{...}} or no }} at all in a cluster, not {short_repr(stream)}", "stream"
+            )
 
     def connect(self, clock: Clock) -> Outlet:
         try:
@@ -53,7 +64,7 @@ class RedisStreamSink:
             from redis.asyncio.retry import Retry
             from redis.backoff import NoBackoff
         except ImportError as error:
-            raise missing_driver("RedisStreamSink", "redis") from error
+            raise missing_driver_error("RedisStreamSink", "redis") from error
         options: dict[str, Any] = {
             "socket_timeout": self._timeout,
             "socket_connect_timeout": self._timeout,
@@ -69,9 +80,11 @@ class RedisStreamSink:
                 client = driver.Redis.from_url(self._url, **options)
         except (ValueError, TypeError, exceptions.RedisClusterException) as error:
             raise ConfigError(f"RedisStreamSink: {error}", "url") from error
-        return StreamOutlet(client, [self.stream, self._memory()], [self._remember, self._maxlen], self._timeout)
+        return RedisStreamOutlet(
+            client, [self.stream, self._dedup_key()], [self._remember, self._maxlen], self._timeout
+        )
 
-    def _memory(self) -> str:
+    def _dedup_key(self) -> str:
         """The key of the ids, in the stream's own slot."""
         return f"{self.stream}:sent" if _TAG.match(self.stream) else f"{{{self.stream}}}:sent"
 
@@ -79,7 +92,7 @@ class RedisStreamSink:
         return f"RedisStreamSink(stream={self.stream!r})"
 
 
-def _taken_apart(url: str) -> tuple[str, bool]:
+def _split_cluster_option(url: str) -> tuple[str, bool]:
     """The URL as the driver understands it, and whether it is that of a cluster."""
     base, _, query = url.partition("?")
     given = parse_qsl(query, keep_blank_values=True)
@@ -90,7 +103,7 @@ def _taken_apart(url: str) -> tuple[str, bool]:
     return (f"{base}?{rest}" if rest else base), "true" in told
 
 
-class StreamOutlet:
+class RedisStreamOutlet:
     def __init__(self, client: Any, keys: list[str], options: list[int], timeout: float) -> None:
         self._client = client
         self._head = [len(keys), *keys, *options]
@@ -105,13 +118,13 @@ class StreamOutlet:
                 await self._run(pairs)
         except exceptions.MovedError as error:
             # A client of a cluster follows; one of a single server does not know that it has met a cluster.
-            raise Away("the server is a node of a cluster: the URL must end in ?cluster=true") from error
+            raise SinkUnavailable("the server is a node of a cluster: the URL must end in ?cluster=true") from error
         except exceptions.ResponseError as error:
-            if isinstance(error, exceptions.OutOfMemoryError) or str(error).partition(" ")[0] not in _LASTING:
-                raise Away(str(error)) from error
+            if isinstance(error, exceptions.OutOfMemoryError) or str(error).partition(" ")[0] not in _PERMANENT_ERRORS:
+                raise SinkUnavailable(str(error)) from error
             return [DeliveryFailed(str(error))] * len(messages)
         except (OSError, exceptions.RedisError, exceptions.RedisClusterException) as error:
-            raise Away(str(error) or type(error).__name__) from error
+            raise SinkUnavailable(str(error) or type(error).__name__) from error
         return [None] * len(messages)
 
     async def _run(self, pairs: list[str | bytes]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from drumbeat.clock import Clock
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import ConfigError
-from drumbeat.names import shown
+from drumbeat.names import short_repr
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 
@@ -27,7 +27,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A CloudEvent in JSON."""
 
 
-class Away(Exception):
+class SinkUnavailable(Exception):
     """The broker cannot be asked now: the message waits, uncharged. `delay`: so many seconds, by the broker's own word."""
 
     def __init__(self, reason: str, delay: float | None = None) -> None:
@@ -70,7 +70,7 @@ class Sink(Protocol):
         """
 
 
-def positive(value: Duration, name: str) -> float:
+def check_positive(value: Duration, name: str) -> float:
     """A time-out in seconds."""
     length = seconds(value, name=name)
     if not length:
@@ -78,18 +78,18 @@ def positive(value: Duration, name: str) -> float:
     return length
 
 
-def filled(value: object, name: str) -> str:
+def check_text(value: object, name: str) -> str:
     """Text that names something at a broker."""
     if isinstance(value, str) and value and value.isprintable():
         return value
-    raise ConfigError(f"{name} must be text, not {shown(value)}", name)
+    raise ConfigError(f"{name} must be text, not {short_repr(value)}", name)
 
 
-def count(value: object, name: str, most: int) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most:
+def check_count(value: object, name: str, maximum: int) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= maximum:
         return value
-    raise ConfigError(f"{name} must be a whole number from 1 to {most}, not {shown(value)}", name)
+    raise ConfigError(f"{name} must be a whole number from 1 to {maximum}, not {short_repr(value)}", name)
 
 
-def missing_driver(sink: str, extra: str) -> ConfigError:
+def missing_driver_error(sink: str, extra: str) -> ConfigError:
     return ConfigError(f"{sink} needs a driver: pip install 'drumbeat[{extra}]'")

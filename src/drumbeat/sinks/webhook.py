@@ -13,18 +13,35 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from drumbeat.clock import Clock
-from drumbeat.durations import Duration, text, to_us
+from drumbeat.durations import Duration, format_duration, to_us
 from drumbeat.errors import ConfigError
-from drumbeat.names import shown
+from drumbeat.names import short_repr
 from drumbeat.retry import SkipRetry
 from drumbeat.sinks.addresses import is_public, resolve
-from drumbeat.sinks.http import Answer, BadAnswer, Connection, NoAnswer, Target, target_of
-from drumbeat.sinks.signing import keys_of, signed
-from drumbeat.sinks.sink import CONTENT_TYPE, Away, DeliveryFailed, Message, Outlet, count, positive
+from drumbeat.sinks.http_client import (
+    BadResponse,
+    HttpConnection,
+    HttpResponse,
+    NoResponse,
+    WebhookTarget,
+    parse_target,
+)
+from drumbeat.sinks.sink import (
+    CONTENT_TYPE,
+    DeliveryFailed,
+    Message,
+    Outlet,
+    SinkUnavailable,
+    check_count,
+    check_positive,
+)
+from drumbeat.sinks.webhook_signature import parse_keys, sign_headers
 
-LONGEST_PAUSE = 3600.0
+MAX_RETRY_AFTER_S = 3600.0
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OWN = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "idempotency-key"})
+_RESERVED_HEADERS = frozenset(
+    {"host", "content-length", "content-type", "transfer-encoding", "connection", "idempotency-key"}
+)
 
 
 class WebhookSink:
@@ -40,12 +57,12 @@ class WebhookSink:
         batch: int = 64,
     ) -> None:
         """`secret`: one, or several while it is changed. `connections`: so many requests at a time for each worker process."""
-        self._target = target_of(url)
-        self._keys = keys_of(secret)
-        self._headers = _checked(headers or {})
+        self._target = parse_target(url)
+        self._keys = parse_keys(secret)
+        self._headers = _check_headers(headers or {})
         self._allow_private = allow_private
-        self._timeout = positive(timeout, "timeout")
-        self._connections = count(connections, "connections", 1000)
+        self._timeout = check_positive(timeout, "timeout")
+        self._connections = check_count(connections, "connections", 1000)
         self.batch = batch
         if not allow_private and not _may_be_public(self._target.host):
             raise ConfigError(f"{self._target.host} is a private address: allow_private=True allows it", "url")
@@ -62,7 +79,7 @@ class WebhookSink:
         )
 
     def __repr__(self) -> str:
-        return f"WebhookSink(url={self._target.shown!r})"
+        return f"WebhookSink(url={self._target.display_url!r})"
 
 
 def _may_be_public(host: str) -> bool:
@@ -72,10 +89,10 @@ def _may_be_public(host: str) -> bool:
         return host != "localhost"
 
 
-def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        if not _TOKEN.fullmatch(name) or name.lower() in _OWN or name.lower().startswith("webhook-"):
-            raise ConfigError(f"headers must not have {shown(name)}", "headers")
+        if not _TOKEN.fullmatch(name) or name.lower() in _RESERVED_HEADERS or name.lower().startswith("webhook-"):
+            raise ConfigError(f"headers must not have {short_repr(name)}", "headers")
         if not value.isascii() or not value.isprintable():
             raise ConfigError(f"headers must have printable ASCII for {name}", "headers")
     return dict(headers)
@@ -84,7 +101,7 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
 class WebhookOutlet:
     def __init__(
         self,
-        target: Target,
+        target: WebhookTarget,
         keys: Sequence[bytes],
         headers: Mapping[str, str],
         clock: Clock,
@@ -99,37 +116,37 @@ class WebhookOutlet:
         self._clock = clock
         self._allow_private = allow_private
         self._timeout = timeout
-        self._turns = asyncio.Semaphore(connections)
-        self._lanes = connections
-        self._idle: list[Connection] = []
+        self._slots = asyncio.Semaphore(connections)
+        self._max_connections = connections
+        self._idle: list[HttpConnection] = []
         self._context = ssl.create_default_context() if target.secure else None
 
     async def send(self, messages: Sequence[Message]) -> list[Exception | None]:
         answers: list[Exception | None] = [None] * len(messages)
         line = iter(enumerate(messages))
         async with asyncio.TaskGroup() as group:
-            for number in range(min(self._lanes, len(messages))):
-                group.create_task(self._lane(line, answers), name=f"webhook lane {number}")
+            for number in range(min(self._max_connections, len(messages))):
+                group.create_task(self._send_from(line, answers), name=f"webhook lane {number}")
         return answers
 
-    async def _lane(self, line: Iterator[tuple[int, Message]], answers: list[Exception | None]) -> None:
+    async def _send_from(self, pending: Iterator[tuple[int, Message]], results: list[Exception | None]) -> None:
         """Message after message. Once the receiver is away, the rest of the batch need not find that out one by one."""
-        for number, message in line:
-            away = next((answer for answer in answers if isinstance(answer, Away)), None)
+        for number, message in pending:
+            away = next((answer for answer in results if isinstance(answer, SinkUnavailable)), None)
             if away is not None:
-                answers[number] = away
+                results[number] = away
                 continue
             try:
-                async with self._turns:
-                    self._judge(await self._post(message))
-            except (Away, DeliveryFailed, SkipRetry) as error:
-                answers[number] = error
+                async with self._slots:
+                    self._check_response(await self._post(message))
+            except (SinkUnavailable, DeliveryFailed, SkipRetry) as error:
+                results[number] = error
 
-    async def _post(self, message: Message) -> Answer:
+    async def _post(self, message: Message) -> HttpResponse:
         headers = self._headers | {"Idempotency-Key": message.id}
-        headers |= signed(self._keys, message.id, self._clock.now_us() // 1_000_000, message.body)
+        headers |= sign_headers(self._keys, message.id, self._clock.now_us() // 1_000_000, message.body)
         while True:
-            connection = self._idle.pop() if self._idle else await self._opened()
+            connection = self._idle.pop() if self._idle else await self._open_connection()
             was_used = connection.is_used
             try:
                 async with asyncio.timeout(self._timeout):
@@ -137,54 +154,59 @@ class WebhookOutlet:
                 if connection.is_open:
                     self._idle.append(connection)
                 return answer
-            except NoAnswer as error:
+            except NoResponse as error:
                 # It was closed while nobody used it: that says nothing of this message. A fresh one does.
                 if not was_used:
                     raise DeliveryFailed("the connection was closed without an answer") from error
             except TimeoutError as error:
-                raise DeliveryFailed(f"no answer within {text(round(self._timeout * 1e6))}") from error
-            except (OSError, BadAnswer) as error:
+                raise DeliveryFailed(f"no answer within {format_duration(round(self._timeout * 1e6))}") from error
+            except (OSError, BadResponse) as error:
                 raise DeliveryFailed(f"no answer: {error}") from error
             finally:
                 if connection not in self._idle:
                     connection.close()
 
-    async def _opened(self) -> Connection:
+    async def _open_connection(self) -> HttpConnection:
         try:
             async with asyncio.timeout(self._timeout):
                 addresses = await resolve(self._target.host, self._target.port, allow_private=self._allow_private)
-                return await self._first(addresses)
+                return await self._connect_first(addresses)
         except OSError as error:  # a time-out as well
-            raise Away(f"{self._target.shown}: no connection: {str(error) or 'no answer in time'}") from error
+            raise SinkUnavailable(
+                f"{self._target.display_url}: no connection: {str(error) or 'no answer in time'}"
+            ) from error
 
-    async def _first(self, addresses: Sequence[str]) -> Connection:
+    async def _connect_first(self, addresses: Sequence[str]) -> HttpConnection:
         """One that can be reached."""
         for address in addresses[:-1]:
             with suppress(OSError):
-                return await Connection.open(self._target, address, self._context)
-        return await Connection.open(self._target, addresses[-1], self._context)
+                return await HttpConnection.open(self._target, address, self._context)
+        return await HttpConnection.open(self._target, addresses[-1], self._context)
 
-    def _judge(self, answer: Answer) -> None:
-        status = answer.status
+    def _check_response(self, response: HttpResponse) -> None:
+        status = response.status
         if 200 <= status < 300:
             return
         if status in (429, 503):
-            raise Away(f"{self._target.shown}: answered {status}", self._pause(answer.headers.get("retry-after", "")))
+            raise SinkUnavailable(
+                f"{self._target.display_url}: answered {status}",
+                self._parse_retry_after(response.headers.get("retry-after", "")),
+            )
         if status == 410:
-            raise SkipRetry(f"{self._target.shown} is gone: answered 410")
+            raise SkipRetry(f"{self._target.display_url} is gone: answered 410")
         followed = ": redirects are not followed" if 300 <= status < 400 else ""
-        raise DeliveryFailed(f"{self._target.shown}: answered {status}{followed}")
+        raise DeliveryFailed(f"{self._target.display_url}: answered {status}{followed}")
 
-    def _pause(self, told: str) -> float | None:
+    def _parse_retry_after(self, value: str) -> float | None:
         """Retry-After in seconds: a number, or a date."""
-        if told.isascii() and told.isdigit() and len(told) < 10:
-            return min(float(told), LONGEST_PAUSE)
+        if value.isascii() and value.isdigit() and len(value) < 10:
+            return min(float(value), MAX_RETRY_AFTER_S)
         try:
-            moment = parsedate_to_datetime(told)
+            moment = parsedate_to_datetime(value)
         except ValueError:
             return None
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return min(max(0.0, (to_us(aware) - self._clock.now_us()) / 1e6), LONGEST_PAUSE)
+        return min(max(0.0, (to_us(aware) - self._clock.now_us()) / 1e6), MAX_RETRY_AFTER_S)
 
     async def close(self) -> None:
         while self._idle:

@@ -14,20 +14,32 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
-from drumbeat.clock import Clock, jittered
+from drumbeat.clock import Clock, jitter
+from drumbeat.core.lock import LockInfo, NewTicket, TicketStatus
+from drumbeat.core.room import RoomMessage
 from drumbeat.errors import DrumbeatError, StoreUnavailable
 from drumbeat.ids import InstanceId
-from drumbeat.model.lock import LockInfo, NewTicket, Seen
-from drumbeat.model.room import RoomMessage
-from drumbeat.service import background
-from drumbeat.store.protocol import Audit, Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Stats, Store, Wake
-from drumbeat.store.protocol.wake import Given
+from drumbeat.service import run_in_background
+from drumbeat.store.protocol import (
+    AuditStore,
+    Inspector,
+    InstanceStore,
+    JobStore,
+    LockStore,
+    RoomStore,
+    ScheduleStore,
+    StatsStore,
+    Store,
+    Transactional,
+    Wake,
+)
+from drumbeat.store.protocol.wake import OnHandoff
 
-AGAIN_S = 1.0
-BURST_S = 0.002
+RETRY_DELAY_S = 1.0
+BURST_INTERVAL_S = 0.002
 
 
-class Second:
+class SecondStore:
     """The second store, opened when it can be; and the hints that go through it."""
 
     name = "hints by the second store"
@@ -36,28 +48,28 @@ class Second:
         self._open = open
         self._clock = clock
         self._store: Store | None = None
-        self._opening = asyncio.Lock()
+        self._open_lock = asyncio.Lock()
         self._is_up = False
-        self._due: int | None = None
-        self._news = asyncio.Event()
+        self._pending_due: int | None = None
+        self._has_pending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def store(self) -> Store:
         """Raises:
         StoreUnavailable: it is away.
         """
-        async with self._opening:
+        async with self._open_lock:
             if self._store is None:
                 self._store = await self._open()
                 self._is_up = True
             return self._store
 
-    def tell(self, due: int) -> bool:
+    def notify(self, due: int) -> bool:
         """Give this hint to all who listen. False: not here, the store is away."""
         if self._task is None:
             # Not in a task group: it lives as long as the store does. `close` ends it.
             self._task = asyncio.get_running_loop().create_task(self._send(), name=self.name)
-        self._keep(due)
+        self._remember(due)
         return self._is_up
 
     async def close(self) -> None:
@@ -67,111 +79,115 @@ class Second:
         if self._store is not None:
             await self._store.close()
 
-    def _keep(self, due: int) -> None:
-        self._due = due if self._due is None else min(due, self._due)
-        self._news.set()
+    def _remember(self, due: int) -> None:
+        self._pending_due = due if self._pending_due is None else min(due, self._pending_due)
+        self._has_pending.set()
 
     async def _send(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
-            due, self._due = self._due, None
+            await self._has_pending.wait()
+            self._has_pending.clear()
+            due, self._pending_due = self._pending_due, None
             assert due is not None
             try:
-                await (await self.store()).wake.tell(due)
+                await (await self.store()).wake.notify(due)
             except DrumbeatError:
                 # Away, or not to be used as it is now: hints go by the first store, until this one has taken the one that
                 # it did not take.
                 self._is_up = False
-                await self._clock.sleep(jittered(AGAIN_S))
-                self._keep(due)
+                await self._clock.sleep(jitter(RETRY_DELAY_S))
+                self._remember(due)
             else:
                 self._is_up = True
-                await self._clock.sleep(BURST_S)
+                await self._clock.sleep(BURST_INTERVAL_S)
 
 
 class CoordinatedWake:
-    def __init__(self, first: Wake, second: Second, clock: Clock) -> None:
+    def __init__(self, first: Wake, second: SecondStore, clock: Clock) -> None:
         self._first = first
         self._second = second
         self._clock = clock
-        first.forward(second.tell)
+        first.forward(second.notify)
 
     @contextlib.asynccontextmanager
-    async def listen(self, hear: Callable[[int], None], given: Given | None = None) -> AsyncIterator[str | None]:
+    async def listen(
+        self, on_notification: Callable[[int], None], on_handoff: OnHandoff | None = None
+    ) -> AsyncIterator[str | None]:
         """Both are heard: who enqueues in a transaction of its own, or while the second store is away, speaks by the first."""
-        ear = _Ear(self._second, self._clock, lambda store: store.wake.listen(hear))
-        async with self._first.listen(hear, given) as address, background(ear):
-            await ear.tried.wait()
+        ear = SecondStoreSubscription(self._second, self._clock, lambda store: store.wake.listen(on_notification))
+        async with self._first.listen(on_notification, on_handoff) as address, run_in_background(ear):
+            await ear.attempted.wait()
             yield address
 
     @contextlib.asynccontextmanager
-    async def listen_tickets(self, hear: Callable[[str, int], None]) -> AsyncIterator[str | None]:
-        ear = _Ear(self._second, self._clock, lambda store: store.wake.listen_tickets(hear))
-        async with background(ear):
-            await ear.tried.wait()
+    async def listen_tickets(self, on_notification: Callable[[str, int], None]) -> AsyncIterator[str | None]:
+        ear = SecondStoreSubscription(
+            self._second, self._clock, lambda store: store.wake.listen_tickets(on_notification)
+        )
+        async with run_in_background(ear):
+            await ear.attempted.wait()
             yield None
 
     @contextlib.asynccontextmanager
-    async def listen_rooms(self, hear: Callable[[str], None]) -> AsyncIterator[None]:
-        ear = _Ear(self._second, self._clock, lambda store: store.wake.listen_rooms(hear))
-        async with background(ear):
-            await ear.tried.wait()
+    async def listen_rooms(self, on_notification: Callable[[str], None]) -> AsyncIterator[None]:
+        ear = SecondStoreSubscription(self._second, self._clock, lambda store: store.wake.listen_rooms(on_notification))
+        async with run_in_background(ear):
+            await ear.attempted.wait()
             yield
 
-    async def tell(self, run_at: int) -> None:
-        if not self._second.tell(run_at):
-            await self._first.tell(run_at)
+    async def notify(self, run_at: int) -> None:
+        if not self._second.notify(run_at):
+            await self._first.notify(run_at)
 
-    def forward(self, tell: Callable[[int], bool]) -> None:
-        self._first.forward(tell)
+    def forward(self, notify: Callable[[int], bool]) -> None:
+        self._first.forward(notify)
 
 
-class _Ear:
+class SecondStoreSubscription:
     """Listens to the second store once it can be opened; from then on that store keeps the connection."""
 
     name = "ear at the second store"
 
     def __init__(
-        self, second: Second, clock: Clock, listen: Callable[[Store], AbstractAsyncContextManager[object]]
+        self, second: SecondStore, clock: Clock, listen: Callable[[Store], AbstractAsyncContextManager[object]]
     ) -> None:
         self._second = second
         self._clock = clock
         self._listen = listen
-        self.tried = asyncio.Event()
+        self.attempted = asyncio.Event()
 
     async def run(self) -> None:
         while True:
             try:
                 store = await self._second.store()
                 async with self._listen(store):
-                    self.tried.set()
+                    self.attempted.set()
                     await asyncio.Event().wait()
             except StoreUnavailable:
-                self.tried.set()
-                await self._clock.sleep(jittered(AGAIN_S))
+                self.attempted.set()
+                await self._clock.sleep(jitter(RETRY_DELAY_S))
 
 
 class CoordinatedLocks:
     """The second store's."""
 
-    def __init__(self, second: Second) -> None:
+    def __init__(self, second: SecondStore) -> None:
         self._second = second
 
-    async def enter(self, ticket: NewTicket) -> Seen:
-        return await (await self._second.store()).locks.enter(ticket)
+    async def acquire(self, ticket: NewTicket) -> TicketStatus:
+        return await (await self._second.store()).locks.acquire(ticket)
 
-    async def look(self, tickets: Sequence[str], *, renew: bool) -> list[Seen]:
-        return await (await self._second.store()).locks.look(tickets, renew=renew)
+    async def ticket_status(self, tickets: Sequence[str], *, renew: bool) -> list[TicketStatus]:
+        return await (await self._second.store()).locks.ticket_status(tickets, renew=renew)
 
-    async def leave(self, tickets: Sequence[str]) -> None:
-        await (await self._second.store()).locks.leave(tickets)
+    async def release(self, tickets: Sequence[str]) -> None:
+        await (await self._second.store()).locks.release(tickets)
 
-    async def release(self, lock: str, ticket: str | None, *, by: str, why: str) -> int:
-        return await (await self._second.store()).locks.release(lock, ticket, by=by, why=why)
+    async def force_release(self, lock: str, ticket: str | None, *, by: str, reason: str) -> int:
+        return await (await self._second.store()).locks.force_release(lock, ticket, by=by, reason=reason)
 
-    async def page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
-        return await (await self._second.store()).locks.page(after=after, limit=limit, all=all)
+    async def list_page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
+        return await (await self._second.store()).locks.list_page(after=after, limit=limit, all=all)
 
     async def get(self, lock: str) -> LockInfo | None:
         return await (await self._second.store()).locks.get(lock)
@@ -180,7 +196,7 @@ class CoordinatedLocks:
 class CoordinatedRooms:
     """The second store's. It does not know the instances, nor need it: messages are for names."""
 
-    def __init__(self, second: Second) -> None:
+    def __init__(self, second: SecondStore) -> None:
         self._second = second
 
     async def send(self, messages: Sequence[RoomMessage]) -> None:
@@ -189,30 +205,30 @@ class CoordinatedRooms:
     async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
         return await (await self._second.store()).rooms.take(instance, limit)
 
-    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
-        return await (await self._second.store()).rooms.waiting(messages)
+    async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await (await self._second.store()).rooms.list_untaken(messages)
 
     async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
         return await (await self._second.store()).rooms.withdraw(messages)
 
-    async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
-        return await (await self._second.store()).rooms.prune(age, limit, but=but)
+    async def prune(self, min_age_us: int, limit: int, *, exclude: Sequence[InstanceId] = ()) -> int:
+        return await (await self._second.store()).rooms.prune(min_age_us, limit, exclude=exclude)
 
 
 class CoordinatedStore:
     def __init__(self, first: Store, open_second: Callable[[], Awaitable[Store]], clock: Clock) -> None:
         self._first = first
-        self._second = Second(open_second, clock)
+        self._second = SecondStore(open_second, clock)
         self.url = first.url
-        self.jobs: Jobs = first.jobs
-        self.instances: Instances = first.instances
-        self.stats: Stats = first.stats
-        self.inspect: Inspect = first.inspect
-        self.inside: Inside = first.inside
-        self.schedules: Schedules = first.schedules
-        self.audit: Audit = first.audit
-        self.locks: Locks = CoordinatedLocks(self._second)
-        self.rooms: Rooms = CoordinatedRooms(self._second)
+        self.jobs: JobStore = first.jobs
+        self.instances: InstanceStore = first.instances
+        self.stats: StatsStore = first.stats
+        self.inspect: Inspector = first.inspect
+        self.transactional: Transactional = first.transactional
+        self.schedules: ScheduleStore = first.schedules
+        self.audit: AuditStore = first.audit
+        self.locks: LockStore = CoordinatedLocks(self._second)
+        self.rooms: RoomStore = CoordinatedRooms(self._second)
         self.wake: Wake = CoordinatedWake(first.wake, self._second, clock)
 
     @classmethod

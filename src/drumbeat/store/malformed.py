@@ -14,8 +14,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 
 import msgspec
 
+from drumbeat.core.job import Failure
 from drumbeat.ids import is_job_id
-from drumbeat.model.job import Failure
 
 log = logging.getLogger(__name__)
 
@@ -23,9 +23,9 @@ UNDECODABLE = "Undecodable"
 """The type of the error that such a job is shown with."""
 UNREADABLE_NAME = "undecodable"
 """Stands for the name of a task or queue that cannot be read."""
-MAX_SHOWN = 60
+MAX_QUOTED = 60
 """Characters of a stored value that a reason quotes."""
-_MAX_TOLD = 1_000
+_MAX_LOGGED = 1_000
 _PRIVATE = frozenset({"args", "result", "progress", "answer", "body"})
 """What these hold may be secret: their values are never quoted."""
 _EMPTY: dict[Any, Any] = {str: "", int: 0, float: 0.0, bool: False, tuple: (), list: [], dict: {}}
@@ -47,7 +47,7 @@ class Fault(msgspec.Struct, frozen=True):
         return f"stored {self.field} cannot be read: {self.reason}"
 
 
-class Looked(msgspec.Struct, frozen=True):
+class RecordKind(msgspec.Struct, frozen=True):
     """Records of one kind that the doctor looks at."""
 
     kind: str
@@ -58,25 +58,21 @@ class Looked(msgspec.Struct, frozen=True):
     """Of jobs: those that belong where it was found."""
 
 
-def look_at(looked: Looked, stored: Iterable[Mapping[str, Any]]) -> list[Fault]:
+def find_faults(kind: RecordKind, records: Iterable[Mapping[str, Any]]) -> list[Fault]:
     """What cannot be read of these records, by the names of their fields."""
     found: list[Fault] = []
-    for record in stored:
-        faults = salvage(looked.record, record).faults
-        if (
-            looked.states
-            and record.get("state") not in looked.states
-            and not any(name == "state" for name, _ in faults)
-        ):
-            faults.append(("state", f"{quoted(record.get('state'))} is none of such a job"))
+    for record in records:
+        faults = salvage(kind.record, record).faults
+        if kind.states and record.get("state") not in kind.states and not any(name == "state" for name, _ in faults):
+            faults.append(("state", f"{quote(record.get('state'))} is none of such a job"))
         error = record.get("error")
         if isinstance(error, str) and not faults and _is_broken(error):
-            faults.append(("error", f"{quoted(error)}: no error as JSON"))
-        name = record.get(looked.id)
-        if looked.states and isinstance(name, str) and not faults and not is_job_id(name):
-            faults.append((looked.id, f"{quoted(name)} is no id of a job"))
-        id = name if isinstance(name, str) and name.isprintable() else quoted(name)
-        found += [Fault(looked.kind, id, field, reason) for field, reason in faults]
+            faults.append(("error", f"{quote(error)}: no error as JSON"))
+        name = record.get(kind.id)
+        if kind.states and isinstance(name, str) and not faults and not is_job_id(name):
+            faults.append((kind.id, f"{quote(name)} is no id of a job"))
+        id = name if isinstance(name, str) and name.isprintable() else quote(name)
+        found += [Fault(kind.kind, id, field, reason) for field, reason in faults]
     return found
 
 
@@ -121,29 +117,29 @@ def read_value(field: str, stored: Any, kind: Any) -> tuple[Any, str | None]:
                 return msgspec.json.decode(stored, type=kind), None
         return msgspec.convert(stored, kind), None
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
-        return neutral(kind), explain(field, stored, error)
+        return neutral_value(kind), explain_fault(field, stored, error)
 
 
-def readable(values: Iterable[Any], kind: type[T]) -> list[T]:
+def keep_readable(values: Iterable[Any], kind: type[T]) -> list[T]:
     """Those that are of this type."""
     found = (read_value("value", value, kind) for value in values)
     return [value for value, reason in found if reason is None]
 
 
-def neutral(kind: Any) -> Any:
+def neutral_value(kind: Any) -> Any:
     """A value of this type that says nothing."""
     if get_origin(kind) is Annotated:
-        return neutral(get_args(kind)[0])
+        return neutral_value(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
         parts = get_args(kind)
-        return None if NoneType in parts else neutral(parts[0])
+        return None if NoneType in parts else neutral_value(parts[0])
     if isinstance(kind, type) and issubclass(kind, Enum):
         return next(iter(kind))
     plain = get_origin(kind) or getattr(kind, "__supertype__", kind)
     return _EMPTY.get(plain)
 
 
-def undecodable(reason: str) -> Failure:
+def undecodable_failure(reason: str) -> Failure:
     """The error of a job whose stored record cannot be read."""
     return Failure(type=UNDECODABLE, message=reason)
 
@@ -155,45 +151,43 @@ def read_failure(text: str | bytes | None) -> Failure | None:
     try:
         return _failure(text)
     except (msgspec.DecodeError, UnicodeError) as error:
-        return undecodable(reasons([("error", explain("error", text, error))]))
+        return undecodable_failure(join_reasons([("error", explain_fault("error", text, error))]))
 
 
-def reasons(faults: Iterable[tuple[str, str]]) -> str:
+def join_reasons(faults: Iterable[tuple[str, str]]) -> str:
     """All of them in one line."""
     return "; ".join(f"stored {field} cannot be read: {reason}" for field, reason in faults)
 
 
-def quoted(stored: Any) -> str:
+def quote(stored: Any) -> str:
     """A stored value, whatever it is, short and printable."""
     if isinstance(stored, str | bytes):
-        stored = stored[: 4 * MAX_SHOWN]
+        stored = stored[: 4 * MAX_QUOTED]
     shown = ascii(stored) if not isinstance(stored, str) or not stored.isprintable() else f"'{stored}'"
-    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}..."
+    return shown if len(shown) <= MAX_QUOTED else f"{shown[:MAX_QUOTED]}..."
 
 
-def explain(field: str, stored: Any, error: Exception) -> str:
+def explain_fault(field: str, stored: Any, error: Exception) -> str:
     """Why this stored value of a field cannot be read."""
     if stored is None:
         return "it is missing"
     is_private = field in _PRIVATE and isinstance(stored, str | bytes)
-    shown = (
-        f"{len(stored):,} {'bytes' if isinstance(stored, bytes) else 'characters'}" if is_private else quoted(stored)
-    )
+    shown = f"{len(stored):,} {'bytes' if isinstance(stored, bytes) else 'characters'}" if is_private else quote(stored)
     if isinstance(error, UnicodeError):
         return f"{shown}: no valid UTF-8"
     return f"{shown}: {str(error).partition(' - at ')[0].replace('`', '')}"
 
 
-_told: set[tuple[str, str]] = set()
+_logged: set[tuple[str, str]] = set()
 
 
-def tell(kind: str, id: Any, faults: Iterable[tuple[str, str]]) -> None:
+def log_faults(kind: str, id: Any, faults: Iterable[tuple[str, str]]) -> None:
     """Log that a record cannot be read: once for each, and a thousand in all, so that no log is filled with them."""
-    name = (kind, id if isinstance(id, str) and id.isprintable() else quoted(id))
-    if name in _told or len(_told) >= _MAX_TOLD:
+    name = (kind, id if isinstance(id, str) and id.isprintable() else quote(id))
+    if name in _logged or len(_logged) >= _MAX_LOGGED:
         return
-    _told.add(name)
+    _logged.add(name)
     log.error(
         "a stored record cannot be read as it is; `drumbeat doctor` says what to do",
-        extra={"kind": kind, "record": name[1], "reason": reasons(faults)},
+        extra={"kind": kind, "record": name[1], "reason": join_reasons(faults)},
     )

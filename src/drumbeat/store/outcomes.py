@@ -6,17 +6,17 @@ Values only; what becomes of the rows is in `ending.py` of an engine.
 from collections.abc import Iterable
 from typing import Protocol
 
+from drumbeat.core.job import Failure, NewJob, Outcome, OutcomeKind
 from drumbeat.ids import JobId
-from drumbeat.model.job import Failure, NewJob, Outcome, OutcomeKind
 
-RETURNING = frozenset(
-    {OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.PARKED, OutcomeKind.CRASHED}
+REQUEUING = frozenset(
+    {OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.BLOCKED, OutcomeKind.CRASHED}
 )
 """These make the job pending again, unless somebody wants it cancelled."""
-UNHARMED = frozenset({OutcomeKind.RELEASED, OutcomeKind.PARKED})
+UNCHARGED = frozenset({OutcomeKind.RELEASED, OutcomeKind.BLOCKED})
 
 
-class Running(Protocol):
+class RunningClaim(Protocol):
     """What an engine knows of a claim that has not ended."""
 
     @property
@@ -29,28 +29,28 @@ class Running(Protocol):
     def claimed_at(self) -> int: ...
 
 
-def is_the_same(kind: OutcomeKind, recorded: str | None) -> bool:
+def is_same_outcome(kind: OutcomeKind, recorded: str | None) -> bool:
     """Whether what is on record is this outcome. The burial of an instance is on record too, as a crash: to the instance
     that comes back from it, its late result is stale."""
-    return recorded == kind.value or (recorded == OutcomeKind.CANCELLED.value and kind in RETURNING)
+    return recorded == kind.value or (recorded == OutcomeKind.CANCELLED.value and kind in REQUEUING)
 
 
-def released(holds: Iterable[tuple[JobId, int]]) -> list[Outcome]:
+def released_outcomes(claims: Iterable[tuple[JobId, int]]) -> list[Outcome]:
     """Outcomes of claims that never started."""
-    return [Outcome(id=id, token=token, kind=OutcomeKind.RELEASED) for id, token in holds]
+    return [Outcome(id=id, token=token, kind=OutcomeKind.RELEASED) for id, token in claims]
 
 
-def crashed(held: Running, why: str, follow_up: NewJob | None = None) -> Outcome:
+def crashed_outcome(held: RunningClaim, reason: str, follow_up: NewJob | None = None) -> Outcome:
     """The outcome of a run whose instance died under it."""
     return Outcome(
         id=held.id,
         token=held.token,
         kind=OutcomeKind.CRASHED,
         started_at=held.claimed_at,
-        error=crash(why),
+        error=crash_failure(reason),
         follow_up=follow_up,
     )
 
 
-def crash(why: str) -> Failure:
-    return Failure(type="WorkerCrashed", message=why)
+def crash_failure(reason: str) -> Failure:
+    return Failure(type="WorkerCrashed", message=reason)

@@ -9,24 +9,24 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.audit import AuditEntry
+from drumbeat.core.instance import Instance, InstanceState, Role
+from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind, Unique
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.audit import Act
-from drumbeat.model.instance import Instance, InstanceState, Role
-from drumbeat.model.job import Attempt, Job, JobState, OutcomeKind, Unique
-from drumbeat.store import scheduled
-from drumbeat.store.malformed import UNREADABLE_NAME, read_failure, reasons, undecodable
+from drumbeat.store import overlap
+from drumbeat.store.malformed import UNREADABLE_NAME, join_reasons, read_failure, undecodable_failure
 
 Faults = list[tuple[str, str]]
 
-moment = from_us
+to_datetime = from_us
 
 
-def moment_or_none(us: int | None) -> datetime | None:
-    return None if us is None else moment(us)
+def to_datetime_or_none(us: int | None) -> datetime | None:
+    return None if us is None else to_datetime(us)
 
 
-class JobRow(msgspec.Struct, frozen=True, array_like=True):
+class StoredJobRow(msgspec.Struct, frozen=True, array_like=True):
     """A job of any table; columns that a table lacks are null."""
 
     id: JobId
@@ -51,20 +51,20 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     timeout: int | None
     crash_limit: int
     unique: Unique
-    waits_for: str | None
-    waits_since: int | None
+    blocked_on: str | None
+    blocked_since: int | None
     cancel_requested: bool | int
     progress: str | None
     result: str | None
     result_error: str | None
     error: str | None
     on_dead: str | None
-    life: int
+    replays: int
     tenant: str
     schedule: str | None
     trace: str | None
 
-    def record(self) -> Job:
+    def to_record(self) -> Job:
         return Job(
             id=self.id,
             task=self.task,
@@ -74,11 +74,11 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
             key=self.key,
             args=self.args,
             signature=self.signature,
-            created_at=moment(self.created_at),
-            due_at=moment(self.due_at),
-            run_at=moment(self.run_at),
-            started_at=moment_or_none(self.started_at),
-            finished_at=moment_or_none(self.finished_at),
+            created_at=to_datetime(self.created_at),
+            due_at=to_datetime(self.due_at),
+            run_at=to_datetime(self.run_at),
+            started_at=to_datetime_or_none(self.started_at),
+            finished_at=to_datetime_or_none(self.finished_at),
             instance=self.instance,
             token=self.token,
             failures=self.failures,
@@ -87,14 +87,14 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
             timeout=None if self.timeout is None else self.timeout / 1_000_000,
             crash_limit=self.crash_limit,
             unique=self.unique,
-            waits_for=self.waits_for,
+            blocked_on=self.blocked_on,
             cancel_requested=bool(self.cancel_requested),
             progress=self.progress,
             result=self.result,
             result_error=self.result_error,
             error=read_failure(self.error),
             on_dead=self.on_dead,
-            life=self.life,
+            replays=self.replays,
             tenant=self.tenant,
             schedule=self.schedule,
             trace=self.trace,
@@ -110,8 +110,8 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
             token=self.token,
             instance=self.instance,
             outcome=self.outcome,
-            started_at=moment_or_none(self.started_at),
-            finished_at=moment(self.finished_at),
+            started_at=to_datetime_or_none(self.started_at),
+            finished_at=to_datetime(self.finished_at),
             error=read_failure(self.error),
         )
 
@@ -124,18 +124,18 @@ class AttemptRow(msgspec.Struct, frozen=True, array_like=True):
     finished_at: int
     error: str | None
 
-    def record(self) -> Attempt:
+    def to_record(self) -> Attempt:
         return Attempt(
             token=self.token,
             instance=self.instance,
             outcome=self.outcome,
-            started_at=moment_or_none(self.started_at),
-            finished_at=moment(self.finished_at),
+            started_at=to_datetime_or_none(self.started_at),
+            finished_at=to_datetime(self.finished_at),
             error=read_failure(self.error),
         )
 
 
-class InstanceRow(msgspec.Struct, frozen=True, array_like=True):
+class StoredInstanceRow(msgspec.Struct, frozen=True, array_like=True):
     id: InstanceId
     state: InstanceState
     app: str
@@ -153,26 +153,26 @@ class InstanceRow(msgspec.Struct, frozen=True, array_like=True):
     beat_at: int
     rooms: dict[str, str]
     ended_at: int | None
-    ended_why: str | None
+    ended_reason: str | None
 
-    def record(self) -> Instance:
+    def to_record(self) -> Instance:
         facts = msgspec.structs.asdict(self)
         facts |= {
-            "started_at": moment(self.started_at),
-            "beat_at": moment(self.beat_at),
-            "ended_at": moment_or_none(self.ended_at),
+            "started_at": to_datetime(self.started_at),
+            "beat_at": to_datetime(self.beat_at),
+            "ended_at": to_datetime_or_none(self.ended_at),
         }
         return Instance(**facts)
 
 
-class ActRow(msgspec.Struct, frozen=True, array_like=True):
+class AuditEntryRow(msgspec.Struct, frozen=True, array_like=True):
     id: str
     who: str
     role: str
     via: str
     verb: str
     target: str
-    why: str
+    reason: str
     at: int
     request_key: str | None
     request_hash: str | None
@@ -181,9 +181,9 @@ class ActRow(msgspec.Struct, frozen=True, array_like=True):
     outcome: str | None
     answer: str | None
 
-    def record(self) -> Act:
+    def to_record(self) -> AuditEntry:
         facts = msgspec.structs.asdict(self)
-        return Act(**facts | {"at": moment(self.at), "done_at": moment_or_none(self.done_at)})
+        return AuditEntry(**facts | {"at": to_datetime(self.at), "done_at": to_datetime_or_none(self.done_at)})
 
 
 class RollupRow(msgspec.Struct, frozen=True, array_like=True):
@@ -193,16 +193,16 @@ class RollupRow(msgspec.Struct, frozen=True, array_like=True):
     counts: list[int]
 
 
-def mend_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+def repair_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     if any(field == "state" for field, _ in faults) and values["finished_at"] is not None:
         values["state"] = JobState.DEAD
     names = {field: values[field] or UNREADABLE_NAME for field in ("task", "queue")}
-    return values | names | {"error": msgspec.json.encode(undecodable(reasons(faults))).decode()}
+    return values | names | {"error": msgspec.json.encode(undecodable_failure(join_reasons(faults))).decode()}
 
 
-def mend_schedule(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    return values | scheduled.mend_schedule(faults)
+def repair_schedule(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    return values | overlap.repaired_rule(faults)
 
 
-def mend_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    return values | {"ended_why": reasons(faults)}
+def repair_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    return values | {"ended_reason": join_reasons(faults)}

@@ -49,7 +49,7 @@ def load(kind: type[S], package: str, file: str) -> S:
     return kind(**found)
 
 
-def prefixed(statements: S, namespace: str) -> S:
+def with_namespace(statements: S, namespace: str) -> S:
     """The same statements for the tables of another namespace."""
     texts = msgspec.structs.asdict(statements)
     return type(statements)(**{name: in_namespace(text, namespace) for name, text in texts.items()})
@@ -60,7 +60,7 @@ def in_namespace(text: str, namespace: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def repeated(statement: str, count: int) -> str:
+def repeat_row(statement: str, count: int) -> str:
     """The statement with its row of placeholders, `VALUES (?, ?)`, written `count` times.
 
     One statement for a whole batch: a step for each row would give up the interpreter's lock each time, and wait for it.

@@ -12,13 +12,13 @@ import msgspec
 
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.errors import ConfigError
-from drumbeat.names import check_namespace, shown
+from drumbeat.names import check_namespace, short_repr
 from drumbeat.redaction import mask_url
 from drumbeat.store.coordinated import CoordinatedStore
-from drumbeat.store.migrate import Schema
-from drumbeat.store.protocol import Inside, Store
+from drumbeat.store.migrations import SchemaVersion
+from drumbeat.store.protocol import Store, Transactional
 
-FORMS = (
+URL_FORMS = (
     "sqlite:///relative/file.db, sqlite:////absolute/file.db, postgresql://user:password@host/database, "
     "redis://:password@host:6379/0, unix:///folder/redis.sock"
 )
@@ -46,31 +46,32 @@ def parse(url: str) -> StoreUrl:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise ConfigError(f"url {shown(mask_url(url))} cannot be read: {error}", "url") from None
-    if parts.scheme in _POSTGRES | _REDIS and _is_torn(parts):
+        raise ConfigError(f"url {short_repr(mask_url(url))} cannot be read: {error}", "url") from None
+    if parts.scheme in _POSTGRES | _REDIS and _has_unescaped_password(parts):
         raise ConfigError(
-            f"url {shown(mask_url(url))} cannot be read: in a password / ? # @ are written as %2F %3F %23 %40", "url"
+            f"url {short_repr(mask_url(url))} cannot be read: in a password / ? # @ are written as %2F %3F %23 %40",
+            "url",
         )
     if parts.scheme in _POSTGRES:
         return StoreUrl(engine="postgres", text=url)
     if parts.scheme in _REDIS:
         return StoreUrl(engine="redis", text=url)
     if parts.scheme != "sqlite":
-        raise ConfigError(f"url {shown(mask_url(url))} is not a store: use {FORMS}", "url")
+        raise ConfigError(f"url {short_repr(mask_url(url))} is not a store: use {URL_FORMS}", "url")
     path = unquote(parts.path)
     if _IN_MEMORY.search(unquote(url)):
         raise ConfigError(
-            f"url {shown(mask_url(url))} is a database in memory, which each connection would have for itself: use a file,"
+            f"url {short_repr(mask_url(url))} is a database in memory, which each connection would have for itself: use a file,"
             " in a temporary folder for tests",
             "url",
         )
     if parts.netloc or not path.startswith("/") or path in {"/", "//"} or "\0" in path or parts.query or parts.fragment:
-        raise ConfigError(f"url {shown(mask_url(url))} names no SQLite file: use {FORMS}", "url")
+        raise ConfigError(f"url {short_repr(mask_url(url))} names no SQLite file: use {URL_FORMS}", "url")
     absolute = Path(path[1:]).expanduser().absolute()
     return StoreUrl(engine="sqlite", path=absolute, text=f"sqlite:///{absolute}")
 
 
-def _is_torn(parts: SplitResult) -> bool:
+def _has_unescaped_password(parts: SplitResult) -> bool:
     """Whether a character of the password has ended the part of the URL in which passwords are: a driver would take the rest of
     it for a port, a database or an option, and say so."""
     if "@" in parts.path or "@" in parts.fragment:
@@ -114,7 +115,7 @@ async def open_store(
     return await SqliteStore.open(parsed.path, url=parsed.text, namespace=namespace, clock=clock)
 
 
-def inside_of(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Inside:
+def transactional_for(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Transactional:
     """What can be done inside a caller's own transaction in the store behind a URL. Nothing is opened, and no loop is needed.
 
     Raises:
@@ -123,17 +124,17 @@ def inside_of(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -
     parsed = parse(url)
     check_namespace(namespace)
     if parsed.engine == "postgres":
-        inside: Inside = _postgres().PostgresInside(_address(url), namespace=namespace, clock=clock)
+        inside: Transactional = _postgres().PostgresTransactional(_address(url), namespace=namespace, clock=clock)
         return inside
     if parsed.engine == "redis":
-        return _redis().RedisInside()  # type: ignore[no-any-return]
-    from drumbeat.store.sqlite.inside import SqliteInside
-    from drumbeat.store.sqlite.place import Room
+        return _redis().RedisTransactional()  # type: ignore[no-any-return]
+    from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
+    from drumbeat.store.sqlite.transactional import SqliteTransactional
 
-    return SqliteInside(parsed.path, namespace=namespace, clock=clock, room=Room(parsed.path))
+    return SqliteTransactional(parsed.path, namespace=namespace, clock=clock, disk_space=DiskSpaceGuard(parsed.path))
 
 
-def look_at_schema(url: str, *, namespace: str = "drumbeat") -> tuple[Schema, int]:
+def read_schema_version(url: str, *, namespace: str = "drumbeat") -> tuple[SchemaVersion, int]:
     """What the store says about its schema, and the newest version that this code knows; nothing is changed.
 
     Raises:
@@ -143,14 +144,16 @@ def look_at_schema(url: str, *, namespace: str = "drumbeat") -> tuple[Schema, in
     check_namespace(namespace)
     if parsed.engine == "postgres":
         tables = _postgres().schema
-        return asyncio.run(tables.look(_address(url), namespace)), tables.KNOWN
+        return asyncio.run(tables.read_schema(_address(url), namespace)), tables.LATEST_VERSION
     if parsed.engine == "redis":
         redis = _redis()
-        return asyncio.run(redis.schema.look(redis.address(url, mask_url(url)), namespace)), redis.schema.KNOWN
-    from drumbeat.store.sqlite import place, schema
+        return asyncio.run(
+            redis.schema.read_schema(redis.address(url, mask_url(url)), namespace)
+        ), redis.schema.LATEST_VERSION
+    from drumbeat.store.sqlite import file_checks, schema
 
-    place.check(parsed.path)
-    return schema.look(parsed.path, namespace), schema.MIGRATIONS[-1].number
+    file_checks.check_path(parsed.path)
+    return schema.read_schema(parsed.path, namespace), schema.MIGRATIONS[-1].number
 
 
 async def migrate_store(url: str, *, namespace: str = "drumbeat") -> None:
@@ -201,4 +204,4 @@ def _redis() -> ModuleType:
 
 
 def _address(url: str) -> Any:
-    return _postgres().address(url, mask_url(url))
+    return _postgres().parse_address(url, mask_url(url))

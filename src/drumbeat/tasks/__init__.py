@@ -4,7 +4,7 @@ from drumbeat.tasks.batch import BatchDecorator, BatchTask, Call
 from drumbeat.tasks.options import EnqueueOptions, Options, Pool, TaskOptions
 from drumbeat.tasks.registry import Registry
 from drumbeat.tasks.room import AsyncRoom, Room, SyncRoom
-from drumbeat.tasks.task import AsyncTask, BoundTask, Decorator, Home, SyncTask, Task
+from drumbeat.tasks.task import AsyncTask, BoundTask, Enqueuer, SyncTask, Task, TaskDecorator
 
 __all__ = [
     "AsyncRoom",
@@ -13,9 +13,8 @@ __all__ = [
     "BatchTask",
     "BoundTask",
     "Call",
-    "Decorator",
     "EnqueueOptions",
-    "Home",
+    "Enqueuer",
     "Options",
     "Pool",
     "Registry",
@@ -23,5 +22,6 @@ __all__ = [
     "SyncRoom",
     "SyncTask",
     "Task",
+    "TaskDecorator",
     "TaskOptions",
 ]

@@ -18,7 +18,7 @@ from drumbeat.errors import ConfigError
 from drumbeat.ids import JobId
 
 from .options import Options
-from .task import Home, Task
+from .task import Enqueuer, Task
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,9 +38,9 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 class BatchTask(Task[[T], R], Generic[T, R]):
     """A task whose function gets a list of calls, and gives a result, or an exception, for each, or None for all."""
 
-    def __init__(self, home: Home, function: Callable[..., Any], name: str, options: Options) -> None:
+    def __init__(self, enqueuer: Enqueuer, function: Callable[..., Any], name: str, options: Options) -> None:
         value_type, self._returns = _types_of(function, name)
-        super().__init__(home, function, name, options, Signature.of_value(name, value_type))
+        super().__init__(enqueuer, function, name, options, Signature.of_value(name, value_type))
 
     @property
     def returns(self) -> Any:

@@ -12,14 +12,14 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from drumbeat.core.job import NewJob, Unique
 from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.model.job import NewJob, Unique
-from drumbeat.names import Refusal, check_key, check_name, check_priority, shown
+from drumbeat.names import ErrorClass, check_key, check_name, check_priority, short_repr
 from drumbeat.retry import Backoff
 
-MOST_RETRIES = 1_000_000
-MOST_BATCH = 10_000
+MAX_RETRIES = 1_000_000
+MAX_BATCH = 10_000
 MAX_JOBS_AT_ONCE = 100_000
 MAX_ARGS_AT_ONCE = 64 * 1024 * 1024
 """Of one `enqueue_many`: about half a second in which a SQLite file or a Redis does nothing else, on a good disk."""
@@ -118,20 +118,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-def read_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> Options:
+def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> Options:
     """Check the options of a decorator; `name` is not looked at."""
     unknown = set(options) - set(TaskOptions.__annotations__)
     if unknown:
         raise ConfigError(f"there is no task option {min(unknown)!r}", min(unknown))
     backoff = options.get("backoff", Backoff())
     if not isinstance(backoff, Backoff):
-        raise ConfigError(f"backoff must be a Backoff, not {shown(backoff)}", "backoff")
+        raise ConfigError(f"backoff must be a Backoff, not {short_repr(backoff)}", "backoff")
     on_crash = options.get("on_crash", "retry")
     if on_crash not in ("retry", "dead"):
-        raise ConfigError(f"on_crash must be 'retry' or 'dead', not {shown(on_crash)}", "on_crash")
+        raise ConfigError(f"on_crash must be 'retry' or 'dead', not {short_repr(on_crash)}", "on_crash")
     transactional = options.get("transactional", False)
     if not isinstance(transactional, bool):
-        raise ConfigError(f"transactional must be True or False, not {shown(transactional)}", "transactional")
+        raise ConfigError(f"transactional must be True or False, not {short_repr(transactional)}", "transactional")
     if transactional and batch is not None:
         raise ConfigError("transactional and batch exclude each other: current_job() is for one job", "transactional")
     return Options(
@@ -140,38 +140,38 @@ def read_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> 
         backoff=backoff,
         timeout_us=check_timeout(options.get("timeout"), ConfigError),
         priority=check_priority(options.get("priority", 5), ConfigError),
-        pool=_pool(options.get("pool"), is_async),
-        batch=_batch(batch),
+        pool=_parse_pool(options.get("pool"), is_async),
+        batch=_check_batch(batch),
         on_crash=on_crash,
         transactional=transactional,
     )
 
 
-def _pool(pool: object, is_async: bool) -> Pool:
+def _parse_pool(pool: object, is_async: bool) -> Pool:
     if pool is None:
         return "loop" if is_async else "thread"
     if pool not in ("thread", "process"):
-        raise ConfigError(f"pool must be 'thread' or 'process', not {shown(pool)}", "pool")
+        raise ConfigError(f"pool must be 'thread' or 'process', not {short_repr(pool)}", "pool")
     if is_async:
         raise ConfigError(f"pool={pool!r} is for `def` functions: an `async def` runs on the loop", "pool")
     return "process" if pool == "process" else "thread"
 
 
-def _batch(batch: object) -> int | None:
+def _check_batch(batch: object) -> int | None:
     if batch is None:
         return None
-    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= MOST_BATCH:
-        raise ConfigError(f"batch must be a whole number from 1 to {MOST_BATCH}, not {shown(batch)}", "batch")
+    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= MAX_BATCH:
+        raise ConfigError(f"batch must be a whole number from 1 to {MAX_BATCH}, not {short_repr(batch)}", "batch")
     return batch
 
 
-def check_retries(value: object, error: Refusal) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_RETRIES:
+def check_retries(value: object, error: ErrorClass) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_RETRIES:
         return value
-    raise error(f"retries must be a whole number from 0 to {MOST_RETRIES}, not {shown(value)}", "retries")
+    raise error(f"retries must be a whole number from 0 to {MAX_RETRIES}, not {short_repr(value)}", "retries")
 
 
-def check_timeout(value: Duration | None, error: Refusal) -> int | None:
+def check_timeout(value: Duration | None, error: ErrorClass) -> int | None:
     if value is None:
         return None
     length_us = microseconds(value, name="timeout", error=error)
@@ -180,7 +180,7 @@ def check_timeout(value: Duration | None, error: Refusal) -> int | None:
     return length_us
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
     """What one enqueue asks for that is not as the task says."""
 
     queue: str | None = None
@@ -197,7 +197,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the commit of that transaction wakes workers."""
 
 
-def read_wishes(options: EnqueueOptions) -> Wishes:
+def parse_enqueue_options(options: EnqueueOptions) -> EnqueueOverrides:
     """Check what `using` was given."""
     if not _ENQUEUE_OPTIONS.issuperset(options):
         unknown = min(set(options) - _ENQUEUE_OPTIONS)
@@ -207,11 +207,11 @@ def read_wishes(options: EnqueueOptions) -> Wishes:
         given = {name: value for name, value in options.items() if value is not None}  # type: ignore[assignment]
     if "delay" in given and "at" in given:
         raise InvalidArguments("delay and at exclude each other: give the one or the other", "delay")
-    unique = _unique(given.get("unique", False))
+    unique = _parse_unique(given.get("unique", False))
     if unique is not Unique.NO and "key" not in given:
         raise InvalidArguments("unique needs a key: it is the key that is unique within its task", "unique")
     notify = check_notify(given.get("conn"), given.get("notify", True))
-    return Wishes(
+    return EnqueueOverrides(
         queue=check_name("queue", given["queue"]) if "queue" in given else None,
         priority=check_priority(given["priority"]) if "priority" in given else None,
         run_at=to_us(given["at"]) if "at" in given else None,
@@ -227,38 +227,38 @@ def read_wishes(options: EnqueueOptions) -> Wishes:
 
 def check_notify(conn: object, notify: object) -> bool:
     if not isinstance(notify, bool):
-        raise InvalidArguments(f"notify must be True or False, not {shown(notify)}", "notify")
+        raise InvalidArguments(f"notify must be True or False, not {short_repr(notify)}", "notify")
     if conn is None and not notify:
         raise InvalidArguments("notify=False is for jobs that are stored in your own transaction, with conn=", "notify")
     return notify
 
 
-def check_bound(jobs: Iterable[NewJob]) -> list[NewJob]:
+def check_new_jobs(jobs: Iterable[NewJob]) -> list[NewJob]:
     """What `enqueue_many` was given."""
     listed = list(jobs)
     if not all(type(job) is NewJob for job in listed):
         wrong = next(job for job in listed if type(job) is not NewJob)
-        raise InvalidArguments(f"enqueue_many takes what task.bind(...) gives, not {shown(wrong)}", "jobs")
+        raise InvalidArguments(f"enqueue_many takes what task.bind(...) gives, not {short_repr(wrong)}", "jobs")
     if len(listed) > MAX_JOBS_AT_ONCE:
-        raise _too_much(f"{MAX_JOBS_AT_ONCE:,} jobs", f"{len(listed):,}")
+        raise _too_many_jobs_error(f"{MAX_JOBS_AT_ONCE:,} jobs", f"{len(listed):,}")
     if len(listed) > 1 and (length := sum(map(len, map(_ARGS, listed)))) > MAX_ARGS_AT_ONCE:
-        raise _too_much(f"{MAX_ARGS_AT_ONCE >> 20} MiB of arguments", f"{length / (1 << 20):,.0f}")
+        raise _too_many_jobs_error(f"{MAX_ARGS_AT_ONCE >> 20} MiB of arguments", f"{length / (1 << 20):,.0f}")
     return listed
 
 
-def _too_much(most: str, given: str) -> InvalidArguments:
+def _too_many_jobs_error(maximum: str, given: str) -> InvalidArguments:
     return InvalidArguments(
-        f"enqueue_many takes at most {most} in one call, not {given}: a call is one transaction, for which all others may have"
+        f"enqueue_many takes at most {maximum} in one call, not {given}: a call is one transaction, for which all others may have"
         " to wait; split it into several calls, which are still one transaction with conn=",
         "jobs",
     )
 
 
-def _unique(value: object) -> Unique:
+def _parse_unique(value: object) -> Unique:
     match value:
         case bool():
             return Unique.LIVE if value else Unique.NO
         case "pending":
             return Unique.PENDING
         case _:
-            raise InvalidArguments(f"unique must be True, False or 'pending', not {shown(value)}", "unique")
+            raise InvalidArguments(f"unique must be True, False or 'pending', not {short_repr(value)}", "unique")

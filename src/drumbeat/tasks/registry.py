@@ -20,7 +20,7 @@ class Registry:
         other = self._tasks.get(task.name)
         if other is not None:
             raise ConfigError(
-                f"there are two tasks named {task.name!r}: one at {other.place}, one at {task.place}; "
+                f"there are two tasks named {task.name!r}: one at {other.source_location}, one at {task.source_location}; "
                 "give one of them another name=",
                 "name",
             )

@@ -1,7 +1,7 @@
 """A room: a registered function that messages call in the processes of workers, now and at most once.
 
 It is no task: a call leaves no job, is not retried, and gives no result. The sender learns how many workers it was sent to.
-What a room knows of the program around it is the `RoomHome` protocol; `worker/rooms.py` makes the calls.
+What a room knows of the program around it is the `RoomHome` protocol; `worker/room_consumer.py` makes the calls.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, Generic, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 from drumbeat.codec import Signature
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.names import check_name, shown
+from drumbeat.names import check_name, short_repr
 from drumbeat.settings import Settings
 
 from .options import check_timeout
-from .task import Task, check_loop, check_no_loop, place_of
+from .task import Task, check_loop, check_no_loop, source_location_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-Write = Callable[[int], Sequence[str]]
+ShareEncoder = Callable[[int], Sequence[str]]
 """What is sent when so many workers are in the room: arguments (JSON), at most one for each of them."""
 
 
@@ -36,7 +36,7 @@ class RoomOptions(TypedDict, total=False):
     timeout: Duration | None
 
 
-class RoomHome(Protocol):
+class RoomClient(Protocol):
     """The program that a room belongs to."""
 
     @property
@@ -46,23 +46,23 @@ class RoomHome(Protocol):
         """Send these arguments (JSON) to each living worker that is in this room; gives how many of them are healthy."""
         ...
 
-    async def share(self, room: str, signature: str, write: Write) -> int:
+    async def fan_out(self, room: str, signature: str, encode_shares: ShareEncoder) -> int:
         """Send a share to each healthy worker that is in this room; gives how many have one."""
         ...
 
-    def call_sync(self, called: str, work: Coroutine[Any, Any, T]) -> T: ...
+    def call_sync(self, api_name: str, coroutine: Coroutine[Any, Any, T]) -> T: ...
 
 
 class Room(Generic[P, R]):
     """A registered function. The worker reads the attributes; programs use the methods."""
 
-    def __init__(self, home: RoomHome, function: Callable[..., Any], name: str, timeout_us: int | None) -> None:
-        self._home = home
+    def __init__(self, client: RoomClient, function: Callable[..., Any], name: str, timeout_us: int | None) -> None:
+        self._client = client
         self.function = function
         self.name = name
         self.timeout_us = timeout_us
         self.signature = Signature.of(function)
-        self.place = place_of(function)
+        self.source_location = source_location_of(function)
         self.is_async = inspect.iscoroutinefunction(function)
         functools.update_wrapper(self, function, updated=())  # type: ignore[arg-type]
 
@@ -77,35 +77,35 @@ class Room(Generic[P, R]):
             SharesNotTaken: workers died before they took their shares, and there is nobody else to take them.
         """
         check_loop(f"{self.name}.fan_out", f"{self.name}.fan_out_sync")
-        return self._share(self._shares(args, kwargs))
+        return self._send_shares(self._encode_shares(args, kwargs))
 
     def fan_out_sync(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `fan_out`, from code without a loop."""
         called = f"{self.name}.fan_out_sync"
         check_no_loop(called, f"await {self.name}.fan_out")
-        return self._home.call_sync(called, self._share(self._shares(args, kwargs)))
+        return self._client.call_sync(called, self._send_shares(self._encode_shares(args, kwargs)))
 
     def broadcast(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
         """Call it in every living worker, this one included if it is one. Gives the number of healthy ones among them."""
         check_loop(f"{self.name}.broadcast", f"{self.name}.broadcast_sync")
-        return self._broadcast(self._copy(args, kwargs))
+        return self._send_broadcast(self._encode(args, kwargs))
 
     def broadcast_sync(self, *args: P.args, **kwargs: P.kwargs) -> int:
         """As `broadcast`, from code without a loop."""
         called = f"{self.name}.broadcast_sync"
         check_no_loop(called, f"await {self.name}.broadcast")
-        return self._home.call_sync(called, self._broadcast(self._copy(args, kwargs)))
+        return self._client.call_sync(called, self._send_broadcast(self._encode(args, kwargs)))
 
-    async def _broadcast(self, args: str) -> int:
-        return await self._home.broadcast(self.name, self.signature.hash, args)
+    async def _send_broadcast(self, args: str) -> int:
+        return await self._client.broadcast(self.name, self.signature.hash, args)
 
-    async def _share(self, write: Write) -> int:
-        return await self._home.share(self.name, self.signature.hash, write)
+    async def _send_shares(self, write: ShareEncoder) -> int:
+        return await self._client.fan_out(self.name, self.signature.hash, write)
 
-    def _copy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        return self.signature.encode(args, kwargs, limit=self._home.settings.payload_limit)
+    def _encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        return self.signature.encode(args, kwargs, limit=self._client.settings.payload_limit)
 
-    def _shares(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Write:
+    def _encode_shares(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ShareEncoder:
         if not self.signature.parameters:
             raise InvalidArguments(f"{self.name} takes no arguments: there is nothing to split; use broadcast")
         # All at once, for the types; the limit of size is for each share.
@@ -113,11 +113,11 @@ class Room(Generic[P, R]):
         first = self.signature.parameters[0].name
         items = args[0] if args else kwargs.get(first)
         if not isinstance(items, list | tuple):
-            raise InvalidArguments(f"fan_out splits {first}, which must be a list, not {shown(items)}", first)
+            raise InvalidArguments(f"fan_out splits {first}, which must be a list, not {short_repr(items)}", first)
 
         def write(workers: int) -> list[str]:
-            limit = self._home.settings.payload_limit
-            shares = split(items, workers)
+            limit = self._client.settings.payload_limit
+            shares = split_evenly(items, workers)
             if args:
                 return [self.signature.encode((share, *args[1:]), kwargs, limit=limit) for share in shares]
             return [self.signature.encode((), kwargs | {first: share}, limit=limit) for share in shares]
@@ -166,7 +166,7 @@ class RoomRegistry:
     def add(self, room: Room[..., Any]) -> None:
         if (other := self._rooms.get(room.name)) is not None:
             raise ConfigError(
-                f"there are two rooms named {room.name!r}: one at {other.place}, one at {room.place}; "
+                f"there are two rooms named {room.name!r}: one at {other.source_location}, one at {room.source_location}; "
                 "give one of them another name=",
                 "name",
             )
@@ -176,13 +176,13 @@ class RoomRegistry:
         return iter(self._rooms.values())
 
 
-class Hosting(ABC):
+class RoomDecorators(ABC):
     """The decorator of an app that makes rooms."""
 
     room_registry: RoomRegistry
 
     @abstractmethod
-    def _room_home(self) -> RoomHome: ...
+    def _get_room_client(self) -> RoomClient: ...
 
     @property
     def registered_rooms(self) -> list[Room[..., Any]]:
@@ -205,23 +205,27 @@ class Hosting(ABC):
             ConfigError: an option or a parameter is not acceptable, or the name is taken; it says by whom.
         """
         given = cast("RoomOptions", options)
-        return self._host(*function, options=given) if function else functools.partial(self._host, options=given)
+        return (
+            self._register_room(*function, options=given)
+            if function
+            else functools.partial(self._register_room, options=given)
+        )
 
-    def _host(self, function: Any, *, options: RoomOptions) -> Room[..., Any]:
+    def _register_room(self, function: Any, *, options: RoomOptions) -> Room[..., Any]:
         if unknown := set(options) - set(RoomOptions.__annotations__):
             raise ConfigError(f"there is no room option {min(unknown)!r}", min(unknown))
         if not callable(function) or isinstance(function, type | Task | Room):
-            raise ConfigError(f"a room must be a function, not {shown(function)}")
+            raise ConfigError(f"a room must be a function, not {short_repr(function)}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ConfigError(f"{function.__qualname__} is a generator: a room must return, not yield")
         name = check_name("room", options.get("name", getattr(function, "__name__", "")), ConfigError)
         kind: type[Room[..., Any]] = AsyncRoom if inspect.iscoroutinefunction(function) else SyncRoom
-        room = kind(self._room_home(), function, name, check_timeout(options.get("timeout"), ConfigError))
+        room = kind(self._get_room_client(), function, name, check_timeout(options.get("timeout"), ConfigError))
         self.room_registry.add(room)
         return room
 
 
-def split(items: Sequence[T], parts: int) -> list[Sequence[T]]:
+def split_evenly(items: Sequence[T], parts: int) -> list[Sequence[T]]:
     """At most so many stretches of a list, none empty, in order; their lengths differ by one at most, longer ones first."""
     length, longer = divmod(len(items), parts) if parts else (0, 0)
     stretches: list[Sequence[T]] = []

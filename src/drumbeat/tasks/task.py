@@ -13,17 +13,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from drumbeat.codec import MAX_PAYLOAD, Signature
+from drumbeat.core.job import Job, NewJob
 from drumbeat.errors import ConfigError, InvalidArguments, JobError, WrongContext
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import new_job_id
-from drumbeat.model.job import Job, NewJob
 from drumbeat.retry import Backoff
 from drumbeat.settings import Settings
 
-from .obituary import ObituarySignature
-from .options import EnqueueOptions, Options, Pool, Wishes, read_wishes
+from .dead_letter import DeadLetterSignature
+from .options import EnqueueOptions, EnqueueOverrides, Options, Pool, parse_enqueue_options
 
-_NO_WISHES = Wishes()
+_NO_OVERRIDES = EnqueueOverrides()
 P = ParamSpec("P")
 R = TypeVar("R")
 Upgrade = Callable[[dict[str, Any], str], dict[str, Any]]
@@ -32,7 +32,7 @@ OnDead = TypeVar("OnDead", bound=Callable[[Job, JobError], object])
 Upgrader = TypeVar("Upgrader", bound=Upgrade)
 
 
-class Arguments(Protocol):
+class ArgumentCodec(Protocol):
     """How the arguments of a task are stored; see `codec.Signature`."""
 
     @property
@@ -46,7 +46,7 @@ class Arguments(Protocol):
     def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
 
 
-class Home(Protocol):
+class Enqueuer(Protocol):
     """The program that a task belongs to."""
 
     @property
@@ -58,31 +58,38 @@ class Home(Protocol):
 
     async def enqueue(self, job: NewJob) -> JobHandle[Any]: ...
 
-    def enqueue_sync(self, called: str, job: NewJob) -> SyncJobHandle[Any]: ...
+    def enqueue_sync(self, api_name: str, job: NewJob) -> SyncJobHandle[Any]: ...
 
-    async def enqueue_inside(self, conn: Any, jobs: Sequence[NewJob], notify: bool) -> list[JobHandle[Any]]: ...
+    async def enqueue_in_transaction(self, conn: Any, jobs: Sequence[NewJob], notify: bool) -> list[JobHandle[Any]]: ...
 
-    def enqueue_inside_sync(self, conn: Any, jobs: Sequence[NewJob], notify: bool) -> list[SyncJobHandle[Any]]: ...
+    def enqueue_in_transaction_sync(
+        self, conn: Any, jobs: Sequence[NewJob], notify: bool
+    ) -> list[SyncJobHandle[Any]]: ...
 
 
 class Task(Generic[P, R]):
     """A registered function. The worker reads the attributes; programs use the methods."""
 
-    runs_own_code = True
+    runs_user_code = True
     """There is code of the program's in it, which may end the process."""
 
-    rests: Callable[[], bool] | None = None
+    is_claiming_paused: Callable[[], bool] | None = None
     """Whether there is no use in claiming its jobs now, where that can be: asked on the worker's loop."""
 
     def __init__(
-        self, home: Home, function: Callable[..., Any], name: str, options: Options, signature: Arguments | None = None
+        self,
+        enqueuer: Enqueuer,
+        function: Callable[..., Any],
+        name: str,
+        options: Options,
+        signature: ArgumentCodec | None = None,
     ) -> None:
-        self._home = home
+        self._enqueuer = enqueuer
         self.function = function
         self.name = name
         self.options = options
-        self.signature: Arguments = Signature.of(function) if signature is None else signature
-        self.place = place_of(function)
+        self.signature: ArgumentCodec = Signature.of(function) if signature is None else signature
+        self.source_location = source_location_of(function)
         self.is_async = inspect.iscoroutinefunction(function)
         self.upgrader: Upgrade | None = None
         self.on_dead_task: Task[..., Any] | None = None
@@ -125,16 +132,16 @@ class Task(Generic[P, R]):
         A plain function: a wrong argument, or a missing loop, is told where the call is written and not where it is awaited.
         """
         check_loop(f"{self.name}.enqueue", f"{self.name}.enqueue_sync")
-        return self._home.enqueue(self._new_job(args, kwargs))
+        return self._enqueuer.enqueue(self._build_job(args, kwargs))
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[R]:
         """Queue a call from code without a loop."""
         check_no_loop(f"{self.name}.enqueue_sync", f"await {self.name}.enqueue")
-        return self._home.enqueue_sync(f"{self.name}.enqueue_sync", self._new_job(args, kwargs))
+        return self._enqueuer.enqueue_sync(f"{self.name}.enqueue_sync", self._build_job(args, kwargs))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """A call to be queued together with others by `app.enqueue_many`."""
-        return self._new_job(args, kwargs)
+        return self._build_job(args, kwargs)
 
     def using(self, **options: Unpack[EnqueueOptions]) -> BoundTask[P, R]:
         """The same task, with the next enqueue done otherwise: later, elsewhere, under a key, in a transaction of your own.
@@ -146,19 +153,19 @@ class Task(Generic[P, R]):
         Raises:
             InvalidArguments: an option has an impossible value, or two exclude each other.
         """
-        return BoundTask(self, read_wishes(options))
+        return BoundTask(self, parse_enqueue_options(options))
 
     def on_dead(self, function: OnDead) -> OnDead:
         """Decorator: `function(job, error)` becomes a job of its own in the step that makes a job of this task dead."""
-        _check_takes(function, ("job", "error"))
+        _check_parameters(function, ("job", "error"))
         options = Options(
             queue=self.options.queue,
             priority=self.options.priority,
             pool="loop" if inspect.iscoroutinefunction(function) else "thread",
         )
         name = f"{self.name}.on_dead"
-        task: Task[[Job, JobError], Any] = Task(self._home, function, name, options, ObituarySignature())
-        self._home.register(task)
+        task: Task[[Job, JobError], Any] = Task(self._enqueuer, function, name, options, DeadLetterSignature())
+        self._enqueuer.register(task)
         self.on_dead_task, self._on_dead = task, name
         return function
 
@@ -168,39 +175,41 @@ class Task(Generic[P, R]):
         It is asked for jobs of another signature only, and gets the arguments as plain JSON values. For a signature that it
         does not know it should give them back as they are.
         """
-        _check_takes(function, ("arguments", "signature"))
+        _check_parameters(function, ("arguments", "signature"))
         if self.upgrader is not None:
             raise ConfigError(
-                f"task {self.name!r} has an upgrade already, at {place_of(self.upgrader)}; "
-                f"a second one is at {place_of(function)}"
+                f"task {self.name!r} has an upgrade already, at {source_location_of(self.upgrader)}; "
+                f"a second one is at {source_location_of(function)}"
             )
         self.upgrader = function
         return function
 
-    def _new_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], wishes: Wishes = _NO_WISHES) -> NewJob:
-        settings, options = self._home.settings, self.options
+    def _build_job(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], overrides: EnqueueOverrides = _NO_OVERRIDES
+    ) -> NewJob:
+        settings, options = self._enqueuer.settings, self.options
         signature = self.signature
         if self._hash is None:
             self._hash = signature.hash
         return NewJob(
             id=new_job_id(),
             task=self.name,
-            queue=options.queue if wishes.queue is None else self._known_queue(wishes.queue),
+            queue=options.queue if overrides.queue is None else self._check_queue(overrides.queue),
             args=signature.encode(args, kwargs, limit=settings.payload_limit),
             signature=self._hash,
-            priority=options.priority if wishes.priority is None else wishes.priority,
-            run_at=wishes.run_at,
-            delay=wishes.delay_us,
-            key=wishes.key,
-            unique=wishes.unique,
-            retries=wishes.retries,
-            timeout=wishes.timeout_us,
+            priority=options.priority if overrides.priority is None else overrides.priority,
+            run_at=overrides.run_at,
+            delay=overrides.delay_us,
+            key=overrides.key,
+            unique=overrides.unique,
+            retries=overrides.retries,
+            timeout=overrides.timeout_us,
             crash_limit=settings.crash_limit if options.on_crash == "retry" else 1,
             on_dead=self._on_dead,
         )
 
-    def _known_queue(self, queue: str) -> str:
-        known = self._home.declared_queues()
+    def _check_queue(self, queue: str) -> str:
+        known = self._enqueuer.declared_queues()
         if queue not in known:
             raise InvalidArguments(
                 f"queue {queue!r} is declared by no task and no setting, so no worker would take it; "
@@ -234,46 +243,48 @@ class SyncTask(Task[P, R]):
 class BoundTask(Generic[P, R]):
     """A task with wishes for how to queue it. It cannot be called."""
 
-    __slots__ = ("_task", "_wishes")
+    __slots__ = ("_overrides", "_task")
 
-    def __init__(self, task: Task[P, R], wishes: Wishes) -> None:
+    def __init__(self, task: Task[P, R], overrides: EnqueueOverrides) -> None:
         self._task = task
-        self._wishes = wishes
+        self._overrides = overrides
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, JobHandle[R]]:
         """As `Task.enqueue`."""
         name = self._task.name
         check_loop(f"{name}.using(...).enqueue", f"{name}.using(...).enqueue_sync")
-        job = self._task._new_job(args, kwargs, self._wishes)
-        if self._wishes.conn is not None:
-            return self._inside(job)
-        return self._task._home.enqueue(job)
+        job = self._task._build_job(args, kwargs, self._overrides)
+        if self._overrides.conn is not None:
+            return self._enqueue_in_transaction(job)
+        return self._task._enqueuer.enqueue(job)
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[R]:
         """As `Task.enqueue_sync`."""
         called = f"{self._task.name}.using(...).enqueue_sync"
         check_no_loop(called, f"await {self._task.name}.using(...).enqueue")
-        job = self._task._new_job(args, kwargs, self._wishes)
-        wishes = self._wishes
+        job = self._task._build_job(args, kwargs, self._overrides)
+        wishes = self._overrides
         if wishes.conn is not None:
-            return self._task._home.enqueue_inside_sync(wishes.conn, [job], wishes.notify)[0]
-        return self._task._home.enqueue_sync(called, job)
+            return self._task._enqueuer.enqueue_in_transaction_sync(wishes.conn, [job], wishes.notify)[0]
+        return self._task._enqueuer.enqueue_sync(called, job)
 
-    async def _inside(self, job: NewJob) -> JobHandle[R]:
-        [handle] = await self._task._home.enqueue_inside(self._wishes.conn, [job], self._wishes.notify)
+    async def _enqueue_in_transaction(self, job: NewJob) -> JobHandle[R]:
+        [handle] = await self._task._enqueuer.enqueue_in_transaction(
+            self._overrides.conn, [job], self._overrides.notify
+        )
         return handle
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """As `Task.bind`."""
-        if self._wishes.conn is not None:
+        if self._overrides.conn is not None:
             raise InvalidArguments("give conn to enqueue_many: all its jobs are stored in one transaction", "conn")
-        return self._task._new_job(args, kwargs, self._wishes)
+        return self._task._build_job(args, kwargs, self._overrides)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._task.name}>"
 
 
-class Decorator(Protocol):
+class TaskDecorator(Protocol):
     """What `@app.task(...)` with options is."""
 
     @overload
@@ -284,32 +295,32 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
 
 
-def _check_takes(function: Callable[..., Any], names: tuple[str, ...]) -> None:
+def _check_parameters(function: Callable[..., Any], names: tuple[str, ...]) -> None:
     try:
         inspect.signature(function).bind(*names)
     except TypeError as error:
         wanted = ", ".join(names)
-        raise ConfigError(f"{place_of(function)}: this function must take ({wanted}): {error}") from error
+        raise ConfigError(f"{source_location_of(function)}: this function must take ({wanted}): {error}") from error
 
 
-def check_loop(called: str, instead: str) -> None:
+def check_loop(api_name: str, instead: str) -> None:
     """Refuse where no event loop runs."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        raise WrongContext(called, instead, loop_runs=False) from None
+        raise WrongContext(api_name, instead, loop_runs=False) from None
 
 
-def check_no_loop(called: str, instead: str) -> None:
+def check_no_loop(api_name: str, instead: str) -> None:
     """Refuse on the thread of a running loop: it would stand still, and wait for itself."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise WrongContext(called, instead, loop_runs=True)
+    raise WrongContext(api_name, instead, loop_runs=True)
 
 
-def place_of(function: Callable[..., Any]) -> str:
+def source_location_of(function: Callable[..., Any]) -> str:
     """file:line of a function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "an unknown place" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

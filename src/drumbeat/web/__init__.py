@@ -15,26 +15,28 @@ from typing import Any, Literal
 import msgspec
 
 from drumbeat.errors import ConfigError
-from drumbeat.web import access, reading
+from drumbeat.web import access, parsing
 from drumbeat.web.access import OPEN, Access
-from drumbeat.web.call import Answer, Call, Caller, Given, Role, Route
-from drumbeat.web.failing import NOBODY, page_of, wants_page
-from drumbeat.web.headers import with_secure
-from drumbeat.web.host import Host
+from drumbeat.web.audit_middleware import perform_audited
+from drumbeat.web.error_pages import ANONYMOUS, accepts_html, render_problem
+from drumbeat.web.headers import add_security_headers
+from drumbeat.web.host import DashboardApp
 from drumbeat.web.panels import Panel
-from drumbeat.web.parts import Parts
-from drumbeat.web.problem import problem_of
-from drumbeat.web.reading import Receive, Send, Table
+from drumbeat.web.parsing import Receive, RouteTable, Send
+from drumbeat.web.problem import to_problem
+from drumbeat.web.request import AccessRole, Caller, DashboardRequest, DashboardResponse, HandlerReturn, Route
 from drumbeat.web.routes import all_routes
-from drumbeat.web.writing import perform
+from drumbeat.web.state import DashboardState
 
 SEND_TIMEOUT = 30.0
 """Seconds in which a client must take a part of an answer."""
 
-__all__ = ["Caller", "Dashboard", "Role", "dashboard"]
+__all__ = ["AccessRole", "Caller", "Dashboard", "dashboard"]
 
 
-def dashboard(host: Host, access: Access | Literal["open"] | None = None, *, extra: Sequence[Panel] = ()) -> Dashboard:
+def dashboard(
+    app: DashboardApp, access: Access | Literal["open"] | None = None, *, panels: Sequence[Panel] = ()
+) -> Dashboard:
     """The dashboard of an app as an ASGI application; `extra` are panels of the program's own, for the overview.
 
     access: a function that says who calls; "open": whoever is on this machine is admin, unless there are tokens or a proxy;
@@ -48,29 +50,29 @@ def dashboard(host: Host, access: Access | Literal["open"] | None = None, *, ext
     import jinja2  # noqa: F401
     import starlette.responses  # noqa: F401
 
-    return Dashboard(host, access, extra=extra)
+    return Dashboard(app, access, panels=panels)
 
 
 class Dashboard:
     """An ASGI application. It may be mounted anywhere: every address is made from root_path."""
 
     def __init__(
-        self, host: Host, access: Access | Literal["open"] | None = None, *, extra: Sequence[Panel] = ()
+        self, app: DashboardApp, access: Access | Literal["open"] | None = None, *, panels: Sequence[Panel] = ()
     ) -> None:
-        self._host = host
-        self.parts = Parts(host, access, extra)
-        self._table = Table((*all_routes(), *self.parts.extra))
+        self._app = app
+        self.state = DashboardState(app, access, panels)
+        self._table = RouteTable((*all_routes(), *self.state.panel_routes))
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._handle_lifespan(receive, send)
         elif scope["type"] == "http":
-            answer = await self._answer(scope, receive)
+            answer = await self._respond(scope, receive)
             await _send(answer, scope, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
         """Say yes to the server. Nothing is opened here: where we are mounted nobody calls this."""
         while True:
             message = await receive()
@@ -80,92 +82,94 @@ class Dashboard:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _answer(self, scope: Any, receive: Receive) -> Answer:
-        headers = reading.headers_of(scope)
-        root, path = reading.path_of(scope)
+    async def _respond(self, scope: Any, receive: Receive) -> DashboardResponse:
+        headers = parsing.merge_headers(scope)
+        root, path = parsing.split_root_path(scope)
         try:
-            self.parts.gate.check_host(scope, headers)
+            self.state.access_control.check_host(scope, headers)
             found = self._table.find(scope["method"], path)
-            caller = await self._caller(scope, headers, found.route)
-            raw = b"" if found.route.is_safe else await reading.body_of(receive, self._most)
-            call = Call(
-                host=self._host,
-                parts=self.parts,
+            caller = await self._authorize(scope, headers, found.route)
+            raw = b"" if found.route.is_safe else await parsing.read_body(receive, self._max_body_bytes)
+            request = DashboardRequest(
+                app=self._app,
+                dashboard=self.state,
                 caller=caller,
-                path=found.path,
-                query=reading.query_of(found.route, scope.get("query_string", b"")),
-                body=reading.decoded(found.route, raw, headers),
-                root=root,
+                path_params=found.path_params,
+                query=parsing.parse_query(found.route, scope.get("query_string", b"")),
+                payload=parsing.decode_body(found.route, raw, headers),
+                root_path=root,
                 headers=headers,
-                raw=raw,
-                here=path,
+                raw_body=raw,
+                route_path=path,
                 scheme=scope.get("scheme", "http"),
                 scope=scope,
             )
-            given = await (perform(call, found.route) if found.route.verb else found.route.handler(call))
-            return _as_answer(given, found.route)
+            given = await (perform_audited(request, found.route) if found.route.verb else found.route.handler(request))
+            return _to_response(given, found.route)
         except Exception as error:
-            problem = problem_of(error)
-            if wants_page(scope["method"], path, headers):
-                return page_of(problem, self._host, self.parts, scope=scope, root=root, path=path)
-            return problem.answer()
+            problem = to_problem(error)
+            if accepts_html(scope["method"], path, headers):
+                return render_problem(problem, self._app, self.state, scope=scope, root=root, path=path)
+            return problem.to_response()
 
-    async def _caller(self, scope: Any, headers: dict[str, str], route: Route) -> Caller:
+    async def _authorize(self, scope: Any, headers: dict[str, str], route: Route) -> Caller:
         if not route.is_safe:
-            access.check_origin(headers, proven=route.role is not None and self.parts.gate.reads_tokens)
+            access.check_origin(headers, proven=route.role is not None and self.state.access_control.reads_tokens)
         if route.role is None:
-            return NOBODY
-        caller = await self.parts.gate.caller(scope, headers)
+            return ANONYMOUS
+        caller = await self.state.access_control.identify(scope, headers)
         if caller is None:
-            raise self.parts.gate.unknown()
+            raise self.state.access_control.unauthenticated_problem()
         access.check_role(caller, route.role)
         return caller
 
     @property
-    def _most(self) -> int:
-        return self._host.settings.payload_limit + reading.EXTRA_BODY
+    def _max_body_bytes(self) -> int:
+        return self._app.settings.payload_limit + parsing.MAX_BODY_OVERHEAD_BYTES
 
 
-def _as_answer(given: Given, route: Route) -> Answer:
+def _to_response(given: HandlerReturn, route: Route) -> DashboardResponse:
     """The answer with its body written out: what cannot be written is told as a mistake, too, with all headers."""
-    answer = given if isinstance(given, Answer) else Answer(status=route.status, body=given)
-    if isinstance(answer.body, AsyncIterator):
+    answer = (
+        given if isinstance(given, DashboardResponse) else DashboardResponse(status_code=route.status, content=given)
+    )
+    if isinstance(answer.content, AsyncIterator):
         return answer
-    return msgspec.structs.replace(answer, body=_encoded(answer.body))
+    return msgspec.structs.replace(answer, content=_encode(answer.content))
 
 
-async def _send(answer: Answer, scope: Any, receive: Receive, send: Send) -> None:
+async def _send(answer: DashboardResponse, scope: Any, receive: Receive, send: Send) -> None:
     from starlette.responses import Response, StreamingResponse
 
-    headers = with_secure(answer.headers)
+    headers = add_security_headers(answer.headers)
     response: Response
-    if isinstance(answer.body, AsyncIterator) and scope["method"] != "HEAD":
-        response = StreamingResponse(answer.body, answer.status, headers, answer.media)
+    if isinstance(answer.content, AsyncIterator) and scope["method"] != "HEAD":
+        response = StreamingResponse(answer.content, answer.status_code, headers, answer.media_type)
     else:
-        body = b"" if isinstance(answer.body, AsyncIterator) else _encoded(answer.body)
-        response = Response(body, answer.status, headers, answer.media)
+        body = b"" if isinstance(answer.content, AsyncIterator) else _encode(answer.content)
+        response = Response(body, answer.status_code, headers, answer.media_type)
     if scope["method"] == "HEAD":
-        send = _without_body(send)
+        send = _drop_body(send)
     try:
-        await response(scope, receive, _in_time(send))
+        await response(scope, receive, _with_send_timeout(send))
     except OSError:
         # Whoever asked has gone. What it was promised is done all the same: it is on record as begun.
-        if answer.after is None:
+        if answer.background is None:
             raise
     finally:
-        if isinstance(answer.body, AsyncGenerator):
-            await answer.body.aclose()
-    if answer.after is not None:
-        await answer.after()
+        if isinstance(answer.content, AsyncGenerator):
+            await answer.content.aclose()
+    if answer.background is not None:
+        await answer.background()
 
 
-def _encoded(body: Any) -> bytes:
+def _encode(body: Any) -> bytes:
     if isinstance(body, bytes):
         return body
     return body.encode("utf-8", "replace") if isinstance(body, str) else msgspec.json.encode(body)
 
 
-def _in_time(send: Send) -> Send:
+def _with_send_timeout(send: Send) -> Send:
     """Somebody who asks and does not read must not hold what it asked for, whatever server we are mounted in."""
 
     async def send_in_time(message: Any) -> None:
@@ -175,7 +179,7 @@ def _in_time(send: Send) -> Send:
     return send_in_time
 
 
-def _without_body(send: Send) -> Send:
+def _drop_body(send: Send) -> Send:
     async def only_head(message: Any) -> None:
         await send(message if message["type"] == "http.response.start" else message | {"body": b""})
 

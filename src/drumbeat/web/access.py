@@ -25,9 +25,9 @@ import msgspec
 from drumbeat.clock import Clock
 from drumbeat.errors import ConfigError
 from drumbeat.settings import Settings
-from drumbeat.web.attempts import Attempts, address_key
-from drumbeat.web.call import Caller, Role
+from drumbeat.web.login_throttle import LoginThrottle, address_key
 from drumbeat.web.problem import Problem
+from drumbeat.web.request import AccessRole, Caller
 
 Scope = Mapping[str, Any]
 Access = Callable[[Scope], Caller | Awaitable[Caller | None] | None]
@@ -35,13 +35,13 @@ OPEN: Literal["open"] = "open"
 
 COOKIE = "drumbeat_session"
 SESSION_SECONDS = 12 * 3600.0
-MOST_SESSIONS = 10_000
+MAX_SESSIONS = 10_000
 _HOST = re.compile(
     r"(?:\[(?P<v6>[0-9a-f:.]{2,45})\]|(?P<name>[a-z0-9_](?:[a-z0-9_.-]{0,252}[a-z0-9_])?\.?))(?::[0-9]{0,5})?"
 )
 LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain"})
 # Whoever passes a request on says so in one of these: then the peer's address says nothing about the person.
-PASSED_ON = (
+PROXY_HEADERS = (
     "forwarded",
     "via",
     "x-real-ip",
@@ -50,12 +50,12 @@ PASSED_ON = (
     "x-forwarded-for",
     "x-forwarded-proto",
 )
-PASSED_ON_LIKE = "x-forwarded-"
+PROXY_HEADER_PREFIX = "x-forwarded-"
 
 
 class Token(msgspec.Struct, frozen=True):
     name: str
-    role: Role
+    role: AccessRole
     digest: str
 
 
@@ -68,7 +68,7 @@ class Sessions:
 
     def begin(self, caller: Caller) -> str:
         self._sweep()
-        if len(self._open) >= MOST_SESSIONS:
+        if len(self._open) >= MAX_SESSIONS:
             del self._open[next(iter(self._open))]
         secret = secrets.token_urlsafe(32)
         self._open[_digest(secret)] = (caller, self._clock.monotonic() + SESSION_SECONDS)
@@ -86,7 +86,7 @@ class Sessions:
         self._open = {key: session for key, session in self._open.items() if session[1] > now}
 
 
-class Gate:
+class AccessControl:
     """Decides about every request, by the settings or by the program's own function."""
 
     def __init__(self, settings: Settings, clock: Clock, access: Access | Literal["open"] | None = None) -> None:
@@ -94,12 +94,13 @@ class Gate:
         self._access = None if isinstance(access, str) else access
         self._is_open = access == OPEN
         self._tokens = [
-            Token(name, Role(role), digest) for name, role, _, digest in map(_split, settings.dashboard_tokens)
+            Token(name, AccessRole(role), digest)
+            for name, role, _, digest in map(_split_token, settings.dashboard_tokens)
         ]
         self._trusted = [ipaddress.ip_network(each) for each in settings.dashboard_proxy_from]
         self._own_name = socket.gethostname().lower()
         self.sessions = Sessions(clock)
-        self.attempts = Attempts(clock)
+        self.throttle = LoginThrottle(clock)
 
     @property
     def has_login(self) -> bool:
@@ -114,8 +115,8 @@ class Gate:
         """Refuse names that are not ours: a page of somebody else's that points its name at this machine (DNS rebinding)."""
         if self._access is not None:
             return  # it goes by something that the browser sends to the program's own host only
-        host = host_of(headers.get("host", ""))
-        if host in LOOPBACK_NAMES or host == self._own_name or _address(host) is not None:
+        host = parse_host(headers.get("host", ""))
+        if host in LOOPBACK_NAMES or host == self._own_name or _parse_address(host) is not None:
             return
         for allowed in self._settings.dashboard_hosts:
             if host == allowed or (allowed.startswith(".") and host.endswith(allowed)):
@@ -124,48 +125,48 @@ class Gate:
             421, f"the host {host[:100]!r} is not served here; add it to the setting dashboard_hosts", argument="Host"
         )
 
-    async def caller(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
+    async def identify(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
         """Who calls; None: somebody unknown. Raises Problem 401 for a token that is none."""
         if self._access is not None:
             found = self._access(scope)
             caller = await found if inspect.isawaitable(found) else found
             # The role may have come as a word from the program's own records.
-            return None if caller is None else msgspec.structs.replace(caller, role=Role(caller.role))
-        if (given := bearer(headers)) is not None:
-            return self._of_bearer(scope, given)
-        for secret in cookies(headers):
+            return None if caller is None else msgspec.structs.replace(caller, role=AccessRole(caller.role))
+        if (given := bearer_token(headers)) is not None:
+            return self._identify_bearer(scope, given)
+        for secret in session_cookies(headers):
             if (caller := self.sessions.find(secret)) is not None:
                 return caller
         if self._settings.dashboard_proxy is not None:
-            return self._of_proxy(scope, headers)
-        return self._local(scope, headers)
+            return self._identify_proxy(scope, headers)
+        return self._identify_local(scope, headers)
 
-    def _of_bearer(self, scope: Scope, given: str) -> Caller:
-        if (caller := self.judge(scope, given, via="token")) is None:
+    def _identify_bearer(self, scope: Scope, given: str) -> Caller:
+        if (caller := self.check_token(scope, given, via="token")) is None:
             raise Problem(401, "this token is not known here", headers={"WWW-Authenticate": 'Bearer realm="drumbeat"'})
         return caller
 
-    def judge(self, scope: Scope, given: str, *, via: str) -> Caller | None:
+    def check_token(self, scope: Scope, given: str, *, via: str) -> Caller | None:
         """Whose token it is; None: nobody's. Raises Problem 429 for somebody who has tried too many."""
         address, token = address_key(str((scope.get("client") or ("", 0))[0])), _digest(given)
-        if (wait := self.attempts.wait(address, token)) > 0:
+        if (wait := self.throttle.retry_after(address, token)) > 0:
             raise Problem(
                 429,
                 f"too many tokens that are not known here: try again in {math.ceil(wait)} s",
                 type="too-many-attempts",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
-        caller = self.of_token(given, via)
-        self.attempts.tell(address, token, is_right=caller is not None)
+        caller = self.find_by_token(given, via)
+        self.throttle.record(address, token, is_right=caller is not None)
         return caller
 
-    def of_token(self, given: str, via: str = "token") -> Caller | None:
+    def find_by_token(self, given: str, via: str = "token") -> Caller | None:
         # All are compared, and in constant time, so that the time it takes says nothing.
         digest = _digest(given)
         found = [token for token in self._tokens if secrets.compare_digest(token.digest, digest)]
         return Caller(name=found[0].name, role=found[0].role, via=via) if found else None
 
-    def _of_proxy(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
+    def _identify_proxy(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
         peer = str((scope.get("client") or ("", 0))[0])
         # A unix socket has no address: who may open it is decided by the file system.
         if peer and not self._is_trusted(peer):
@@ -177,22 +178,22 @@ class Gate:
         if sum(each.decode("latin-1").lower() == header for each, _ in scope["headers"]) != 1:
             return None  # the proxy has added its own to one that the caller sent
         said = self._settings.dashboard_proxy_role
-        word = said if said in list(Role) else headers.get(said.lower(), "").strip().lower()
-        return Caller(name=name, role=Role(word) if word in list(Role) else Role.VIEWER, via="proxy")
+        word = said if said in list(AccessRole) else headers.get(said.lower(), "").strip().lower()
+        return Caller(name=name, role=AccessRole(word) if word in list(AccessRole) else AccessRole.VIEWER, via="proxy")
 
     def _is_trusted(self, peer: str) -> bool:
-        address = _address(peer)
+        address = _parse_address(peer)
         return address is not None and any(address in network for network in self._trusted)
 
-    def _local(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
-        if not self._is_open or self._tokens or _is_passed_on(scope, headers):
+    def _identify_local(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
+        if not self._is_open or self._tokens or _is_proxied(scope, headers):
             return None
         peer, server = scope.get("client"), scope.get("server")
         if peer is None or server is None or not is_loopback(str(peer[0])) or not is_loopback(str(server[0])):
             return None
-        return Caller(name="local", role=Role.ADMIN, via="local")
+        return Caller(name="local", role=AccessRole.ADMIN, via="local")
 
-    def unknown(self) -> Problem:
+    def unauthenticated_problem(self) -> Problem:
         """What somebody is told whom we do not know."""
         if self._access is not None:
             return Problem(401, "log in to the program that this dashboard is part of")
@@ -210,7 +211,7 @@ class Gate:
         )
 
 
-def check_role(caller: Caller, needed: Role) -> None:
+def check_role(caller: Caller, needed: AccessRole) -> None:
     if not caller.role.allows(needed):
         raise Problem(403, f"this needs the role {needed}; {caller.name} is {caller.role}", type="role")
 
@@ -223,7 +224,7 @@ def check_origin(headers: Mapping[str, str], *, proven: bool) -> None:
     """
     site = headers.get("sec-fetch-site")
     is_program = site is None and "origin" not in headers
-    if bearer(headers) is not None and (proven or is_program):
+    if bearer_token(headers) is not None and (proven or is_program):
         return
     if site is not None:
         if site in ("same-origin", "none"):
@@ -257,12 +258,12 @@ def check_listener(settings: Settings, host: str) -> None:
         )
 
 
-def bearer(headers: Mapping[str, str]) -> str | None:
+def bearer_token(headers: Mapping[str, str]) -> str | None:
     kind, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
 
 
-def cookies(headers: Mapping[str, str]) -> list[str]:
+def session_cookies(headers: Mapping[str, str]) -> list[str]:
     """All that are named as ours: another dashboard, of the same host or above our path, has one of that name, too.
 
     Read by hand: http.cookies gives up at the first cookie of somebody else's that it does not like.
@@ -271,28 +272,28 @@ def cookies(headers: Mapping[str, str]) -> list[str]:
     return [value.strip() for name, _, value in pairs if name.strip() == COOKIE and value.strip()]
 
 
-def host_of(header: str) -> str:
+def parse_host(header: str) -> str:
     """The host of a Host header, without port and brackets; empty if it is not written as one."""
     found = _HOST.fullmatch(header.strip().lower())
     if found is None:
         return ""
     if (inside := found["v6"]) is not None:
-        return inside if _address(inside) is not None and ":" in inside else ""
+        return inside if _parse_address(inside) is not None and ":" in inside else ""
     return found["name"].removesuffix(".")
 
 
 def is_loopback(host: str) -> bool:
-    address = _address(host.strip("[]"))
+    address = _parse_address(host.strip("[]"))
     return host.lower() in LOOPBACK_NAMES if address is None else address.is_loopback
 
 
-def _is_passed_on(scope: Scope, headers: Mapping[str, str]) -> bool:
+def _is_proxied(scope: Scope, headers: Mapping[str, str]) -> bool:
     """Whether somebody passes requests of others on to us: then the address that they come from says nothing of the person.
 
     A plain `proxy_pass` of nginx adds no header, but speaks HTTP/1.0, and its Host is ours while the browser's own page is at
     another one.
     """
-    if any(name in PASSED_ON or name.startswith(PASSED_ON_LIKE) for name in headers):
+    if any(name in PROXY_HEADERS or name.startswith(PROXY_HEADER_PREFIX) for name in headers):
         return True
     if scope.get("http_version") == "1.0":
         return True
@@ -310,7 +311,7 @@ def _same_origin(origin: str, host: str) -> bool:
     return bool(host) and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -319,7 +320,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return mapped or address
 
 
-def _split(token: str) -> list[str]:
+def _split_token(token: str) -> list[str]:
     return token.split(":", 3)
 
 

@@ -17,7 +17,7 @@ CSP = "; ".join(
     )
 )
 
-SECURE = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": CSP,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -29,6 +29,6 @@ SECURE = {
 }
 
 
-def with_secure(headers: dict[str, str]) -> dict[str, str]:
+def add_security_headers(headers: dict[str, str]) -> dict[str, str]:
     """All headers of an answer. What is not said to be kept is kept nowhere: it may be somebody else's tomorrow."""
-    return {"Cache-Control": "no-store"} | SECURE | headers
+    return {"Cache-Control": "no-store"} | SECURITY_HEADERS | headers

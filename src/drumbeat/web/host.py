@@ -1,20 +1,20 @@
-"""The app as the dashboard sees it: its nouns, its settings, its store. The web part never imports `drumbeat.app`."""
+"""The app as the dashboard sees it: its admin, its settings, its store. The web part never imports `drumbeat.app`."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol, Unpack
 
+from drumbeat.admin import Dead, Instances, Jobs, Locks, Queues, Run, RunQuery, Schedules, Tasks
+from drumbeat.admin.audit import Audit
+from drumbeat.admin.stats import Stats
+from drumbeat.admin.system import System
 from drumbeat.clock import Clock
-from drumbeat.nouns import Dead, Instances, Jobs, Locks, Queues, Run, Schedules, Tasks, WantedRuns
-from drumbeat.nouns.audit import Audit
-from drumbeat.nouns.stats import Stats
-from drumbeat.nouns.system import System
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Registry, Task
 
 
-class Host(Protocol):
+class DashboardApp(Protocol):
     """What `Drumbeat` is to the web part."""
 
     clock: Clock
@@ -35,4 +35,4 @@ class Host(Protocol):
 
     async def store(self) -> Store: ...
 
-    async def history(self, *, task: str | Task[..., Any] | None = None, **wanted: Unpack[WantedRuns]) -> list[Run]: ...
+    async def history(self, *, task: str | Task[..., Any] | None = None, **wanted: Unpack[RunQuery]) -> list[Run]: ...

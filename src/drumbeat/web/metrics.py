@@ -9,10 +9,10 @@ from itertools import accumulate
 
 import msgspec
 
+from drumbeat.core.instance import Instance, LeaderInfo
+from drumbeat.core.job import JobCounts, QueueStats
+from drumbeat.core.stats import BOUNDS_US, Rollup
 from drumbeat.durations import to_us
-from drumbeat.model.instance import Instance, LeaderInfo
-from drumbeat.model.job import JobCounts, QueueStats
-from drumbeat.model.stats import BOUNDS_US, Rollup
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -24,7 +24,7 @@ _LE = [*(repr(bound / 1e6) for bound in BOUNDS_US), "+Inf"]
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsSample(msgspec.Struct, frozen=True, kw_only=True):
     """One look at the store."""
 
     now: int
@@ -49,52 +49,52 @@ class Family(msgspec.Struct, frozen=True):
     name: str
     kind: str
     help: str
-    lines: Callable[[str, Sample], Lines]
+    lines: Callable[[str, MetricsSample], Lines]
 
 
-def render(sample: Sample) -> str:
+def render(sample: MetricsSample) -> str:
     """The whole text."""
     return "\n".join(line for family in FAMILIES for line in _family(family, sample)) + "\n"
 
 
-def lag(queue: QueueStats, now: int) -> float:
+def queue_lag(queue: QueueStats, now: int) -> float:
     """Seconds for which the oldest ready job of a queue has been due."""
     return 0.0 if queue.oldest_due is None else max(0.0, (now - to_us(queue.oldest_due)) / 1e6)
 
 
-def _family(family: Family, sample: Sample) -> Lines:
+def _family(family: Family, sample: MetricsSample) -> Lines:
     yield f"# HELP {family.name} {family.help}"
     yield f"# TYPE {family.name} {family.kind}"
     yield from family.lines(family.name, sample)
 
 
 def _line(name: str, labels: Labels, value: float) -> str:
-    inner = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    inner = ",".join(f'{label}="{_escape(text)}"' for label, text in labels.items())
     return f"{name}{{{inner}}} {value}" if inner else f"{name} {value}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     # Names come from a store, which others may have written to: nothing in them may end the line or spoil the encoding.
     return text.encode("utf-8", "replace").decode().translate(_ESCAPES)
 
 
-def _one(value: Callable[[Sample], float]) -> Callable[[str, Sample], Lines]:
+def _single_line(value: Callable[[MetricsSample], float]) -> Callable[[str, MetricsSample], Lines]:
     """A family of a single line."""
     return lambda name, sample: iter([_line(name, {}, value(sample))])
 
 
-def _outcomes(name: str, sample: Sample) -> Lines:
+def _outcomes(name: str, sample: MetricsSample) -> Lines:
     for each in sample.totals:
         for outcome in OUTCOMES:
-            yield _line(name, _of(each) | {"outcome": outcome}, getattr(each, outcome))
+            yield _line(name, _labels_of(each) | {"outcome": outcome}, getattr(each, outcome))
 
 
-def _waits(name: str, sample: Sample) -> Lines:
-    return _histograms(name, ((_of(each), each.wait, each.wait_us) for each in sample.totals))
+def _waits(name: str, sample: MetricsSample) -> Lines:
+    return _histograms(name, ((_labels_of(each), each.wait, each.wait_us) for each in sample.totals))
 
 
-def _runs(name: str, sample: Sample) -> Lines:
-    return _histograms(name, ((_of(each), each.run, each.run_us) for each in sample.totals))
+def _runs(name: str, sample: MetricsSample) -> Lines:
+    return _histograms(name, ((_labels_of(each), each.run, each.run_us) for each in sample.totals))
 
 
 def _histograms(name: str, found: Iterable[tuple[Labels, Sequence[int], int]]) -> Lines:
@@ -106,32 +106,32 @@ def _histograms(name: str, found: Iterable[tuple[Labels, Sequence[int], int]]) -
         yield _line(f"{name}_count", labels, sums[-1])
 
 
-def _of(rollup: Rollup) -> Labels:
+def _labels_of(rollup: Rollup) -> Labels:
     return {"queue": rollup.queue, "task": rollup.task}
 
 
-def _lags(name: str, sample: Sample) -> Lines:
+def _lags(name: str, sample: MetricsSample) -> Lines:
     for queue in sample.queues:
-        yield _line(name, {"queue": queue.name}, lag(queue, sample.now))
+        yield _line(name, {"queue": queue.name}, queue_lag(queue, sample.now))
 
 
-def _queued(name: str, sample: Sample) -> Lines:
+def _queued(name: str, sample: MetricsSample) -> Lines:
     for queue in sample.queues:
         for state in QUEUED:
             yield _line(name, {"queue": queue.name, "state": state}, getattr(queue, state))
 
 
-def _paused(name: str, sample: Sample) -> Lines:
+def _paused(name: str, sample: MetricsSample) -> Lines:
     for queue in sample.queues:
         yield _line(name, {"queue": queue.name}, int(queue.paused))
 
 
-def _states(name: str, sample: Sample) -> Lines:
+def _states(name: str, sample: MetricsSample) -> Lines:
     for state in STATES:
         yield _line(name, {"state": state}, getattr(sample.counts, state))
 
 
-def _oldest_beat(sample: Sample) -> float:
+def _oldest_beat(sample: MetricsSample) -> float:
     ages = [(sample.now - to_us(each.beat_at)) / 1e6 for each in sample.instances]
     return max(0.0, *ages) if ages else 0.0
 
@@ -149,31 +149,41 @@ FAMILIES = (
     Family("drumbeat_queue_jobs", "gauge", "Live jobs of a queue.", _queued),
     Family("drumbeat_queue_paused", "gauge", "1 if a queue is paused.", _paused),
     Family("drumbeat_jobs", "gauge", "Jobs on record.", _states),
-    Family("drumbeat_dead_letters", "gauge", "Dead letters that wait for a person.", _one(lambda sample: sample.dead)),
-    Family("drumbeat_instances", "gauge", "Living instances.", _one(lambda sample: len(sample.instances))),
+    Family(
+        "drumbeat_dead_letters",
+        "gauge",
+        "Dead letters that wait for a person.",
+        _single_line(lambda sample: sample.dead),
+    ),
+    Family("drumbeat_instances", "gauge", "Living instances.", _single_line(lambda sample: len(sample.instances))),
     Family(
         "drumbeat_instance_oldest_beat_seconds",
         "gauge",
         "Age of the oldest heartbeat among living instances.",
-        _one(_oldest_beat),
+        _single_line(_oldest_beat),
     ),
     Family(
         "drumbeat_slots",
         "gauge",
         "Jobs that all living instances can run at once.",
-        _one(lambda sample: sum(each.concurrency for each in sample.instances)),
+        _single_line(lambda sample: sum(each.concurrency for each in sample.instances)),
     ),
     Family(
         "drumbeat_slots_busy",
         "gauge",
         "Jobs that they ran at their last heartbeat.",
-        _one(lambda sample: sum(each.running for each in sample.instances)),
+        _single_line(lambda sample: sum(each.running for each in sample.instances)),
     ),
-    Family("drumbeat_leader", "gauge", "1 if an instance leads.", _one(lambda sample: int(sample.leader is not None))),
+    Family(
+        "drumbeat_leader",
+        "gauge",
+        "1 if an instance leads.",
+        _single_line(lambda sample: int(sample.leader is not None)),
+    ),
     Family(
         "drumbeat_leader_term",
         "gauge",
         "Grows whenever the leader changes; 0 while nobody leads.",
-        _one(lambda sample: 0 if sample.leader is None else sample.leader.term),
+        _single_line(lambda sample: 0 if sample.leader is None else sample.leader.term),
     ),
 )

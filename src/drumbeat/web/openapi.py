@@ -10,47 +10,51 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.web.call import Answer, Call, Nothing, Route
-from drumbeat.web.described import describe
-from drumbeat.web.problem import MEDIA, ProblemRecord
+from drumbeat.web.field_descriptions import add_descriptions
+from drumbeat.web.problem import PROBLEM_MEDIA_TYPE, ProblemRecord
+from drumbeat.web.request import DashboardRequest, DashboardResponse, NoParameters, Route
 
-REF = "#/components/schemas/{name}"
-KEY = {
+REF_TEMPLATE = "#/components/schemas/{name}"
+IDEMPOTENCY_KEY_PARAMETER = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
     "description": "A request that is sent again within 24 hours with the same key acts once, and gets the same answer.",
 }
-ABOUT = (
+DESCRIPTION = (
     "Look at and act on jobs, queues, schedules, locks and instances. Lists are paged by `next`; times are ISO 8601, UTC; "
     "`args`, `result` and `progress` are JSON text inside a string, so that no number is rounded on its way."
 )
 
 
-async def show(call: Call) -> Answer:
+async def show_openapi(request: DashboardRequest) -> DashboardResponse:
     """GET /api/v1/openapi.json."""
-    return Answer(body=msgspec.json.encode(document(call.parts.extra) | {"servers": [{"url": call.root or "/"}]}))
+    return DashboardResponse(
+        content=msgspec.json.encode(
+            build_document(request.dashboard.panel_routes) | {"servers": [{"url": request.root_path or "/"}]}
+        )
+    )
 
 
 @functools.cache
-def document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
+def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
     """The document, without the place where it is served; `extra` are routes of the program's own."""
     from drumbeat.web.routes import ROUTES  # here, because this handler stands in that table
 
     routes = [route for route in (*ROUTES, *extra) if route.is_api]
-    types = [ProblemRecord, *(each for route in routes for each in (route.query, route.body, route.answer) if each)]
+    types = [ProblemRecord, *(each for route in routes for each in (route.query, route.body, route.response) if each)]
     known = list({id(each): each for each in types}.values())
-    schemas, components = msgspec.json.schema_components(known, ref_template=REF)
-    describe(components, known)
+    schemas, components = msgspec.json.schema_components(known, ref_template=REF_TEMPLATE)
+    add_descriptions(components, known)
     of = {id(each): schema for each, schema in zip(known, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, of, components)
-    queries = {_name(of[id(route.query)]) for route in routes}
+    queries = {_ref_name(of[id(route.query)]) for route in routes}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Drumbeat", "version": version("drumbeat"), "description": ABOUT},
+        "info": {"title": "Drumbeat", "version": version("drumbeat"), "description": DESCRIPTION},
         "paths": paths,
         "components": {
             "schemas": {name: schema for name, schema in components.items() if name not in queries},
@@ -69,12 +73,12 @@ def _operation(route: Route, of: dict[int, Any], components: dict[str, Any]) -> 
         "description": f"{inspect.getdoc(route.handler) or route.summary}\n\nNeeds the role {route.role}.",
         "parameters": [*_path_parameters(route), *_query_parameters(route, of, components)],
         "responses": {
-            **{str(status): _answer(route, of) for status in (route.status, *route.also)},
-            "default": {"description": "A refusal", "content": {MEDIA: {"schema": of[id(ProblemRecord)]}}},
+            **{str(status): _response(route, of) for status in (route.status, *route.other_statuses)},
+            "default": {"description": "A refusal", "content": {PROBLEM_MEDIA_TYPE: {"schema": of[id(ProblemRecord)]}}},
         },
     }
     if not route.is_safe:
-        operation["parameters"].append(KEY)
+        operation["parameters"].append(IDEMPOTENCY_KEY_PARAMETER)
     if route.body is not None:
         required = bool(_component(of[id(route.body)], components).get("required"))
         operation["requestBody"] = {
@@ -84,11 +88,11 @@ def _operation(route: Route, of: dict[int, Any], components: dict[str, Any]) -> 
     return operation
 
 
-def _answer(route: Route, of: dict[int, Any]) -> dict[str, Any]:
-    if route.answer is None:
+def _response(route: Route, of: dict[int, Any]) -> dict[str, Any]:
+    if route.response is None:
         media = "text/event-stream" if route.path.endswith("/events") else "application/json"
         return {"description": route.summary, "content": {media: {}}}
-    return {"description": route.summary, "content": {"application/json": {"schema": of[id(route.answer)]}}}
+    return {"description": route.summary, "content": {"application/json": {"schema": of[id(route.response)]}}}
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:
@@ -99,7 +103,7 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _query_parameters(route: Route, of: dict[int, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
-    if route.query is Nothing:
+    if route.query is NoParameters:
         return []
     schema = _component(of[id(route.query)], components)
     parameters = []
@@ -108,7 +112,7 @@ def _query_parameters(route: Route, of: dict[int, Any], components: dict[str, An
             "name": name,
             "in": "query",
             "required": name in schema.get("required", []),
-            "schema": _bare(field),
+            "schema": _parameter_schema(field),
         }
         if "description" in field:
             parameter["description"] = field["description"]
@@ -116,16 +120,16 @@ def _query_parameters(route: Route, of: dict[int, Any], components: dict[str, An
     return parameters
 
 
-def _name(schema: dict[str, Any]) -> str:
+def _ref_name(schema: dict[str, Any]) -> str:
     return str(schema.get("$ref", "")).rpartition("/")[2]
 
 
 def _component(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = components[_name(schema)]
+    found: dict[str, Any] = components[_ref_name(schema)]
     return found
 
 
-def _bare(field: dict[str, Any]) -> dict[str, Any]:
+def _parameter_schema(field: dict[str, Any]) -> dict[str, Any]:
     """What may be written in an address: leaving a parameter out stands for null there."""
     kept = {key: value for key, value in field.items() if key not in ("anyOf", "description", "default")}
     options = [option for option in field.get("anyOf", []) if option.get("type") != "null"]

@@ -11,22 +11,22 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from drumbeat.web.api.records import Why
-from drumbeat.web.call import API, Call, Handler, Role, Route
+from drumbeat.web.api.records import ReasonBody
+from drumbeat.web.request import API_PREFIX, AccessRole, DashboardRequest, Handler, Route
 
 _NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 
 
-class Pressed(msgspec.Struct, frozen=True, kw_only=True):
+class ButtonResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it."""
 
-    said: str
+    message: str
     """A sentence for whoever pressed it."""
     touched: int = 1
     """How many jobs, workers or whatever it was about; for the audit."""
 
 
-Press = Callable[[], Awaitable[Pressed]]
+ButtonAction = Callable[[], Awaitable[ButtonResult]]
 
 
 class Button(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +34,8 @@ class Button(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     text: str
     """What it does, in a few words."""
-    press: Press
-    role: Role = Role.OPERATOR
+    action: ButtonAction
+    role: AccessRole = AccessRole.OPERATOR
     danger: bool = False
     """Ask before."""
 
@@ -47,10 +47,10 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     buttons: tuple[Button, ...]
 
     def path(self, button: Button) -> str:
-        return f"{API}/{self.name}/{button.name}"
+        return f"{API_PREFIX}/{self.name}/{button.name}"
 
 
-def routes_of(panels: Iterable[Panel]) -> tuple[Route, ...]:
+def panel_routes(panels: Iterable[Panel]) -> tuple[Route, ...]:
     """The rows that these panels add to the table of routes."""
     return tuple(_route(panel, button) for panel in panels for button in panel.buttons)
 
@@ -62,19 +62,19 @@ def _route(panel: Panel, button: Button) -> Route:
     return Route(
         method="POST",
         path=panel.path(button),
-        handler=_handler(button.press),
+        handler=_handler(button.action),
         role=button.role,
         summary=f"{panel.title}: {button.text}",
-        body=Why,
-        answer=Pressed,
+        body=ReasonBody,
+        response=ButtonResult,
         verb=f"{panel.name}.{button.name}",
     )
 
 
-def _handler(press: Press) -> Handler:
-    async def pressed(call: Call) -> Pressed:
+def _handler(press: ButtonAction) -> Handler:
+    async def pressed(request: DashboardRequest) -> ButtonResult:
         made = await press()
-        call.touched = made.touched
+        request.touched = made.touched
         return made
 
     return pressed

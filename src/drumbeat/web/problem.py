@@ -19,11 +19,11 @@ from drumbeat.errors import (
     UnknownTask,
 )
 from drumbeat.redaction import mask_urls
-from drumbeat.web.call import Answer
+from drumbeat.web.request import DashboardResponse
 
 log = logging.getLogger(__name__)
 
-MEDIA = "application/problem+json"
+PROBLEM_MEDIA_TYPE = "application/problem+json"
 TITLES = {
     400: "The request cannot be read",
     401: "Who are you?",
@@ -78,11 +78,13 @@ class Problem(Exception):
     def status(self) -> int:
         return self.record.status
 
-    def answer(self) -> Answer:
-        return Answer(status=self.status, body=self.record, media=MEDIA, headers=self.headers)
+    def to_response(self) -> DashboardResponse:
+        return DashboardResponse(
+            status_code=self.status, content=self.record, media_type=PROBLEM_MEDIA_TYPE, headers=self.headers
+        )
 
 
-def problem_of(error: Exception) -> Problem:
+def to_problem(error: Exception) -> Problem:
     """The refusal that an error means; an error that is none of ours is a mistake, and told to nobody but the log."""
     match error:
         case Problem():

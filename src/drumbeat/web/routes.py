@@ -1,27 +1,27 @@
-"""The table: every address of the dashboard, with who may call it.
+"""The table: every address of the dashboard, with who may request it.
 
 Router, OpenAPI document, role matrix and docs come from it.
 """
 
 from __future__ import annotations
 
-from drumbeat.web import events, files, login, openapi, scraping
-from drumbeat.web.api.table import NOUNS
-from drumbeat.web.call import API, Role, Route
+from drumbeat.web import event_stream, login, metrics_endpoint, openapi, static_files
+from drumbeat.web.api.route_table import API_ROUTES
+from drumbeat.web.request import API_PREFIX, AccessRole, Route
 
 _EVENTS = (
     Route(
         method="GET",
-        path=f"{API}/events",
-        handler=events.follow,
-        role=Role.VIEWER,
+        path=f"{API_PREFIX}/events",
+        handler=event_stream.stream_events,
+        role=AccessRole.VIEWER,
         summary="What changes, twice a second, as server-sent events",
     ),
     Route(
         method="GET",
-        path=f"{API}/openapi.json",
-        handler=openapi.show,
-        role=Role.VIEWER,
+        path=f"{API_PREFIX}/openapi.json",
+        handler=openapi.show_openapi,
+        role=AccessRole.VIEWER,
         summary="This API, as an OpenAPI 3.1 document",
     ),
 )
@@ -30,35 +30,35 @@ _OUTSIDE = (
     Route(
         method="GET",
         path="/metrics",
-        handler=scraping.scrape,
-        role=Role.VIEWER,
+        handler=metrics_endpoint.scrape,
+        role=AccessRole.VIEWER,
         summary="The metrics of the whole cluster, for Prometheus",
     ),
     Route(
         method="GET",
         path="/login",
-        handler=login.show,
+        handler=login.show_login,
         role=None,
         summary="Log in with a token",
         query=login.LoginQuery,
     ),
-    Route(method="POST", path="/login", handler=login.enter, role=None, summary="Log in: a form with token and next"),
-    Route(method="POST", path="/logout", handler=login.leave, role=None, summary="Log out"),
+    Route(method="POST", path="/login", handler=login.log_in, role=None, summary="Log in: a form with token and next"),
+    Route(method="POST", path="/logout", handler=login.log_out, role=None, summary="Log out"),
     Route(
         method="GET",
         path="/static/{file}",
-        handler=files.serve,
+        handler=static_files.serve_static,
         role=None,
         summary="Scripts and styles",
-        query=files.StaticQuery,
+        query=static_files.StaticQuery,
     ),
 )
 
-ROUTES: tuple[Route, ...] = (*NOUNS, *_EVENTS, *_OUTSIDE)
+ROUTES: tuple[Route, ...] = (*API_ROUTES, *_EVENTS, *_OUTSIDE)
 
 
 def all_routes() -> tuple[Route, ...]:
     """Those of the API, and the pages."""
-    from drumbeat.web.pages import PAGES  # here, because pages call the handlers of the API
+    from drumbeat.web.pages import PAGES  # here, because pages request the handlers of the API
 
     return (*ROUTES, *PAGES)

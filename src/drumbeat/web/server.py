@@ -17,29 +17,29 @@ import uvicorn
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.web import Dashboard, dashboard
 from drumbeat.web.access import OPEN, check_listener
-from drumbeat.web.connections import ACCEPTED_AT_ONCE, ConnectionLimits, Connections, default_limits, protocol_for
-from drumbeat.web.host import Host
+from drumbeat.web.connection_guard import ACCEPT_BATCH, ConnectionGuard, ConnectionLimits, default_limits, make_protocol
+from drumbeat.web.host import DashboardApp
 
 if TYPE_CHECKING:
     from drumbeat.settings import Settings
 
 log = logging.getLogger(__name__)
 
-GRACE = 3
+SHUTDOWN_TIMEOUT = 3
 """So many seconds requests may go on after the server was told to stop."""
 BACKLOG = 256
-SWEPT_EVERY = 5
+SWEEP_TICKS = 5
 """Ticks of uvicorn's, of a tenth of a second."""
-SEND_BUFFER = 64 * 1024
+SEND_BUFFER_BYTES = 64 * 1024
 """Bytes that the kernel keeps for a client: one that does not read is found out when it is full."""
 
 
-class Server(uvicorn.Server):
+class DashboardServer(uvicorn.Server):
     """uvicorn without its hands on the signals: they are ours, and a stop that was asked for is no death by a signal."""
 
     def __init__(self, board: Dashboard, limits: ConnectionLimits | None = None) -> None:
-        self.guard = Connections(limits or default_limits())
-        board.parts.streams.bound(self.guard.limits.streams, self.guard.limits.streams_per_caller)
+        self.guard = ConnectionGuard(limits or default_limits())
+        board.state.streams.set_limits(self.guard.limits.streams, self.guard.limits.streams_per_caller)
         super().__init__(
             uvicorn.Config(
                 board,
@@ -49,11 +49,11 @@ class Server(uvicorn.Server):
                 # Who calls is decided by `access.py`, from the peer's real address.
                 proxy_headers=False,
                 server_header=False,
-                http=protocol_for(self.guard),
-                backlog=ACCEPTED_AT_ONCE,
+                http=make_protocol(self.guard),
+                backlog=ACCEPT_BATCH,
                 ws="none",
                 lifespan="off",
-                timeout_graceful_shutdown=GRACE,
+                timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
             )
         )
         self._board = board
@@ -69,17 +69,17 @@ class Server(uvicorn.Server):
             listener.listen(BACKLOG)
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % SWEPT_EVERY == 0:
+        if counter % SWEEP_TICKS == 0:
             self.guard.sweep()
         return await super().on_tick(counter)
 
     def stop(self) -> None:
         """End what is open, event streams at once, and return from `serve`."""
-        self._board.parts.is_closing = True
+        self._board.state.is_closing = True
         self.should_exit = True
 
 
-def split(address: str) -> tuple[str, int]:
+def split_address(address: str) -> tuple[str, int]:
     """HOST:PORT, as the setting has been read."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
@@ -91,7 +91,7 @@ def listen(settings: Settings) -> socket.socket:
     Raises:
         ConfigError: others could come there, and nobody would ask who they are; or the address cannot be had.
     """
-    host, port = split(settings.dashboard)
+    host, port = split_address(settings.dashboard)
     check_listener(settings, host)
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -101,41 +101,43 @@ def listen(settings: Settings) -> socket.socket:
     # Inherited by every connection. asyncio sets it only where it is told that the protocol is TCP, and here nobody tells it:
     # each answer would wait 40 ms between its head and its body.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     return listener
 
 
-def address_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket) -> str:
     """Where a browser finds it."""
     host, port = listener.getsockname()[:2]
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/"
 
 
-async def serve(host: Host, *, ready: Callable[[str], None], stopping: Callable[[Callable[[], None]], Any]) -> None:
+async def serve(
+    app: DashboardApp, *, on_ready: Callable[[str], None], stop_scope: Callable[[Callable[[], None]], Any]
+) -> None:
     """Serve the dashboard of this app until stopped.
 
     `ready` is told the address; `stopping` gives a context manager within which it calls the function it is given when the
     server shall stop. A store that is away is waited for: that is when people look.
     """
-    with listen(host.settings) as listener:
-        server = Server(dashboard(host, OPEN))
-        with stopping(server.stop):
-            await _try(host)
-            ready(address_of(listener))
+    with listen(app.settings) as listener:
+        server = DashboardServer(dashboard(app, OPEN))
+        with stop_scope(server.stop):
+            await _try_store(app)
+            on_ready(url_of(listener))
             await server.serve([listener])
 
 
-async def _try(host: Host) -> None:
+async def _try_store(host: DashboardApp) -> None:
     try:
         await host.store()
     except StoreUnavailable as error:
         log.warning("dashboard has no store yet", extra={"reason": str(error)})
 
 
-def run(host: Host, *, ready: Callable[[str], None]) -> int:
+def run(app: DashboardApp, *, on_ready: Callable[[str], None]) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code."""
     from drumbeat.worker.main import stop_on_signals  # here, because it brings the whole worker with it
 
-    asyncio.run(serve(host, ready=ready, stopping=stop_on_signals))
+    asyncio.run(serve(app, on_ready=on_ready, stop_scope=stop_on_signals))
     return 0

@@ -14,29 +14,29 @@ from datetime import datetime
 
 import msgspec
 
-from drumbeat.clock import jittered
+from drumbeat.admin.health import HealthMonitor
+from drumbeat.clock import jitter
+from drumbeat.core.health import HealthLevel
+from drumbeat.core.instance import Instance, LeaderInfo, Role
+from drumbeat.core.job import JobCounts, JobFilter, QueueStats
+from drumbeat.core.stats import Resolution
 from drumbeat.durations import from_us, to_us
 from drumbeat.errors import DrumbeatError
-from drumbeat.model.finding import Level
-from drumbeat.model.instance import Instance, LeaderInfo, Role
-from drumbeat.model.job import JobCounts, JobFilter, QueueStats
-from drumbeat.model.stats import Grain
-from drumbeat.nouns.health import HealthWatch
 from drumbeat.redaction import mask_urls
 from drumbeat.store.protocol import Store
-from drumbeat.web.host import Host
-from drumbeat.web.metrics import lag
-from drumbeat.web.pacing import STRETCH_US, Pace, Rates, Sample
+from drumbeat.web.host import DashboardApp
+from drumbeat.web.metrics import queue_lag
+from drumbeat.web.rate_tracker import INTERVAL_US, QueueSample, Rates, RateTracker
 
 log = logging.getLogger(__name__)
 
-FRESH = 1.0
+FRESH_SECONDS = 1.0
 """A tick no older than this is told to somebody who comes; otherwise a new look is made first."""
-AWAY_PAUSE = 1.0
-CALM_PAUSE = 1.0
+STORE_DOWN_DELAY = 1.0
+IDLE_DELAY = 1.0
 """Between looks that find the same."""
-NAP = 0.5
-SLOWLY = 2.5
+IDLE_SLEEP = 0.5
+SLOW_INTERVAL = 2.5
 """Leader, instances and dead letters are looked at once in so many seconds."""
 
 
@@ -45,9 +45,9 @@ class QueueTick(QueueStats, frozen=True, kw_only=True):
 
     lag: float
     """Seconds that its oldest ready job has been waiting."""
-    come: float | None = msgspec.field(name="in")
+    incoming: float | None = msgspec.field(name="in")
     """Jobs that come in a second, and that leave it, over the same 10 s as `rates`; null: not known yet."""
-    gone: float | None = msgspec.field(name="out")
+    outgoing: float | None = msgspec.field(name="out")
 
 
 class InstancesTick(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class InstancesTick(msgspec.Struct, frozen=True, kw_only=True):
 class HealthTick(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the cluster does its work; why not is in `/api/v1/status`."""
 
-    level: Level
+    level: HealthLevel
     text: str
 
 
@@ -80,13 +80,13 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """How long the store took to say who leads: a question that costs it next to nothing."""
 
 
-class Gone(msgspec.Struct, frozen=True, kw_only=True):
+class StoreDownTick(msgspec.Struct, frozen=True, kw_only=True):
     """The store is away."""
 
     reason: str
 
 
-class Told(msgspec.Struct, frozen=True):
+class TickMessage(msgspec.Struct, frozen=True):
     """What all viewers are told, numbered; encoded once for all of them."""
 
     number: int
@@ -94,7 +94,7 @@ class Told(msgspec.Struct, frozen=True):
     at: float
 
 
-class Slow(msgspec.Struct, frozen=True, kw_only=True):
+class SlowFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is looked at less often, because it changes seldom or nobody watches it so closely."""
 
     asked: float
@@ -107,21 +107,21 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ticker:
-    def __init__(self, host: Host, health: HealthWatch) -> None:
-        self._host = host
+    def __init__(self, host: DashboardApp, health: HealthMonitor) -> None:
+        self._app = host
         self._health = health
-        self._turn = asyncio.Lock()
-        self._last = Told(0, b"", float("-inf"))
+        self._poll_lock = asyncio.Lock()
+        self._last = TickMessage(0, b"", float("-inf"))
         self._due = float("-inf")
         self._waiting = 0
-        self._pace = Pace()
-        self._slow: Slow | None = None
+        self._rates = RateTracker()
+        self._slow: SlowFacts | None = None
         self._seen: tuple[JobCounts, list[QueueStats]] | None = None
-        self._is_calm = False
-        self._is_away = False
+        self._is_idle = False
+        self._is_store_down = False
 
     @property
-    def looks(self) -> int:
+    def poll_count(self) -> int:
         """How often it has looked at the store."""
         return self._last.number
 
@@ -130,59 +130,59 @@ class Ticker:
         """Whether somebody waits for the next tick."""
         return self._waiting > 0
 
-    def begin(self) -> int:
+    def first_number(self) -> int:
         """The number after which somebody new should listen: it hears the last tick at once if that is fresh."""
-        is_fresh = self._host.clock.monotonic() - self._last.at < FRESH
+        is_fresh = self._app.clock.monotonic() - self._last.at < FRESH_SECONDS
         return self._last.number - 1 if is_fresh else self._last.number
 
-    async def after(self, number: int) -> Told | None:
+    async def wait_after(self, number: int) -> TickMessage | None:
         """What is told after that number, as soon as it is known; None: nothing for half a second, look after yourself."""
-        clock = self._host.clock
+        clock = self._app.clock
         self._waiting += 1
         try:
             if self._last.number <= number and (wait := self._due - clock.monotonic()) > 0:
-                await clock.sleep(min(wait, NAP))
+                await clock.sleep(min(wait, IDLE_SLEEP))
             if self._last.number <= number and clock.monotonic() >= self._due:
-                async with self._turn:
+                async with self._poll_lock:
                     # Whoever had the turn before us has looked already.
                     if self._last.number <= number:
-                        await self._look()
+                        await self._poll()
         finally:
             self._waiting -= 1
         return self._last if self._last.number > number else None
 
-    async def _look(self) -> None:
-        clock = self._host.clock
+    async def _poll(self) -> None:
+        clock = self._app.clock
         began = clock.monotonic()
         try:
-            tick: Tick | Gone = await self.gather()
-            self._told_back()
-            pause = max(self._pace.pause(clock.monotonic() - began), CALM_PAUSE if self._is_calm else 0.0)
+            tick: Tick | StoreDownTick = await self.build_tick()
+            self._report_store_up()
+            pause = max(self._rates.next_delay(clock.monotonic() - began), IDLE_DELAY if self._is_idle else 0.0)
         except DrumbeatError as error:
-            self._told_away(error)
-            tick, pause = Gone(reason=mask_urls(str(error))), jittered(AWAY_PAUSE)
+            self._report_store_down(error)
+            tick, pause = StoreDownTick(reason=mask_urls(str(error))), jitter(STORE_DOWN_DELAY)
         ended = clock.monotonic()
         self._due = ended + pause
         kind = "tick" if isinstance(tick, Tick) else "gone"
         number = self._last.number + 1
-        self._last = Told(
+        self._last = TickMessage(
             number, b"event: %s\nid: %d\ndata: %s\n\n" % (kind.encode(), number, msgspec.json.encode(tick)), ended
         )
 
-    async def gather(self) -> Tick:
+    async def build_tick(self) -> Tick:
         """One look at what moves, and once in a while at what stays longer."""
-        store = await self._host.store()
-        asked = self._host.clock.monotonic()
-        counts = await store.inspect.counts(JobFilter())
-        queues = await self._host.queues.list()
+        store = await self._app.store()
+        asked = self._app.clock.monotonic()
+        counts = await store.inspect.count_jobs(JobFilter())
+        queues = await self._app.queues.list()
         self._seen, before = (counts, queues), self._seen
-        self._is_calm = self._seen == before
-        if self._slow is None or asked - self._slow.asked >= SLOWLY:
-            self._slow = await self._look_slowly(store, counts)
+        self._is_idle = self._seen == before
+        if self._slow is None or asked - self._slow.asked >= SLOW_INTERVAL:
+            self._slow = await self._poll_slow_facts(store, counts)
         slow = self._slow
         # The store's clock, as it was asked for a moment ago.
-        now = slow.now + int((self._host.clock.monotonic() - slow.asked) * 1_000_000)
-        moves = self._pace.moves(Sample(at=now, live={each.name: _live(each) for each in queues}))
+        now = slow.now + int((self._app.clock.monotonic() - slow.asked) * 1_000_000)
+        moves = self._rates.measure(QueueSample(at=now, live={each.name: _live_jobs(each) for each in queues}))
         return Tick(
             at=from_us(now),
             counts=counts,
@@ -195,55 +195,55 @@ class Ticker:
             store_ms=slow.store_ms,
         )
 
-    async def _look_slowly(self, store: Store, counts: JobCounts) -> Slow:
-        clock = self._host.clock
-        look = await self._health.look(store, heartbeat=self._host.settings.heartbeat)
-        instances = look.signs.instances
-        dead = await letters(store, counts)
+    async def _poll_slow_facts(self, store: Store, counts: JobCounts) -> SlowFacts:
+        clock = self._app.clock
+        look = await self._health.check(store, heartbeat=self._app.settings.heartbeat)
+        instances = look.snapshot.instances
+        dead = await count_dead_letters(store, counts)
         asked = clock.monotonic()
         now = await store.inspect.now()
-        if self._pace.wants_stretch(now):
-            end = self._pace.complete_before(now)
-            rollups = await store.stats.read(Grain.TEN_SECONDS, end - STRETCH_US, end)
+        if self._rates.needs_interval(now):
+            end = self._rates.complete_before(now)
+            rollups = await store.stats.read(Resolution.TEN_SECONDS, end - INTERVAL_US, end)
             began = [to_us(each.started_at) for each in instances if Role.WORKER in each.roles]
-            self._pace.take_stretch(now, rollups, working_since=min(began, default=None))
-        return Slow(
+            self._rates.record_interval(now, rollups, working_since=min(began, default=None))
+        return SlowFacts(
             asked=asked,
             now=now,
-            instances=_sum(instances),
-            leader=look.signs.leader,
+            instances=_sum_instances(instances),
+            leader=look.snapshot.leader,
             dead=dead,
             health=HealthTick(level=look.health.level, text=look.health.text),
-            store_ms=look.signs.store_ms,
+            store_ms=look.snapshot.store_ms,
         )
 
-    def _told_away(self, error: DrumbeatError) -> None:
-        if not self._is_away:
+    def _report_store_down(self, error: DrumbeatError) -> None:
+        if not self._is_store_down:
             log.warning("dashboard has lost its store", extra={"reason": str(error)})
-        self._is_away = True
+        self._is_store_down = True
 
-    def _told_back(self) -> None:
-        if self._is_away:
+    def _report_store_up(self) -> None:
+        if self._is_store_down:
             log.info("dashboard has its store again")
-        self._is_away = False
+        self._is_store_down = False
 
 
-async def letters(store: Store, counts: JobCounts) -> int:
+async def count_dead_letters(store: Store, counts: JobCounts) -> int:
     """How many dead letters there are. Those that somebody has discarded are dead, too, until they are pruned."""
     if not counts.dead:
         return 0
-    return (await store.inspect.counts(JobFilter(letters=True))).dead
+    return (await store.inspect.count_jobs(JobFilter(dead_letters=True))).dead
 
 
-def _live(queue: QueueStats) -> int:
+def _live_jobs(queue: QueueStats) -> int:
     return queue.ready + queue.scheduled + queue.running + queue.waiting
 
 
 def _queue_tick(queue: QueueStats, now: int, come: float | None, gone: float | None) -> QueueTick:
-    return QueueTick(**msgspec.structs.asdict(queue), lag=round(lag(queue, now), 3), come=come, gone=gone)
+    return QueueTick(**msgspec.structs.asdict(queue), lag=round(queue_lag(queue, now), 3), incoming=come, outgoing=gone)
 
 
-def _sum(instances: Sequence[Instance]) -> InstancesTick:
+def _sum_instances(instances: Sequence[Instance]) -> InstancesTick:
     workers = [each for each in instances if Role.WORKER in each.roles]
     return InstancesTick(
         alive=len(instances),

@@ -5,21 +5,21 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 
+from drumbeat.core.job import ClaimedJob
 from drumbeat.ids import JobId
-from drumbeat.model.job import Claimed
 
 
-class Buffer:
+class JobBuffer:
     def __init__(self, on_low: Callable[[], None]) -> None:
         self._on_low = on_low
-        self.low = 0
+        self.low_watermark = 0
         """`on_low` is called when so many jobs or fewer are left after one was taken: once, until more are put."""
-        self.taken = 0
+        self.taken_count = 0
         """How many were ever taken: unchanged for long means that what is here is hoarded."""
-        self._jobs: deque[Claimed] = deque()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._jobs: deque[ClaimedJob] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
-        self._told = False
+        self._is_low_signalled = False
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -29,67 +29,67 @@ class Buffer:
         return self._closed
 
     @property
-    def idle(self) -> int:
+    def idle_slots(self) -> int:
         """Slots that wait for a job."""
-        return len(self._waiting)
+        return len(self._waiters)
 
-    def put(self, jobs: Iterable[Claimed]) -> None:
+    def put(self, jobs: Iterable[ClaimedJob]) -> None:
         self._jobs.extend(jobs)
-        self._told = False
-        for _ in range(min(len(self._jobs), len(self._waiting))):
-            woken = self._waiting.popleft()
+        self._is_low_signalled = False
+        for _ in range(min(len(self._jobs), len(self._waiters))):
+            woken = self._waiters.popleft()
             if not woken.done():
                 woken.set_result(None)
 
-    async def take(self) -> Claimed | None:
+    async def take(self) -> ClaimedJob | None:
         """The next job; None when the buffer is closed."""
         while not self._jobs:
             if self._closed:
                 return None
             woken = asyncio.get_running_loop().create_future()
-            self._waiting.append(woken)
+            self._waiters.append(woken)
             self._on_low()
             try:
                 await woken
             except asyncio.CancelledError:
                 with suppress(ValueError):
-                    self._waiting.remove(woken)
+                    self._waiters.remove(woken)
                 raise
-        self.taken += 1
+        self.taken_count += 1
         job = self._jobs.popleft()
-        if not self._told and len(self._jobs) <= self.low:
-            self._told = True
+        if not self._is_low_signalled and len(self._jobs) <= self.low_watermark:
+            self._is_low_signalled = True
             self._on_low()
         return job
 
-    def take_more(self, task: str, most: int) -> list[Claimed]:
+    def take_more(self, task: str, limit: int) -> list[ClaimedJob]:
         """Up to so many further jobs of one task, oldest first, but no suspect; the others keep their order."""
-        if most <= 0 or not self._jobs:
+        if limit <= 0 or not self._jobs:
             return []
-        taken: list[Claimed] = []
-        kept: deque[Claimed] = deque()
+        taken: list[ClaimedJob] = []
+        kept: deque[ClaimedJob] = deque()
         for job in self._jobs:
-            (taken if job.task == task and not job.crashes and len(taken) < most else kept).append(job)
+            (taken if job.task == task and not job.crashes and len(taken) < limit else kept).append(job)
         self._jobs = kept
         return taken
 
-    def remove(self, ids: Container[JobId]) -> list[Claimed]:
+    def remove(self, ids: Container[JobId]) -> list[ClaimedJob]:
         """Take these out, because they must not start."""
         removed = [job for job in self._jobs if job.id in ids]
         if removed:
             self._jobs = deque(job for job in self._jobs if job.id not in ids)
         return removed
 
-    def empty(self) -> list[Claimed]:
+    def drain(self) -> list[ClaimedJob]:
         """Take everything out."""
         jobs, self._jobs = list(self._jobs), deque()
         return jobs
 
-    def close(self) -> list[Claimed]:
+    def close(self) -> list[ClaimedJob]:
         """No job is given out any more; slots end. Returns what was left."""
         self._closed = True
-        for woken in self._waiting:
+        for woken in self._waiters:
             if not woken.done():
                 woken.set_result(None)
-        self._waiting.clear()
-        return self.empty()
+        self._waiters.clear()
+        return self.drain()

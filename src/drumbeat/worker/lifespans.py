@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any
 
 from drumbeat.errors import DrumbeatError, StartFailed
-from drumbeat.worker.ending import failure
-from drumbeat.worker.loops import IN_LIFESPAN
+from drumbeat.worker.event_loop import IN_LIFESPAN
+from drumbeat.worker.result import describe_failure
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 @asynccontextmanager
-async def opened(lifespans: Sequence[Lifespan], companions: Sequence[Lifespan] = ()) -> AsyncIterator[None]:
+async def open_lifespans(lifespans: Sequence[Lifespan], companions: Sequence[Lifespan] = ()) -> AsyncIterator[None]:
     """Enter them all while the body runs, companions of the worker first."""
     async with AsyncExitStack() as stack:
         for companion in companions:
@@ -52,7 +52,7 @@ class GuardedLifespan:
             if _is_cancellation(error):
                 raise
             log.debug("a lifespan failed", exc_info=error)
-            raise StartFailed(self._name, _told(error), is_lifespan=True) from error
+            raise StartFailed(self._name, _describe_error(error), is_lifespan=True) from error
         finally:
             IN_LIFESPAN.reset(token)
 
@@ -77,9 +77,9 @@ def _is_cancellation(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """In one line, with the place: its traceback is told at the level DEBUG."""
-    known = failure(error)
+    known = describe_failure(error)
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     return f"{known.type}: {known.message}{where}"

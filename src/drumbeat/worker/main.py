@@ -18,22 +18,22 @@ from drumbeat.clock import Clock
 from drumbeat.errors import StoreLost
 from drumbeat.settings import Settings
 from drumbeat.worker import EXIT_NO_STORE, Worker
-from drumbeat.worker.loops import end_leftovers, run_to_end, task_factory
-from drumbeat.worker.marks import Marks
-from drumbeat.worker.program import Program
+from drumbeat.worker.crash_journal import CrashJournal
+from drumbeat.worker.event_loop import cancel_leftovers, run_until_done, task_factory
+from drumbeat.worker.protocols import WorkerApp
 
 log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SAME_REQUEST = 0.5
-URGENT_WITHIN = 3.7
+SIGNAL_DEBOUNCE_SECONDS = 0.5
+URGENT_TIMEOUT = 3.7
 """So long after the second request to stop the process is gone, whatever its store and its handlers do."""
-LAST_WORDS_WITHIN = 0.3
+FLUSH_TIMEOUT = 0.3
 
 log = logging.getLogger(__name__)
 
 
-async def serve(program: Program, settings: Settings, *, ref: str | None = None) -> None:
+async def serve(program: WorkerApp, settings: Settings, *, ref: str | None = None) -> None:
     """Work on the running loop until cancelled; a cancellation drains."""
     worker = Worker(program, settings, ref=ref)
     async with asyncio.TaskGroup() as group:
@@ -46,7 +46,7 @@ async def serve(program: Program, settings: Settings, *, ref: str | None = None)
             raise
 
 
-def run(program: Program, settings: Settings, *, ref: str | None = None, marks_path: str | None = None) -> int:
+def run(program: WorkerApp, settings: Settings, *, ref: str | None = None, marks_path: str | None = None) -> int:
     """Work in this process until SIGTERM or SIGINT, drain, and return the exit code."""
 
     worker: Worker | None = None
@@ -54,40 +54,40 @@ def run(program: Program, settings: Settings, *, ref: str | None = None, marks_p
     async def main() -> int:
         nonlocal worker
         widest = max((task.batch or 1 for task in program.registered_tasks), default=1)
-        marks = None if marks_path is None else Marks.create(marks_path, settings.concurrency, widest)
+        marks = None if marks_path is None else CrashJournal.create(marks_path, settings.concurrency, widest)
         worker = Worker(
             program,
             settings,
             ref=ref,
-            marks=marks,
-            may_leave=True,
-            on_stuck=_leave_at_once,
-            take_signals=lambda: take_signals(stop),
+            journal=marks,
+            may_exit=True,
+            on_stuck=_exit_now,
+            install_signals=lambda: install_signal_handlers(stop),
         )
 
         def request() -> None:
             if worker.is_stopping:
-                _leave_soon()
+                _exit_after_timeout()
             worker.request_stop()
 
-        stop = request if marks_path is None else _once(request, program.clock)
+        stop = request if marks_path is None else _debounce(request, program.clock)
         with stop_on_signals(stop):
             code = await worker.run()
         if worker.has_stuck_handlers:
             # A stuck handler must not go on with a job that somebody else has started meanwhile.
-            _leave_at_once(code)
+            _exit_now(code)
         return code
 
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             loop = runner.get_loop()
-            loop.set_task_factory(task_factory(lambda task: worker is not None and worker.runs.is_own(task)))
+            loop.set_task_factory(task_factory(lambda task: worker is not None and worker.runs.is_current_slot(task)))
             try:
-                code = run_to_end(loop, main())
+                code = run_until_done(loop, main())
             finally:
                 loop.set_task_factory(None)  # what is left to be closed needs none, and a handler may have broken it
-            if not end_leftovers(loop):
-                _leave_at_once(code)
+            if not cancel_leftovers(loop):
+                _exit_now(code)
             return code
     except BaseExceptionGroup as group:
         lost: BaseException | None = group.subgroup(StoreLost)
@@ -100,25 +100,25 @@ def run(program: Program, settings: Settings, *, ref: str | None = None, marks_p
         return EXIT_NO_STORE
 
 
-def _once(stop: Callable[[], None], clock: Clock) -> Callable[[], None]:
+def _debounce(stop: Callable[[], None], clock: Clock) -> Callable[[], None]:
     """For a supervised process: the same request may come twice at once, because a service manager that stops a service
     signals all of its processes, and the supervisor passes on its own. Only a later one means that it is urgent."""
     called_at = -math.inf
 
     def call() -> None:
         nonlocal called_at
-        if clock.monotonic() - called_at > SAME_REQUEST:
+        if clock.monotonic() - called_at > SIGNAL_DEBOUNCE_SECONDS:
             called_at = clock.monotonic()
             stop()
 
     return call
 
 
-def _leave_at_once(code: int = 0) -> None:
+def _exit_now(code: int = 0) -> None:
     # In a thread, because whoever reads our output may have stopped reading.
     flushing = threading.Thread(target=_flush, name="drumbeat-last-words", daemon=True)
     flushing.start()
-    flushing.join(LAST_WORDS_WITHIN)
+    flushing.join(FLUSH_TIMEOUT)
     os._exit(code)
 
 
@@ -129,19 +129,19 @@ def _flush() -> None:
             stream.flush()
 
 
-def _leave_soon() -> None:
+def _exit_after_timeout() -> None:
     """Have this process end, in good order or, when its time is over, without: from a thread, which nothing can hold up."""
-    timer = threading.Timer(URGENT_WITHIN, _leave_by_force)
+    timer = threading.Timer(URGENT_TIMEOUT, _force_exit)
     timer.daemon = True
     timer.start()
 
 
-def _leave_by_force() -> None:
+def _force_exit() -> None:
     saying = threading.Thread(target=log.error, args=["this process leaves by force: its work did not end in time"])
     saying.daemon = True
     saying.start()
-    saying.join(LAST_WORDS_WITHIN)
-    _leave_at_once(EXIT_NO_STORE)
+    saying.join(FLUSH_TIMEOUT)
+    _exit_now(EXIT_NO_STORE)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -158,7 +158,7 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop` at each SIGINT and SIGTERM while the body runs; the old handlers come back after it."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    take_signals(stop)
+    install_signal_handlers(stop)
     try:
         yield
     finally:
@@ -167,7 +167,7 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def take_signals(stop: Callable[[], None]) -> None:
+def install_signal_handlers(stop: Callable[[], None]) -> None:
     """Have `stop` called at each SIGINT and SIGTERM, whoever has them now."""
     loop = asyncio.get_running_loop()
     for number in SIGNALS:

@@ -14,16 +14,16 @@ from collections.abc import Callable
 from contextvars import copy_context
 
 from drumbeat.clock import Clock
-from drumbeat.worker.buffer import Buffer
-from drumbeat.worker.guard import Guard
-from drumbeat.worker.runner import Runner, SlotAbandoned, yield_to_loop
-from drumbeat.worker.runs import Run, Runs
+from drumbeat.worker.active_runs import ActiveRuns, HandlerRun
+from drumbeat.worker.buffer import JobBuffer
+from drumbeat.worker.process_guard import ProcessGuard
+from drumbeat.worker.runner import JobRunner, SlotAbandoned, yield_to_loop
 
 log = logging.getLogger(__name__)
 
-TURN = 0.001
-LOOK_INTERVAL = 1.0
-DEFAULT_GRACE = 25.0
+TURN_SECONDS = 0.001
+CHECK_INTERVAL = 1.0
+DEFAULT_GRACE_SECONDS = 25.0
 """How long a handler may take to end after its cancellation, where the time to drain is unlimited."""
 
 
@@ -31,14 +31,14 @@ class Slots:
     def __init__(
         self,
         count: int,
-        buffer: Buffer,
-        runner: Runner,
-        runs: Runs,
+        buffer: JobBuffer,
+        runner: JobRunner,
+        runs: ActiveRuns,
         clock: Clock,
         *,
         grace: float | None = None,
         on_abandoned: Callable[[int], None] = lambda count: None,
-        guard: Guard,
+        guard: ProcessGuard,
     ) -> None:
         """`grace`: how long a handler may take to end after its cancellation."""
         self._count = count
@@ -46,14 +46,14 @@ class Slots:
         self._runner = runner
         self._runs = runs
         self._clock = clock
-        self._grace = DEFAULT_GRACE if grace is None else grace
+        self._grace = DEFAULT_GRACE_SECONDS if grace is None else grace
         self._on_abandoned = on_abandoned
-        self._mend, self._mend_more = guard.mend, guard.mend_more
+        self._restore_loop, self._restore_process = guard.restore_loop, guard.restore_process
         self._context = copy_context()
         self._turn_ends = 0.0
         self._turn_is_over = False
         self._numbers: dict[asyncio.Task[None], int] = {}
-        self._cancelled_since: dict[Run, float] = {}
+        self._cancelled_since: dict[HandlerRun, float] = {}
         self.abandoned = 0
         """Handlers on the loop that go on though nobody waits for them."""
 
@@ -63,11 +63,11 @@ class Slots:
             self._all_ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             for number in range(self._count):
                 self._start(number)
-            self._look()
+            self._check_stuck()
             try:
                 await self._all_ended
             except asyncio.CancelledError:
-                self._runner.is_over = True  # before the slots hear of it
+                self._runner.is_cancelled = True  # before the slots hear of it
                 raise
             finally:
                 self._timer.cancel()
@@ -75,13 +75,13 @@ class Slots:
     def _start(self, number: int) -> None:
         slot = self._group.create_task(self._slot(number), name=f"slot {number}", context=self._context.copy())
         self._numbers[slot] = number
-        slot.add_done_callback(self._ended)
+        slot.add_done_callback(self._on_slot_done)
 
-    def _ended(self, slot: "asyncio.Task[None]") -> None:
+    def _on_slot_done(self, slot: "asyncio.Task[None]") -> None:
         number = self._numbers.pop(slot, None)
         if number is None:  # replaced before
             self.abandoned -= 1
-        elif not self._runner.is_over and not self._buffer.is_closed:
+        elif not self._runner.is_cancelled and not self._buffer.is_closed:
             self._start(number)
         if not self._numbers and not self._all_ended.done():
             self._all_ended.set_result(None)
@@ -94,7 +94,7 @@ class Slots:
                 await self._serve(number, me)
                 return
             except asyncio.CancelledError:
-                if self._runner.is_over:
+                if self._runner.is_cancelled:
                     raise
                 # While it waited for a job: by a handler's code. Nobody else has a reason.
                 while me.cancelling():
@@ -102,20 +102,20 @@ class Slots:
             except SlotAbandoned:
                 return
             except BaseException:
-                self._runner.is_over = True  # a mistake of ours: the worker ends, and with it all slots
+                self._runner.is_cancelled = True  # a mistake of ours: the worker ends, and with it all slots
                 raise
 
     async def _serve(self, number: int, me: "asyncio.Task[None]") -> None:
         """Run jobs until there are no more, or this context is spoilt."""
         monotonic = self._clock.monotonic
-        while not self._runner.is_over and (job := await self._buffer.take()) is not None:
+        while not self._runner.is_cancelled and (job := await self._buffer.take()) is not None:
             size = self._runner.group_size(job)
             if size == 1:
                 await self._runner.run_one(number, me, job)
             else:
                 await self._runner.run(number, me, [job, *self._buffer.take_more(job.task, size - 1)])
-            self._mend()
-            if self._is_stained():
+            self._restore_loop()
+            if self._is_context_changed():
                 return
             if monotonic() >= self._turn_ends:
                 await self._yield()
@@ -129,29 +129,29 @@ class Slots:
 
     def _begin_turn(self) -> None:
         self._turn_is_over = False
-        self._mend_more()
-        self._turn_ends = self._clock.monotonic() + TURN
+        self._restore_process()
+        self._turn_ends = self._clock.monotonic() + TURN_SECONDS
 
-    def _is_stained(self) -> bool:
+    def _is_context_changed(self) -> bool:
         try:
             return copy_context() != self._context
         except BaseException:  # a value's own comparison: whatever it is, it is not what was there before
             return True
 
-    def _look(self) -> None:
+    def _check_stuck(self) -> None:
         """Every second: replace slots whose handlers were cancelled long ago and go on."""
-        self._timer = self._clock.later(min(LOOK_INTERVAL, self._grace), self._look)
-        if self._runner.is_over or self._buffer.is_closed:
+        self._timer = self._clock.call_later(min(CHECK_INTERVAL, self._grace), self._check_stuck)
+        if self._runner.is_cancelled or self._buffer.is_closed:
             return  # a worker that drains waits for its handlers in its own way
         now = self._clock.monotonic()
-        since = {run: self._cancelled_since.get(run, now) for run in self._runs if run.interrupted}
+        since = {run: self._cancelled_since.get(run, now) for run in self._runs if run.is_interrupted}
         self._cancelled_since = since
         for run, moment in since.items():
             number = self._numbers.get(run.slot)
             if number is not None and now - moment >= self._grace:
                 self._replace(number, run)
 
-    def _replace(self, number: int, run: Run) -> None:
+    def _replace(self, number: int, run: HandlerRun) -> None:
         facts = {"task": run.task, "job": run.jobs[0].id, "reason": str(run.running.aborted.reason)}
         log.error("a handler swallows its cancellation: its slot was replaced, and it goes on by itself", extra=facts)
         self._runner.abandon(number, run)

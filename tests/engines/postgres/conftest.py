@@ -6,13 +6,13 @@ import asyncpg
 import pytest
 
 from drumbeat.redaction import mask_url
-from drumbeat.store.postgres import Address, PostgresStore, address
+from drumbeat.store.postgres import PostgresAddress, PostgresStore, parse_address
 from tests.conftest import SERVERS
 from tests.servers.postgres import PostgresServer
 
 
-def at(url: str) -> Address:
-    return address(url, mask_url(url))
+def address_of(url: str) -> PostgresAddress:
+    return parse_address(url, mask_url(url))
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def url() -> str:
 
 @pytest.fixture
 async def postgres(url: str) -> AsyncIterator[PostgresStore]:
-    async with await PostgresStore.open(at(url)) as store:
+    async with await PostgresStore.open(address_of(url)) as store:
         yield store
 
 

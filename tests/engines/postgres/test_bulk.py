@@ -6,8 +6,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from drumbeat.core.job import NewJob, Unique
 from drumbeat.errors import StoreError
-from drumbeat.model.job import NewJob, Unique
 from drumbeat.store.postgres import PostgresStore
 from tests.contract.making import new_job
 from tests.engines.postgres.test_unique import AT_GATE, closed_gate
@@ -42,13 +42,13 @@ async def test_a_batch_is_at_the_server_before_the_answer_to_the_last_one_is_giv
 async def test_a_batch_is_answered_when_the_next_one_cannot_be_stored(postgres: PostgresStore) -> None:
     async with asyncio.TaskGroup() as group:
         first = group.create_task(postgres.jobs.add(batch()))
-        bad = group.create_task(_refused(postgres, batch(new_job(args='{"x":"\ud800"}'))))
+        bad = group.create_task(_expect_refusal(postgres, batch(new_job(args='{"x":"\ud800"}'))))
         last = group.create_task(postgres.jobs.add(batch()))
     assert len(first.result()) == len(last.result()) == MANY
     assert bad.done()
 
 
-async def _refused(postgres: PostgresStore, jobs: list[NewJob]) -> None:
+async def _expect_refusal(postgres: PostgresStore, jobs: list[NewJob]) -> None:
     with pytest.raises(StoreError):
         await postgres.jobs.add(jobs)
 

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.job import JobFilter, NewJob
+from drumbeat.core.lock import NewTicket
+from drumbeat.core.stats import Resolution
 from drumbeat.errors import StoreError, StoreUnavailable
-from drumbeat.model.job import JobFilter, NewJob
-from drumbeat.model.lock import NewTicket
-from drumbeat.model.stats import Grain
 from drumbeat.store.postgres import PostgresStore, schema
 from tests.contract.making import add, claim, claimed_one, new_job, worker
-from tests.engines.postgres.conftest import at
+from tests.engines.postgres.conftest import address_of
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 OURS = "SELECT pid, query FROM pg_stat_activity WHERE application_name = 'drumbeat' AND datname = current_database()"
 
 
-async def ours(raw: Any) -> list[Any]:
+async def our_sessions(raw: Any) -> list[Any]:
     found: list[Any] = await raw.fetch(OURS)
     return found
 
@@ -31,7 +31,7 @@ async def test_a_program_that_only_enqueues_has_one_connection(postgres: Postgre
     async with asyncio.TaskGroup() as group:
         for _ in range(50):
             group.create_task(postgres.jobs.add([new_job()]))
-    assert len(await ours(raw)) == 1
+    assert len(await our_sessions(raw)) == 1
 
 
 async def test_a_working_store_has_two_whatever_it_does(postgres: PostgresStore, raw: Any) -> None:
@@ -40,31 +40,35 @@ async def test_a_working_store_has_two_whatever_it_does(postgres: PostgresStore,
         for _ in range(20):
             group.create_task(postgres.jobs.add([new_job()]))
             group.create_task(claim(postgres, instance))
-            group.create_task(postgres.inspect.instances())
-            group.create_task(postgres.instances.beat(instance, 0))
-    assert len(await ours(raw)) == 2
+            group.create_task(postgres.inspect.list_instances())
+            group.create_task(postgres.instances.heartbeat(instance, 0))
+    assert len(await our_sessions(raw)) == 2
 
 
 async def test_who_waits_for_a_list_holds_up_nobody_else(postgres: PostgresStore, raw: Any) -> None:
-    looks = (postgres.inspect.queues, lambda: postgres.stats.read(Grain.MINUTE, 0, 1), postgres.inspect.tasks)
+    looks = (
+        postgres.inspect.list_queues,
+        lambda: postgres.stats.read(Resolution.MINUTE, 0, 1),
+        postgres.inspect.list_tasks,
+    )
     async with raw.transaction():
         await raw.execute("LOCK TABLE drumbeat.queue, drumbeat.rollup, drumbeat.attempt, drumbeat.history")
         hanging = [asyncio.Task(look()) for look in looks]
         await until(lambda: is_waiting(raw), what="a look to wait for the lock")
         async with asyncio.timeout(4):
             instance = await worker(postgres)
-            await postgres.instances.beat(instance, 0)
-            assert (await postgres.locks.enter(NewTicket(id="1", lock="a", lease=1_000_000))).state == "granted"
-        assert len(await ours(raw)) == 2
+            await postgres.instances.heartbeat(instance, 0)
+            assert (await postgres.locks.acquire(NewTicket(id="1", lock="a", lease=1_000_000))).state == "granted"
+        assert len(await our_sessions(raw)) == 2
     for each in hanging:
         await each
 
 
 async def test_a_store_that_only_beats_has_one(postgres: PostgresStore, raw: Any) -> None:
     instance = await worker(postgres)
-    await postgres.instances.beat(instance, 0)
-    await postgres.instances.leave(instance, "bye")
-    assert len(await ours(raw)) == 1
+    await postgres.instances.heartbeat(instance, 0)
+    await postgres.instances.deregister(instance, "bye")
+    assert len(await our_sessions(raw)) == 1
 
 
 async def test_a_worker_with_jobs_locks_and_rooms_has_three(url: str, raw: Any) -> None:
@@ -82,7 +86,7 @@ async def test_a_worker_with_jobs_locks_and_rooms_has_three(url: str, raw: Any) 
     async def news() -> None:
         heard.set()
 
-    async with app, working(app):
+    async with app, run_worker(app):
         await app.enqueue_many(sweep.bind(number) for number in range(5))
         async with asyncio.timeout(20):
             await inside.acquire()
@@ -93,28 +97,28 @@ async def test_a_worker_with_jobs_locks_and_rooms_has_three(url: str, raw: Any) 
                 return (await app.locks.show("sweep")).waiting == 4
 
             await until(are_waiting)
-            assert len(await ours(raw)) == 3
+            assert len(await our_sessions(raw)) == 3
             let_go.set()
             for _ in range(4):  # handed over, four times
                 await inside.acquire()
-        assert len(await ours(raw)) == 3
+        assert len(await our_sessions(raw)) == 3
 
 
 async def test_a_poll_and_a_beat_are_one_statement_each() -> None:
     """An idle worker: at most two statements a second. The server itself writes them down."""
     with PostgresServer(settings={"log_statement": "all"}, in_memory=True) as server:
-        await schema.migrate(at(server.url), "drumbeat")
-        async with await PostgresStore.open(at(server.url)) as store:
+        await schema.migrate(address_of(server.url), "drumbeat")
+        async with await PostgresStore.open(address_of(server.url)) as store:
             instance = await worker(store)
             await claim(store, instance)
-            await store.instances.beat(instance, 0)  # the driver asks once for the types that it does not know
-            before = executed(server)
+            await store.instances.heartbeat(instance, 0)  # the driver asks once for the types that it does not know
+            before = count_executed(server)
             await claim(store, instance)
-            await store.instances.beat(instance, 0)
-            assert executed(server) - before == 2
+            await store.instances.heartbeat(instance, 0)
+            assert count_executed(server) - before == 2
 
 
-def executed(server: PostgresServer) -> int:
+def count_executed(server: PostgresServer) -> int:
     return len(re.findall(r"LOG:  (?:execute|statement)", server.log))
 
 
@@ -163,12 +167,12 @@ async def test_a_value_that_cannot_be_stored_refuses_its_own_call_only(postgres:
     good, bad = new_job(), new_job(args='{"nul":"\0"}')
     calls: list[tuple[NewJob, asyncio.Task[Any]]] = []
     async with asyncio.TaskGroup() as group:
-        calls += [(job, group.create_task(tried(postgres, job))) for job in (new_job(), bad, good)]
+        calls += [(job, group.create_task(try_add(postgres, job))) for job in (new_job(), bad, good)]
     assert [type(call.result()) for _, call in calls] == [list, StoreError, list]
-    assert {job.id for job in await postgres.inspect.jobs(JobFilter())} == {calls[0][0].id, good.id}
+    assert {job.id for job in await postgres.inspect.find_jobs(JobFilter())} == {calls[0][0].id, good.id}
 
 
-async def tried(store: PostgresStore, job: NewJob) -> Any:
+async def try_add(store: PostgresStore, job: NewJob) -> Any:
     try:
         return await store.jobs.add([job])
     except StoreError as error:
@@ -185,8 +189,8 @@ async def test_serialization_by_default_does_not_change_what_we_do(url: str, raw
     name = url.rpartition("/")[2]
     await raw.execute(f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'serializable'")
     await raw.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
-    async with await PostgresStore.open(at(url)) as store:
-        settings = await store._side.call(
+    async with await PostgresStore.open(address_of(url)) as store:
+        settings = await store._connection.call(
             lambda session: session.fetchrow(
                 "SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit')"
             )
@@ -207,7 +211,7 @@ async def test_a_process_that_stands_still_in_a_transaction_does_not_keep_its_lo
 
     async def stopped() -> None:
         with pytest.raises(StoreUnavailable):
-            await postgres._work.transact(stand_still)
+            await postgres._claim_connection.transact(stand_still)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(stopped())

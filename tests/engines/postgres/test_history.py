@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.job import JobFilter, OutcomeKind
 from drumbeat.errors import JobExpired
 from drumbeat.ids import new_job_id
-from drumbeat.model.job import JobFilter, OutcomeKind
 from drumbeat.store.postgres import PostgresStore, history
 from tests.contract.making import HOUR, add, claim, claimed_one, dead_letter, end, new_job, outcome, report, worker
-from tests.engines.postgres.conftest import at
+from tests.engines.postgres.conftest import address_of
 
 DAY = 24 * HOUR
 
@@ -24,8 +24,8 @@ async def days(raw: Any) -> list[str]:
     return [row["name"] for row in rows]
 
 
-def name_of(moment: int) -> str:
-    return f"history_{datetime.fromtimestamp(moment / 1e6, UTC):%Y%m%d}"
+def partition_name(timestamp: int) -> str:
+    return f"history_{datetime.fromtimestamp(timestamp / 1e6, UTC):%Y%m%d}"
 
 
 async def test_who_registers_makes_a_week_of_days_ahead(postgres: PostgresStore, raw: Any) -> None:
@@ -35,7 +35,7 @@ async def test_who_registers_makes_a_week_of_days_ahead(postgres: PostgresStore,
     await worker(postgres)
     after = await postgres.inspect.now()
     # Before and after are the same day, but at midnight.
-    assert await days(raw) in [[name_of(today + ahead * DAY) for ahead in range(8)] for today in (before, after)]
+    assert await days(raw) in [[partition_name(today + ahead * DAY) for ahead in range(8)] for today in (before, after)]
 
 
 async def test_a_heart_makes_days_ahead_once_an_hour(
@@ -44,10 +44,10 @@ async def test_a_heart_makes_days_ahead_once_an_hour(
     instance = await worker(postgres)
     last = (await days(raw))[-1]
     await raw.execute(f"DROP TABLE drumbeat.{last}")
-    await postgres.instances.beat(instance, 0)
+    await postgres.instances.heartbeat(instance, 0)
     assert last not in await days(raw)
-    monkeypatch.setattr(history, "EVERY_S", 0.0)
-    await postgres.instances.beat(instance, 0)
+    monkeypatch.setattr(history, "ENSURE_INTERVAL", 0.0)
+    await postgres.instances.heartbeat(instance, 0)
     assert last in await days(raw)
 
 
@@ -57,8 +57,8 @@ async def test_a_finish_that_meets_a_missing_day_makes_it(postgres: PostgresStor
     instance = await worker(postgres)
     for moment in (await postgres.inspect.now() + 30 * DAY, await postgres.inspect.now() - 30 * DAY):
         job = await claimed_one(postgres, instance)
-        assert await end(postgres, instance, job, kind, finished_at=moment) == "done"
-        assert (await postgres.inspect.job(job.id)).finished_at == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
+        assert await end(postgres, instance, job, kind, finished_at=moment) == "applied"
+        assert (await postgres.inspect.get_job(job.id)).finished_at == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
             microseconds=moment
         )
 
@@ -71,13 +71,13 @@ async def test_one_batch_may_need_several_missing_days(postgres: PostgresStore) 
     outcomes = [
         outcome(job, OutcomeKind.SUCCEEDED, finished_at=now + month * 30 * DAY) for month, job in enumerate(jobs)
     ]
-    assert await report(postgres, instance, *outcomes) == ["done"] * 4
+    assert await report(postgres, instance, *outcomes) == ["applied"] * 4
 
 
 async def test_two_who_make_the_same_day_at_once_do_not_disturb_each_other(url: str, raw: Any) -> None:
     for name in await days(raw):
         await raw.execute(f"DROP TABLE drumbeat.{name}")
-    stores = [await PostgresStore.open(at(url)) for _ in range(6)]
+    stores = [await PostgresStore.open(address_of(url)) for _ in range(6)]
     async with asyncio.TaskGroup() as group:
         for store in stores:
             group.create_task(worker(store))
@@ -87,8 +87,8 @@ async def test_two_who_make_the_same_day_at_once_do_not_disturb_each_other(url: 
 
 
 async def test_a_large_day_that_is_over_goes_as_a_whole(url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history.History.__init__, "__kwdefaults__", {"large": 0})
-    async with await PostgresStore.open(at(url)) as store:
+    monkeypatch.setattr(history.HistoryPartitions.__init__, "__kwdefaults__", {"large_bytes": 0})
+    async with await PostgresStore.open(address_of(url)) as store:
         instance = await worker(store)
         now = await store.inspect.now()
         old = [await claimed_one(store, instance) for _ in range(3)]
@@ -98,23 +98,23 @@ async def test_a_large_day_that_is_over_goes_as_a_whole(url: str, raw: Any, monk
             await end(store, instance, job, OutcomeKind.SUCCEEDED, finished_at=now - 5 * DAY)
         young = await claimed_one(store, instance)
         await end(store, instance, young, OutcomeKind.SUCCEEDED)
-        gone = name_of(now - 5 * DAY)
+        gone = partition_name(now - 5 * DAY)
         assert gone in await days(raw)
         assert await store.jobs.prune(now - 2 * DAY, 10) == 10
         assert gone not in await days(raw)
         assert await store.jobs.prune(now - 2 * DAY, 10) == 0
-        assert [job.id for job in await store.inspect.jobs(JobFilter())] == [young.id]
-        attempts = await store.inspect.attempts(old[0].id)
+        assert [job.id for job in await store.inspect.find_jobs(JobFilter())] == [young.id]
+        attempts = await store.inspect.list_attempts(old[0].id)
         assert [attempt.token for attempt in attempts] == [old[0].token], "its attempt is younger than the day"
         with pytest.raises(JobExpired):
-            await store.inspect.job(new_job_id(now - 6 * DAY))
+            await store.inspect.get_job(new_job_id(now - 6 * DAY))
 
 
 async def test_a_removal_does_not_wait_for_whoever_looks_and_is_done_later(
     url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history.History.__init__, "__kwdefaults__", {"large": 0})
-    async with await PostgresStore.open(at(url)) as store:
+    monkeypatch.setattr(history.HistoryPartitions.__init__, "__kwdefaults__", {"large_bytes": 0})
+    async with await PostgresStore.open(address_of(url)) as store:
         instance = await worker(store)
         now = await store.inspect.now()
         job = await claimed_one(store, instance)
@@ -125,10 +125,10 @@ async def test_a_removal_does_not_wait_for_whoever_looks_and_is_done_later(
             # Finishing goes on meanwhile: nobody waits behind the removal.
             async with asyncio.timeout(4):
                 other = await claimed_one(store, instance)
-                assert await end(store, instance, other, OutcomeKind.SUCCEEDED) == "done"
+                assert await end(store, instance, other, OutcomeKind.SUCCEEDED) == "applied"
         await store.jobs.prune(now - 2 * DAY, 10)
         await store.jobs.prune(now - 2 * DAY, 10)
-        assert name_of(now - 5 * DAY) not in await days(raw)
+        assert partition_name(now - 5 * DAY) not in await days(raw)
 
 
 async def test_a_discarded_dead_letter_of_long_ago_finds_its_day(postgres: PostgresStore, raw: Any) -> None:
@@ -136,4 +136,4 @@ async def test_a_discarded_dead_letter_of_long_ago_finds_its_day(postgres: Postg
     job = await dead_letter(postgres, instance)
     await raw.execute("UPDATE drumbeat.dead SET finished_at = finished_at - $1", 400 * DAY)
     assert await postgres.jobs.discard([job.id]) == 1
-    assert (await postgres.inspect.job(job.id)).state == "dead"
+    assert (await postgres.inspect.get_job(job.id)).state == "dead"

@@ -6,9 +6,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from drumbeat.model.lock import NewTicket, Seen, TicketState
+from drumbeat.core.lock import NewTicket, TicketState, TicketStatus
 from drumbeat.store.postgres import PostgresStore, schema
-from tests.engines.postgres.conftest import at
+from tests.engines.postgres.conftest import address_of
 from tests.servers.postgres import PostgresServer
 
 SECOND = 1_000_000
@@ -23,17 +23,17 @@ def late_server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 async def late(late_server: PostgresServer) -> AsyncIterator[PostgresStore]:
-    await schema.migrate(at(late_server.url), "drumbeat")
-    async with await PostgresStore.open(at(late_server.url)) as store:
+    await schema.migrate(address_of(late_server.url), "drumbeat")
+    async with await PostgresStore.open(address_of(late_server.url)) as store:
         yield store
 
 
-async def enter(store: PostgresStore, id: str, **options: Any) -> Seen:
-    return await store.locks.enter(NewTicket(id=id, lock=options.pop("lock", "x"), lease=60 * SECOND, **options))
+async def acquire(store: PostgresStore, id: str, **options: Any) -> TicketStatus:
+    return await store.locks.acquire(NewTicket(id=id, lock=options.pop("lock", "x"), lease=60 * SECOND, **options))
 
 
-async def look(store: PostgresStore, id: str) -> Seen:
-    [seen] = await store.locks.look([id], renew=False)
+async def ticket_status(store: PostgresStore, id: str) -> TicketStatus:
+    [seen] = await store.locks.ticket_status([id], renew=False)
     return seen
 
 
@@ -49,17 +49,17 @@ async def test_entering_and_renewing_wait_for_the_disk_and_leaving_only_where_st
         return await raw.fetchval("SELECT pg_current_wal_flush_lsn() > $1::text::pg_lsn", since)
 
     before = await end()
-    await enter(late, "a")
+    await acquire(late, "a")
     assert await is_flushed(before)
     before = await end()
-    await late.locks.look(["a"], renew=True)
+    await late.locks.ticket_status(["a"], renew=True)
     assert await is_flushed(before)
     before = await end()
-    await late.locks.leave(["a"])
+    await late.locks.release(["a"])
     assert not await is_flushed(before)
-    await enter(late, "rated", lock="rate", per=SECOND)
+    await acquire(late, "rated", lock="rate", per=SECOND)
     before = await end()
-    await late.locks.leave(["rated"])
+    await late.locks.release(["rated"])
     assert await is_flushed(before)
     await raw.close()
 
@@ -67,23 +67,23 @@ async def test_entering_and_renewing_wait_for_the_disk_and_leaving_only_where_st
 async def test_a_crash_that_takes_a_leave_makes_no_second_holder_and_no_old_token(
     late: PostgresStore, late_server: PostgresServer
 ) -> None:
-    await enter(late, "first")
-    second = await enter(late, "second")
-    await late.locks.leave(["first"])
-    assert (await look(late, "second")).state is TicketState.GRANTED
+    await acquire(late, "first")
+    second = await acquire(late, "second")
+    await late.locks.release(["first"])
+    assert (await ticket_status(late, "second")).state is TicketState.GRANTED
     late_server.stop("immediate")
     late_server.start()
-    async with await PostgresStore.open(at(late_server.url)) as after:
-        await _stands_in_line_again(after, second)
+    async with await PostgresStore.open(address_of(late_server.url)) as after:
+        await _expect_in_line_again(after, second)
 
 
-async def _stands_in_line_again(late: PostgresStore, second: Seen) -> None:
+async def _expect_in_line_again(late: PostgresStore, second: TicketStatus) -> None:
     # What it was told is gone, and so it is told: it waits behind the one who left, and before everybody else.
-    told = await look(late, "second")
-    assert (told.state, told.place) == (TicketState.WAITING, 1)
-    third = await enter(late, "third")
-    assert (third.state, third.place) == (TicketState.WAITING, 2)
+    told = await ticket_status(late, "second")
+    assert (told.state, told.position) == (TicketState.WAITING, 1)
+    third = await acquire(late, "third")
+    assert (third.state, third.position) == (TicketState.WAITING, 2)
     assert third.token > second.token
-    await late.locks.leave(["first"])
-    assert (await look(late, "second")).state is TicketState.GRANTED
-    assert (await look(late, "third")).state is TicketState.WAITING
+    await late.locks.release(["first"])
+    assert (await ticket_status(late, "second")).state is TicketState.GRANTED
+    assert (await ticket_status(late, "third")).state is TicketState.WAITING

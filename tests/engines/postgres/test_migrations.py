@@ -9,7 +9,7 @@ import pytest
 from drumbeat.errors import SchemaOutOfDate
 from drumbeat.store.postgres import PostgresStore, schema
 from tests.contract.making import add, claim, new_job, worker
-from tests.engines.postgres.conftest import at
+from tests.engines.postgres.conftest import address_of
 from tests.servers.postgres import PostgresServer
 
 COLUMNS = """
@@ -24,19 +24,19 @@ async def fresh(server: PostgresServer, name: str) -> str:
 
 
 async def test_migrating_twice_changes_nothing(server: PostgresServer) -> None:
-    where = at(await fresh(server, "twice"))
-    assert (await schema.look(where, "drumbeat")).version == 0
-    assert await schema.migrate(where, "drumbeat") == (0, schema.KNOWN)
-    assert await schema.migrate(where, "drumbeat") == (schema.KNOWN, schema.KNOWN)
-    assert (await schema.look(where, "drumbeat")).version == schema.KNOWN
-    assert schema.script("drumbeat", schema.KNOWN) == ""
+    where = address_of(await fresh(server, "twice"))
+    assert (await schema.read_schema(where, "drumbeat")).version == 0
+    assert await schema.migrate(where, "drumbeat") == (0, schema.LATEST_VERSION)
+    assert await schema.migrate(where, "drumbeat") == (schema.LATEST_VERSION, schema.LATEST_VERSION)
+    assert (await schema.read_schema(where, "drumbeat")).version == schema.LATEST_VERSION
+    assert schema.script("drumbeat", schema.LATEST_VERSION) == ""
 
 
 async def test_many_who_migrate_at_once_migrate_once(server: PostgresServer) -> None:
-    where = at(await fresh(server, "many"))
+    where = address_of(await fresh(server, "many"))
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(schema.migrate(where, "drumbeat")) for _ in range(8)]
-    assert sorted(task.result()[0] for task in tasks) == [0] + [schema.KNOWN] * 7
+    assert sorted(task.result()[0] for task in tasks) == [0] + [schema.LATEST_VERSION] * 7
 
 
 async def test_the_printed_script_makes_the_same_tables(server: PostgresServer, url: str) -> None:
@@ -47,12 +47,12 @@ async def test_the_printed_script_makes_the_same_tables(server: PostgresServer, 
     made = url.rpartition("/")[2]
     for question in (COLUMNS, INDEXES):
         assert await server.execute(question, database="script") == await server.execute(question, database=made)
-    async with await PostgresStore.open(at(server.url_of("script"))) as store:
+    async with await PostgresStore.open(address_of(server.url_of("script"))) as store:
         assert (await store.jobs.add([new_job()]))[0].created
 
 
 async def test_namespaces_are_schemas_that_know_nothing_of_each_other(server: PostgresServer) -> None:
-    where = at(await fresh(server, "spaces"))
+    where = address_of(await fresh(server, "spaces"))
     for namespace in ("shop", "order"):
         await schema.migrate(where, namespace)
     async with (
@@ -76,18 +76,18 @@ async def test_a_schema_beyond_this_code_is_refused_and_one_that_still_fits_is_u
     server: PostgresServer, url: str
 ) -> None:
     name = url.rpartition("/")[2]
-    newer = schema.KNOWN + 1
+    newer = schema.LATEST_VERSION + 1
     await server.execute("UPDATE drumbeat.meta SET value = $1 WHERE name = 'version'", newer, database=name)
-    async with await PostgresStore.open(at(url)) as store:
+    async with await PostgresStore.open(address_of(url)) as store:
         assert (await store.jobs.add([new_job()]))[0].created
     await server.execute("UPDATE drumbeat.meta SET value = $1 WHERE name = 'oldest_code'", newer, database=name)
     with pytest.raises(SchemaOutOfDate, match="pip install --upgrade"):
-        await PostgresStore.open(at(url))
+        await PostgresStore.open(address_of(url))
     with pytest.raises(SchemaOutOfDate, match="pip install --upgrade"):
-        await schema.migrate(at(url), "drumbeat")
+        await schema.migrate(address_of(url), "drumbeat")
 
 
 async def test_an_older_schema_is_refused_with_the_command_that_helps(server: PostgresServer, url: str) -> None:
     await server.execute("UPDATE drumbeat.meta SET value = 0 WHERE name = 'version'", database=url.rpartition("/")[2])
     with pytest.raises(SchemaOutOfDate, match="run `drumbeat migrate`"):
-        await PostgresStore.open(at(url))
+        await PostgresStore.open(address_of(url))

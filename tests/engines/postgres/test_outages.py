@@ -6,26 +6,26 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.job import JobFilter, OutcomeKind
+from drumbeat.core.room import RoomMessage
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import new_instance_id
-from drumbeat.model.job import JobFilter, OutcomeKind
-from drumbeat.model.room import RoomMessage
 from drumbeat.store.postgres import PostgresStore, schema
 from drumbeat.store.protocol import Store
 from tests.contract.making import add, claim, end, exchange, new_job, outcome, wanting, worker
-from tests.engines.postgres.conftest import at
+from tests.engines.postgres.conftest import address_of
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until, within
 
-SOON = 5.0
+CALL_LIMIT_S = 5.0
 
 
-async def opened(server: PostgresServer) -> PostgresStore:
-    await schema.migrate(at(server.url), "drumbeat")
-    return await PostgresStore.open(at(server.url))
+async def open_migrated(server: PostgresServer) -> PostgresStore:
+    await schema.migrate(address_of(server.url), "drumbeat")
+    return await PostgresStore.open(address_of(server.url))
 
 
-async def answered(call: Any) -> Any:
+async def retry_until_answered(call: Any) -> Any:
     """Try until the store answers, at most five seconds."""
 
     async def tried() -> Any:
@@ -34,35 +34,35 @@ async def answered(call: Any) -> Any:
         except StoreUnavailable:
             return None
 
-    with within(SOON):
-        return (await until(tried, deadline=4 * SOON, what="an answer after the outage"))[0]
+    with within(CALL_LIMIT_S):
+        return (await until(tried, deadline=4 * CALL_LIMIT_S, what="an answer after the outage"))[0]
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
 async def test_work_goes_on_after_a_restart_and_nothing_is_lost(own_server: PostgresServer, how: str) -> None:
-    async with await opened(own_server) as store:
+    async with await open_migrated(own_server) as store:
         instance = await worker(store)
         added = await add(store, *(new_job() for _ in range(20)))
         held = await claim(store, instance, limit=5)
         own_server.stop(how)
         for call in (
             lambda: store.jobs.add([new_job()]),
-            lambda: store.jobs.exchange(instance, [], wanting()),
-            lambda: store.instances.beat(instance, 0),
+            lambda: store.jobs.report_and_claim(instance, [], wanting()),
+            lambda: store.instances.heartbeat(instance, 0),
         ):
-            with within(SOON), pytest.raises(StoreUnavailable):
+            with within(CALL_LIMIT_S), pytest.raises(StoreUnavailable):
                 await call()
         own_server.start()
-        verdict = await answered(lambda: end(store, instance, held[0], OutcomeKind.SUCCEEDED))
-        assert verdict == "done"
-        assert (await answered(lambda: store.instances.beat(instance, 0))).alive
-        rest = await answered(lambda: claim(store, instance))
+        verdict = await retry_until_answered(lambda: end(store, instance, held[0], OutcomeKind.SUCCEEDED))
+        assert verdict == "applied"
+        assert (await retry_until_answered(lambda: store.instances.heartbeat(instance, 0))).alive
+        rest = await retry_until_answered(lambda: claim(store, instance))
         assert sorted(job.id for job in [*held, *rest]) == sorted(added)
 
 
 async def test_a_claim_survives_a_crash_of_the_server(own_server: PostgresServer) -> None:
     """Its worker lives on: a claim that was lost would have the job run twice at once."""
-    async with await opened(own_server) as store:
+    async with await open_migrated(own_server) as store:
         instance = await worker(store)
         await own_server.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
         await own_server.execute("SELECT pg_reload_conf()")
@@ -70,68 +70,74 @@ async def test_a_claim_survives_a_crash_of_the_server(own_server: PostgresServer
         [held] = await claim(store, instance)
         own_server.stop("immediate")
         own_server.start()
-        assert await answered(lambda: claim(store, instance)) == []
-        assert await end(store, instance, held, OutcomeKind.SUCCEEDED) == "done"
+        assert await retry_until_answered(lambda: claim(store, instance)) == []
+        assert await end(store, instance, held, OutcomeKind.SUCCEEDED) == "applied"
 
 
 async def test_a_killed_backend_costs_one_call(own_server: PostgresServer) -> None:
-    async with await opened(own_server) as store:
+    async with await open_migrated(own_server) as store:
         instance = await worker(store)
         [id] = await add(store, new_job())
         await claim(store, instance, "empty")
         await own_server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'drumbeat'"
         )
-        jobs = await answered(lambda: claim(store, instance))
+        jobs = await retry_until_answered(lambda: claim(store, instance))
         assert [job.id for job in jobs] == [id]
-        assert (await answered(lambda: store.inspect.job(id))).state == "running"
+        assert (await retry_until_answered(lambda: store.inspect.get_job(id))).state == "running"
 
 
 async def test_a_finish_whose_answer_was_lost_is_told_again_as_already(own_server: PostgresServer) -> None:
-    async with await opened(own_server) as store:
+    async with await open_migrated(own_server) as store:
         instance = await worker(store)
         await add(store, *(new_job() for _ in range(3)))
         outcomes = [outcome(job, OutcomeKind.SUCCEEDED) for job in await claim(store, instance)]
         await exchange(store, instance, outcomes)
         own_server.stop("immediate")
         own_server.start()
-        again = await answered(lambda: exchange(store, instance, outcomes))
-        assert again.verdicts == ["already"] * 3
-        assert len(await answered(lambda: store.inspect.jobs(JobFilter()))) == 3
+        again = await retry_until_answered(lambda: exchange(store, instance, outcomes))
+        assert again.statuses == ["duplicate"] * 3
+        assert len(await retry_until_answered(lambda: store.inspect.find_jobs(JobFilter()))) == 3
 
 
 async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(own_server: PostgresServer) -> None:
-    async with await opened(own_server) as store:
+    async with await open_migrated(own_server) as store:
         instance = await worker(store)
         await add(store, new_job())
         await claim(store, instance, "empty")
         own_server.signal_all(signal.SIGSTOP)
         try:
             for call in (lambda: store.jobs.add([new_job()]), lambda: claim(store, instance)):
-                with within(SOON), pytest.raises(StoreUnavailable):
+                with within(CALL_LIMIT_S), pytest.raises(StoreUnavailable):
                     await call()
         finally:
             own_server.signal_all(signal.SIGCONT)
-        await answered(lambda: store.jobs.add([new_job()]))
-        assert await answered(lambda: store.inspect.now())
+        await retry_until_answered(lambda: store.jobs.add([new_job()]))
+        assert await retry_until_answered(lambda: store.inspect.now())
 
 
 async def test_whoever_listens_hears_again_after_a_restart(own_server: PostgresServer) -> None:
     heard: list[int] = []
-    async with await opened(own_server) as listener, await PostgresStore.open(at(own_server.url)) as store:
+    async with (
+        await open_migrated(own_server) as listener,
+        await PostgresStore.open(address_of(own_server.url)) as store,
+    ):
         async with listener.wake.listen(heard.append):
             own_server.stop("immediate")
             own_server.start()
             await until(lambda: 0 in heard, what="the look that makes up for what was not heard")
             heard.clear()
-            await answered(lambda: store.jobs.add([new_job()]))
+            await retry_until_answered(lambda: store.jobs.add([new_job()]))
             await until(lambda: heard, what="a hint of the new job")
 
 
 async def test_all_who_listen_on_one_connection_hear_again_after_a_restart(own_server: PostgresServer) -> None:
     jobs: list[int] = []
     rooms: list[str] = []
-    async with await opened(own_server) as listener, await PostgresStore.open(at(own_server.url)) as store:
+    async with (
+        await open_migrated(own_server) as listener,
+        await PostgresStore.open(address_of(own_server.url)) as store,
+    ):
         async with listener.wake.listen(jobs.append), listener.wake.listen_rooms(rooms.append):
             own_server.stop("immediate")
             own_server.start()
@@ -139,25 +145,28 @@ async def test_all_who_listen_on_one_connection_hear_again_after_a_restart(own_s
             rooms.clear()
             me = new_instance_id()
             sent = RoomMessage(id="1", room="x", to=me, args="{}", signature="s")
-            await answered(lambda: store.rooms.send([sent]))
+            await retry_until_answered(lambda: store.rooms.send([sent]))
             await until(lambda: me in rooms, what="a hint of the message")
 
 
 async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_server: PostgresServer) -> None:
     heard: list[int] = []
-    async with await opened(own_server) as listener, await PostgresStore.open(at(own_server.url)) as store:
+    async with (
+        await open_migrated(own_server) as listener,
+        await PostgresStore.open(address_of(own_server.url)) as store,
+    ):
         own_server.stop("immediate")
         async with listener.wake.listen(heard.append):
             own_server.start()
             await until(lambda: 0 in heard, what="the first look")
             heard.clear()
-            await answered(lambda: store.jobs.add([new_job()]))
+            await retry_until_answered(lambda: store.jobs.add([new_job()]))
             await until(lambda: heard, what="a hint of the new job")
 
 
 async def test_restarts_under_load_neither_lose_nor_double_a_job(own_server: PostgresServer) -> None:
     """Producers, a worker that believes only answers, and a server that crashes three times meanwhile."""
-    async with await opened(own_server) as store, await PostgresStore.open(at(own_server.url)) as other:
+    async with await open_migrated(own_server) as store, await PostgresStore.open(address_of(own_server.url)) as other:
         accepted: list[str] = []
         finished: list[str] = []
         is_over, all_are_in = asyncio.Event(), asyncio.Event()
@@ -180,7 +189,7 @@ async def produce(store: Store, accepted: list[str], is_over: asyncio.Event, all
             answers = await store.jobs.add(jobs)
         except StoreUnavailable:
             # Unknown: the same jobs again, as a client would.
-            answers = await answered(lambda jobs=jobs: store.jobs.add(jobs))
+            answers = await retry_until_answered(lambda jobs=jobs: store.jobs.add(jobs))
         accepted += [answer.id for answer in answers]
     all_are_in.set()
 
@@ -194,11 +203,11 @@ async def work(store: Store, accepted: list[str], finished: list[str], all_are_i
             answer = await exchange(store, instance, outcomes, wanting(limit=50))
         except StoreError:
             # Its claims may have been made all the same: what runs under us and is not in our hands is given back.
-            lost = await answered(lambda: store.jobs.running(instance))
+            lost = await retry_until_answered(lambda: store.jobs.list_running(instance))
             mine = {each.id for each in outcomes}
-            await answered(
+            await retry_until_answered(
                 lambda lost=lost, mine=mine: store.jobs.release(instance, [h for h in lost if h.id not in mine])
             )
             continue
-        finished += [each.id for each, verdict in zip(outcomes, answer.verdicts, strict=True) if verdict != "stale"]
+        finished += [each.id for each, verdict in zip(outcomes, answer.statuses, strict=True) if verdict != "stale"]
         outcomes = [outcome(job, OutcomeKind.SUCCEEDED) for job in answer.jobs]

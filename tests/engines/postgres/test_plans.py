@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.job import ClaimRequest, Outcome, OutcomeKind
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import Claim, Outcome, OutcomeKind
 from drumbeat.store.postgres import PostgresStore
-from drumbeat.store.postgres.connections import Link, Plans, Session
+from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session
 from drumbeat.store.postgres.statements import statements
 from tests.contract.making import worker
-from tests.engines.postgres.conftest import at
+from tests.engines.postgres.conftest import address_of
 
 MANY = 1_000_000 if os.environ.get("DRUMBEAT_FULL") else 40_000
 HELD = 500
@@ -38,7 +38,7 @@ async def filled(request: pytest.FixtureRequest, url: str, raw: Any) -> AsyncIte
     await raw.execute("ALTER TABLE drumbeat.job SET (autovacuum_enabled = off)")
     if request.param == "analysed when empty":
         await raw.execute("ANALYZE drumbeat.job")
-    async with await PostgresStore.open(at(url)) as store:
+    async with await PostgresStore.open(address_of(url)) as store:
         instance = await worker(store)
         await raw.execute(FILL, MANY, timeout=300)
         await raw.execute(HOLD, instance)
@@ -47,7 +47,7 @@ async def filled(request: pytest.FixtureRequest, url: str, raw: Any) -> AsyncIte
         yield store, instance
 
 
-async def explained(link: Link, statement: str, *arguments: Any) -> dict[str, Any]:
+async def explain(link: PostgresConnection, statement: str, *arguments: Any) -> dict[str, Any]:
     """The plan as the engine's own connection makes and keeps it, with what it touched; nothing is kept."""
 
     async def work(session: Session) -> Any:
@@ -61,8 +61,10 @@ async def explained(link: Link, statement: str, *arguments: Any) -> dict[str, An
             await transaction.rollback()
             await session.execute("DEALLOCATE hot")
 
-    plans = Plans.ONCE if statement in {SQL.exchange, SQL.before_copy, SQL.after_copy} else Plans.USUAL
-    plan: dict[str, Any] = json.loads(await link.call(work, patience=60, plans=plans))[0]["Plan"]
+    plans = (
+        PlanMode.GENERIC if statement in {SQL.report_and_claim, SQL.before_copy, SQL.after_copy} else PlanMode.DEFAULT
+    )
+    plan: dict[str, Any] = json.loads(await link.call(work, timeout=60, plan_mode=plans))[0]["Plan"]
     return plan
 
 
@@ -101,16 +103,16 @@ async def held_ids(raw: Any, instance: InstanceId) -> list[str]:
     return [row[0] for row in await raw.fetch("SELECT id::text FROM drumbeat.job WHERE instance = $1", instance)]
 
 
-def asking(instance: InstanceId, ended: list[str], limit: int) -> list[Any]:
+def claim_arguments(instance: InstanceId, ended: list[str], limit: int) -> list[Any]:
     count = len(ended)
     none = [None] * count
     return [instance, ended, [7] * count, none, none, none, none, ["default"], [limit], limit, [0] * 10, "{}"]
 
 
-@pytest.mark.parametrize("link", ["_work", "_side"])
+@pytest.mark.parametrize("link", ["_claim_connection", "_connection"])
 async def test_a_claim_walks_its_index_level_by_level(filled: tuple[PostgresStore, InstanceId], link: str) -> None:
     store, instance = filled
-    plan = await explained(getattr(store, link), SQL.exchange, *asking(instance, [], HELD))
+    plan = await explain(getattr(store, link), SQL.report_and_claim, *claim_arguments(instance, [], HELD))
     assert ("Index Scan", "job_for_claim") in scans_of(plan, "job")
     assert {kind for kind, _ in scans_of(plan, "job")} <= {
         "Index Scan",
@@ -132,7 +134,7 @@ async def test_the_looks_around_a_copy_go_by_the_indexes_of_the_other_kind(
     id = "00000000-0000-7000-8000-000000000000"
     since = await store.inspect.now()
     rest = [] if statement == "before_copy" else [id, id, since]
-    plan = await explained(store._side, getattr(SQL, statement), ["noop", "other"], *rest)
+    plan = await explain(store._connection, getattr(SQL, statement), ["noop", "other"], *rest)
     indexes = {index for _, index in scans_of(plan, "job")}
     assert indexes == {"job_one_pending_per_key", "job_running_beside_live"}
     assert pages(plan) < 1_000
@@ -142,9 +144,9 @@ async def test_those_ahead_are_counted_without_a_step_over_what_is_not_due(
     filled: tuple[PostgresStore, InstanceId],
 ) -> None:
     store, _ = filled
-    ahead = statements("drumbeat").inspect.ahead
+    ahead = statements("drumbeat").inspect.count_ahead
     now, limit = await store.inspect.now(), 1_000
-    plan = await explained(store._side, ahead, "default", 9, now, "00000000-0000-7000-8000-000000000000", limit)
+    plan = await explain(store._connection, ahead, "default", 9, now, "00000000-0000-7000-8000-000000000000", limit)
     assert {kind for kind, _ in scans_of(plan, "job")} <= {"Index Scan", "Index Only Scan"}
     assert {index for _, index in scans_of(plan, "job")} == {"job_for_claim"}
     assert pages(plan) < 5 * limit
@@ -159,15 +161,17 @@ async def test_those_who_run_are_found_though_most_did_when_statistics_were_take
     await raw.execute("UPDATE drumbeat.job SET state = 'pending', instance = NULL WHERE priority = 0", timeout=300)
     await raw.execute("DELETE FROM drumbeat.job WHERE state = 'running'", timeout=300)
     await raw.execute("VACUUM drumbeat.job", timeout=300)
-    plan = await explained(store._lists, statements("drumbeat").search.few_running, None, 2_000)
+    plan = await explain(store._report_connection, statements("drumbeat").search.few_running, None, 2_000)
     assert {index for _, index in scans_of(plan, "job")} == {"job_of_instance"}
     assert pages(plan) < 100
 
 
-@pytest.mark.parametrize("link", ["_work", "_side"])
+@pytest.mark.parametrize("link", ["_claim_connection", "_connection"])
 async def test_a_finish_goes_by_the_primary_key(filled: tuple[PostgresStore, InstanceId], raw: Any, link: str) -> None:
     store, instance = filled
-    plan = await explained(getattr(store, link), SQL.exchange, *asking(instance, await held_ids(raw, instance), 0))
+    plan = await explain(
+        getattr(store, link), SQL.report_and_claim, *claim_arguments(instance, await held_ids(raw, instance), 0)
+    )
     scans = scans_of(plan, "job")
     assert {index for _, index in scans if index} == {"job_one_per_id"}
     assert "Seq Scan" not in {kind for kind, _ in scans}
@@ -179,7 +183,7 @@ async def test_a_cancel_goes_by_the_primary_key(
     filled: tuple[PostgresStore, InstanceId], raw: Any, statement: str
 ) -> None:
     store, instance = filled
-    plan = await explained(store._side, statement, await held_ids(raw, instance))
+    plan = await explain(store._connection, statement, await held_ids(raw, instance))
     assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
     assert pages(plan) < 60 * HELD
 
@@ -190,7 +194,9 @@ async def test_cancelling_pending_jobs_goes_by_the_primary_key(
     store, _ = filled
     ids = [row[0] for row in await raw.fetch("SELECT id::text FROM drumbeat.job WHERE instance IS NULL LIMIT 500")]
     none = [None] * len(ids)
-    plan = await explained(store._side, SQL.finish, ids, ["cancelled"] * len(ids), none, none, none, none, none, none)
+    plan = await explain(
+        store._connection, SQL.move_to_history, ids, ["cancelled"] * len(ids), none, none, none, none, none, none
+    )
     assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
     assert pages(plan) < 60 * HELD
 
@@ -199,7 +205,7 @@ async def test_giving_back_goes_by_the_primary_key(filled: tuple[PostgresStore, 
     store, instance = filled
     ids = await held_ids(raw, instance)
     none, zero = [None] * len(ids), [0] * len(ids)
-    plan = await explained(store._work, SQL.give_back, ids, zero, zero, zero, [""] * len(ids), none, none, none)
+    plan = await explain(store._claim_connection, SQL.requeue, ids, zero, zero, zero, [""] * len(ids), none, none, none)
     assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
     assert pages(plan) < 80 * HELD
 
@@ -210,42 +216,42 @@ async def test_an_empty_claim_behind_future_jobs_touches_next_to_nothing(
     store, instance = filled
     await raw.execute("DELETE FROM drumbeat.job WHERE priority = 5", timeout=300)
     await raw.execute("VACUUM drumbeat.job", timeout=300)
-    plan = await explained(store._work, SQL.exchange, *asking(instance, [], HELD))
+    plan = await explain(store._claim_connection, SQL.report_and_claim, *claim_arguments(instance, [], HELD))
     assert pages(plan) < 300
 
 
 async def test_the_same_connection_stays_quick_when_the_table_was_empty_at_first(url: str, raw: Any) -> None:
     """Prepared while nothing was there; a generic plan would be kept from then on."""
-    async with await PostgresStore.open(at(url)) as store:
+    async with await PostgresStore.open(address_of(url)) as store:
         instance = await worker(store)
-        wanted = Claim(queues=(("default", HELD),), limit=HELD)
+        wanted = ClaimRequest(queues=(("default", HELD),), limit=HELD)
         for _ in range(8):
-            await store.jobs.exchange(instance, [], wanted)
+            await store.jobs.report_and_claim(instance, [], wanted)
         await raw.execute(FILL, MANY, timeout=300)
-        before = await touched(raw)
-        answer = await store.jobs.exchange(instance, [], wanted)
+        before = await count_touched_pages(raw)
+        answer = await store.jobs.report_and_claim(instance, [], wanted)
         assert len(answer.jobs) == HELD
         outcomes = [Outcome(id=job.id, token=job.token, kind=OutcomeKind.SUCCEEDED) for job in answer.jobs]
-        assert (await store.jobs.exchange(instance, outcomes, None)).verdicts == ["done"] * HELD
-        await store._work.close()
-        assert await touched(raw) - before < 200 * HELD
+        assert (await store.jobs.report_and_claim(instance, outcomes, None)).statuses == ["applied"] * HELD
+        await store._claim_connection.close()
+        assert await count_touched_pages(raw) - before < 200 * HELD
 
 
 async def test_a_link_plans_as_usual_again_after_an_exchange(postgres: PostgresStore) -> None:
     instance = await worker(postgres)
     asked = "SELECT name, setting FROM pg_settings WHERE name = 'plan_cache_mode' OR name LIKE 'enable_%' ORDER BY name"
 
-    async def settings(plans: Plans) -> list[Any]:
-        return await postgres._side.call(lambda session: session.fetch(asked), plans=plans)
+    async def settings(plans: PlanMode) -> list[Any]:
+        return await postgres._connection.call(lambda session: session.fetch(asked), plan_mode=plans)
 
-    usual, once = await settings(Plans.USUAL), await settings(Plans.ONCE)
-    assert once == await postgres._work.call(lambda session: session.fetch(asked)) != usual
-    assert await settings(Plans.EITHER) == once
-    await postgres.instances.beat(instance, 0)
-    assert await settings(Plans.EITHER) == usual
+    usual, once = await settings(PlanMode.DEFAULT), await settings(PlanMode.GENERIC)
+    assert once == await postgres._claim_connection.call(lambda session: session.fetch(asked)) != usual
+    assert await settings(PlanMode.ANY) == once
+    await postgres.instances.heartbeat(instance, 0)
+    assert await settings(PlanMode.ANY) == usual
 
 
-async def touched(raw: Any) -> int:
+async def count_touched_pages(raw: Any) -> int:
     """Pages of the job table and its indexes that anybody has touched so far."""
     await raw.execute("SELECT pg_stat_clear_snapshot()")
     found: int = await raw.fetchval(

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.job import JobFilter, OutcomeKind, Unique
+from drumbeat.core.schedule import Overlap
 from drumbeat.ids import new_job_ids
-from drumbeat.model.job import JobFilter, OutcomeKind, Unique
-from drumbeat.model.schedule import Overlap
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.protocol import Store
 from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, new_job, outcome, wanting, worker
 from tests.contract.scheduling import after, fire, got, new_schedule, put
-from tests.engines.postgres.conftest import at
+from tests.engines.postgres.conftest import address_of
 from tests.servers.pgbouncer import PROGRAM, PgBouncer
 from tests.servers.postgres import PostgresServer
 
@@ -33,7 +33,7 @@ def pooled_url(server: PostgresServer, url: str) -> Iterator[str]:
 
 @pytest.fixture
 async def pooled(pooled_url: str) -> AsyncIterator[PostgresStore]:
-    async with await PostgresStore.open(at(pooled_url)) as store:
+    async with await PostgresStore.open(address_of(pooled_url)) as store:
         yield store
 
 
@@ -48,17 +48,17 @@ async def test_a_whole_life_of_jobs(pooled: PostgresStore) -> None:
             outcome(done, OutcomeKind.SUCCEEDED, result="1"),
             outcome(retried, OutcomeKind.RETRY, delay=HOUR),
             outcome(dead, OutcomeKind.DEAD, follow_up=new_job("mourn")),
-            outcome(parked, OutcomeKind.PARKED, waits_for="task:x", started_at=None),
+            outcome(parked, OutcomeKind.BLOCKED, blocked_on="task:x", started_at=None),
         ],
         wanting(wants=["task:x"]),
     )
-    assert verdicts.verdicts == ["done"] * 4
+    assert verdicts.statuses == ["applied"] * 4
     assert sorted(job.task for job in verdicts.jobs) == ["greet", "mourn"]
-    assert (await pooled.instances.beat(instance, 2)).running == 2
+    assert (await pooled.instances.heartbeat(instance, 2)).running == 2
     assert await pooled.jobs.cancel([*ids]) == ["succeeded", "cancelled", "dead", "requested"]
-    assert (await pooled.jobs.replay([dead.id]))[0].done
-    assert (await pooled.instances.bury(instance, beat=None, started=None, why="test")).buried
-    assert len(await pooled.inspect.jobs(JobFilter())) == 5
+    assert (await pooled.jobs.replay([dead.id]))[0].replayed
+    assert (await pooled.instances.declare_dead(instance, beat=None, started=None, reason="test")).declared
+    assert len(await pooled.inspect.find_jobs(JobFilter())) == 5
     assert await pooled.jobs.prune(await pooled.inspect.now() + HOUR, 100) == 3
 
 
@@ -67,16 +67,16 @@ async def test_schedules_are_fired_and_their_lines_go_on(pooled: PostgresStore) 
     await put(pooled, new_schedule(overlap=Overlap.QUEUE))
     await put(pooled, after())
     for name in ("nightly", "sweep"):
-        assert (await fire(pooled, name, 10)).done
+        assert (await fire(pooled, name, 10)).applied
     [queued] = (await fire(pooled, "nightly", 20)).jobs
     for job in await claim(pooled, instance):
         await end(pooled, instance, job, OutcomeKind.SUCCEEDED)
     assert [job.id for job in await claim(pooled, instance)] == [queued]
     assert (await got(pooled, "sweep")).next_at is not None
     nightly = await got(pooled, "nightly")
-    assert (await pooled.instances.beat(instance, 1, lead=HOUR)).next_fire == nightly.next_at
-    assert (await pooled.schedules.due(10)).schedules == [nightly]
-    assert await pooled.schedules.rearm() == 0
+    assert (await pooled.instances.heartbeat(instance, 1, lead=HOUR)).next_fire_at == nightly.next_at
+    assert (await pooled.schedules.get_due(10)).schedules == [nightly]
+    assert await pooled.schedules.advance_stalled() == 0
 
 
 async def test_big_batches_and_unique_keys(pooled: PostgresStore) -> None:
@@ -89,7 +89,7 @@ async def test_big_batches_and_unique_keys(pooled: PostgresStore) -> None:
 
 
 async def test_many_clients_share_few_connections(pooled_url: str, raw: Any) -> None:
-    stores = [await PostgresStore.open(at(pooled_url)) for _ in range(8)]
+    stores = [await PostgresStore.open(address_of(pooled_url)) for _ in range(8)]
     done: list[str] = []
 
     async def work(store: Store) -> None:
@@ -115,10 +115,10 @@ async def test_a_day_of_history_is_made_and_removed(pooled: PostgresStore, monke
     instance = await worker(pooled)
     now = await pooled.inspect.now()
     job = await claimed_one(pooled, instance)
-    assert await end(pooled, instance, job, OutcomeKind.SUCCEEDED, finished_at=now - 30 * 24 * HOUR) == "done"
+    assert await end(pooled, instance, job, OutcomeKind.SUCCEEDED, finished_at=now - 30 * 24 * HOUR) == "applied"
     monkeypatch.setattr(pooled.jobs._history, "_large", 0)  # type: ignore[attr-defined]
     assert await pooled.jobs.prune(now - 24 * HOUR, 5) == 5
-    assert await pooled.inspect.jobs(JobFilter()) == []
+    assert await pooled.inspect.find_jobs(JobFilter()) == []
 
 
 async def test_its_own_hints_are_heard_without_listen(pooled: PostgresStore) -> None:

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from drumbeat.model.job import JobFilter, JobState, OutcomeKind
-from drumbeat.model.schedule import Overlap
+from drumbeat.core.job import JobFilter, JobState, OutcomeKind
+from drumbeat.core.schedule import Overlap
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.statements import statements
 from tests.contract.making import claim, end, outcome, report, worker
 from tests.contract.scheduling import SECOND, after, fire, firing, got, new_schedule, put
-from tests.engines.postgres.conftest import at
-from tests.engines.postgres.test_plans import explained, pages, scans_of
+from tests.engines.postgres.conftest import address_of
+from tests.engines.postgres.test_plans import explain, pages, scans_of
 
 MANY = 20_000
 SQL = statements("drumbeat").schedules
@@ -20,7 +20,7 @@ WAITING = JobFilter(state=JobState.PENDING, limit=20)
 FILL = """
 INSERT INTO drumbeat.schedule (name, task, kind, rule, queue, args, signature, tz, priority, crash_limit, catch_up,
                                catch_up_limit, overlap, jitter, origin, app, version, every, state, revision, next_at,
-                               created_at, changed_at, declared_at, changed_by, why)
+                               created_at, changed_at, declared_at, changed_by, reason)
 SELECT 's' || number, 'noop', 'grid', '1', 'default', '{}', 's', 'UTC', 5, 3, 'latest', 100, 'skip', 0, 'code', 'a', '1',
        CASE WHEN number % 2 = 0 THEN number END, 'active', 1, drumbeat.now_us() + 3600000000 + number, 1, 1, 99, '', ''
   FROM generate_series(1, $1::integer) AS number"""
@@ -40,11 +40,11 @@ async def filled(request: pytest.FixtureRequest, postgres: PostgresStore, raw: A
 
 async def test_an_idle_look_is_a_probe_of_an_index(filled: PostgresStore, raw: Any) -> None:
     now = await raw.fetchval("SELECT drumbeat.now_us()")
-    due = await explained(filled._side, SQL.due, now, 200)
+    due = await explain(filled._connection, SQL.due, now, 200)
     assert {index for _, index in scans_of(due, "schedule")} == {"schedule_by_moment"}
-    ahead = await explained(filled._side, SQL.ahead)
+    ahead = await explain(filled._connection, SQL.next_due)
     assert {index for _, index in scans_of(ahead, "schedule")} == {"schedule_by_moment", "schedule_under_way"}
-    for plan in (due, ahead, await explained(filled._side, SQL.standing_still, [])):
+    for plan in (due, ahead, await explain(filled._connection, SQL.find_stalled, [])):
         assert pages(plan) < 40
 
 
@@ -53,10 +53,10 @@ async def test_a_fire_goes_by_names(filled: PostgresStore) -> None:
     none = [None] * 200
     for statement, given in (
         (SQL.lock, [names]),
-        (SQL.move, [names, [False] * 200, none, none, none]),
+        (SQL.move_cursor, [names, [False] * 200, none, none, none]),
         (SQL.enqueue, [names, [f"00000000-0000-7000-8000-{n:012}" for n in range(200)], [1] * 200, [1] * 200, none]),
     ):
-        plan = await explained(filled._side, statement, *given)
+        plan = await explain(filled._connection, statement, *given)
         assert {index for _, index in scans_of(plan, "schedule") if index} == {"schedule_pkey"}
         assert "Seq Scan" not in {kind for kind, _ in scans_of(plan, "schedule")}
 
@@ -83,8 +83,8 @@ async def test_what_a_program_of_the_version_before_ends_is_set_going_by_the_swe
     await put(postgres, new_schedule(overlap=Overlap.QUEUE))
     await fire(postgres, "sweep", 10)
     _, queued = (await fire(postgres, "nightly", 10, 20)).jobs
-    await raw.execute("DELETE FROM drumbeat.job WHERE waits_for IS NULL")
-    assert await postgres.schedules.rearm() == 2
+    await raw.execute("DELETE FROM drumbeat.job WHERE blocked_on IS NULL")
+    assert await postgres.schedules.advance_stalled() == 2
     assert (await got(postgres, "sweep")).next_at is not None
     assert (await got(postgres)).current == queued
     assert [job.id for job in await claim(postgres, await worker(postgres))] == [queued]
@@ -100,7 +100,7 @@ async def test_a_schedule_that_somebody_is_at_is_fired_when_that_has_passed(post
         while not await raw.fetchval("SELECT count(*) FROM drumbeat.fire"):
             assert not firing_both.done()
         await transaction.rollback()
-    assert [fired.done for fired in firing_both.result()] == [True, True]
+    assert [fired.applied for fired in firing_both.result()] == [True, True]
 
 
 async def test_a_schedule_that_somebody_stays_at_is_refused_and_keeps_nobody(postgres: PostgresStore, raw: Any) -> None:
@@ -110,8 +110,8 @@ async def test_a_schedule_that_somebody_stays_at_is_refused_and_keeps_nobody(pos
     await raw.execute("SELECT FROM drumbeat.schedule WHERE name = 'held' FOR UPDATE")
     fired = await postgres.schedules.fire([firing(held, 10), firing(free, 10)])
     await transaction.rollback()
-    assert [each.done for each in fired] == [False, True]
-    assert (await fire(postgres, "held", 10)).done
+    assert [each.applied for each in fired] == [False, True]
+    assert (await fire(postgres, "held", 10)).applied
 
 
 async def test_fires_and_ends_of_many_schedules_never_deadlock(url: str, postgres: PostgresStore, raw: Any) -> None:
@@ -124,24 +124,24 @@ async def test_fires_and_ends_of_many_schedules_never_deadlock(url: str, postgre
 
     async def control(store: PostgresStore) -> None:
         for _ in range(12):
-            found = (await store.schedules.due(100)).schedules
+            found = (await store.schedules.get_due(100)).schedules
             firings = [firing(each, (each.next_at or 0), next_at=(each.next_at or 0) + SECOND) for each in found]
             await store.schedules.fire(firings)
             await store.schedules.declare([each.name for each in reversed(found)])
-            await store.schedules.rearm()
+            await store.schedules.advance_stalled()
 
     async def work(store: PostgresStore, me: Any) -> None:
         for turn in range(12):
             jobs = await claim(store, me, limit=40)
             ended = [outcome(job, OutcomeKind.SUCCEEDED if turn % 2 else OutcomeKind.DEAD) for job in reversed(jobs)]
             await report(store, me, *ended)
-            waiting = [job.id for job in await store.inspect.jobs(WAITING)]
+            waiting = [job.id for job in await store.inspect.find_jobs(WAITING)]
             await store.jobs.cancel(waiting[::-3])
 
     async with (
-        await PostgresStore.open(at(url)) as one,
-        await PostgresStore.open(at(url)) as two,
-        await PostgresStore.open(at(url)) as three,
+        await PostgresStore.open(address_of(url)) as one,
+        await PostgresStore.open(address_of(url)) as two,
+        await PostgresStore.open(address_of(url)) as three,
     ):
         workers = [(store, await worker(store)) for store in (two, three)]
         async with asyncio.TaskGroup() as group:

@@ -10,14 +10,14 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, current_job
+from drumbeat.core.job import JobState
 from drumbeat.errors import JobFailed, StoreUnavailable
 from drumbeat.events import JobFinished, ResultRefused
-from drumbeat.model.job import JobState
-from drumbeat.store.postgres.own import PostgresTransaction
+from drumbeat.store.postgres.job_transaction import PostgresTransaction
 from drumbeat.worker import Worker
 from tests.apps import ledger
 from tests.waiting import until
-from tests.worker.harness import Recorder, working
+from tests.worker.worker_harness import EventRecorder, run_worker
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ async def app(url: str, raw: Any) -> Drumbeat:
 
 
 @pytest.fixture
-def recorder(app: Drumbeat) -> Recorder:
-    return Recorder(app)
+def recorder(app: Drumbeat) -> EventRecorder:
+    return EventRecorder(app)
 
 
 async def write(conn: Any, number: int) -> None:
@@ -40,7 +40,7 @@ async def numbers(raw: Any) -> list[int]:
 
 
 async def test_the_writes_and_the_jobs_end_are_committed_together(
-    app: Drumbeat, recorder: Recorder, raw: Any, url: str
+    app: Drumbeat, recorder: EventRecorder, raw: Any, url: str
 ) -> None:
     @app.task
     async def by_hand(number: int) -> None:
@@ -69,7 +69,7 @@ async def test_the_writes_and_the_jobs_end_are_committed_together(
             current_job().complete_sync(conn=conn, result={"noted": number})
 
     tasks = (by_hand, short, in_thread, in_thread_by_hand)
-    async with app, working(app):
+    async with app, run_worker(app):
         jobs = [await task.enqueue(number) for number, task in enumerate(tasks)]
         assert [await job.result(timeout=10) for job in jobs] == [{"noted": n} for n in range(4)]
         await until(lambda: len(recorder.of(JobFinished)) == 4)
@@ -91,7 +91,7 @@ async def test_an_error_rolls_everything_back(app: Drumbeat, raw: Any) -> None:
             await write(conn, number)
             await conn.execute("SELECT 1 / 0")
 
-    async with app, working(app):
+    async with app, run_worker(app):
         for task, told in ((fails, "a mistake"), (breaks, "DivisionByZero")):
             job = await task.enqueue(1)
             with pytest.raises(JobFailed, match=told):
@@ -116,12 +116,12 @@ async def test_a_zombies_transaction_is_refused_as_a_whole(app: Drumbeat, raw: A
         finally:
             reasons.append(job.aborted.reason)
 
-    async with app, working(app, heartbeat=60, dead_after=300, leader_lease=300):
+    async with app, run_worker(app, heartbeat=60, dead_after=300, leader_lease=300):
         job = await note.enqueue(1)
         await begun.wait()
         store = await app.store()
-        [zombie] = await store.inspect.instances()
-        await store.instances.bury(zombie.id, beat=None, started=None, why="test")
+        [zombie] = await store.inspect.list_instances()
+        await store.instances.declare_dead(zombie.id, beat=None, started=None, reason="test")
         go_on.set()
         await until(lambda: reasons)
         assert (await job.job()).state is JobState.PENDING
@@ -129,7 +129,7 @@ async def test_a_zombies_transaction_is_refused_as_a_whole(app: Drumbeat, raw: A
 
 
 async def test_a_commit_without_an_answer_is_looked_up(
-    app: Drumbeat, recorder: Recorder, raw: Any, monkeypatch: pytest.MonkeyPatch
+    app: Drumbeat, recorder: EventRecorder, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = PostgresTransaction.commit
     went_on: list[int] = []
@@ -148,7 +148,7 @@ async def test_a_commit_without_an_answer_is_looked_up(
             await write(conn, number)
         went_on.append(number)
 
-    async with app, working(app):
+    async with app, run_worker(app):
         monkeypatch.setattr(PostgresTransaction, "commit", loses_the_answer)
         await (await note.enqueue(1)).result(timeout=10)
         await recorder.next(JobFinished)
@@ -174,7 +174,7 @@ async def test_a_cancelled_handler_gives_its_connection_back(app: Drumbeat, raw:
         async with current_job().transaction() as conn:
             await write(conn, number)
 
-    async with app, working(app) as worker:
+    async with app, run_worker(app) as worker:
         for _ in range(6):
             begun.clear()
             job = await hangs.enqueue(1)
@@ -220,7 +220,7 @@ async def test_a_statement_that_goes_on_after_its_cancellation_does_not_hold_the
         found: int = await raw.fetchval(active)
         return found
 
-    async with app, working(app, concurrency=1) as worker:
+    async with app, run_worker(app, concurrency=1) as worker:
         job = await hangs.enqueue(1)
         await until(lambda: count(), what="the statement at work")
         worker._runs.abort_all(AbortReason.CANCELLED)

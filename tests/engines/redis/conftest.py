@@ -5,20 +5,20 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from drumbeat.redaction import mask_url
-from drumbeat.store.redis import Address, RedisStore, address
+from drumbeat.store.redis import RedisAddress, RedisStore, address
 from tests.conftest import SERVERS
 from tests.servers.redis import RedisServer, kinds
 
 KINDS = kinds()
-SURE = {"appendonly": "yes", "appendfsync": "always"}
+DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
 
-def at(url: str) -> Address:
+def address_of(url: str) -> RedisAddress:
     return address(url, mask_url(url))
 
 
-async def opened(server: RedisServer) -> RedisStore:
-    return await RedisStore.open(at(server.url))
+async def open_redis(server: RedisServer) -> RedisStore:
+    return await RedisStore.open(address_of(server.url))
 
 
 @pytest.fixture(params=KINDS)
@@ -43,12 +43,12 @@ def url(kind: str) -> str:
 
 @pytest.fixture
 async def redis(url: str) -> AsyncIterator[RedisStore]:
-    async with await RedisStore.open(at(url)) as store:
+    async with await RedisStore.open(address_of(url)) as store:
         yield store
 
 
 @pytest.fixture
 def own_server(kind: str) -> Iterator[RedisServer]:
     """Everything acknowledged is on disk."""
-    with RedisServer(kind, SURE) as server:
+    with RedisServer(kind, DURABLE) as server:
         yield server

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.job import JobFilter, JobState, OutcomeKind
 from drumbeat.errors import ConfigError, StoreUnavailable
-from drumbeat.model.job import JobFilter, JobState, OutcomeKind
 from drumbeat.store.urls import open_store
 from tests.contract.making import add, claim, claimed_one, end, hold, ids, new_job, worker
 from tests.engines.redis.conftest import KINDS
-from tests.engines.redis.test_takeover import accepted
+from tests.engines.redis.test_failover import can_add
 from tests.servers.redis import Cluster, RedisServer
 from tests.waiting import until
-from tests.worker.harness import working
+from tests.worker.worker_harness import run_worker
 
 # One on each node.
 NAMESPACES = ["drumbeat", "jobs", "other", "shop", "mail", "work"]
@@ -39,10 +39,10 @@ async def test_a_life_of_a_job_in_any_namespace(cluster: Cluster, namespace: str
         assert await store.jobs.cancel([unwanted]) == ["cancelled"]
         jobs = await claim(store, instance)
         assert ids(jobs) == [first, second]
-        assert await end(store, instance, jobs[0], OutcomeKind.SUCCEEDED) == "done"
-        assert await end(store, instance, jobs[1], OutcomeKind.DEAD) == "done"
-        assert {job.state for job in await store.inspect.jobs(JobFilter())} == {"succeeded", "dead", "cancelled"}
-        assert (await store.instances.beat(instance, 0)).alive
+        assert await end(store, instance, jobs[0], OutcomeKind.SUCCEEDED) == "applied"
+        assert await end(store, instance, jobs[1], OutcomeKind.DEAD) == "applied"
+        assert {job.state for job in await store.inspect.find_jobs(JobFilter())} == {"succeeded", "dead", "cancelled"}
+        assert (await store.instances.heartbeat(instance, 0)).alive
 
 
 def test_the_namespaces_of_these_tests_are_on_all_nodes(cluster: Cluster) -> None:
@@ -63,9 +63,11 @@ async def test_a_burial_frees_the_jobs_of_the_dead(cluster: Cluster) -> None:
     async with await open_store(cluster.url) as store:
         dead, other = await worker(store), await worker(store)
         job = await claimed_one(store, dead)
-        assert (await store.instances.bury(dead, beat=0, started=[hold(job)], why="killed")).suspect == 1
+        assert (
+            await store.instances.declare_dead(dead, beat=0, started=[hold(job)], reason="killed")
+        ).crash_suspect == 1
         assert ids(await claim(store, other)) == [job.id]
-        assert (await store.inspect.job(job.id)).state is JobState.RUNNING
+        assert (await store.inspect.get_job(job.id)).state is JobState.RUNNING
 
 
 async def test_hints_come_from_any_node_to_any_other(cluster: Cluster) -> None:
@@ -83,7 +85,7 @@ async def test_a_worker_works_on_a_cluster(cluster: Cluster) -> None:
     async def double(number: int) -> int:
         return 2 * number
 
-    async with app, working(app):
+    async with app, run_worker(app):
         handles = await app.enqueue_many([double.bind(number) for number in range(50)])
         assert [await handle.result(timeout=10) for handle in handles] == [2 * number for number in range(50)]
 
@@ -135,7 +137,7 @@ async def test_a_node_that_is_away_is_an_outage_for_its_namespaces_until_it_is_b
         with pytest.raises(StoreUnavailable):
             await store.jobs.add([new_job()])
         owner.start()
-        await until(lambda: accepted(store), deadline=20, what="the node's return")
+        await until(lambda: can_add(store), deadline=20, what="the node's return")
 
 
 async def test_cluster_true_on_a_single_server_is_refused(cluster: Cluster) -> None:

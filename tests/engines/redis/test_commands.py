@@ -1,4 +1,4 @@
-"""The command line on Redis: what is true of its nouns on a file is true here as well."""
+"""The command line on Redis: what is true of its admin on a file is true here as well."""
 
 import json
 import os
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import test_nouns
-from tests.cli.conftest import SHOP, all_had_their_fate
-from tests.cli.running import call, invoke, refusal, running
-from tests.cli.test_nouns import letters
+from tests.cli import test_resources
+from tests.cli.command import call, invoke, read_refusal, start
+from tests.cli.conftest import SHOP, have_all_ended
+from tests.cli.test_resources import letters
 from tests.conftest import SERVERS
 from tests.engines.redis.conftest import KINDS
 from tests.servers.redis import Databases
@@ -24,7 +24,7 @@ OF_FILES = {
     "test_the_store_may_be_named_by_option_before_or_after_the_verb_or_by_environment",
 }
 globals().update(
-    {name: test for name, test in vars(test_nouns).items() if name.startswith("test_") and name not in OF_FILES}
+    {name: test for name, test in vars(test_resources).items() if name.startswith("test_") and name not in OF_FILES}
 )
 
 
@@ -49,8 +49,8 @@ def used_shop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     ):
         queued = call("enqueue", *words, "--app", "shop:app", folder=folder)
         assert queued.returncode == 0, queued.stderr
-    with running("run", "shop:app", folder=folder) as worker:
-        until_sync(lambda: all_had_their_fate(url), deadline=30)
+    with start("run", "shop:app", folder=folder) as worker:
+        until_sync(lambda: have_all_ended(url), deadline=30)
         os.kill(worker.pid, signal.SIGTERM)
         assert worker.wait(30) == 0
     return databases, number_of(url)
@@ -78,4 +78,4 @@ def test_migrate_makes_a_store_then_has_nothing_to_do(url: str) -> None:
     assert invoke("migrate", url).stdout == f"{url}: version 0 -> 1\n"
     assert invoke("migrate", url).stdout.endswith(", nothing to do\n")
     assert json.loads(invoke("migrate", url, "--check", "--json").stdout)["up_to_date"] is True
-    assert "only PostgreSQL has a script" in refusal(invoke("migrate", url, "--sql"))
+    assert "only PostgreSQL has a script" in read_refusal(invoke("migrate", url, "--sql"))

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
+from drumbeat.core.lock import NewTicket, TicketState, TicketStatus
 from drumbeat.errors import LockLost, StoreFull
-from drumbeat.model.lock import NewTicket, Seen, TicketState
 from drumbeat.store.redis import RedisStore
-from tests.engines.redis.conftest import at
+from tests.engines.redis.conftest import address_of
 from tests.servers.redis import RedisServer
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 
 
-async def enter(store: RedisStore, id: str, lock: str = "x", **options: Any) -> Seen:
-    return await store.locks.enter(NewTicket(id=id, lock=lock, lease=60 * SECOND, **options))
+async def enter(store: RedisStore, id: str, lock: str = "x", **options: Any) -> TicketStatus:
+    return await store.locks.acquire(NewTicket(id=id, lock=lock, lease=60 * SECOND, **options))
 
 
 async def test_a_server_that_was_emptied_gives_tokens_that_still_grow_and_its_holders_hear(url: str) -> None:
@@ -35,7 +35,7 @@ async def test_a_server_that_was_emptied_gives_tokens_that_still_grow_and_its_ho
         holder = asyncio.get_running_loop().create_task(hold())
         await entered.wait()
         store = await app.store()
-        await store._link.command("FLUSHDB")  # type: ignore[attr-defined]
+        await store._pool.command("FLUSHDB")  # type: ignore[attr-defined]
         with pytest.raises(LockLost, match="its lease ended at the store"):
             await asyncio.wait_for(holder, 10)
         async with app.lock("x") as lock:
@@ -43,27 +43,27 @@ async def test_a_server_that_was_emptied_gives_tokens_that_still_grow_and_its_ho
 
 
 async def test_a_full_server_refuses_newcomers_and_keeps_those_who_are_there(own_server: RedisServer) -> None:
-    async with await RedisStore.open(at(own_server.url)) as store:
+    async with await RedisStore.open(address_of(own_server.url)) as store:
         await enter(store, "a")
         await enter(store, "b")
-        await store._link.command("CONFIG", "SET", "maxmemory", 1)
+        await store._pool.command("CONFIG", "SET", "maxmemory", 1)
         with pytest.raises(StoreFull):
             await enter(store, "c")
-        renewed = await store.locks.look(["a", "b"], renew=True)
+        renewed = await store.locks.ticket_status(["a", "b"], renew=True)
         assert [seen.state for seen in renewed] == [TicketState.GRANTED, TicketState.WAITING]
-        await store.locks.leave(["a"])
-        assert (await store.locks.look(["b"], renew=False))[0].state is TicketState.GRANTED
+        await store.locks.release(["a"])
+        assert (await store.locks.ticket_status(["b"], renew=False))[0].state is TicketState.GRANTED
 
 
 async def test_a_lock_that_nobody_uses_is_forgotten_after_a_day(url: str) -> None:
-    async with await RedisStore.open(at(url)) as store:
+    async with await RedisStore.open(address_of(url)) as store:
         await enter(store, "held", "held")
         for name, per in (("idle", None), ("window", 3 * DAY)):
             await enter(store, name, name, per=per)
-            await store.locks.leave([name])
+            await store.locks.release([name])
         for name in ("held", "idle", "window"):
-            await store._link.command("ZINCRBY", store._link.keys.prefix + "locks_used", -2 * DAY, name)
+            await store._pool.command("ZINCRBY", store._pool.keys.prefix + "locks_used", -2 * DAY, name)
         await enter(store, "new", "new")
-        assert [lock.name for lock in await store.locks.page(all=True)] == ["held", "new", "window"]
-        keys = await store._link.command("KEYS", store._link.keys.prefix + "*idle*")
+        assert [lock.name for lock in await store.locks.list_page(all=True)] == ["held", "new", "window"]
+        keys = await store._pool.command("KEYS", store._pool.keys.prefix + "*idle*")
         assert keys == []

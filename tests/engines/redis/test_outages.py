@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.job import JobFilter, OutcomeKind
 from drumbeat.errors import StoreUnavailable
-from drumbeat.model.job import JobFilter, OutcomeKind
 from drumbeat.store.protocol import Store
 from tests.contract.making import add, claim, end, exchange, ids, new_job, outcome, wanting, worker
-from tests.engines.redis.conftest import opened
+from tests.engines.redis.conftest import open_redis
 from tests.servers.redis import RedisServer
 from tests.waiting import until, within
 
@@ -31,39 +31,39 @@ async def answered(call: Any) -> Any:
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_work_goes_on_after_a_restart_and_nothing_is_lost(own_server: RedisServer, how: str) -> None:
-    async with await opened(own_server) as store:
+    async with await open_redis(own_server) as store:
         instance = await worker(store)
         added = await add(store, *(new_job() for _ in range(20)))
         held = await claim(store, instance, limit=5)
         getattr(own_server, how)()
         for call in (
             lambda: store.jobs.add([new_job()]),
-            lambda: store.jobs.exchange(instance, [], wanting()),
-            lambda: store.instances.beat(instance, 0),
+            lambda: store.jobs.report_and_claim(instance, [], wanting()),
+            lambda: store.instances.heartbeat(instance, 0),
         ):
             with within(SOON), pytest.raises(StoreUnavailable):
                 await call()
         own_server.start()
         verdict = await answered(lambda: end(store, instance, held[0], OutcomeKind.SUCCEEDED))
-        assert verdict == "done"
-        assert (await answered(lambda: store.instances.beat(instance, 0))).alive
+        assert verdict == "applied"
+        assert (await answered(lambda: store.instances.heartbeat(instance, 0))).alive
         rest = await answered(lambda: claim(store, instance))
         assert sorted(job.id for job in [*held, *rest]) == sorted(added)
 
 
 async def test_a_killed_client_costs_nothing_but_a_new_connection(own_server: RedisServer) -> None:
-    async with await opened(own_server) as store:
+    async with await open_redis(own_server) as store:
         instance = await worker(store)
         [id] = await add(store, new_job())
         await claim(store, instance, "empty")
         own_server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         jobs = await answered(lambda: claim(store, instance))
         assert ids(jobs) == [id]
-        assert (await answered(lambda: store.inspect.job(id))).state == "running"
+        assert (await answered(lambda: store.inspect.get_job(id))).state == "running"
 
 
 async def test_a_finish_whose_answer_was_lost_is_told_again_as_already(own_server: RedisServer) -> None:
-    async with await opened(own_server) as store:
+    async with await open_redis(own_server) as store:
         instance = await worker(store)
         await add(store, *(new_job() for _ in range(3)))
         outcomes = [outcome(job, OutcomeKind.SUCCEEDED) for job in await claim(store, instance)]
@@ -71,12 +71,12 @@ async def test_a_finish_whose_answer_was_lost_is_told_again_as_already(own_serve
         own_server.kill()
         own_server.start()
         again = await answered(lambda: exchange(store, instance, outcomes))
-        assert again.verdicts == ["already"] * 3
-        assert len(await answered(lambda: store.inspect.jobs(JobFilter()))) == 3
+        assert again.statuses == ["duplicate"] * 3
+        assert len(await answered(lambda: store.inspect.find_jobs(JobFilter()))) == 3
 
 
 async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(own_server: RedisServer) -> None:
-    async with await opened(own_server) as store:
+    async with await open_redis(own_server) as store:
         instance = await worker(store)
         await add(store, new_job())
         await claim(store, instance, "empty")
@@ -92,7 +92,7 @@ async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(own_serve
 
 
 async def test_clients_that_the_server_holds_up_are_given_up_in_time_as_well(own_server: RedisServer) -> None:
-    async with await opened(own_server) as store:
+    async with await open_redis(own_server) as store:
         own_server.ask("CLIENT", "PAUSE", 6000, "ALL")
         with within(SOON), pytest.raises(StoreUnavailable, match="no answer in time"):
             await store.jobs.add([new_job()])
@@ -101,7 +101,7 @@ async def test_clients_that_the_server_holds_up_are_given_up_in_time_as_well(own
 
 async def test_whoever_listens_hears_again_after_a_restart(own_server: RedisServer) -> None:
     heard: list[int] = []
-    async with await opened(own_server) as listener, await opened(own_server) as store:
+    async with await open_redis(own_server) as listener, await open_redis(own_server) as store:
         async with listener.wake.listen(heard.append):
             own_server.kill()
             own_server.start()
@@ -113,7 +113,7 @@ async def test_whoever_listens_hears_again_after_a_restart(own_server: RedisServ
 
 async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_server: RedisServer) -> None:
     heard: list[int] = []
-    async with await opened(own_server) as listener, await opened(own_server) as store:
+    async with await open_redis(own_server) as listener, await open_redis(own_server) as store:
         own_server.kill()
         async with listener.wake.listen(heard.append):
             own_server.start()
@@ -125,7 +125,7 @@ async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_ser
 
 async def test_a_listener_whose_connection_is_killed_hears_again(own_server: RedisServer) -> None:
     heard: list[int] = []
-    async with await opened(own_server) as store, store.wake.listen(heard.append):
+    async with await open_redis(own_server) as store, store.wake.listen(heard.append):
         own_server.ask("CLIENT", "KILL", "TYPE", "pubsub")
         await until(lambda: 0 in heard, what="the look that makes up for what was not heard")
         heard.clear()
@@ -135,7 +135,7 @@ async def test_a_listener_whose_connection_is_killed_hears_again(own_server: Red
 
 async def test_crashes_under_load_neither_lose_nor_double_a_job(own_server: RedisServer) -> None:
     """Producers, a worker that believes only answers, and a server that crashes three times meanwhile."""
-    async with await opened(own_server) as store, await opened(own_server) as other:
+    async with await open_redis(own_server) as store, await open_redis(own_server) as other:
         accepted: list[str] = []
         finished: list[str] = []
         is_over, all_are_in = asyncio.Event(), asyncio.Event()
@@ -172,11 +172,11 @@ async def work(store: Store, accepted: list[str], finished: list[str], all_are_i
             answer = await exchange(store, instance, outcomes, wanting(limit=50))
         except StoreUnavailable:
             # Its claims may have been made all the same: what runs under us and is not in our hands is given back.
-            lost = await answered(lambda: store.jobs.running(instance))
+            lost = await answered(lambda: store.jobs.list_running(instance))
             mine = {each.id for each in outcomes}
             await answered(
                 lambda lost=lost, mine=mine: store.jobs.release(instance, [h for h in lost if h.id not in mine])
             )
             continue
-        finished += [each.id for each, verdict in zip(outcomes, answer.verdicts, strict=True) if verdict != "stale"]
+        finished += [each.id for each, verdict in zip(outcomes, answer.statuses, strict=True) if verdict != "stale"]
         outcomes = [outcome(job, OutcomeKind.SUCCEEDED) for job in answer.jobs]

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from drumbeat.core.job import JobFilter, OutcomeKind
+from drumbeat.core.schedule import Overlap, ScheduleState
 from drumbeat.errors import StoreFull
-from drumbeat.ids import packed
-from drumbeat.model.job import JobFilter, OutcomeKind
-from drumbeat.model.schedule import Overlap, ScheduleState
+from drumbeat.ids import pack_id
 from drumbeat.store.redis import RedisStore
 from drumbeat.store.redis.keys import bucket
 from tests.contract.making import claim, end, new_job, worker
 from tests.contract.scheduling import MINUTE, after, change, fire, firing, got, new_schedule, put
-from tests.engines.redis.conftest import opened
-from tests.engines.redis.test_full import fill, pad
+from tests.engines.redis.conftest import open_redis
+from tests.engines.redis.test_full_server import fill, pad
 from tests.servers.redis import RedisServer
 
 COMMANDS = 60
@@ -28,13 +28,13 @@ def full_server(kind: str) -> Iterator[RedisServer]:
 
 async def test_a_full_server_fires_nothing_and_loses_no_moment(full_server: RedisServer) -> None:
     pad(full_server)
-    async with await opened(full_server) as store:
+    async with await open_redis(full_server) as store:
         schedules = [await put(store, new_schedule(name)) for name in ("a", "b")]
         fill(full_server)
         with pytest.raises(StoreFull):
             await store.schedules.fire([firing(each, 10) for each in schedules])
-        assert await store.inspect.jobs(JobFilter()) == []
-        assert (await store.schedules.due(10)).schedules == schedules
+        assert await store.inspect.find_jobs(JobFilter()) == []
+        assert (await store.schedules.get_due(10)).schedules == schedules
         full_server.ask("CONFIG", "SET", "maxmemory", "0")
         fired = await store.schedules.fire([firing(each, 10) for each in schedules])
         assert [len(each.jobs) for each in fired] == [1, 1]
@@ -43,7 +43,7 @@ async def test_a_full_server_fires_nothing_and_loses_no_moment(full_server: Redi
 @pytest.mark.parametrize("kind_of_end", [OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED])
 async def test_a_full_server_lets_series_and_lines_go_on(full_server: RedisServer, kind_of_end: OutcomeKind) -> None:
     pad(full_server)
-    async with await opened(full_server) as store:
+    async with await open_redis(full_server) as store:
         await put(store, after())
         await put(store, new_schedule(overlap=Overlap.QUEUE))
         await fire(store, "sweep", 10)
@@ -51,7 +51,7 @@ async def test_a_full_server_lets_series_and_lines_go_on(full_server: RedisServe
         me = await worker(store)
         fill(full_server)
         for job in await claim(store, me):
-            assert await end(store, me, job, kind_of_end) == "done"
+            assert await end(store, me, job, kind_of_end) == "applied"
         found = await got(store, "sweep")
         assert (found.current, found.next_at is not None) == (None, True)
         assert (await got(store)).current == queued
@@ -60,13 +60,13 @@ async def test_a_full_server_lets_series_and_lines_go_on(full_server: RedisServe
 
 async def test_a_full_server_pauses_retires_and_forgets(full_server: RedisServer) -> None:
     pad(full_server)
-    async with await opened(full_server) as store:
+    async with await open_redis(full_server) as store:
         await put(store, new_schedule())
         await fire(store, "nightly", 10)
         fill(full_server)
         assert await change(store, await got(store), ScheduleState.PAUSED)
-        assert await store.schedules.forget(MINUTE, 10) == 1
-        assert await store.schedules.rearm() == 0
+        assert await store.schedules.prune_fires(MINUTE, 10) == 1
+        assert await store.schedules.advance_stalled() == 0
 
 
 async def test_what_was_lost_is_set_going_by_the_sweep(redis: RedisStore) -> None:
@@ -76,11 +76,11 @@ async def test_what_was_lost_is_set_going_by_the_sweep(redis: RedisStore) -> Non
     lost = [*(await fire(redis, "sweep", 10)).jobs]
     *others, last = (await fire(redis, "nightly", 10, 20, 30)).jobs
     for id in [*lost, *others]:
-        await redis._link.command("HDEL", f"{redis._link.keys.prefix}job:{bucket(packed(id))}", packed(id))
-    assert await redis.schedules.rearm() == 2
+        await redis._pool.command("HDEL", f"{redis._pool.keys.prefix}job:{bucket(pack_id(id))}", pack_id(id))
+    assert await redis.schedules.advance_stalled() == 2
     assert (await got(redis, "sweep")).next_at is not None
     assert (await got(redis)).current == last
-    assert await redis.schedules.rearm() == 0
+    assert await redis.schedules.advance_stalled() == 0
 
 
 async def test_jobs_of_no_schedule_pay_nothing_for_those_that_have_one(redis: RedisStore, server: RedisServer) -> None:
@@ -106,7 +106,7 @@ async def test_a_hundred_schedules_fire_in_one_call_with_few_commands_each(
     schedules = [await put(redis, new_schedule(f"s{number:03}")) for number in range(100)]
     before = commands(server)
     fired = await redis.schedules.fire([firing(each, 10) for each in schedules])
-    assert all(each.done for each in fired)
+    assert all(each.applied for each in fired)
     assert commands(server) - before < 100 * COMMANDS
 
 

@@ -13,15 +13,15 @@ HEADER = "-- Does it.\n-- KEYS: 1 the prefix\n-- ARGV: none\n-- returns: 1\n"
 FOLDER = SOURCE / "store" / "redis"
 
 
-def written(folder: Path, **files: str) -> Path:
+def write_scripts(folder: Path, **files: str) -> Path:
     for name, text in files.items():
         (folder / f"{name}.lua").write_text(text)
     return folder
 
 
 def test_what_is_included_stands_in_the_text_once(tmp_path: Path) -> None:
-    found = scripts.load(
-        written(
+    found = scripts.load_scripts(
+        write_scripts(
             tmp_path,
             a_do=f"{HEADER}-- include: _two\n-- include: _one\nreturn one()\n",
             _one="local function one() return 1 end\n",
@@ -41,32 +41,31 @@ def test_what_is_included_stands_in_the_text_once(tmp_path: Path) -> None:
 def test_a_header_that_lacks_something_is_refused(tmp_path: Path, missing: str) -> None:
     text = "".join(line for line in HEADER.splitlines(True) if missing not in line)
     with pytest.raises(ValueError, match=f"do.lua: its header says nothing of {missing}"):
-        scripts.load(written(tmp_path, do=f"{text}return 1\n"))
+        scripts.load_scripts(write_scripts(tmp_path, do=f"{text}return 1\n"))
 
 
 def test_an_include_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"do\.lua includes _gone\.lua"):
-        scripts.load(written(tmp_path, do=f"{HEADER}-- include: _gone\nreturn 1\n"))
+        scripts.load_scripts(write_scripts(tmp_path, do=f"{HEADER}-- include: _gone\nreturn 1\n"))
 
 
 def test_an_unknown_flag_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no flag allow-all"):
-        scripts.load(written(tmp_path, do=f"{HEADER}-- flags: allow-all\nreturn 1\n"))
+        scripts.load_scripts(write_scripts(tmp_path, do=f"{HEADER}-- flags: allow-all\nreturn 1\n"))
 
 
 def test_a_script_that_makes_room_says_so_in_the_way_that_the_server_knows(tmp_path: Path) -> None:
-    [script] = scripts.load(written(tmp_path, do=f"{HEADER}-- flags: allow-oom\nreturn 1\n")).values()
-    assert script.modern.lua.startswith("#!lua flags=allow-oom\n")
-    assert not script.old.lua.startswith("#!")
-    assert script.modern.sha != script.old.sha
+    [script] = scripts.load_scripts(write_scripts(tmp_path, do=f"{HEADER}-- flags: allow-oom\nreturn 1\n")).values()
+    assert script.with_flags.lua.startswith("#!lua flags=allow-oom\n")
+    assert not script.without_flags.lua.startswith("#!")
+    assert script.with_flags.sha != script.without_flags.sha
 
 
 def test_every_script_is_called_and_every_call_has_its_script() -> None:
-    parts = "|".join({name.partition("_")[0] for name in SCRIPTS})
     called = {
         name
         for path in FOLDER.glob("*.py")
-        for name in re.findall(rf'"((?:{parts})_\w+)"', path.read_text(encoding="utf-8"))
+        for name in re.findall(r'\b(?:run|_run_counting)\(\s*"(\w+)"', path.read_text(encoding="utf-8"))
     }
     assert called == SCRIPTS.keys()
 

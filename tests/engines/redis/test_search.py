@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.ids import new_job_ids, packed
-from drumbeat.model.job import Failure, JobFilter, JobState, OutcomeKind
+from drumbeat.core.job import Failure, JobFilter, JobState, OutcomeKind
+from drumbeat.ids import new_job_ids, pack_id
 from drumbeat.store.redis import RedisStore
 from drumbeat.store.redis.keys import bucket
 from tests.contract.making import HOUR, add, claim, claimed_one, dead_letter, end, ids, new_job, outcome, report, worker
@@ -33,7 +33,7 @@ async def prune(redis: RedisStore, limit: int = 1_000) -> None:
 def after(monkeypatch: pytest.MonkeyPatch, redis: RedisStore, name: str, hook: Hook) -> None:
     """Do something once, right after the script or before the command of this name."""
     done: list[bool] = []
-    run, command = redis._link.run, redis._link.command
+    run, command = redis._pool.run, redis._pool.command
 
     async def once() -> None:
         if not done:
@@ -51,18 +51,18 @@ def after(monkeypatch: pytest.MonkeyPatch, redis: RedisStore, name: str, hook: H
             await once()
         return await command(*args, **options)
 
-    monkeypatch.setattr(redis._link, "run", running)
-    monkeypatch.setattr(redis._link, "command", commanding)
+    monkeypatch.setattr(redis._pool, "run", running)
+    monkeypatch.setattr(redis._pool, "command", commanding)
 
 
 @pytest.mark.parametrize("left", [1, 40])
 async def test_few_that_are_left_of_a_bucket_keep_no_ids_of_the_others(redis: RedisStore, left: int) -> None:
     added = await all_but(redis, 3_000, left)
     await prune(redis)
-    name = bucket(packed(added[0]))
-    assert await redis._link.command("LLEN", redis._link.keys.prefix + "ids:" + name) == left
-    assert await redis._link.command("EXISTS", redis._link.keys.runs(name)) == 0
-    page = await redis.inspect.page(JobFilter(limit=100))
+    name = bucket(pack_id(added[0]))
+    assert await redis._pool.command("LLEN", redis._pool.keys.prefix + "ids:" + name) == left
+    assert await redis._pool.command("EXISTS", redis._pool.keys.runs(name)) == 0
+    page = await redis.inspect.find_page(JobFilter(limit=100))
     assert (ids(page.items), page.next) == (added[:left][::-1], None)
 
 
@@ -71,7 +71,7 @@ async def test_a_page_meets_all_of_a_bucket_that_is_listed_anew_meanwhile(
 ) -> None:
     added = await all_but(redis, 3_000, 20)
     after(monkeypatch, redis, "HGET", lambda: prune(redis))
-    page = await redis.inspect.page(JobFilter(limit=100))
+    page = await redis.inspect.find_page(JobFilter(limit=100))
     assert (ids(page.items), page.next) == (added[:20][::-1], None)
 
 
@@ -83,12 +83,12 @@ async def test_a_letter_that_is_discarded_between_two_looks_is_met(
     async def one_by_one(commands: list[Any], **options: Any) -> list[Any]:
         answers = []
         for each in commands:
-            answers.append(await redis._link.command(*each, **options))
+            answers.append(await redis._pool.command(*each, **options))
             await redis.jobs.discard([letter.id])
         return answers
 
-    monkeypatch.setattr(redis._link, "pipeline", one_by_one)
-    assert ids((await redis.inspect.page(JobFilter(state=JobState.DEAD))).items) == [letter.id]
+    monkeypatch.setattr(redis._pool, "pipeline", one_by_one)
+    assert ids((await redis.inspect.find_page(JobFilter(state=JobState.DEAD))).items) == [letter.id]
 
 
 async def test_a_job_that_dies_between_two_looks_is_told_once(
@@ -103,8 +103,8 @@ async def test_a_job_that_dies_between_two_looks_is_told_once(
     async def die() -> None:
         await end(redis, instance, job, OutcomeKind.DEAD, error=Failure("Boom", "bang"))
 
-    after(monkeypatch, redis, "inspect_pending", die)
-    assert ids((await redis.inspect.page(filter)).items) == [job.id]
+    after(monkeypatch, redis, "list_pending_ids", die)
+    assert ids((await redis.inspect.find_page(filter)).items) == [job.id]
 
 
 async def test_a_job_that_dies_between_two_looks_is_counted_once(
@@ -118,6 +118,6 @@ async def test_a_job_that_dies_between_two_looks_is_counted_once(
     async def die() -> None:
         await end(redis, instance, job, OutcomeKind.DEAD, error=Failure("Boom", "bang"))
 
-    after(monkeypatch, redis, "inspect_pending", die)
-    counts = await redis.inspect.counts(JobFilter(error="Boom"))
+    after(monkeypatch, redis, "list_pending_ids", die)
+    counts = await redis.inspect.count_jobs(JobFilter(error="Boom"))
     assert (counts.dead, counts.running) == (1, 0)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from drumbeat.model.job import OutcomeKind
+from drumbeat.core.job import OutcomeKind
 from drumbeat.store.redis import RedisStore
 from tests.contract.making import add, claim, end, ids, new_job, worker
-from tests.engines.redis.conftest import at
+from tests.engines.redis.conftest import address_of
 from tests.waiting import until
 
 # Without a certificate, so that none must be made: what is shown is the way of the bytes, not who is at its end.
@@ -54,7 +54,7 @@ async def test_jobs_and_hints_travel_by_tls(url: str) -> None:
             f"rediss://127.0.0.1:{port}{place.path}?ssl_cert_reqs=none&ssl_check_hostname=false&ssl_ciphers={CIPHERS}"
         )
         heard: list[int] = []
-        async with await RedisStore.open(at(secret)) as store, store.wake.listen(heard.append):
+        async with await RedisStore.open(address_of(secret)) as store, store.wake.listen(heard.append):
             instance = await worker(store)
             large = new_job(args='{"name":"' + "x" * 300_000 + '"}')
             added = await add(store, large, *(new_job() for _ in range(500)))
@@ -62,4 +62,4 @@ async def test_jobs_and_hints_travel_by_tls(url: str) -> None:
             jobs = await claim(store, instance, limit=1000)
             assert sorted(ids(jobs)) == sorted(added)
             assert {job.args for job in jobs if job.id == large.id} == {large.args}
-            assert await end(store, instance, jobs[0], OutcomeKind.SUCCEEDED) == "done"
+            assert await end(store, instance, jobs[0], OutcomeKind.SUCCEEDED) == "applied"

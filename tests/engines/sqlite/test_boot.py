@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drumbeat.store.sqlite.boot import boot_id, find_boot_id
-from drumbeat.store.sqlite.syncer import sync_file
+from drumbeat.store.sqlite.fsync_thread import fsync_file
 
 MACOS = {
     "kern.bootsessionuuid": b"8E2C9B9E-4A1B-4B52-9C39-0F6D0A0E4C11\0",
@@ -16,21 +16,21 @@ MACOS = {
 }
 
 
-def asked(files: dict[str, str], sysctls: dict[str, bytes]) -> str:
+def find_id(files: dict[str, str], sysctls: dict[str, bytes]) -> str:
     return find_boot_id(lambda path: files.get(path, ""), lambda name: sysctls.get(name, b""))
 
 
 def test_each_system_is_asked_in_its_own_way() -> None:
     linux = {"/proc/sys/kernel/random/boot_id": "c3a9\n"}
-    assert asked(linux, {}) == "c3a9"
-    assert asked({}, MACOS) == "8E2C9B9E-4A1B-4B52-9C39-0F6D0A0E4C11"
-    assert asked({}, {"kern.boot_id": b"0fd1\0"}) == "0fd1"
-    assert asked({}, {}) == ""
+    assert find_id(linux, {}) == "c3a9"
+    assert find_id({}, MACOS) == "8E2C9B9E-4A1B-4B52-9C39-0F6D0A0E4C11"
+    assert find_id({}, {"kern.boot_id": b"0fd1\0"}) == "0fd1"
+    assert find_id({}, {}) == ""
 
 
 def test_where_there_is_only_the_time_of_the_start_another_start_is_another_id() -> None:
     def at(second: int) -> str:
-        return asked({}, {"kern.boottime": struct.pack("@ql", second, 5)})
+        return find_id({}, {"kern.boottime": struct.pack("@ql", second, 5)})
 
     assert at(1_700_000_000) == at(1_700_000_000) != at(1_700_000_777)
     assert at(1_700_000_000) != ""
@@ -43,7 +43,7 @@ def test_this_system_knows_its_start() -> None:
 def test_where_there_is_a_full_sync_it_is_used(path: Path) -> None:
     calls: list[tuple[int, int]] = []
     file = os.open(path, os.O_CREAT | os.O_WRONLY)
-    sync_file(file, full=51, control=lambda *given: calls.append(given))
+    fsync_file(file, full=51, control=lambda *given: calls.append(given))
     assert calls == [(file, 51)]
     os.close(file)
 
@@ -55,5 +55,5 @@ def test_a_file_system_without_a_full_sync_has_the_plain_one(path: Path, monkeyp
     def refuse(file: int, command: int) -> None:
         raise OSError(25, "Inappropriate ioctl for device")
 
-    sync_file(7, full=51, control=refuse)
+    fsync_file(7, full=51, control=refuse)
     assert synced == [7]

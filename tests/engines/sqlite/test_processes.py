@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from drumbeat.model.job import JobFilter, JobState
+from drumbeat.core.job import JobFilter, JobState
 from drumbeat.store.urls import open_store
 from tests.contract.making import new_job
 
@@ -16,11 +16,11 @@ PROCESSES = 8
 JOBS = 10_000 if os.environ.get("DRUMBEAT_FULL") else 1_000
 
 
-async def crowd(path: Path, processes: int, jobs: int) -> list[dict[str, Any]]:
+async def run_crowd(path: Path, processes: int, jobs: int) -> list[dict[str, Any]]:
     go = path.with_suffix(".go")
     crowd = [
         await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.engines.sqlite.crowd", str(path), str(jobs), str(go)),
+            *(sys.executable, "-m", "tests.engines.sqlite.contending_worker", str(path), str(jobs), str(go)),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -38,7 +38,7 @@ async def crowd(path: Path, processes: int, jobs: int) -> list[dict[str, Any]]:
 
 async def test_a_crowd_on_one_new_file_loses_nothing_doubles_nothing_and_lets_every_heart_beat(path: Path) -> None:
     """The file does not exist: all processes create it at the same moment."""
-    reports = await crowd(path, PROCESSES, JOBS)
+    reports = await run_crowd(path, PROCESSES, JOBS)
     added = [id for report in reports for id in report["added"]]
     finished = [id for report in reports for id, _ in report["finished"]]
     assert len(added) == len(set(added)) == PROCESSES * JOBS
@@ -46,16 +46,16 @@ async def test_a_crowd_on_one_new_file_loses_nothing_doubles_nothing_and_lets_ev
     assert set(finished) == set(added), "none was lost"
     assert max(report["longest_beat"] for report in reports) < 5, "turns are taken in order"
     async with await open_store(f"sqlite:///{path}") as store:
-        [task] = await store.inspect.tasks()
+        [task] = await store.inspect.list_tasks()
         assert (task.succeeded, task.pending, task.running) == (PROCESSES * JOBS, 0, 0)
-        assert await store.inspect.jobs(JobFilter(state=JobState.RUNNING)) == []
+        assert await store.inspect.find_jobs(JobFilter(state=JobState.RUNNING)) == []
 
 
 async def test_what_was_accepted_survives_kill_9_and_the_file_stays_whole(path: Path) -> None:
     accepted: list[str] = []
     for lines in (1, 200, 40, 500, 90):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.engines.sqlite.adder", str(path)), stdout=asyncio.subprocess.PIPE
+            *(sys.executable, "-m", "tests.engines.sqlite.killed_enqueuer", str(path)), stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
         said = [await asyncio.wait_for(process.stdout.readline(), 30) for _ in range(lines)]
@@ -65,7 +65,7 @@ async def test_what_was_accepted_survives_kill_9_and_the_file_stays_whole(path: 
         rest = (await process.stdout.read()).decode().split("\n")
         accepted += rest[:-1]
     async with await open_store(f"sqlite:///{path}") as store:
-        states = {job.id: job.state for job in await store.inspect.jobs(JobFilter(limit=1_000_000))}
+        states = {job.id: job.state for job in await store.inspect.find_jobs(JobFilter(limit=1_000_000))}
         assert set(accepted) <= states.keys()
         assert len(states) % 20 == 0, "a batch is all or nothing"
         assert (await store.jobs.add([new_job()]))[0].created, "the dead left no lock behind"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drumbeat.store.sqlite import SqliteStore, schema
-from drumbeat.store.sqlite.connection import Connection
+from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.statements import INSTANCES, SCHEDULES
 from tests.contract.making import claim, worker
 from tests.contract.scheduling import after, fire, got, put
@@ -31,7 +31,7 @@ NAMES = (
 FILL = """
 INSERT INTO drumbeat_schedule (name, task, kind, rule, queue, args, signature, tz, priority, crash_limit, catch_up,
                                catch_up_limit, overlap, jitter, origin, app, version, every, state, revision, next_at,
-                               current, created_at, changed_at, declared_at, changed_by, why)
+                               current, created_at, changed_at, declared_at, changed_by, reason)
 VALUES (?, 'noop', 'grid', '1', 'default', '{}', 's', 'UTC', 5, 3, 'latest', 100, 'skip', 0, 'code', 'a', '1', ?, 'active',
         1, ?, NULL, 1, 1, 99, '', '')"""
 
@@ -39,7 +39,7 @@ VALUES (?, 'noop', 'grid', '1', 'default', '{}', 's', 'UTC', 5, 3, 'latest', 100
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("empty") / "schedules.db"
-    db = Connection(path, read_only=False)
+    db = SqliteConnection(path, read_only=False)
     schema.upgrade(db, "drumbeat")
     db.close()
     return path
@@ -49,7 +49,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """100,000 schedules, half of them series, and none is due."""
     path = tmp_path_factory.mktemp("filled") / "schedules.db"
-    db = Connection(path, read_only=False)
+    db = SqliteConnection(path, read_only=False)
     schema.upgrade(db, "drumbeat")
     db.close()
     raw = sqlite3.connect(path)
@@ -74,17 +74,17 @@ def raw(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
         (SCHEDULES.due, "drumbeat_schedule_by_moment (next_at>? AND next_at<?)"),
         (SCHEDULES.next_at, "drumbeat_schedule_by_moment (next_at>? AND next_at<?)"),
         (SCHEDULES.shortest, "drumbeat_schedule_under_way"),
-        (SCHEDULES.standing_still, "drumbeat_schedule_under_way"),
-        (SCHEDULES.standing, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SCHEDULES.standing, "drumbeat_job_for_those_who_can (waits_for=?)"),
-        (SCHEDULES.recorded, "fire USING PRIMARY KEY (schedule=? AND at=? AND skipped=?)"),
-        (SCHEDULES.enqueue, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SCHEDULES.move, "drumbeat_schedule USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SCHEDULES.succeed, "drumbeat_job_waiting_since (waits_for=?)"),
-        (SCHEDULES.waiting_for_nobody, "(waits_for>? AND waits_for<?)"),
+        (SCHEDULES.stalled, "drumbeat_schedule_under_way"),
+        (SCHEDULES.snapshots, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
+        (SCHEDULES.snapshots, "drumbeat_job_for_those_who_can (blocked_on=?)"),
+        (SCHEDULES.recorded_fires, "fire USING PRIMARY KEY (schedule=? AND at=? AND skipped=?)"),
+        (SCHEDULES.insert_jobs, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
+        (SCHEDULES.advance, "drumbeat_schedule USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
+        (SCHEDULES.promote_next, "drumbeat_job_waiting_since (blocked_on=?)"),
+        (SCHEDULES.orphaned, "(blocked_on>? AND blocked_on<?)"),
         (SCHEDULES.fires, "PRIMARY KEY (schedule=? AND at<?)"),
-        (SCHEDULES.forgettable, "drumbeat_fire_by_age (last<?)"),
-        (SCHEDULES.silent, "drumbeat_schedule_of_code (declared_at<?)"),
+        (SCHEDULES.prunable_fires, "drumbeat_fire_by_age (last<?)"),
+        (SCHEDULES.undeclared, "drumbeat_schedule_of_code (declared_at<?)"),
     ],
 )
 def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, index: str) -> None:
@@ -93,7 +93,7 @@ def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, ind
 
 
 @pytest.mark.parametrize(
-    "statement", [SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.fires, SCHEDULES.succeed]
+    "statement", [SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.fires, SCHEDULES.promote_next]
 )
 def test_nothing_is_sorted(raw: sqlite3.Connection, statement: str) -> None:
     steps = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", dict.fromkeys(NAMES))]
@@ -117,8 +117,8 @@ def test_a_look_behind_100_000_schedules_that_are_not_due_costs_what_it_costs_be
         raw.set_progress_handler(tick, 10)
         given = {"now": NOW, "limit": 200, "silent_since": 50, "id": "me"}
         for statement in (
-            *(SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.standing_still),
-            *(SCHEDULES.waiting_for_nobody, SCHEDULES.silent, INSTANCES.pulse),
+            *(SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.stalled),
+            *(SCHEDULES.orphaned, SCHEDULES.undeclared, INSTANCES.heartbeat_reply),
         ):
             raw.execute(statement, given).fetchall()
         raw.close()
@@ -155,5 +155,5 @@ async def test_a_series_whose_job_vanished_is_set_going_by_the_sweep(sqlite: Sql
     raw.execute("DELETE FROM drumbeat_job")
     raw.commit()
     raw.close()
-    assert await sqlite.schedules.rearm() == 1
+    assert await sqlite.schedules.advance_stalled() == 1
     assert (await got(sqlite, "sweep")).next_at is not None

@@ -26,7 +26,7 @@ async def other(path: Path, sqlite: SqliteStore) -> AsyncIterator[SqliteStore]:
 
 @pytest.fixture
 def no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wake, "LOOK_S", 3_600)
+    monkeypatch.setattr(wake, "VERSION_POLL_S", 3_600)
 
 
 @pytest.mark.usefixtures("no_version")
@@ -83,7 +83,7 @@ async def test_the_version_alone_is_enough(path: Path, sqlite: SqliteStore) -> N
 async def test_an_idle_store_is_quiet(sqlite: SqliteStore) -> None:
     ear = Ear()
     async with sqlite.wake.listen(ear.hear):
-        watched = asyncio.get_running_loop().time() + 4 * wake.LOOK_S
+        watched = asyncio.get_running_loop().time() + 4 * wake.VERSION_POLL_S
         await until(lambda: asyncio.get_running_loop().time() > watched, what="four looks")
     assert ear.heard == []
 

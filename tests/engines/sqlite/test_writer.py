@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from drumbeat.clock import FakeClock
+from drumbeat.core.job import JobFilter, JobState, OutcomeKind, WriteStatus
 from drumbeat.errors import StoreError, StoreLost, StoreUnavailable
-from drumbeat.model.job import JobFilter, JobState, OutcomeKind, Verdict
-from drumbeat.store.sqlite import SqliteStore, desk, syncer, writer
-from drumbeat.store.sqlite.adding import Batch
-from drumbeat.store.sqlite.connection import Connection
-from drumbeat.store.sqlite.desk import Request
-from drumbeat.store.sqlite.turn import Turn
-from drumbeat.store.sqlite.writer import Write, Writer
+from drumbeat.store.sqlite import SqliteStore, database_thread, fsync_thread, writer
+from drumbeat.store.sqlite.connection import SqliteConnection
+from drumbeat.store.sqlite.database_thread import WriteRequest
+from drumbeat.store.sqlite.insert import SqliteInsertBatch
+from drumbeat.store.sqlite.write_lock import WriteLock
+from drumbeat.store.sqlite.writer import WriteContext, Writer
 from tests.contract.making import HOUR, claim, claimed_one, end, ids, new_job, worker
 from tests.waiting import until
 
@@ -30,7 +30,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-class Statements:
+class StatementTrace:
     """Everything that the writer executes, in order."""
 
     def __init__(self, store: SqliteStore) -> None:
@@ -42,39 +42,39 @@ class Statements:
         return sum(statement.startswith(beginning) for statement in self.seen)
 
 
-class HeldTurn:
+class HeldWriteLock:
     """Somebody else's turn, so that requests pile up behind it."""
 
     def __init__(self, path: Path) -> None:
-        self._turn = Turn(path)
-        self._turn.__enter__()
+        self._lock = WriteLock(path)
+        self._lock.__enter__()
 
-    def give_back(self) -> None:
-        self._turn.__exit__(None, None, None)
-        self._turn.close()
+    def release(self) -> None:
+        self._lock.__exit__(None, None, None)
+        self._lock.close()
 
 
-async def piled_up(path: Path, calls: list[Any], check: Callable[[], None] = lambda: None) -> list[Any]:
+async def call_behind_lock(path: Path, calls: list[Any], check: Callable[[], None] = lambda: None) -> list[Any]:
     """Start all calls while somebody else writes; give back the turn when all are in line."""
-    held = HeldTurn(path)
+    held = HeldWriteLock(path)
     tasks = [asyncio.Task(call) for call in calls]
     await asyncio.wait(tasks, timeout=0.05)
     check()
-    held.give_back()
+    held.release()
     await asyncio.wait(tasks)
     return [task.exception() or task.result() for task in tasks]
 
 
 async def test_requests_that_wait_share_one_transaction(sqlite: SqliteStore, path: Path) -> None:
     instance = await worker(sqlite)
-    statements = Statements(sqlite)
+    statements = StatementTrace(sqlite)
     calls = [sqlite.jobs.add([new_job()]) for _ in range(50)]
-    calls += [sqlite.instances.beat(instance, 0), sqlite.jobs.pause("x", by="", why="")]
-    answers = await piled_up(path, calls)
+    calls += [sqlite.instances.heartbeat(instance, 0), sqlite.jobs.pause_queue("x", by="", reason="")]
+    answers = await call_behind_lock(path, calls)
     assert all(not isinstance(answer, Exception) for answer in answers)
     assert statements.count("COMMIT") <= 2, "the first may have gone alone"
     assert statements.count("INSERT INTO drumbeat_job") <= 2, "single adds become one statement"
-    assert len(await sqlite.inspect.jobs(JobFilter(limit=100))) == 50
+    assert len(await sqlite.inspect.find_jobs(JobFilter(limit=100))) == 50
 
 
 class SlowDisk:
@@ -85,12 +85,12 @@ class SlowDisk:
         self.asked = threading.Event()
         self.error: OSError | None = None
         self._go_on = threading.Event()
-        monkeypatch.setattr(syncer, "_sync", self._sync)
+        monkeypatch.setattr(fsync_thread, "_fdatasync", self._fdatasync)
 
     def go_on(self) -> None:
         self._go_on.set()
 
-    def _sync(self, file: int) -> None:
+    def _fdatasync(self, file: int) -> None:
         self.asked.set()
         assert self._go_on.wait(10)
         self.syncs += 1
@@ -108,18 +108,18 @@ async def test_an_enqueue_is_answered_when_it_is_on_disk_and_a_claim_need_not_wa
     await until(disk.asked.is_set)
     [claimed] = await claim(sqlite, instance)
     assert claimed.id == job.id, "what is committed is there for all"
-    assert (await sqlite.instances.beat(instance, 1)).alive
+    assert (await sqlite.instances.heartbeat(instance, 1)).alive
     ending = asyncio.Task(end(sqlite, instance, claimed, OutcomeKind.SUCCEEDED))
 
     async def is_visible() -> bool:
-        return (await sqlite.inspect.job(job.id)).state is JobState.SUCCEEDED
+        return (await sqlite.inspect.get_job(job.id)).state is JobState.SUCCEEDED
 
     await until(is_visible)
     assert not adding.done()
     assert not ending.done()
     disk.go_on()
     assert (await adding)[0].created
-    assert await ending is Verdict.DONE
+    assert await ending is WriteStatus.APPLIED
 
 
 async def test_those_who_wait_for_the_disk_share_one_sync(
@@ -174,21 +174,21 @@ def sees_more(path: Path, known: int) -> bool:
 async def test_one_bad_request_in_a_group_spoils_nothing_for_the_others(sqlite: SqliteStore, path: Path) -> None:
     jobs = [new_job(priority=5 if number != 7 else 10) for number in range(20)]
     calls = [sqlite.jobs.add([job]) for job in jobs]
-    calls += [sqlite.jobs.pause("x", by="", why=""), sqlite.jobs.add([new_job(), new_job(args=None)])]
-    answers = await piled_up(path, calls)
+    calls += [sqlite.jobs.pause_queue("x", by="", reason=""), sqlite.jobs.add([new_job(), new_job(args=None)])]
+    answers = await call_behind_lock(path, calls)
     bad = [number for number, answer in enumerate(answers) if isinstance(answer, Exception)]
     assert bad == [7, 21]
-    assert len(await sqlite.inspect.jobs(JobFilter(limit=100))) == 19
-    assert [queue.paused for queue in await sqlite.inspect.queues() if queue.name == "x"] == [True]
+    assert len(await sqlite.inspect.find_jobs(JobFilter(limit=100))) == 19
+    assert [queue.paused for queue in await sqlite.inspect.list_queues() if queue.name == "x"] == [True]
 
 
 async def test_a_text_that_sqlite_cannot_take_fails_alone(sqlite: SqliteStore, path: Path) -> None:
-    answers = await piled_up(path, [sqlite.jobs.add([new_job(args=args)]) for args in ("1", "\ud800", "2")])
+    answers = await call_behind_lock(path, [sqlite.jobs.add([new_job(args=args)]) for args in ("1", "\ud800", "2")])
     assert [isinstance(answer, Exception) for answer in answers] == [False, True, False]
 
 
 async def test_a_failing_request_leaves_nothing_behind(sqlite: SqliteStore) -> None:
-    def half(write: Write, _: None) -> None:
+    def half(write: WriteContext, _: None) -> None:
         write.db.run("INSERT INTO drumbeat_meta (name, value) VALUES ('half', 1)")
         raise LookupError("stopped half way")
 
@@ -196,24 +196,27 @@ async def test_a_failing_request_leaves_nothing_behind(sqlite: SqliteStore) -> N
         await sqlite._writer.write(half, None)
     assert sqlite._writer._db is not None
     assert not sqlite._writer._db.in_transaction
-    assert await sqlite._looks.read(lambda db: db.value("SELECT count(*) FROM drumbeat_meta WHERE name = 'half'")) == 0
+    assert (
+        await sqlite._worker_reader.read(lambda db: db.value("SELECT count(*) FROM drumbeat_meta WHERE name = 'half'"))
+        == 0
+    )
 
 
 async def test_nothing_is_written_when_nothing_is_due(sqlite: SqliteStore, path: Path) -> None:
     instance = await worker(sqlite)
     await sqlite.jobs.add([new_job(delay=1_000_000)])
-    statements = Statements(sqlite)
+    statements = StatementTrace(sqlite)
     assert await claim(sqlite, instance, wants=["task:x"]) == []
     assert await sqlite.jobs.prune(0, 10) == 0
-    assert await sqlite.jobs.expire_waits("version:", 0, 10) == 0
+    assert await sqlite.jobs.expire_blocked("version:", 0, 10) == 0
     assert statements.seen == []
 
 
 async def test_now_is_taken_inside_the_turn(sqlite: SqliteStore, path: Path, clock: FakeClock) -> None:
     job = new_job()
     asked = clock.now_us()
-    await piled_up(path, [sqlite.jobs.add([job])], check=lambda: clock.jump(60))
-    found = await sqlite.inspect.job(job.id)
+    await call_behind_lock(path, [sqlite.jobs.add([job])], check=lambda: clock.jump(60))
+    found = await sqlite.inspect.get_job(job.id)
     assert found.created_at.timestamp() * 1_000_000 == asked + 60_000_000
 
 
@@ -244,19 +247,19 @@ async def test_a_job_becomes_claimable_at_its_moment_not_before(sqlite: SqliteSt
 async def test_a_call_that_gets_no_turn_ends_with_store_unavailable(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(database_thread, "CALL_TIMEOUT", 0.5)
     async with await SqliteStore.open(path, url="sqlite") as store:
-        held = HeldTurn(path)
+        held = HeldWriteLock(path)
         job = new_job()
         with pytest.raises(StoreUnavailable, match="no answer"):
             await store.jobs.add([job])
-        held.give_back()
+        held.release()
         assert (await store.jobs.add([job]))[0].id == job.id
-        assert len(await store.inspect.jobs(JobFilter())) == 1
+        assert len(await store.inspect.find_jobs(JobFilter())) == 1
 
 
 async def test_a_strangers_lock_is_waited_for(sqlite: SqliteStore, path: Path) -> None:
-    stranger = Connection(path, read_only=False)
+    stranger = SqliteConnection(path, read_only=False)
     stranger.run("BEGIN IMMEDIATE")
     call = asyncio.Task(sqlite.jobs.add([new_job()]))
     done, _ = await asyncio.wait([call], timeout=0.1)
@@ -269,7 +272,7 @@ async def test_a_strangers_lock_is_waited_for(sqlite: SqliteStore, path: Path) -
 async def test_the_log_is_brought_in_when_it_is_long(
     sqlite: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "LONG_LOG", 1_000_000)
+    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 1_000_000)
     log = Path(f"{path}-wal")
     largest = 0
     for _ in range(40):
@@ -283,10 +286,10 @@ async def test_a_reader_in_the_middle_does_not_hold_up_a_checkpoint_or_lose_its_
     sqlite: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await sqlite.jobs.add([new_job()])
-    reader = Connection(path, read_only=True)
+    reader = SqliteConnection(path, read_only=True)
     reader.run("BEGIN")
     assert reader.value("SELECT count(*) FROM drumbeat_job") == 1
-    monkeypatch.setattr(writer, "LONG_LOG", 1)
+    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 1)
     await sqlite.jobs.add([new_job()])
     await sqlite.jobs.add([new_job()])
     assert reader.value("SELECT count(*) FROM drumbeat_job") == 1
@@ -297,14 +300,14 @@ async def test_a_reader_in_the_middle_does_not_hold_up_a_checkpoint_or_lose_its_
 
 async def test_a_reading_connection_cannot_write(path: Path, sqlite: SqliteStore) -> None:
     with pytest.raises(Exception, match="readonly"):
-        await sqlite._looks.read(lambda db: db.run("DELETE FROM drumbeat_job"))
+        await sqlite._worker_reader.read(lambda db: db.run("DELETE FROM drumbeat_job"))
 
 
 async def test_threads_end_with_the_store(path: Path) -> None:
     before = threading.active_count()
     async with await SqliteStore.open(path, url="x") as store:
         await claim(store, await worker(store))
-        await store.inspect.jobs(JobFilter())
+        await store.inspect.find_jobs(JobFilter())
         assert threading.active_count() > before
     await until(lambda: threading.active_count() == before, what="the end of the threads")
 
@@ -316,7 +319,7 @@ async def test_after_a_fork_the_child_is_told_to_open_anew_and_the_parent_goes_o
     if child == 0:
         said = b"nothing"
         try:
-            sqlite._writer.ask(lambda *_: None)
+            sqlite._writer.submit(lambda *_: None)
         except StoreError as error:
             said = str(error).encode()
         finally:
@@ -334,7 +337,7 @@ async def test_a_forked_child_does_not_keep_its_dead_parents_turn(path: Path) ->
     reading, writing = os.pipe()
     parent = os.fork()
     if parent == 0:
-        turn = Turn(path)
+        turn = WriteLock(path)
         turn.__enter__()
         grandchild = os.fork()
         if grandchild == 0:
@@ -345,7 +348,7 @@ async def test_a_forked_child_does_not_keep_its_dead_parents_turn(path: Path) ->
     got = threading.Event()
 
     def take() -> None:
-        with Turn(path):
+        with WriteLock(path):
             got.set()
 
     threading.Thread(target=take, daemon=True).start()
@@ -358,11 +361,11 @@ async def test_a_forked_child_does_not_keep_its_dead_parents_turn(path: Path) ->
 async def test_a_checkpoint_that_fails_is_not_told_to_those_whose_work_is_done(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: Connection) -> bool:
+    def fail(_: SqliteConnection) -> bool:
         raise driver.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(writer, "LONG_LOG", 1)
-    monkeypatch.setattr(Connection, "checkpoint", fail)
+    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 1)
+    monkeypatch.setattr(SqliteConnection, "checkpoint", fail)
     assert (await sqlite.jobs.add([new_job()]))[0].created
 
 
@@ -370,7 +373,7 @@ async def test_an_error_of_our_own_code_reaches_the_caller_and_the_thread_goes_o
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(writer, "_units", lambda group: 1 / 0)
+        broken.setattr(writer, "_group_by_kind", lambda group: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             await sqlite.jobs.add([new_job()])
     assert (await sqlite.jobs.add([new_job()]))[0].created
@@ -379,7 +382,7 @@ async def test_an_error_of_our_own_code_reaches_the_caller_and_the_thread_goes_o
 async def test_a_reader_does_not_create_a_deleted_file_anew(path: Path, sqlite: SqliteStore) -> None:
     path.unlink()
     with pytest.raises(StoreLost):
-        await sqlite.inspect.jobs(JobFilter())
+        await sqlite.inspect.find_jobs(JobFilter())
     assert not path.exists()
 
 
@@ -387,13 +390,15 @@ async def test_large_batches_do_not_share_a_transaction_so_that_others_have_thei
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    transaction = Writer._transaction
+    transaction = Writer._run_transaction
 
-    def counted(self: Writer, db: Connection, group: list[Request]) -> Any:
-        sizes.append(sum(len(request.argument.jobs) for request in group if isinstance(request.argument, Batch)))
+    def counted(self: Writer, db: SqliteConnection, group: list[WriteRequest]) -> Any:
+        sizes.append(
+            sum(len(request.argument.jobs) for request in group if isinstance(request.argument, SqliteInsertBatch))
+        )
         return transaction(self, db, group)
 
-    monkeypatch.setattr(Writer, "_transaction", counted)
+    monkeypatch.setattr(Writer, "_run_transaction", counted)
     batches = [[new_job() for _ in range(4_000)] for _ in range(10)]
     async with asyncio.TaskGroup() as group:
         for batch in batches:

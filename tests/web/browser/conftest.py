@@ -14,9 +14,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
 from drumbeat import Drumbeat
+from tests.web.browser.page_opener import FLAGS, Opener, OpenPage
 from tests.web.browser.shop import declare
-from tests.web.browser.watching import FLAGS, Opener, OpenPage
-from tests.web.serving import served
+from tests.web.live_server import serve_dashboard
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 HERE = Path(__file__).parent
@@ -62,7 +62,7 @@ async def app(store_url: str) -> AsyncIterator[Drumbeat]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def address(app: Drumbeat) -> AsyncIterator[str]:
     """Where the dashboard of the app is served."""
-    async with served(app.dashboard(access="open")) as (address, _):
+    async with serve_dashboard(app.dashboard(access="open")) as (address, _):
         yield address
 
 

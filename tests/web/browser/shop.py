@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from drumbeat import Backoff, Drumbeat, current_job
-from drumbeat.model.job import Failure, OutcomeKind
+from drumbeat.core.job import Failure, OutcomeKind
 from tests.contract import making
 
 MAIL = "mail"
@@ -58,6 +58,6 @@ async def dead_letters(app: Drumbeat, count: int, *, queue: str = MAIL, error: F
     ids = await enqueue(app, count, queue=queue)
     jobs = await making.claim(store, hand, queue, limit=count)
     await making.report(store, hand, *[making.outcome(job, OutcomeKind.DEAD, error=error) for job in jobs])
-    await store.instances.leave(hand, "left")
+    await store.instances.deregister(hand, "left")
     assert {job.id for job in jobs} == set(ids)
     return ids

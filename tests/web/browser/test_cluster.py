@@ -10,8 +10,8 @@ from playwright.async_api import Locator, Page, expect
 from drumbeat import Drumbeat
 from tests.contract.test_locks import enter, leave
 from tests.system.workers import Cluster
-from tests.web.browser.acting import confirm, is_same, mark
-from tests.web.browser.watching import on_three_engines
+from tests.web.browser.dialog import confirm, is_same, mark
+from tests.web.browser.page_opener import on_three_engines
 
 START_MS = 30_000
 MOVED_MS = 15_000

@@ -19,8 +19,8 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.cli.terminal import terminal
-from tests.web.browser.acting import confirm
-from tests.web.browser.watching import OpenPage
+from tests.web.browser.dialog import confirm
+from tests.web.browser.page_opener import OpenPage
 
 IMAGES = Path(__file__).parents[3] / "docs" / "images"
 PICTURES = "DRUMBEAT_PICTURES"
@@ -34,10 +34,10 @@ async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """The address of a demo after its play."""
     folder = tmp_path_factory.mktemp("demo")
     with terminal("demo", folder=folder, env={"TMPDIR": str(folder)}) as screen:
-        shown = await asyncio.to_thread(screen.until, "Ctrl-C ends it")
+        shown = await asyncio.to_thread(screen.wait_for, "Ctrl-C ends it")
         yield re.findall(r"http://127\.0\.0\.1:\d+", shown)[0]
         screen.press("\x03")
-        assert await asyncio.to_thread(screen.code) == 0
+        assert await asyncio.to_thread(screen.wait_exit_code) == 0
 
 
 async def number(page: Page, word: str) -> int:

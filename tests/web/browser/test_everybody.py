@@ -7,11 +7,11 @@ from playwright.async_api import Page, expect
 
 from drumbeat import Drumbeat
 from tests.contract import making
-from tests.web.browser.judging import violations
-from tests.web.browser.places import furnish, places
+from tests.web.browser.accessibility import violations
+from tests.web.browser.page_opener import DESK, PHONE, OpenPage
+from tests.web.browser.page_urls import furnish, places
 from tests.web.browser.shop import dead_letters
-from tests.web.browser.watching import DESK, PHONE, OpenPage
-from tests.web.serving import served
+from tests.web.live_server import serve_dashboard
 
 IN_THE_DARK = ("/", "/jobs", "/dead", "/queues", "/tasks", "/schedules/new", "/timeline", "/locks/ledger", "/system")
 """Those that have every colour between them."""
@@ -111,7 +111,7 @@ CUT = """() => [...document.querySelectorAll(".table-box")]
 async def test_a_table_that_goes_on_to_the_right_says_so_until_its_end(open_page: OpenPage, app: Drumbeat) -> None:
     store = await app.store()
     await making.add(store, making.new_job(queue="a_queue_with_quite_a_long_name_for_reports"))
-    async with served(app.dashboard(access="open")) as (address, _):
+    async with serve_dashboard(app.dashboard(access="open")) as (address, _):
         page = await open_page(address, phone=True)
         await page.goto("/queues")
         box = page.locator(".table-box")

@@ -6,11 +6,11 @@ from urllib.parse import parse_qs, urlsplit
 from playwright.async_api import Page, expect
 
 from drumbeat import Drumbeat
-from drumbeat.model.job import JobState
+from drumbeat.core.job import JobState
 from tests.waiting import until, within
-from tests.web.browser.acting import confirm, is_same, mark
+from tests.web.browser.dialog import confirm, is_same, mark
+from tests.web.browser.page_opener import on_three_engines
 from tests.web.browser.shop import MAIL, dead_letters, enqueue, working
-from tests.web.browser.watching import on_three_engines
 
 
 async def state(app: Drumbeat, id: str) -> JobState:

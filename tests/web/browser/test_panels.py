@@ -7,10 +7,10 @@ from playwright.async_api import Page, expect
 
 from drumbeat import Drumbeat
 from drumbeat.web import dashboard
-from drumbeat.web.panels import Button, Panel, Pressed
+from drumbeat.web.panels import Button, ButtonResult, Panel
 from drumbeat.web.problem import Problem
-from tests.web.browser.watching import OpenPage
-from tests.web.serving import served
+from tests.web.browser.page_opener import OpenPage
+from tests.web.live_server import serve_dashboard
 
 
 class Bell:
@@ -18,17 +18,17 @@ class Bell:
         self._app = app
         self.pressed: list[str] = []
 
-    async def ring(self) -> Pressed:
+    async def ring(self) -> ButtonResult:
         self.pressed.append("ring")
         await self._app.registry["send_mail"].using(delay=3600).enqueue("bell@example.org")
-        return Pressed(said="<b>Ding</b>")
+        return ButtonResult(message="<b>Ding</b>")
 
-    async def refuse(self) -> Pressed:
+    async def refuse(self) -> ButtonResult:
         raise Problem(409, "the bell is gone")
 
-    async def wipe(self) -> Pressed:
+    async def wipe(self) -> ButtonResult:
         self.pressed.append("wipe")
-        return Pressed(said="Wiped", touched=2)
+        return ButtonResult(message="Wiped", touched=2)
 
     def panel(self) -> Panel:
         return Panel(
@@ -36,9 +36,9 @@ class Bell:
             title="The bell",
             text="Of this program only.",
             buttons=(
-                Button(name="ring", label="Ring", text="rings", press=self.ring),
-                Button(name="refuse", label="Refuse", text="never works", press=self.refuse),
-                Button(name="wipe", label="Wipe", text="wipes it all", press=self.wipe, danger=True),
+                Button(name="ring", label="Ring", text="rings", action=self.ring),
+                Button(name="refuse", label="Refuse", text="never works", action=self.refuse),
+                Button(name="wipe", label="Wipe", text="wipes it all", action=self.wipe, danger=True),
             ),
         )
 
@@ -50,7 +50,7 @@ async def bell(app: Drumbeat) -> Bell:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def address(app: Drumbeat, bell: Bell) -> AsyncIterator[str]:
-    async with served(dashboard(app, "open", extra=[bell.panel()])) as (address, _):
+    async with serve_dashboard(dashboard(app, "open", panels=[bell.panel()])) as (address, _):
         yield address
 
 
@@ -80,7 +80,7 @@ async def test_a_dangerous_one_asks_first(page: Page, bell: Bell) -> None:
 
 
 async def test_a_dashboard_without_a_panel_loads_no_script_for_it(app: Drumbeat, open_page: OpenPage) -> None:
-    async with served(app.dashboard(access="open")) as (address, _):
+    async with serve_dashboard(app.dashboard(access="open")) as (address, _):
         page = await open_page(address)
         await page.goto("/")
         assert await page.locator("script[src*=panels]").count() == 0

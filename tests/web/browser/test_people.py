@@ -6,17 +6,17 @@ import pytest
 from playwright.async_api import Page, expect
 
 from drumbeat import Drumbeat
-from drumbeat.model.job import Failure, OutcomeKind
+from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.web.pages import PAGES
 from tests.contract import making
 from tests.contract.test_locks import enter
-from tests.web.browser.acting import is_same, mark
-from tests.web.browser.judging import violations
-from tests.web.browser.places import furnish, places
+from tests.web.browser.accessibility import violations
+from tests.web.browser.dialog import is_same, mark
+from tests.web.browser.page_opener import OpenPage
+from tests.web.browser.page_urls import furnish, places
 from tests.web.browser.shop import declare
-from tests.web.browser.watching import OpenPage
 from tests.web.conftest import TOKENS
-from tests.web.serving import served
+from tests.web.live_server import serve_dashboard
 
 EVIL = "<img src=x onerror=alert(1)>"
 WORD = f"x{EVIL}\"'><script>alert(2)<\\script>"
@@ -29,7 +29,7 @@ async def test_a_viewer_logs_in_sees_no_button_that_acts_and_is_refused_by_the_a
     async with Drumbeat(store_url, name="shop", dashboard_tokens=tokens, poll=0.1) as app:
         declare(app)
         await furnish(app)
-        async with served(app.dashboard()) as (address, _):
+        async with serve_dashboard(app.dashboard()) as (address, _):
             page = await open_page(address)
             # Not an admin by being at this machine: the first page is the login.
             await page.goto("/jobs?state=dead")
@@ -52,7 +52,7 @@ async def test_somebody_who_may_act_sees_the_buttons_for_it(open_page: OpenPage,
     tokens = [f"{role}-person:{role}:{TOKENS[role]}"]
     async with Drumbeat(store_url, dashboard_tokens=tokens) as app:
         declare(app)
-        async with served(app.dashboard()) as (address, _):
+        async with serve_dashboard(app.dashboard()) as (address, _):
             page = await open_page(address)
             await page.goto("/login?next=/queues")
             await page.get_by_test_id("token").fill(TOKENS[role])
@@ -73,11 +73,11 @@ async def test_what_somebody_hostile_wrote_is_text_on_every_page_and_stays_text(
             store, hand, task=WORD, queue=WORD, key=f"{kind}{WORD}", args=f'{{"to":"{EVIL}"}}'
         )
         await making.report(store, hand, making.outcome(job, kind, error=error))
-    await store.jobs.pause(WORD, by=WORD, why=WORD)
+    await store.jobs.pause_queue(WORD, by=WORD, reason=WORD)
     for _ in range(2):
         await enter(store, "ledger", owner=WORD, what=WORD)
     await enter(store, WORD)
-    async with app.audit.act(who=WORD, verb="queues.pause", target=WORD, why=WORD):
+    async with app.audit.act(who=WORD, verb="queues.pause", target=WORD, reason=WORD):
         pass
     # Names are checked where they are made: a thing of such a name is in lists, and has no page of its own.
     places = [route.path for route in PAGES if "{" not in route.path and route.path != "/jobs/export"]

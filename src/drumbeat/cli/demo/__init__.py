@@ -16,8 +16,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from drumbeat.cli.demo.board import Board
-    from drumbeat.cli.demo.play import Ending
+    from drumbeat.cli.demo.dashboard import DemoDashboard
+    from drumbeat.cli.demo.scenario import DemoResult
 
 
 @click.command("demo")
@@ -33,23 +33,23 @@ def command(no_dashboard: bool, ends: bool, opens: bool, svg: str | None) -> int
     person sits at the terminal. Exits 0 if everything ended as it should.
     """
     from drumbeat.cli import output
-    from drumbeat.cli.demo.screen import DemoScreen, announce, save_svg, show_ending, show_staying
-    from drumbeat.cli.demo.stage import Stage
+    from drumbeat.cli.demo.main import DemoRunner
+    from drumbeat.cli.demo.screen import DemoScreen, save_svg, show_address, show_result, show_staying
 
     console = output.console()
     with ExitStack() as around:
-        board = None if no_dashboard else _board(console)
+        board = None if no_dashboard else _make_dashboard(console)
         if board is not None:
             around.enter_context(board.listener)
-            announce(console, board.address)
+            show_address(console, board.address)
             if opens:
                 # Some browsers return only when they are closed.
                 threading.Thread(target=webbrowser.open, args=[board.address], daemon=True).start()
         stays = board is not None and not ends and sys.stdin.isatty() and sys.stdout.isatty()
         screen = DemoScreen(console)
 
-        def told(ending: Ending) -> None:
-            show_ending(console, ending)
+        def report_result(ending: DemoResult) -> None:
+            show_result(console, ending)
             if svg is not None:
                 save_svg(svg, screen, ending)
             if stays and board is not None:
@@ -57,14 +57,14 @@ def command(no_dashboard: bool, ends: bool, opens: bool, svg: str | None) -> int
 
         # A worker that outlives its supervisor by a moment may still write there.
         folder = around.enter_context(tempfile.TemporaryDirectory(prefix="drumbeat-demo-", ignore_cleanup_errors=True))
-        return asyncio.run(Stage(Path(folder), screen, board=board, stays=stays).perform(told=told))
+        return asyncio.run(DemoRunner(Path(folder), screen, board=board, stays=stays).run(on_result=report_result))
 
 
-def _board(console: Console) -> Board | None:
+def _make_dashboard(console: Console) -> DemoDashboard | None:
     """The dashboard, if its packages are there."""
     try:
-        from drumbeat.cli.demo.board import Board
+        from drumbeat.cli.demo.dashboard import DemoDashboard
     except ImportError as missing:
         console.print(f"Without the dashboard, which needs packages: pip install 'drumbeat[web]' ({missing})")
         return None
-    return Board()
+    return DemoDashboard()

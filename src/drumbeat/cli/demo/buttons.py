@@ -10,26 +10,26 @@ from itertools import count
 
 from drumbeat import Drumbeat
 from drumbeat.cli.demo import app as shop
-from drumbeat.cli.demo.crew import Crew
+from drumbeat.cli.demo.workers import DemoWorkers
 from drumbeat.clock import SYSTEM
-from drumbeat.web.call import Role
-from drumbeat.web.panels import Button, Panel, Pressed
+from drumbeat.web.panels import Button, ButtonResult, Panel
 from drumbeat.web.problem import Problem
+from drumbeat.web.request import AccessRole
 
 BURST = 10_000
-DELAY = 10
+DELAY_S = 10
 PAGES = 120
 BATCH = 1_000
-QUIET_WITHIN = 3.0
+CANCEL_TIMEOUT = 3.0
 """Seconds for running jobs to hear that they are cancelled."""
 
 
-class Buttons:
-    def __init__(self, app: Drumbeat, crew: Crew) -> None:
+class DemoButtons:
+    def __init__(self, app: Drumbeat, crew: DemoWorkers) -> None:
         self._app = app
-        self._crew = crew
+        self._workers = crew
         self._orders = count(1_000)
-        self.is_playing = True
+        self.is_scenario_running = True
         """As long as the play is on, nobody but itself kills workers or clears the stage."""
 
     def panel(self) -> Panel:
@@ -38,97 +38,97 @@ class Buttons:
             title="Try it",
             text="Press, and watch what becomes of it.",
             buttons=(
-                Button(name="success", label="Success", text="a job that succeeds at once", press=self.success),
-                Button(name="delayed", label="Delayed", text=f"a job that is due in {DELAY} s", press=self.delayed),
+                Button(name="success", label="Success", text="a job that succeeds at once", action=self.success),
+                Button(name="delayed", label="Delayed", text=f"a job that is due in {DELAY_S} s", action=self.delayed),
                 Button(
                     name="transient",
                     label="Transient failure",
                     text="fails twice, then succeeds",
-                    press=self.transient,
+                    action=self.transient,
                 ),
                 Button(
                     name="permanent",
                     label="Permanent failure",
                     text="fails until it is a dead letter",
-                    press=self.permanent,
+                    action=self.permanent,
                 ),
-                Button(name="long", label="Long", text="runs for 4 s and tells how far it is", press=self.long),
-                Button(name="burst", label="Burst", text=f"{BURST:,} small jobs at once", press=self.burst),
+                Button(name="long", label="Long", text="runs for 4 s and tells how far it is", action=self.long),
+                Button(name="burst", label="Burst", text=f"{BURST:,} small jobs at once", action=self.burst),
                 Button(
                     name="kill",
                     label="Kill a worker",
                     text="SIGKILL to the busiest; another takes its place",
-                    press=self.kill,
-                    role=Role.ADMIN,
+                    action=self.kill,
+                    role=AccessRole.ADMIN,
                 ),
                 Button(
                     name="clear",
                     label="Clear",
                     text="cancel, discard and forget all jobs of the demo",
-                    press=self.clear,
-                    role=Role.ADMIN,
+                    action=self.clear,
+                    role=AccessRole.ADMIN,
                     danger=True,
                 ),
             ),
         )
 
-    async def success(self) -> Pressed:
+    async def success(self) -> ButtonResult:
         job = await shop.greet.enqueue(f"customer {next(self._orders)}")
-        return Pressed(said=f"Enqueued {job.id}: it succeeds at once")
+        return ButtonResult(message=f"Enqueued {job.id}: it succeeds at once")
 
-    async def delayed(self) -> Pressed:
-        job = await shop.remind.using(delay=DELAY).enqueue(next(self._orders))
-        return Pressed(said=f"Enqueued {job.id}: it starts in {DELAY} s")
+    async def delayed(self) -> ButtonResult:
+        job = await shop.remind.using(delay=DELAY_S).enqueue(next(self._orders))
+        return ButtonResult(message=f"Enqueued {job.id}: it starts in {DELAY_S} s")
 
-    async def transient(self) -> Pressed:
+    async def transient(self) -> ButtonResult:
         job = await shop.charge.enqueue(order=next(self._orders), cents=990)
-        return Pressed(said=f"Enqueued {job.id}: it fails twice, then succeeds")
+        return ButtonResult(message=f"Enqueued {job.id}: it fails twice, then succeeds")
 
-    async def permanent(self) -> Pressed:
+    async def permanent(self) -> ButtonResult:
         job = await shop.deliver.enqueue(next(self._orders), address="1 Nowhere Lane", api_key="sk-demo-1234")
-        return Pressed(said=f"Enqueued {job.id}: it will be a dead letter")
+        return ButtonResult(message=f"Enqueued {job.id}: it will be a dead letter")
 
-    async def long(self) -> Pressed:
+    async def long(self) -> ButtonResult:
         job = await shop.report.enqueue(PAGES)
-        return Pressed(said=f"Enqueued {job.id}: its page shows how far it is")
+        return ButtonResult(message=f"Enqueued {job.id}: its page shows how far it is")
 
-    async def burst(self) -> Pressed:
+    async def burst(self) -> ButtonResult:
         # Behind everything else: who presses another button meanwhile shall see its job at once.
         task = shop.resize.using(queue="low", priority=9)
         made = await self._app.enqueue_many(task.bind(next(self._orders)) for _ in range(BURST))
-        return Pressed(said=f"Enqueued {len(made):,} jobs in one transaction", touched=len(made))
+        return ButtonResult(message=f"Enqueued {len(made):,} jobs in one transaction", touched=len(made))
 
-    async def kill(self) -> Pressed:
-        self._not_while_playing()
+    async def kill(self) -> ButtonResult:
+        self._check_scenario_ended()
         workers = await self._app.instances.list()
         if not workers:
             raise Problem(409, "no worker is alive at this moment: the next one is on its way")
         # What runs now, not what ran at the last heartbeat: who has just seen a job start wants its worker killed.
         running = Counter(job.instance for job in await self._app.jobs.list(state="running", limit=1_000))
         victim = max(workers, key=lambda each: running[each.id])
-        self._crew.kill(victim.pid)
-        return Pressed(said=f"kill -9 {victim.pid}: worker {victim.id} is gone, its supervisor starts another")
+        self._workers.kill(victim.pid)
+        return ButtonResult(message=f"kill -9 {victim.pid}: worker {victim.id} is gone, its supervisor starts another")
 
-    async def clear(self) -> Pressed:
-        self._not_while_playing()
+    async def clear(self) -> ButtonResult:
+        self._check_scenario_ended()
         await self._app.jobs.bulk("cancel", all=True)
-        await self._quiet()
+        await self._wait_until_idle()
         await self._app.jobs.bulk("discard", all=True)
-        return Pressed(said="Cleared; the audit stays", touched=await self._forget())
+        return ButtonResult(message="Cleared; the audit stays", touched=await self._prune_all())
 
-    def _not_while_playing(self) -> None:
-        if self.is_playing:
+    def _check_scenario_ended(self) -> None:
+        if self.is_scenario_running:
             raise Problem(409, "the play is still on, and it kills a worker itself: wait a few seconds")
 
-    async def _quiet(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Wait until cancelled jobs no longer run."""
         began_at = SYSTEM.monotonic()
-        while SYSTEM.monotonic() - began_at < QUIET_WITHIN:
+        while SYSTEM.monotonic() - began_at < CANCEL_TIMEOUT:
             if not (await self._app.jobs.counts()).running:
                 return
             await SYSTEM.sleep(0.05)
 
-    async def _forget(self) -> int:
+    async def _prune_all(self) -> int:
         """Remove history and charts, as the leader does it with what is old. Returns how many jobs were forgotten."""
         store = await self._app.store()
         now = await store.inspect.now()
@@ -136,6 +136,6 @@ class Buttons:
         while last == BATCH:
             last = await store.jobs.prune(now, BATCH)
             forgotten += last
-        while await store.stats.prune(tens=now, minutes=now, gone=now, limit=BATCH) == BATCH:
+        while await store.stats.prune(ten_seconds_before=now, minutes_before=now, idle_since=now, limit=BATCH) == BATCH:
             pass
         return forgotten

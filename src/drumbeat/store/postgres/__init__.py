@@ -13,14 +13,18 @@ from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.store.postgres import schema
-from drumbeat.store.postgres.adding import Adding
 from drumbeat.store.postgres.audit import PostgresAudit
-from drumbeat.store.postgres.claiming import Bounds, Claiming
-from drumbeat.store.postgres.connections import PLANNED_ONCE, Address, Link, address
-from drumbeat.store.postgres.ending import Ending
-from drumbeat.store.postgres.facts import PostgresFacts
-from drumbeat.store.postgres.history import History
-from drumbeat.store.postgres.inside import PostgresInside
+from drumbeat.store.postgres.claim import PostgresClaimer, ScanBounds
+from drumbeat.store.postgres.completion import PostgresCompletionWriter
+from drumbeat.store.postgres.connections import (
+    GENERIC_PLAN_SETTINGS,
+    PostgresAddress,
+    PostgresConnection,
+    parse_address,
+)
+from drumbeat.store.postgres.health import PostgresHealth
+from drumbeat.store.postgres.history import HistoryPartitions
+from drumbeat.store.postgres.insert import PostgresInserter
 from drumbeat.store.postgres.inspect import PostgresInspect
 from drumbeat.store.postgres.instances import PostgresInstances
 from drumbeat.store.postgres.jobs import PostgresJobs
@@ -30,61 +34,82 @@ from drumbeat.store.postgres.schedules import PostgresSchedules
 from drumbeat.store.postgres.search import PostgresSearch
 from drumbeat.store.postgres.statements import statements
 from drumbeat.store.postgres.stats import PostgresStats
-from drumbeat.store.postgres.wake import Announcer, PostgresWake
-from drumbeat.store.protocol import Audit, Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Stats, Wake
+from drumbeat.store.postgres.transactional import PostgresTransactional
+from drumbeat.store.postgres.wake import PostgresNotifier, PostgresWake
+from drumbeat.store.protocol import (
+    AuditStore,
+    Inspector,
+    InstanceStore,
+    JobStore,
+    LockStore,
+    RoomStore,
+    ScheduleStore,
+    StatsStore,
+    Transactional,
+    Wake,
+)
 
-__all__ = ["Address", "PostgresInside", "PostgresStore", "address", "schema"]
+__all__ = ["PostgresAddress", "PostgresStore", "PostgresTransactional", "parse_address", "schema"]
 
 
 class PostgresStore:
     """One PostgreSQL database, as seen from one event loop."""
 
-    def __init__(self, address: Address, *, namespace: str, clock: Clock) -> None:
+    def __init__(self, address: PostgresAddress, *, namespace: str, clock: Clock) -> None:
         """Nothing is opened yet: use `open`."""
         sql = statements(namespace)
-        self.url = address.shown
+        self.url = address.masked_url
         self._sql = sql
-        self._work = Link(address, sql.schema, clock, PLANNED_ONCE)
-        self._side = Link(address, sql.schema, clock)
-        self._lists = Link(address, sql.schema, clock)
-        self._announcer = Announcer(self._side, sql.schema, f"{namespace}.wake", clock)
-        bounds = Bounds(clock)
-        self._announcer.inner.append(bounds.hear)
-        self._adding = Adding(sql, namespace, self._side, self._announcer)
-        ending = Ending(sql.jobs, self._adding)
-        history = History(sql.jobs, sql.schema, self._side, clock)
-        self.jobs: Jobs = PostgresJobs(
+        self._claim_connection = PostgresConnection(address, sql.schema, clock, GENERIC_PLAN_SETTINGS)
+        self._connection = PostgresConnection(address, sql.schema, clock)
+        self._report_connection = PostgresConnection(address, sql.schema, clock)
+        self._notifier = PostgresNotifier(self._connection, sql.schema, f"{namespace}.wake", clock)
+        bounds = ScanBounds(clock)
+        self._notifier.internal_listeners.append(bounds.lower_to)
+        self._inserter = PostgresInserter(sql, namespace, self._connection, self._notifier)
+        completion = PostgresCompletionWriter(sql.jobs, self._inserter)
+        history = HistoryPartitions(sql.jobs, sql.schema, self._connection, clock)
+        self.jobs: JobStore = PostgresJobs(
             sql.jobs,
-            work=self._work,
-            side=self._side,
-            adding=self._adding,
-            ending=ending,
-            claiming=Claiming(sql.jobs, bounds),
+            claim_connection=self._claim_connection,
+            connection=self._connection,
+            inserter=self._inserter,
+            completion=completion,
+            claimer=PostgresClaimer(sql.jobs, bounds),
             history=history,
-            announcer=self._announcer,
+            notifier=self._notifier,
         )
-        self.instances: Instances = PostgresInstances(
-            sql, link=self._side, ending=ending, history=history, announcer=self._announcer, clock=clock
-        )
-        self.locks: Locks = PostgresLocks(sql, link=self._side)
-        self.schedules: Schedules = PostgresSchedules(sql, link=self._side, announcer=self._announcer, clock=clock)
-        self.rooms: Rooms = PostgresRooms(sql, link=self._side)
-        self.stats: Stats = PostgresStats(sql, link=self._side, lists=self._lists)
-        self.inspect: Inspect = PostgresInspect(
+        self.instances: InstanceStore = PostgresInstances(
             sql,
-            PostgresSearch(sql, link=self._lists, clock=clock),
-            facts=PostgresFacts(sql, link=self._lists, clock=clock),
-            link=self._side,
-            lists=self._lists,
+            connection=self._connection,
+            completion=completion,
+            history=history,
+            notifier=self._notifier,
             clock=clock,
         )
-        self.audit: Audit = PostgresAudit(sql, link=self._side)
-        self.wake: Wake = PostgresWake(self._side, self._announcer, clock, namespace=namespace)
-        self._inside = PostgresInside(address, namespace=namespace, clock=clock)
-        self.inside: Inside = self._inside
+        self.locks: LockStore = PostgresLocks(sql, connection=self._connection)
+        self.schedules: ScheduleStore = PostgresSchedules(
+            sql, connection=self._connection, notifier=self._notifier, clock=clock
+        )
+        self.rooms: RoomStore = PostgresRooms(sql, connection=self._connection)
+        self.stats: StatsStore = PostgresStats(
+            sql, connection=self._connection, report_connection=self._report_connection
+        )
+        self.inspect: Inspector = PostgresInspect(
+            sql,
+            PostgresSearch(sql, connection=self._report_connection, clock=clock),
+            health=PostgresHealth(sql, connection=self._report_connection, clock=clock),
+            connection=self._connection,
+            report_connection=self._report_connection,
+            clock=clock,
+        )
+        self.audit: AuditStore = PostgresAudit(sql, connection=self._connection)
+        self.wake: Wake = PostgresWake(self._connection, self._notifier, clock, namespace=namespace)
+        self._transactional = PostgresTransactional(address, namespace=namespace, clock=clock)
+        self.transactional: Transactional = self._transactional
 
     @classmethod
-    async def open(cls, address: Address, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Self:
+    async def open(cls, address: PostgresAddress, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Self:
         """Connect, and see whether the tables are those that this code knows; they are made by `drumbeat migrate`.
 
         Raises:
@@ -94,17 +119,17 @@ class PostgresStore:
         """
         store = cls(address, namespace=namespace, clock=clock)
         try:
-            await schema.check(store._side, store._sql)
+            await schema.check(store._connection, store._sql)
         except BaseException:
             await store.close()
             raise
         return store
 
     async def close(self) -> None:
-        await self._adding.close()
-        await self._announcer.close()
-        await self._inside.close()
-        for link in (self._work, self._side, self._lists):
+        await self._inserter.close()
+        await self._notifier.close()
+        await self._transactional.close()
+        for link in (self._claim_connection, self._connection, self._report_connection):
             await link.close()
 
     async def __aenter__(self) -> Self:

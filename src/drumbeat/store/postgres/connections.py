@@ -16,14 +16,14 @@ from urllib.parse import parse_qsl, urlencode
 import asyncpg  # type: ignore[import-untyped]  # noqa: TID253
 import msgspec
 
-from drumbeat.clock import Clock, jittered
+from drumbeat.clock import Clock, jitter
 from drumbeat.errors import ConfigError, DrumbeatError, StoreError, StoreUnavailable
-from drumbeat.store.postgres import failures
-from drumbeat.store.postgres.failures import translated
-from drumbeat.store.postgres.statements import SchemaSql
+from drumbeat.store.postgres import error_translation
+from drumbeat.store.postgres.error_translation import translate_errors
+from drumbeat.store.postgres.statements import PostgresSchemaSql
 
 T = TypeVar("T")
-Heard = Callable[[str], None]
+NotificationHandler = Callable[[str], None]
 
 
 class Session(Protocol):
@@ -56,17 +56,17 @@ class Session(Protocol):
     def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
 
 
-Work = Callable[[Session], Awaitable[T]]
+Operation = Callable[[Session], Awaitable[T]]
 
-PATIENCE = 4.5
+CALL_TIMEOUT = 4.5
 """Seconds in which a call is answered, or the store is unavailable: from waiting for the line to the last row."""
-LONG = 60.0
+LONG_TIMEOUT = 60.0
 """The same for what may take its time: lists for people, removal of old days."""
-_REPEATS = 8
-_DAY = 86_400_000_000
+_MAX_TRIES = 8
+_DAY_US = 86_400_000_000
 
 # Behind a pooler of transactions nothing may be set for a session.
-_SESSION = {
+_SESSION_SETTINGS = {
     "application_name": "drumbeat",
     "default_transaction_isolation": "read committed",
     # A queue is in memory: 500 rows by their ids are never worth a walk of the table.
@@ -76,38 +76,42 @@ _SESSION = {
     "idle_in_transaction_session_timeout": "2000",
     "jit": "off",
 }
-_WAYS = ("enable_seqscan", "enable_bitmapscan", "enable_nestloop", "enable_mergejoin")
+_PLANNER_SWITCHES = ("enable_seqscan", "enable_bitmapscan", "enable_nestloop", "enable_mergejoin")
 # A plan that was made while a table was empty is bad for ever: plan each time.
-PLANNED_EACH_TIME = _SESSION | {"plan_cache_mode": "force_custom_plan"} | dict.fromkeys(_WAYS, "on")
+CUSTOM_PLAN_SETTINGS = (
+    _SESSION_SETTINGS | {"plan_cache_mode": "force_custom_plan"} | dict.fromkeys(_PLANNER_SWITCHES, "on")
+)
 # Claims and outcomes are a few statements that are right by one plan only, which these settings leave as the only one,
 # whatever the statistics say. So it can be kept: to plan them each time took a fifth of a full batch, and two thirds of a
 # small one.
-PLANNED_ONCE = _SESSION | {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(_WAYS, "off")
+GENERIC_PLAN_SETTINGS = (
+    _SESSION_SETTINGS | {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(_PLANNER_SWITCHES, "off")
+)
 
 
-class Plans(Enum):
+class PlanMode(Enum):
     """How the statements of a call want to be planned."""
 
-    USUAL = "as is usual for the link"
-    ONCE = "once"
-    EITHER = "as it happens to be"
+    DEFAULT = "as is usual for the link"
+    GENERIC = "once"
+    ANY = "as it happens to be"
 
 
-class Again(Exception):
+class RetryTransaction(Exception):
     """Raised by work inside `Link.transact`: undo it all and do it again, somebody else came between."""
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Where the server is, and how to speak to it."""
 
     dsn: str
-    shown: str
+    masked_url: str
     """Without a password."""
     pooled: bool = False
     """Behind PgBouncer in transaction mode: each call in a transaction, no prepared statements, no LISTEN."""
 
 
-def address(url: str, shown: str) -> Address:
+def parse_address(url: str, masked_url: str) -> PostgresAddress:
     """Understand the URL; `?pooler=transaction` is ours, everything else is the driver's.
 
     Raises:
@@ -118,28 +122,34 @@ def address(url: str, shown: str) -> Address:
     options = parse_qsl(query, keep_blank_values=True)
     poolers = [value for name, value in options if name == "pooler"]
     if any(value not in {"transaction", "session"} for value in poolers):
-        raise ConfigError(f"{shown}: pooler= may be transaction or session", "url")
+        raise ConfigError(f"{masked_url}: pooler= may be transaction or session", "url")
     rest = urlencode([(name, value) for name, value in options if name != "pooler"])
-    return Address(dsn=f"{base}?{rest}" if rest else base, shown=shown, pooled="transaction" in poolers)
+    return PostgresAddress(
+        dsn=f"{base}?{rest}" if rest else base, masked_url=masked_url, pooled="transaction" in poolers
+    )
 
 
-class Link:
+class PostgresConnection:
     def __init__(
-        self, address: Address, sql: SchemaSql, clock: Clock, session: Mapping[str, str] = PLANNED_EACH_TIME
+        self,
+        address: PostgresAddress,
+        sql: PostgresSchemaSql,
+        clock: Clock,
+        settings: Mapping[str, str] = CUSTOM_PLAN_SETTINGS,
     ) -> None:
         self._address = address
-        self._session = session
+        self._base_settings = settings
         self._sql = sql
         self._clock = clock
         self._pid = os.getpid()
-        self._turn = asyncio.Lock()
-        self._connection: Session | None = None
-        self._settings = session
+        self._lock = asyncio.Lock()
+        self._session: Session | None = None
+        self._current_settings = settings
         """What is set in the open connection now."""
         self._was_open = False
         self._closed = False
-        self._channels: dict[str, Heard] = {}
-        self._heard: set[str] = set()
+        self._handlers: dict[str, NotificationHandler] = {}
+        self._listened_channels: set[str] = set()
         """What the open connection listens to; that stays, also when nobody wants it any more."""
         self.lost = asyncio.Event()
         """Set when a connection that listens has gone."""
@@ -151,38 +161,42 @@ class Link:
     @property
     def is_free(self) -> bool:
         """Whether a call would begin at once."""
-        return not self._turn.locked()
+        return not self._lock.locked()
 
-    async def call(self, work: Work[T], *, patience: float = PATIENCE, plans: Plans = Plans.USUAL) -> T:
+    async def call(
+        self, work: Operation[T], *, timeout: float = CALL_TIMEOUT, plan_mode: PlanMode = PlanMode.DEFAULT
+    ) -> T:
         """Do this with the connection; every statement is a transaction of its own."""
-        return await self._repeated(self._in_transaction(work) if self.pooled else work, patience, plans)
+        return await self._run_with_retries(self._in_transaction(work) if self.pooled else work, timeout, plan_mode)
 
-    async def transact(self, work: Work[T], *, patience: float = PATIENCE, plans: Plans = Plans.USUAL) -> T:
+    async def transact(
+        self, work: Operation[T], *, timeout: float = CALL_TIMEOUT, plan_mode: PlanMode = PlanMode.DEFAULT
+    ) -> T:
         """Do this in one transaction; `work` may be called again after a rollback."""
-        return await self._repeated(self._in_transaction(work), patience, plans)
+        return await self._run_with_retries(self._in_transaction(work), timeout, plan_mode)
 
-    async def listen(self, channel: str, heard: Heard) -> None:
+    async def listen(self, channel: str, on_notification: NotificationHandler) -> None:
         """From now on, also after a reconnection, `heard` is called with the text of every NOTIFY."""
         try:
-            async with self._lent(PATIENCE) as connection:
-                if channel not in self._heard:
-                    await self._hear(connection, channel)
+            async with self._acquire_session(CALL_TIMEOUT) as connection:
+                if channel not in self._listened_channels:
+                    await self._add_listener(connection, channel)
         finally:
-            self._channels[channel] = heard
+            self._handlers[channel] = on_notification
 
-    def forget(self, channel: str) -> None:
-        self._channels.pop(channel, None)
+    def unlisten(self, channel: str) -> None:
+        self._handlers.pop(channel, None)
 
-    async def check(self) -> None:
+    async def ping(self) -> None:
         """Whether the connection still lives; it is opened anew if not."""
-        await self.call(lambda connection: connection.execute(self._sql.now), plans=Plans.EITHER)
+        await self.call(lambda connection: connection.execute(self._sql.now), plan_mode=PlanMode.ANY)
 
     async def close(self) -> None:
         self._closed = True
-        connection, self._connection = self._connection, None
+        connection, self._session = self._session, None
         if connection is None or os.getpid() != self._pid:
             return
-        if self._turn.locked():
+        if self._lock.locked():
             connection.terminate()
             return
         try:
@@ -190,31 +204,31 @@ class Link:
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             connection.terminate()
 
-    async def _repeated(self, work: Work[T], patience: float, plans: Plans) -> T:
-        for _ in range(_REPEATS):
-            async with self._lent(patience) as connection:
+    async def _run_with_retries(self, work: Operation[T], timeout: float, plan_mode: PlanMode) -> T:
+        for _ in range(_MAX_TRIES):
+            async with self._acquire_session(timeout) as connection:
                 try:
-                    await self._change(connection, plans)
+                    await self._apply_plan_mode(connection, plan_mode)
                     return await work(connection)
-                except Again:
+                except RetryTransaction:
                     pass
                 except asyncpg.PostgresError as error:
-                    if (day := failures.missing_day(error)) is not None:
-                        await connection.execute(_day(self._sql.ensure_day, day))
+                    if (day := error_translation.parse_missing_day(error)) is not None:
+                        await connection.execute(_fill_in_day(self._sql.ensure_day, day))
                         continue
-                    if not failures.is_worth_repeating(error):
+                    if not error_translation.is_retryable(error):
                         raise
-            await self._clock.sleep(jittered(0.01))
-        raise StoreUnavailable(f"{self._address.shown}: the transaction lost against others {_REPEATS} times")
+            await self._clock.sleep(jitter(0.01))
+        raise StoreUnavailable(f"{self._address.masked_url}: the transaction lost against others {_MAX_TRIES} times")
 
-    async def _change(self, connection: Session, plans: Plans) -> None:
-        wanted = PLANNED_ONCE if plans is Plans.ONCE else self._session
-        if plans is Plans.EITHER or wanted is self._settings or self.pooled:
+    async def _apply_plan_mode(self, connection: Session, plan_mode: PlanMode) -> None:
+        wanted = GENERIC_PLAN_SETTINGS if plan_mode is PlanMode.GENERIC else self._base_settings
+        if plan_mode is PlanMode.ANY or wanted is self._current_settings or self.pooled:
             return
         await connection.fetch(self._sql.set, list(wanted), list(wanted.values()))
-        self._settings = wanted
+        self._current_settings = wanted
 
-    def _in_transaction(self, work: Work[T]) -> Work[T]:
+    def _in_transaction(self, work: Operation[T]) -> Operation[T]:
         async def begun(connection: Session) -> T:
             async with connection.transaction():
                 return await work(connection)
@@ -222,90 +236,93 @@ class Link:
         return begun
 
     @asynccontextmanager
-    async def _lent(self, patience: float) -> AsyncIterator[Session]:
+    async def _acquire_session(self, timeout: float) -> AsyncIterator[Session]:
         if os.getpid() != self._pid:
             raise StoreError(
-                f"{self._address.shown} was opened before this process was forked: open the store anew in the child"
+                f"{self._address.masked_url} was opened before this process was forked: open the store anew in the child"
             )
-        with translated(self._address.shown):
-            async with asyncio.timeout(patience), self._turn:
-                connection = await self._opened()
+        with translate_errors(self._address.masked_url):
+            async with asyncio.timeout(timeout), self._lock:
+                connection = await self._ensure_open()
                 try:
                     yield connection
                 except BaseException as error:
-                    if not _is_harmless(error):
-                        self._drop()
+                    if not _is_session_usable(error):
+                        self._terminate()
                     raise
 
-    async def _opened(self) -> Session:
+    async def _ensure_open(self) -> Session:
         if self._closed:
-            raise StoreUnavailable(f"{self._address.shown}: the store is closed")
-        if self._connection is not None and not self._connection.is_closed():
-            return self._connection
+            raise StoreUnavailable(f"{self._address.masked_url}: the store is closed")
+        if self._session is not None and not self._session.is_closed():
+            return self._session
         try:
-            with translated(self._address.shown):
-                self._connection = await self._connect()
+            with translate_errors(self._address.masked_url):
+                self._session = await self._connect()
         except DrumbeatError as error:
             if self._was_open:
-                raise failures.while_running(error) from error
+                raise error_translation.as_outage(error) from error
             raise
         self._was_open = True
-        return self._connection
+        return self._session
 
     async def _connect(self) -> Session:
-        how: dict[str, Any] = {"statement_cache_size": 0} if self.pooled else {"server_settings": dict(self._session)}
+        how: dict[str, Any] = (
+            {"statement_cache_size": 0} if self.pooled else {"server_settings": dict(self._base_settings)}
+        )
         try:
-            connection: Session = await asyncpg.connect(self._address.dsn, timeout=PATIENCE - 0.2, **how)
+            connection: Session = await asyncpg.connect(self._address.dsn, timeout=CALL_TIMEOUT - 0.2, **how)
         except (ValueError, asyncpg.ClientConfigurationError) as error:
-            raise ConfigError(f"{self._address.shown}: {error}", "url") from error
-        self._settings = self._session
-        self._heard.clear()
+            raise ConfigError(f"{self._address.masked_url}: {error}", "url") from error
+        self._current_settings = self._base_settings
+        self._listened_channels.clear()
         try:
-            await self._prepare(connection)
+            await self._prepare_session(connection)
         except BaseException:
             connection.terminate()
             raise
         return connection
 
-    async def _prepare(self, connection: Session) -> None:
+    async def _prepare_session(self, connection: Session) -> None:
         async with connection.transaction():
             server = await connection.fetchrow(self._sql.server)
         assert server is not None
-        if server["version"] < failures.OLDEST * 10_000:
+        if server["version"] < error_translation.MIN_SERVER_VERSION * 10_000:
             found = server["version"] // 10_000
             raise ConfigError(
-                f"{self._address.shown}: the server is PostgreSQL {found}; {failures.OLDEST} or newer is needed", "url"
+                f"{self._address.masked_url}: the server is PostgreSQL {found}; {error_translation.MIN_SERVER_VERSION} or newer is needed",
+                "url",
             )
         if server["in_recovery"] or server["read_only"]:
             raise ConfigError(
-                f"{self._address.shown}: the server is read-only: it is a standby, or closed for writing", "url"
+                f"{self._address.masked_url}: the server is read-only: it is a standby, or closed for writing", "url"
             )
         if server["careless"] and not self.pooled:
-            await connection.execute(self._sql.careful)
-        for channel in self._channels:
-            await self._hear(connection, channel)
+            await connection.execute(self._sql.enable_synchronous_commit)
+        for channel in self._handlers:
+            await self._add_listener(connection, channel)
 
-    async def _hear(self, connection: Session, channel: str) -> None:
+    async def _add_listener(self, connection: Session, channel: str) -> None:
         def heard(_connection: object, _pid: int, _channel: str, payload: object) -> None:
-            if (hear := self._channels.get(channel)) is not None:
+            if (hear := self._handlers.get(channel)) is not None:
                 hear(str(payload))
 
         await connection.add_listener(channel, heard)
-        self._heard.add(channel)
+        self._listened_channels.add(channel)
         connection.add_termination_listener(lambda _connection: self.lost.set())
 
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
+    def _terminate(self) -> None:
+        connection, self._session = self._session, None
         if connection is not None:
             connection.terminate()
 
 
-def _day(statement: str, moment: int) -> str:
+def _fill_in_day(statement: str, timestamp: int) -> str:
     """The statement with the beginning of the day that holds this moment; a number, so it can stand in the text."""
-    return statement.replace("$1", str(moment // _DAY * _DAY))
+    return statement.replace("$1", str(timestamp // _DAY_US * _DAY_US))
 
 
-def _is_harmless(error: BaseException) -> bool:
+def _is_session_usable(error: BaseException) -> bool:
     """The server's answer to a statement, our own conclusion from one, or a value that was never sent."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "")[:3] != "57P"

@@ -3,9 +3,18 @@ there already: the connection came from it."""
 
 from typing import Any
 
-from drumbeat.store.kinds import Kind, known, of_session, unwrapped
+from drumbeat.store.driver_kinds import DriverKind, detect_kind, session_connection, unwrap_cursor
 
-KINDS = frozenset({Kind.ASYNCPG, Kind.DJANGO, Kind.PSYCOPG, Kind.PSYCOPG_ASYNC, Kind.SQLALCHEMY, Kind.SQLALCHEMY_ASYNC})
+KINDS = frozenset(
+    {
+        DriverKind.ASYNCPG,
+        DriverKind.DJANGO,
+        DriverKind.PSYCOPG,
+        DriverKind.PSYCOPG_ASYNC,
+        DriverKind.SQLALCHEMY,
+        DriverKind.SQLALCHEMY_ASYNC,
+    }
+)
 
 
 async def call(conn: Any, statement: str, text: str) -> Any:
@@ -14,17 +23,17 @@ async def call(conn: Any, statement: str, text: str) -> Any:
     Raises:
         InvalidArguments: it is no connection to a PostgreSQL that we know how to use.
     """
-    match known(conn, KINDS, sync=False):
-        case Kind.ASYNCPG:
+    match detect_kind(conn, KINDS, sync=False):
+        case DriverKind.ASYNCPG:
             return await conn.fetchval(statement, text)
-        case Kind.PSYCOPG_ASYNC:
+        case DriverKind.PSYCOPG_ASYNC:
             from psycopg.rows import tuple_row
 
-            async with unwrapped(conn).cursor(row_factory=tuple_row) as cursor:
+            async with unwrap_cursor(conn).cursor(row_factory=tuple_row) as cursor:
                 await cursor.execute(statement.replace("$1", "%s"), (text,))
                 return (await cursor.fetchone())[0]
-        case Kind.SQLALCHEMY_ASYNC:
-            session = of_session(conn)
+        case DriverKind.SQLALCHEMY_ASYNC:
+            session = session_connection(conn)
             connection = conn if session is None else await session
             return (await connection.execute(*_for_sqlalchemy(statement, text))).scalar_one()
         case _:
@@ -33,16 +42,16 @@ async def call(conn: Any, statement: str, text: str) -> Any:
 
 def call_sync(conn: Any, statement: str, text: str) -> Any:
     """The same for a sync driver, on this thread."""
-    kind = known(conn, KINDS, sync=True)
-    if kind is Kind.SQLALCHEMY:
-        return (of_session(conn) or conn).execute(*_for_sqlalchemy(statement, text)).scalar_one()
-    if kind is Kind.DJANGO:
+    kind = detect_kind(conn, KINDS, sync=True)
+    if kind is DriverKind.SQLALCHEMY:
+        return (session_connection(conn) or conn).execute(*_for_sqlalchemy(statement, text)).scalar_one()
+    if kind is DriverKind.DJANGO:
         with conn.cursor() as cursor:
             cursor.execute(statement.replace("$1", "%s"), (text,))
             return cursor.fetchone()[0]
     from psycopg.rows import tuple_row
 
-    with unwrapped(conn).cursor(row_factory=tuple_row) as cursor:
+    with unwrap_cursor(conn).cursor(row_factory=tuple_row) as cursor:
         cursor.execute(statement.replace("$1", "%s"), (text,))
         return cursor.fetchone()[0]
 

@@ -7,37 +7,37 @@ when it is free; everything else shares that.
 from collections.abc import Sequence
 from functools import partial
 
-from drumbeat.errors import JobExpired, JobNotFound
-from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
-from drumbeat.model.death import follow_up
-from drumbeat.model.job import (
-    Added,
+from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.job import (
+    AddResult,
     CancelAnswer,
-    Claim,
-    Claimed,
-    Ended,
-    Exchanged,
+    ClaimedJob,
+    ClaimRef,
+    ClaimRequest,
+    ClaimResult,
+    EndedJob,
     Failure,
-    Hold,
-    Malformed,
+    MalformedJob,
     NewJob,
     Outcome,
     OutcomeKind,
-    Replayed,
-    Verdict,
+    ReplayResult,
+    WriteStatus,
 )
-from drumbeat.store.outcomes import released
+from drumbeat.errors import JobExpired, JobNotFound
+from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
+from drumbeat.store.outcomes import released_outcomes
 from drumbeat.store.postgres import rows
-from drumbeat.store.postgres.adding import Adding, keys_of
-from drumbeat.store.postgres.claiming import Claiming
-from drumbeat.store.postgres.connections import Link, Plans, Session
-from drumbeat.store.postgres.ending import Ending
-from drumbeat.store.postgres.history import DAY_US, History
-from drumbeat.store.postgres.statements import JobSql
-from drumbeat.store.postgres.wake import Announcer
+from drumbeat.store.postgres.claim import PostgresClaimer
+from drumbeat.store.postgres.completion import PostgresCompletionWriter
+from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session
+from drumbeat.store.postgres.history import DAY_US, HistoryPartitions
+from drumbeat.store.postgres.insert import PostgresInserter, load_unique_keys
+from drumbeat.store.postgres.statements import PostgresJobSql
+from drumbeat.store.postgres.wake import PostgresNotifier
 
 _CANCELLED = OutcomeKind.CANCELLED.value
-_ANSWERS = {
+_CANCEL_ANSWERS = {
     "pending": CancelAnswer.CANCELLED,
     "running": CancelAnswer.REQUESTED,
     "succeeded": CancelAnswer.SUCCEEDED,
@@ -50,153 +50,169 @@ _ANSWERS = {
 class PostgresJobs:
     def __init__(
         self,
-        sql: JobSql,
+        sql: PostgresJobSql,
         *,
-        work: Link,
-        side: Link,
-        adding: Adding,
-        ending: Ending,
-        claiming: Claiming,
-        history: History,
-        announcer: Announcer,
+        claim_connection: PostgresConnection,
+        connection: PostgresConnection,
+        inserter: PostgresInserter,
+        completion: PostgresCompletionWriter,
+        claimer: PostgresClaimer,
+        history: HistoryPartitions,
+        notifier: PostgresNotifier,
     ) -> None:
         self._sql = sql
-        self._work = work
-        self._side = side
-        self._adding = adding
-        self._ending = ending
-        self._claiming = claiming
+        self._claim_connection = claim_connection
+        self._connection = connection
+        self._inserter = inserter
+        self._completion = completion
+        self._claimer = claimer
         self._history = history
-        self._announcer = announcer
+        self._notifier = notifier
 
-    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
-        return await self._adding.add(jobs) if jobs else []
+    async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
+        return await self._inserter.add(jobs) if jobs else []
 
-    async def exchange(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> Exchanged:
-        if _is_plain(outcomes) and (claim is None or not claim.wants):
+    async def report_and_claim(
+        self, instance: InstanceId, outcomes: Sequence[Outcome], request: ClaimRequest | None
+    ) -> ClaimResult:
+        if _is_all_success(outcomes) and (request is None or not request.unblocks):
             # A busy worker has two under way: while one waits for the disk, the server works on the other.
-            link = self._side if self._side.is_free and not self._work.is_free else self._work
-            return await link.call(partial(self._exchange, instance, outcomes, claim), plans=Plans.ONCE)
-        exchanged, soonest = await self._work.transact(partial(self._exchange_all, instance, outcomes, claim))
-        self._tell(soonest)
+            link = (
+                self._connection
+                if self._connection.is_free and not self._claim_connection.is_free
+                else self._claim_connection
+            )
+            return await link.call(
+                partial(self._report_successes_and_claim, instance, outcomes, request), plan_mode=PlanMode.GENERIC
+            )
+        exchanged, soonest = await self._claim_connection.transact(
+            partial(self._report_all_and_claim, instance, outcomes, request)
+        )
+        self._notify(soonest)
         return exchanged
 
-    async def running(self, instance: InstanceId) -> list[Hold]:
-        found = await self._side.call(lambda session: session.fetch(self._sql.running, instance))
-        return [Hold(row["id"], row["token"]) for row in found]
+    async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
+        found = await self._connection.call(lambda session: session.fetch(self._sql.running, instance))
+        return [ClaimRef(row["id"], row["token"]) for row in found]
 
-    async def release(self, instance: InstanceId, holds: Sequence[Hold]) -> int:
-        if not holds:
+    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
+        if not claims:
             return 0
-        outcomes = released((hold.id, hold.token) for hold in holds)
-        done, soonest = await self._side.transact(lambda session: self._ending.settle(session, instance, outcomes))
-        self._tell(soonest)
+        outcomes = released_outcomes((hold.id, hold.token) for hold in claims)
+        done, soonest = await self._connection.transact(
+            lambda session: self._completion.record_current(session, instance, outcomes)
+        )
+        self._notify(soonest)
         return len(done)
 
-    async def note(self, instance: InstanceId, notes: Sequence[tuple[Hold, str]]) -> None:
+    async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
-            columns = rows.columns(((hold.id, hold.token, progress) for hold, progress in notes), 3)
-            await self._side.call(lambda session: session.execute(self._sql.note, instance, *columns))
+            columns = rows.to_columns(((hold.id, hold.token, progress) for hold, progress in notes), 3)
+            await self._connection.call(lambda session: session.execute(self._sql.note, instance, *columns))
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         wanted = [id for id in dict.fromkeys(ids) if is_job_id(id)]
-        states = await self._side.transact(partial(self._cancel, wanted)) if wanted else {}
-        return [_answer(states.get(id)) for id in ids]
+        states = await self._connection.transact(partial(self._cancel, wanted)) if wanted else {}
+        return [_cancel_answer(states.get(id)) for id in ids]
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
-        states = await self._side.transact(partial(self._cancel_keys, task, list(keys))) if keys else {}
-        return [_answer(state) for state in states.values()]
+        states = await self._connection.transact(partial(self._cancel_keys, task, list(keys))) if keys else {}
+        return [_cancel_answer(state) for state in states.values()]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
         wanted = [id for id in ids if is_job_id(id)]
-        changed = await self._side.call(lambda session: session.fetch(self._sql.run_now, wanted)) if wanted else []
+        changed = (
+            await self._connection.call(lambda session: session.fetch(self._sql.run_now, wanted)) if wanted else []
+        )
         if changed:
-            self._announcer.tell(changed[0][0])
-            await self._announcer.settle()
+            self._notifier.notify(changed[0][0])
+            await self._notifier.flush()
         return len(changed)
 
-    async def replay(self, ids: Sequence[JobId]) -> list[Replayed]:
+    async def replay(self, ids: Sequence[JobId]) -> list[ReplayResult]:
         if not ids:
             return []
-        answers, soonest = await self._side.transact(partial(self._replay, ids))
-        self._tell(soonest)
-        await self._announcer.settle()
+        answers, soonest = await self._connection.transact(partial(self._replay, ids))
+        self._notify(soonest)
+        await self._notifier.flush()
         return answers
 
     async def discard(self, ids: Sequence[JobId]) -> int:
         wanted = [id for id in ids if is_job_id(id)]
         if not wanted:
             return 0
-        return len(await self._side.call(lambda session: session.fetch(self._sql.discard, wanted)))
+        return len(await self._connection.call(lambda session: session.fetch(self._sql.discard, wanted)))
 
-    async def ended(self, ids: Sequence[JobId]) -> list[Ended | None]:
+    async def get_results(self, ids: Sequence[JobId]) -> list[EndedJob | None]:
         wanted = [id for id in dict.fromkeys(ids) if is_job_id(id)]
-        found: dict[JobId, Ended | None] = {}
+        found: dict[JobId, EndedJob | None] = {}
         if wanted:
             # Nearly always it ended lately. Only for one that is not there are all the days looked at.
             since = created_us(min(wanted)) - DAY_US
-            found = await self._ended(wanted, since)
+            found = await self._load_ended(wanted, since)
             if len(found) < len(wanted):
-                found = await self._ended(wanted, 0)
+                found = await self._load_ended(wanted, 0)
         for id in ids:
             if id not in found:
-                raise nowhere(id, await self._side.call(lambda session: session.fetchval(self._sql.pruned_before)))
+                raise missing_job_error(
+                    id, await self._connection.call(lambda session: session.fetchval(self._sql.pruned_before))
+                )
         return [found[id] for id in ids]
 
-    async def expire_waits(self, prefix: str, before: int, limit: int) -> int:
-        count, soonest = await self._side.transact(partial(self._expire_waits, prefix, before, limit))
-        self._tell(soonest)
+    async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
+        count, soonest = await self._connection.transact(partial(self._expire_waits, prefix, before, limit))
+        self._notify(soonest)
         return count
 
     async def prune(self, before: int, limit: int) -> int:
         return await self._history.prune(before, limit)
 
-    async def pause(self, queue: str, *, by: str, why: str) -> None:
-        await self._side.call(lambda session: session.execute(self._sql.pause, queue, by, why))
+    async def pause_queue(self, queue: str, *, by: str, reason: str) -> None:
+        await self._connection.call(lambda session: session.execute(self._sql.pause, queue, by, reason))
 
-    async def resume(self, queue: str) -> bool:
-        resumed = bool(await self._side.call(lambda session: session.fetch(self._sql.resume, queue)))
+    async def resume_queue(self, queue: str) -> bool:
+        resumed = bool(await self._connection.call(lambda session: session.fetch(self._sql.resume, queue)))
         if resumed:
-            self._announcer.tell(0)
-            await self._announcer.settle()
+            self._notifier.notify(0)
+            await self._notifier.flush()
         return resumed
 
-    async def _exchange(
-        self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None, session: Session
-    ) -> Exchanged:
+    async def _report_successes_and_claim(
+        self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None, session: Session
+    ) -> ClaimResult:
         """The hot path: one statement. Only where something was not current is there more to ask.
 
         It waits for the disk, also where it only claims: a crash of the server must not take a claim from a living worker.
         """
-        answer = await self._claiming.exchange(session, instance, outcomes, claim)
-        verdicts = [Verdict.DONE] * len(outcomes)
-        if answer.ended < len(outcomes):
-            recorded = set((answer.recorded or "").split())
+        answer = await self._claimer.report_and_claim(session, instance, outcomes, claim)
+        verdicts = [WriteStatus.APPLIED] * len(outcomes)
+        if answer.recorded_count < len(outcomes):
+            recorded = set((answer.recorded_ids or "").split())
             done = {(each.id, each.token) for each in outcomes if each.id in recorded}
-            verdicts = await self._ending.verdicts(session, instance, outcomes, done)
-        return Exchanged(
-            verdicts=verdicts, jobs=answer.jobs, now=answer.now, next_due=answer.next_due, malformed=answer.malformed
+            verdicts = await self._completion.build_statuses(session, instance, outcomes, done)
+        return ClaimResult(
+            statuses=verdicts, jobs=answer.jobs, now=answer.now, next_due_at=answer.next_due, malformed=answer.malformed
         )
 
-    async def _exchange_all(
-        self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None, session: Session
-    ) -> tuple[Exchanged, int | None]:
+    async def _report_all_and_claim(
+        self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None, session: Session
+    ) -> tuple[ClaimResult, int | None]:
         """Everything else: a transaction of some statements, and the due moment of what is pending again."""
-        verdicts: list[Verdict] = []
+        verdicts: list[WriteStatus] = []
         soonest: int | None = None
         if outcomes:
-            verdicts, soonest = await self._ending.end(session, instance, outcomes)
+            verdicts, soonest = await self._completion.record_outcomes(session, instance, outcomes)
             if soonest is not None:
-                self._claiming.hear(soonest)
-        wanted: list[Claimed] = []
-        malformed: list[Malformed] = []
-        if claim is not None and claim.wants and claim.limit > 0:
-            wanted, malformed = await self._claiming.claim_waiting(session, instance, claim)
-            claim = Claim(queues=claim.queues, limit=claim.limit - len(wanted) - len(malformed))
-        answer = await self._claiming.exchange(session, instance, (), claim)
+                self._claimer.lower_bounds(soonest)
+        wanted: list[ClaimedJob] = []
+        malformed: list[MalformedJob] = []
+        if claim is not None and claim.unblocks and claim.limit > 0:
+            wanted, malformed = await self._claimer.claim_blocked(session, instance, claim)
+            claim = ClaimRequest(queues=claim.queues, limit=claim.limit - len(wanted) - len(malformed))
+        answer = await self._claimer.report_and_claim(session, instance, (), claim)
         jobs, malformed = wanted + answer.jobs, malformed + answer.malformed
-        exchanged = Exchanged(
-            verdicts=verdicts, jobs=jobs, now=answer.now, next_due=answer.next_due, malformed=malformed
+        exchanged = ClaimResult(
+            statuses=verdicts, jobs=jobs, now=answer.now, next_due_at=answer.next_due, malformed=malformed
         )
         return exchanged, soonest
 
@@ -209,7 +225,7 @@ class PostgresJobs:
         return found
 
     async def _cancel_keys(self, task: str, keys: list[str], session: Session) -> dict[JobId, str]:
-        found = {row["id"]: row["state"] for row in await session.fetch(self._sql.live_of_keys, task, keys)}
+        found = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_live_of_keys, task, keys)}
         await self._cancel_locked(found, session)
         return found
 
@@ -217,68 +233,70 @@ class PostgresJobs:
         pending = [(id, _CANCELLED, *[None] * 6) for id, state in found.items() if state != "running"]
         running = [id for id, state in found.items() if state == "running"]
         if pending:
-            await session.execute(self._sql.finish, *rows.columns(pending, 8))
+            await session.execute(self._sql.move_to_history, *rows.to_columns(pending, 8))
         if running:
             await session.execute(self._sql.request_cancel, running)
 
-    async def _replay(self, ids: Sequence[JobId], session: Session) -> tuple[list[Replayed], int | None]:
-        found = await session.fetch(self._sql.dead_letters, [id for id in ids if is_job_id(id)])
+    async def _replay(self, ids: Sequence[JobId], session: Session) -> tuple[list[ReplayResult], int | None]:
+        found = await session.fetch(self._sql.lock_dead_letters, [id for id in ids if is_job_id(id)])
         letters = {row["id"]: row for row in found}
-        keys = await keys_of(self._sql, session, ((row["task"], row["key"]) for row in found if row["unique"]))
-        answers: list[Replayed] = []
+        keys = await load_unique_keys(self._sql, session, ((row["task"], row["key"]) for row in found if row["unique"]))
+        answers: list[ReplayResult] = []
         chosen: list[JobId] = []
         for id in ids:
             letter = letters.pop(id, None)
             if letter is None:
-                answers.append(Replayed(id, False))
+                answers.append(ReplayResult(id, False))
                 continue
-            holder = keys.holder(letter["task"], letter["key"], letter["unique"])
+            holder = keys.find_holder(letter["task"], letter["key"], letter["unique"])
             if holder is None:
                 keys.take(letter["task"], letter["key"], letter["unique"], id)
                 chosen.append(id)
-            answers.append(Replayed(id, holder is None, holder))
+            answers.append(ReplayResult(id, holder is None, holder))
         if not chosen:
             return answers, None
-        await session.execute(self._sql.keep_last_attempts, chosen)
-        revived = await session.fetch(self._sql.revive, chosen)
+        await session.execute(self._sql.insert_last_attempts, chosen)
+        revived = await session.fetch(self._sql.replay, chosen)
         return answers, revived[0]["now"]
 
-    async def _ended(self, ids: Sequence[JobId], since: int) -> dict[JobId, Ended | None]:
-        found = await self._side.call(lambda session: session.fetch(self._sql.ended, ids, since), plans=Plans.EITHER)
-        return {row["id"]: rows.ended(row) for row in found}
+    async def _load_ended(self, ids: Sequence[JobId], since: int) -> dict[JobId, EndedJob | None]:
+        found = await self._connection.call(
+            lambda session: session.fetch(self._sql.ended, ids, since), plan_mode=PlanMode.ANY
+        )
+        return {row["id"]: rows.ended_job(row) for row in found}
 
     async def _expire_waits(self, prefix: str, before: int, limit: int, session: Session) -> tuple[int, int | None]:
-        found = await session.fetch(self._sql.waited_too_long, prefix, before, limit)
+        found = await session.fetch(self._sql.lock_expired_waits, prefix, before, limit)
         if not found:
             return 0, None
         dead, after = [], []
         for row in found:
-            hours = (row["now"] - row["waits_since"]) / 3_600_000_000
-            error = Failure(type="WaitExpired", message=f"nobody came in {hours:.1f} h for {row['waits_for']}")
+            hours = (row["now"] - row["blocked_since"]) / 3_600_000_000
+            error = Failure(type="WaitExpired", message=f"nobody came in {hours:.1f} h for {row['blocked_on']}")
             dead.append((row["id"], None, None, row["now"], row["failures"], row["crashes"], rows.as_json(error)))
-            if (job := follow_up(rows.job(row), error)) is not None:
+            if (job := make_follow_up(rows.job(row), error)) is not None:
                 after.append(job)
-        await session.execute(self._sql.die, *rows.columns(dead, 7))
-        return len(dead), min(await self._adding.add_within(session, after), default=None)
+        await session.execute(self._sql.move_to_dead, *rows.to_columns(dead, 7))
+        return len(dead), min(await self._inserter.add_in_transaction(session, after), default=None)
 
-    def _tell(self, soonest: int | None) -> None:
+    def _notify(self, soonest: int | None) -> None:
         if soonest is not None:
-            self._announcer.tell(soonest)
+            self._notifier.notify(soonest)
 
 
-def _answer(state: str | None) -> CancelAnswer:
+def _cancel_answer(state: str | None) -> CancelAnswer:
     # A state that nobody knows is one of a live job that was written by hand: it never ran, and is cancelled now.
-    return _ANSWERS.get(state, CancelAnswer.CANCELLED)
+    return _CANCEL_ANSWERS.get(state, CancelAnswer.CANCELLED)
 
 
-def nowhere(id: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:
+def missing_job_error(id: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:
     """Which of the two it is for an id that is in no table."""
     if pruned_before is not None and is_job_id(id) and created_us(id) < pruned_before:
         return JobExpired(id)
     return JobNotFound(id)
 
 
-def _is_plain(outcomes: Sequence[Outcome]) -> bool:
+def _is_all_success(outcomes: Sequence[Outcome]) -> bool:
     """Successes only, each once: what the hot statement can take."""
     count = len(outcomes)
     kinds = [each.kind for each in outcomes]

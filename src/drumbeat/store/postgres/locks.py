@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from drumbeat.core.lock import LockInfo, NewTicket, TicketInfo, TicketState, TicketStatus
 from drumbeat.durations import from_us
 from drumbeat.errors import StoreError
-from drumbeat.model.lock import LockInfo, NewTicket, Seen, TicketInfo, TicketState
-from drumbeat.store.postgres.connections import LONG, Link, Session
-from drumbeat.store.postgres.entering import Entering
-from drumbeat.store.postgres.statements import Statements
+from drumbeat.store.postgres.acquire_batch import AcquireBatcher
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
+from drumbeat.store.postgres.statements import PostgresStatements
 
 log = logging.getLogger(__name__)
 
@@ -23,78 +23,84 @@ _NEGATIVE_OFFSET = "2201X"
 
 
 class PostgresLocks:
-    def __init__(self, sql: Statements, *, link: Link) -> None:
+    def __init__(self, sql: PostgresStatements, *, connection: PostgresConnection) -> None:
         self._sql = sql.locks
         self._schema = sql.schema
-        self._link = link
-        self._entering = Entering(sql.locks, link)
+        self._connection = connection
+        self._batcher = AcquireBatcher(sql.locks, connection)
 
-    async def enter(self, ticket: NewTicket) -> Seen:
-        return _seen(await self._entering.enter(ticket))
+    async def acquire(self, ticket: NewTicket) -> TicketStatus:
+        return _ticket_status(await self._batcher.acquire(ticket))
 
-    async def look(self, tickets: Sequence[str], *, renew: bool) -> list[Seen]:
+    async def ticket_status(self, tickets: Sequence[str], *, renew: bool) -> list[TicketStatus]:
         if not tickets:
             return []
         # Each once: the function counts them.
         ids = list(dict.fromkeys(tickets))
-        rows = await self._mending(lambda session: session.fetch(self._sql.look, ids, renew))
-        found = {row["ticket"]: _seen(row) for row in rows}
+        rows = await self._call_with_repair(lambda session: session.fetch(self._sql.ticket_status, ids, renew))
+        found = {row["ticket"]: _ticket_status(row) for row in rows}
         lost = [id for id in ids if id not in found]
         if lost:
-            why = await self._reasons(lost)
-            found |= {id: Seen(ticket=id, state=TicketState.LOST, why=why.get(id)) for id in lost}
+            reason = await self._load_release_reasons(lost)
+            found |= {id: TicketStatus(ticket=id, state=TicketState.LOST, reason=reason.get(id)) for id in lost}
         return [found[ticket] for ticket in tickets]
 
-    async def leave(self, tickets: Sequence[str]) -> None:
+    async def release(self, tickets: Sequence[str]) -> None:
         if tickets:
-            await self._mending(lambda session: session.execute(self._sql.leave, list(tickets)))
+            await self._call_with_repair(lambda session: session.execute(self._sql.release, list(tickets)))
 
-    async def release(self, lock: str, ticket: str | None, *, by: str, why: str) -> int:
-        count: int = await self._mending(lambda session: session.fetchval(self._sql.release, lock, ticket, by, why))
+    async def force_release(self, lock: str, ticket: str | None, *, by: str, reason: str) -> int:
+        count: int = await self._call_with_repair(
+            lambda session: session.fetchval(self._sql.force_release, lock, ticket, by, reason)
+        )
         return count
 
-    async def page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
-        return await self._link.transact(partial(self._infos, (after, limit, all, None), False), patience=LONG)
+    async def list_page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
+        return await self._connection.transact(
+            partial(self._load_infos, (after, limit, all, None), False), timeout=LONG_TIMEOUT
+        )
 
     async def get(self, lock: str) -> LockInfo | None:
-        found = await self._link.transact(partial(self._infos, ("", 1, True, lock), True), patience=LONG)
+        found = await self._connection.transact(
+            partial(self._load_infos, ("", 1, True, lock), True), timeout=LONG_TIMEOUT
+        )
         return found[0] if found else None
 
-    async def _mending(self, work: Callable[[Session], Awaitable[T]]) -> T:
+    async def _call_with_repair(self, work: Callable[[Session], Awaitable[T]]) -> T:
         """Where the server cannot reckon with a lock's limit, that is mended, and it is done once more."""
         try:
-            return await self._link.call(work)
+            return await self._connection.call(work)
         except StoreError as error:
             if getattr(error.__cause__, "sqlstate", None) != _NEGATIVE_OFFSET:
                 raise
-            await self._link.call(lambda session: session.execute(self._sql.mend))
+            await self._connection.call(lambda session: session.execute(self._sql.repair_limits))
             log.error("a stored lock had a limit below 1: it is 1 now")
-            return await self._link.call(work)
+            return await self._connection.call(work)
 
-    async def _reasons(self, ids: list[str]) -> dict[str, str]:
-        rows = await self._link.call(lambda session: session.fetch(self._sql.reasons, ids))
+    async def _load_release_reasons(self, ids: list[str]) -> dict[str, str]:
+        rows = await self._connection.call(lambda session: session.fetch(self._sql.release_reasons, ids))
         return {
-            id: f"released by {row['released_by']}: {row['released_why']}"
+            id: f"released by {row['released_by']}: {row['released_reason']}"
             for row in rows
             for id in row["released"].split()
         }
 
-    async def _infos(self, wanted: tuple[Any, ...], waiters: bool, session: Session) -> list[LockInfo]:
-        await session.execute(self._schema.one_snapshot)
+    async def _load_infos(self, wanted: tuple[Any, ...], waiters: bool, session: Session) -> list[LockInfo]:
+        await session.execute(self._schema.use_snapshot)
         locks = await session.fetch(self._sql.page, *wanted)
         tickets = await session.fetch(self._sql.tickets, [lock["name"] for lock in locks], waiters)
         return [_info(lock, [ticket for ticket in tickets if ticket["lock"] == lock["name"]]) for lock in locks]
 
 
-def _seen(row: Any) -> Seen:
+def _ticket_status(row: Any) -> TicketStatus:
     waits = row["granted_at"] is None
-    return Seen(
+    return TicketStatus(
         ticket=row["ticket"],
         state=TicketState.WAITING if waits else TicketState.GRANTED,
         token=row["token"],
         lane=row["lane"] or 0,
-        place=row["place"],
-        look_after=row["look_after"],
+        position=row["place"],
+        recheck_after_us=row["look_after"],
         granted_at=row["granted_at"],
     )
 
@@ -110,7 +116,7 @@ def _info(lock: Any, tickets: Sequence[Any]) -> LockInfo:
         waiters=[_ticket(ticket) for ticket in tickets if ticket["granted_at"] is None],
         released_at=None if lock["released_at"] is None else from_us(lock["released_at"]),
         released_by=lock["released_by"],
-        released_why=lock["released_why"],
+        released_reason=lock["released_reason"],
         opens_at=None if lock["opens_at"] is None else from_us(lock["opens_at"]),
     )
 

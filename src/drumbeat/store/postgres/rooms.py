@@ -7,17 +7,17 @@ A NOTIFY carries 8,000 bytes, so messages lie in a table of their own. It is unl
 
 from collections.abc import Sequence
 
+from drumbeat.core.room import RoomMessage, encode_hint
 from drumbeat.ids import InstanceId
-from drumbeat.model.room import RoomMessage, hint
-from drumbeat.store.malformed import salvage, tell
-from drumbeat.store.postgres.connections import Link
-from drumbeat.store.postgres.statements import Statements
+from drumbeat.store.malformed import log_faults, salvage
+from drumbeat.store.postgres.connections import PostgresConnection
+from drumbeat.store.postgres.statements import PostgresStatements
 
 
 class PostgresRooms:
-    def __init__(self, sql: Statements, *, link: Link) -> None:
+    def __init__(self, sql: PostgresStatements, *, connection: PostgresConnection) -> None:
         self._sql = sql.rooms
-        self._link = link
+        self._connection = connection
 
     async def send(self, messages: Sequence[RoomMessage]) -> None:
         if not messages:
@@ -29,28 +29,32 @@ class PostgresRooms:
             [message.signature for message in messages],
             [message.args for message in messages],
         )
-        await self._link.call(lambda session: session.execute(self._sql.send, *columns, hint(messages)))
+        await self._connection.call(lambda session: session.execute(self._sql.send, *columns, encode_hint(messages)))
 
     async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
-        found = await self._link.call(lambda session: session.fetch(self._sql.take, instance, limit))
+        found = await self._connection.call(lambda session: session.fetch(self._sql.take, instance, limit))
         messages: list[RoomMessage] = []
         for row in found:
             values, faults = salvage(RoomMessage, dict(row))
             if faults:
-                tell("message of a room", row["id"], faults)
+                log_faults("message of a room", row["id"], faults)
             else:
                 messages.append(RoomMessage(**values))
         return sorted(messages, key=lambda message: message.id)
 
-    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
-        return await self._named(self._sql.waiting, messages)
+    async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await self._fetch_ids(self._sql.waiting, messages)
 
     async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
-        return await self._named(self._sql.withdraw, messages)
+        return await self._fetch_ids(self._sql.withdraw, messages)
 
-    async def _named(self, statement: str, messages: Sequence[RoomMessage]) -> list[str]:
+    async def _fetch_ids(self, statement: str, messages: Sequence[RoomMessage]) -> list[str]:
         names = [each.to for each in messages], [each.id for each in messages]
-        return [row["id"] for row in await self._link.call(lambda session: session.fetch(statement, *names))]
+        return [row["id"] for row in await self._connection.call(lambda session: session.fetch(statement, *names))]
 
-    async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
-        return len(await self._link.call(lambda session: session.fetch(self._sql.prune, age, limit, list(but))))
+    async def prune(self, min_age_us: int, limit: int, *, exclude: Sequence[InstanceId] = ()) -> int:
+        return len(
+            await self._connection.call(
+                lambda session: session.fetch(self._sql.prune, min_age_us, limit, list(exclude))
+            )
+        )

@@ -8,19 +8,27 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.dead_letter import DeadLetterGroup
+from drumbeat.core.instance import Instance, LeaderInfo
+from drumbeat.core.job import Attempt, ClaimedJob, EndedJob, Failure, Job, JobState, MalformedJob, QueueStats, TaskStats
 from drumbeat.ids import JobId
-from drumbeat.model.death import DeadGroup
-from drumbeat.model.instance import Instance, LeaderInfo
-from drumbeat.model.job import Attempt, Claimed, Ended, Failure, Job, JobState, Malformed, QueueStats, TaskStats
-from drumbeat.store.malformed import UNREADABLE_NAME, read_failure, read_value, reasons, salvage, tell, undecodable
+from drumbeat.store.malformed import (
+    UNREADABLE_NAME,
+    join_reasons,
+    log_faults,
+    read_failure,
+    read_value,
+    salvage,
+    undecodable_failure,
+)
 from drumbeat.store.records import (
     AttemptRow,
-    InstanceRow,
-    JobRow,
-    mend_instance,
-    mend_job,
-    moment,
-    moment_or_none,
+    StoredInstanceRow,
+    StoredJobRow,
+    repair_instance,
+    repair_job,
+    to_datetime,
+    to_datetime_or_none,
 )
 
 _encode = msgspec.json.Encoder().encode
@@ -30,25 +38,25 @@ def as_json(value: Any) -> str:
     return _encode(value).decode()
 
 
-def failure_text(error: Failure | None) -> str | None:
+def encode_failure(error: Failure | None) -> str | None:
     return None if error is None else as_json(error)
 
 
 failure = read_failure
 
 
-def array(values: Sequence[str | int | None]) -> str:
+def array_literal(values: Sequence[str | int | None]) -> str:
     """The literal of an array of ids or numbers: nothing in it needs quotes."""
     return f"{{{','.join(['NULL' if each is None else str(each) for each in values])}}}"
 
 
-def columns(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
+def to_columns(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
     """Rows turned into one array for each column."""
     turned = [list(column) for column in zip(*rows, strict=True)]
     return turned or [[] for _ in range(width)]
 
 
-class Held(msgspec.Struct, frozen=True):
+class PostgresHeldJob(msgspec.Struct, frozen=True):
     """What must be known of a running job to end its run."""
 
     id: JobId
@@ -61,25 +69,25 @@ class Held(msgspec.Struct, frozen=True):
     failures: int
     crashes: int
     crash_limit: int
-    waits_since: int | None
+    blocked_since: int | None
     cancel_requested: bool
     on_dead: str | None
     now: int
     """The moment at which it was looked at; the same for all of one look."""
 
 
-def job_row(row: Any) -> JobRow:
+def job_row(row: Any) -> StoredJobRow:
     """A job of any table. One that cannot be read has that as its error."""
     try:
-        return msgspec.convert(tuple(row), JobRow)
+        return msgspec.convert(tuple(row), StoredJobRow)
     except msgspec.ValidationError:
-        values, faults = salvage(JobRow, tuple(row))
-        tell("job", row["id"], faults)
-        return JobRow(**mend_job(values, faults))
+        values, faults = salvage(StoredJobRow, tuple(row))
+        log_faults("job", row["id"], faults)
+        return StoredJobRow(**repair_job(values, faults))
 
 
 def job(row: Any) -> Job:
-    return job_row(row).record()
+    return job_row(row).to_record()
 
 
 def attempts(rows: Iterable[Any]) -> list[Attempt]:
@@ -88,25 +96,25 @@ def attempts(rows: Iterable[Any]) -> list[Attempt]:
     for row in rows:
         values, faults = salvage(AttemptRow, tuple(row))
         if faults:
-            tell("attempt", str(row["token"]), faults)
+            log_faults("attempt", str(row["token"]), faults)
         else:
-            found.append(AttemptRow(**values).record())
+            found.append(AttemptRow(**values).to_record())
     return found
 
 
-def claimed(rows: Iterable[Any]) -> tuple[list[Claimed], list[Malformed]]:
+def claimed_jobs(rows: Iterable[Any]) -> tuple[list[ClaimedJob], list[MalformedJob]]:
     """Claimed jobs, and those that cannot be read."""
-    jobs: list[Claimed] = []
-    malformed: list[Malformed] = []
+    jobs: list[ClaimedJob] = []
+    malformed: list[MalformedJob] = []
     for row in rows:
         stored = tuple(row)
         try:
-            jobs.append(msgspec.convert(stored, Claimed))
+            jobs.append(msgspec.convert(stored, ClaimedJob))
         except msgspec.ValidationError:
-            values, faults = salvage(Claimed, stored)
-            tell("job", values["id"], faults)
+            values, faults = salvage(ClaimedJob, stored)
+            log_faults("job", values["id"], faults)
             values |= {field: values[field] or UNREADABLE_NAME for field in ("task", "queue")}
-            malformed.append(Malformed(Claimed(**values), reasons(faults)))
+            malformed.append(MalformedJob(ClaimedJob(**values), join_reasons(faults)))
     return jobs, malformed
 
 
@@ -114,23 +122,25 @@ _MAX_COUNT = 2**31 - 2
 """One more can still be stored."""
 
 
-def held(row: Any) -> Held:
+def held_job(row: Any) -> PostgresHeldJob:
     """What cannot be read of it is neutral: when the job is claimed again, the claim finds out."""
-    values, _ = salvage(Held, tuple(row))
+    values, _ = salvage(PostgresHeldJob, tuple(row))
     for name in ("failures", "crashes"):
         values[name] = min(values[name], _MAX_COUNT)
-    return Held(**values)
+    return PostgresHeldJob(**values)
 
 
-def ended(row: Any) -> Ended | None:
+def ended_job(row: Any) -> EndedJob | None:
     """None for a live job."""
     if row["state"] is None:
         return None
     state, reason = read_value("state", row["state"], JobState)
     if reason is not None:
         faults = [("state", reason)]
-        return Ended(id=row["id"], task=row["task"] or "", state=JobState.DEAD, error=undecodable(reasons(faults)))
-    return Ended(
+        return EndedJob(
+            id=row["id"], task=row["task"] or "", state=JobState.DEAD, error=undecodable_failure(join_reasons(faults))
+        )
+    return EndedJob(
         id=row["id"],
         task=row["task"] or "",
         state=state,
@@ -148,11 +158,11 @@ def queue(row: Any) -> QueueStats:
         scheduled=0,
         running=row["running"],
         waiting=row["waiting"],
-        oldest_due=moment_or_none(row["oldest_due"]),
+        oldest_due=to_datetime_or_none(row["oldest_due"]),
         paused=row["paused_at"] is not None,
         paused_by=row["paused_by"],
-        paused_why=row["paused_why"],
-        paused_at=moment_or_none(row["paused_at"]),
+        paused_reason=row["paused_reason"],
+        paused_at=to_datetime_or_none(row["paused_at"]),
     )
 
 
@@ -169,17 +179,17 @@ def task(row: Any) -> TaskStats:
 
 def instance(row: Any) -> Instance:
     """One that cannot be read has that as the reason of its end."""
-    values, faults = salvage(InstanceRow, tuple(row))
+    values, faults = salvage(StoredInstanceRow, tuple(row))
     if faults:
-        tell("instance", row["id"], faults)
-        values = mend_instance(values, faults)
-    return InstanceRow(**values).record()
+        log_faults("instance", row["id"], faults)
+        values = repair_instance(values, faults)
+    return StoredInstanceRow(**values).to_record()
 
 
-def group(row: Any) -> DeadGroup:
-    facts = dict(row) | {"first_at": moment(row["first_at"] or 0), "last_at": moment(row["last_at"] or 0)}
-    return DeadGroup(**facts | {"task": row["task"] or UNREADABLE_NAME})
+def dead_group(row: Any) -> DeadLetterGroup:
+    facts = dict(row) | {"first_at": to_datetime(row["first_at"] or 0), "last_at": to_datetime(row["last_at"] or 0)}
+    return DeadLetterGroup(**facts | {"task": row["task"] or UNREADABLE_NAME})
 
 
 def leader(row: Any) -> LeaderInfo:
-    return LeaderInfo(**dict(row) | {"since": moment(row["since"] or 0), "until": moment(row["until"])})
+    return LeaderInfo(**dict(row) | {"since": to_datetime(row["since"] or 0), "until": to_datetime(row["until"])})

@@ -11,73 +11,75 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.clock import Clock, jittered
-from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.job import OutcomeKind
-from drumbeat.model.schedule import (
-    Due,
+from drumbeat.clock import Clock, jitter
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.schedule import (
+    DueSchedules,
     Fire,
-    Fired,
-    Firing,
+    FireRequest,
+    FireResult,
     NewSchedule,
     OnceState,
     Overlap,
     Schedule,
     ScheduleState,
-    Skip,
-    waits_for_schedule,
+    SkippedRange,
+    blocked_on_schedule,
 )
-from drumbeat.store.malformed import salvage, tell
-from drumbeat.store.postgres.connections import Link, Session
-from drumbeat.store.postgres.rows import columns
-from drumbeat.store.postgres.statements import Statements
-from drumbeat.store.postgres.wake import Announcer
-from drumbeat.store.scheduled import (
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.store.malformed import log_faults, salvage
+from drumbeat.store.overlap import (
+    FirePlan,
     FireRow,
-    Plan,
-    ScheduleRow,
-    Standing,
-    decide,
-    every,
-    in_rounds,
-    mend_schedule,
-    skip_row,
+    ScheduleSnapshot,
+    StoredScheduleRow,
+    interval_of,
+    make_skip_row,
+    plan_fire,
+    repaired_rule,
+    split_into_rounds,
 )
+from drumbeat.store.postgres.connections import PostgresConnection, Session
+from drumbeat.store.postgres.rows import to_columns
+from drumbeat.store.postgres.statements import PostgresStatements
+from drumbeat.store.postgres.wake import PostgresNotifier
 
-_LAST = 2**63 - 1
-_PAUSES_S = (0.0, 0.01, 0.02, 0.04, 0.08)
+_MAX_TIMESTAMP = 2**63 - 1
+_FIRE_RETRY_DELAYS = (0.0, 0.01, 0.02, 0.04, 0.08)
 """Before each try to fire what somebody else was at. Not for long: others are due meanwhile."""
-_PATIENT_S = (*_PAUSES_S, *[0.2] * 10)
+_BACKFILL_RETRY_DELAYS = (*_FIRE_RETRY_DELAYS, *[0.2] * 10)
 """The same for a backfill, behind which a person waits, and which nobody asks for again."""
 _CANCELLED = OutcomeKind.CANCELLED.value
 
-Placed = tuple[int, Firing]
+IndexedFiring = tuple[int, FireRequest]
 
 
 class PostgresSchedules:
-    def __init__(self, sql: Statements, *, link: Link, announcer: Announcer, clock: Clock) -> None:
+    def __init__(
+        self, sql: PostgresStatements, *, connection: PostgresConnection, notifier: PostgresNotifier, clock: Clock
+    ) -> None:
         self._sql = sql.schedules
         self._jobs = sql.jobs
-        self._link = link
-        self._announcer = announcer
+        self._connection = connection
+        self._notifier = notifier
         self._clock = clock
 
     async def put(
         self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
     ) -> bool:
-        facts = [*msgspec.to_builtins(schedule).values(), every(schedule), cursor, next_at, by]
+        facts = [*msgspec.to_builtins(schedule).values(), interval_of(schedule), cursor, next_at, by]
         if revision is None:
-            return await self._link.call(lambda session: session.fetchval(self._sql.put_new, *facts)) is not None
+            return await self._connection.call(lambda session: session.fetchval(self._sql.put_new, *facts)) is not None
         facts.append(revision)
-        return await self._link.call(lambda session: session.fetchval(self._sql.put_changed, *facts)) is not None
+        return await self._connection.call(lambda session: session.fetchval(self._sql.put_changed, *facts)) is not None
 
     async def declare(self, names: Sequence[str]) -> list[str]:
         if not names:
             return []
-        missing = await self._link.call(lambda session: session.fetch(self._sql.declare, list(names)))
+        missing = await self._connection.call(lambda session: session.fetch(self._sql.declare, list(names)))
         return [row["name"] for row in missing]
 
-    async def change(
+    async def set_state(
         self,
         name: str,
         *,
@@ -86,125 +88,134 @@ class PostgresSchedules:
         cursor: int | None,
         next_at: int | None,
         by: str,
-        why: str,
-        skipped: Skip | None = None,
+        reason: str,
+        skipped: SkippedRange | None = None,
     ) -> bool:
         async def work(session: Session) -> bool:
-            now = await session.fetchval(self._sql.change, name, revision, state.value, cursor, next_at, by, why)
+            now = await session.fetchval(self._sql.change, name, revision, state.value, cursor, next_at, by, reason)
             if now is not None and skipped is not None:
-                await self._record([skip_row(name, skipped, now)], session)
+                await self._insert_fires([make_skip_row(name, skipped, now)], session)
             return now is not None
 
-        return await self._link.transact(work)
+        return await self._connection.transact(work)
 
     async def get(self, name: str) -> Schedule | None:
-        found = await self._link.call(lambda session: session.fetch(self._sql.get, name))
+        found = await self._connection.call(lambda session: session.fetch(self._sql.get, name))
         return _schedule(found[0]) if found else None
 
-    async def page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
-        found = await self._link.call(lambda session: session.fetch(self._sql.page, after or "", all, limit))
+    async def list_page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
+        found = await self._connection.call(lambda session: session.fetch(self._sql.page, after or "", all, limit))
         return [_schedule(row) for row in found]
 
-    async def due(self, limit: int) -> Due:
-        async def look(session: Session) -> Due:
+    async def get_due(self, limit: int) -> DueSchedules:
+        async def look(session: Session) -> DueSchedules:
             # In this order: what becomes due between the two statements is in the first.
-            ahead = await session.fetchrow(self._sql.ahead)
+            ahead = await session.fetchrow(self._sql.next_due)
             found = await session.fetch(self._sql.due, ahead["now"], limit)
             schedules = [_schedule(row) for row in found]
-            return Due(now=ahead["now"], schedules=schedules, next_at=ahead["next_at"], shortest=ahead["shortest"])
+            return DueSchedules(
+                now=ahead["now"], schedules=schedules, next_at=ahead["next_at"], min_interval=ahead["shortest"]
+            )
 
-        return await self._link.call(look)
+        return await self._connection.call(look)
 
-    async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
-        answers: dict[int, Fired] = {}
-        for turn in in_rounds(firings):
+    async def fire(self, firings: Sequence[FireRequest]) -> list[FireResult]:
+        answers: dict[int, FireResult] = {}
+        for turn in split_into_rounds(firings):
             left = turn
-            for pause in _PAUSES_S if all(firing.moves for _, firing in turn) else _PATIENT_S:
+            for pause in _FIRE_RETRY_DELAYS if all(firing.advances for _, firing in turn) else _BACKFILL_RETRY_DELAYS:
                 if pause:
-                    await self._clock.sleep(jittered(pause))
-                fired, due = await self._link.transact(partial(self._fire, left))
+                    await self._clock.sleep(jitter(pause))
+                fired, due = await self._connection.transact(partial(self._fire, left))
                 answers |= fired
                 if due is not None:
-                    self._announcer.tell(due)
+                    self._notifier.notify(due)
                 left = [placed for placed in left if placed[0] not in fired]
                 if not left:
                     break
         # What somebody was at all the while is as it was: whoever looks finds it again.
-        return [answers.get(place) or Fired(name=firing.name, done=False) for place, firing in enumerate(firings)]
+        return [
+            answers.get(place) or FireResult(name=firing.name, applied=False) for place, firing in enumerate(firings)
+        ]
 
-    async def rearm(self) -> int:
+    async def advance_stalled(self) -> int:
         # A look first: there is nearly never anything to do.
         async def look(session: Session) -> list[str]:
-            found = await session.fetch(self._sql.standing_still, None)
-            found += await session.fetch(self._sql.waiting_for_nobody, None)
+            found = await session.fetch(self._sql.find_stalled, None)
+            found += await session.fetch(self._sql.find_orphaned_waits, None)
             return [row["name"] for row in found]
 
-        names = await self._link.call(look)
-        return await self._link.transact(partial(self._rearm, names)) if names else 0
+        names = await self._connection.call(look)
+        return await self._connection.transact(partial(self._advance_schedules, names)) if names else 0
 
-    async def retire(self, silent_since: int) -> list[str]:
-        found = await self._link.call(lambda session: session.fetch(self._sql.retire, silent_since))
+    async def retire_undeclared(self, undeclared_since: int) -> list[str]:
+        found = await self._connection.call(lambda session: session.fetch(self._sql.retire, undeclared_since))
         return [row["name"] for row in found]
 
-    async def fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
-        last = _LAST if before is None else before
-        found = await self._link.call(lambda session: session.fetch(self._sql.fires, name, last, limit))
+    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
+        last = _MAX_TIMESTAMP if before is None else before
+        found = await self._connection.call(lambda session: session.fetch(self._sql.fires, name, last, limit))
         fires: list[Fire] = []
         for row in found:
             values, faults = salvage(FireRow, tuple(row))
             if faults:
-                tell("fire", name, faults)
+                log_faults("fire", name, faults)
             else:
-                fires.append(FireRow(**values).record())
+                fires.append(FireRow(**values).to_record())
         return fires
 
-    async def forget(self, before: int, limit: int) -> int:
-        return len(await self._link.call(lambda session: session.fetch(self._sql.forget, before, limit)))
+    async def prune_fires(self, before: int, limit: int) -> int:
+        return len(await self._connection.call(lambda session: session.fetch(self._sql.delete_fires, before, limit)))
 
-    async def once(self, key: str, instance: InstanceId) -> OnceState:
+    async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
         async def work(session: Session) -> Any:
             await session.execute(self._sql.once, key, instance)
             return await session.fetchrow(self._sql.once_state, key)
 
-        found = await self._link.transact(work)
+        found = await self._connection.transact(work)
         if found["done_at"] is not None:
             return OnceState.DONE
         return OnceState.YOURS if found["instance"] == instance else OnceState.BUSY
 
-    async def once_done(self, key: str, instance: InstanceId) -> bool:
-        return await self._link.call(lambda session: session.fetchval(self._sql.once_done, key, instance)) is not None
+    async def complete_once(self, key: str, instance: InstanceId) -> bool:
+        return (
+            await self._connection.call(lambda session: session.fetchval(self._sql.finish_once, key, instance))
+            is not None
+        )
 
-    async def _fire(self, turn: Sequence[Placed], session: Session) -> tuple[dict[int, Fired], int | None]:
+    async def _fire(self, turn: Sequence[IndexedFiring], session: Session) -> tuple[dict[int, FireResult], int | None]:
         """What can be done now: answers by place, and the earliest due moment of new jobs."""
-        now, standings, missing = await self._standings([firing.name for _, firing in turn], session)
+        now, standings, missing = await self._load_snapshots([firing.name for _, firing in turn], session)
         mine = [placed for placed in turn if placed[1].name in standings or placed[1].name in missing]
-        recorded = await self._recorded([firing for _, firing in mine], session)
-        plans = [decide(standings.get(firing.name), firing, recorded, now) for _, firing in mine]
-        due = await self._carry_out(plans, session)
-        return {place: plan.fired for (place, _), plan in zip(mine, plans, strict=True)}, due
+        recorded = await self._load_recorded_fires([firing for _, firing in mine], session)
+        plans = [plan_fire(standings.get(firing.name), firing, recorded, now) for _, firing in mine]
+        due = await self._apply_plans(plans, session)
+        return {place: plan.result for (place, _), plan in zip(mine, plans, strict=True)}, due
 
-    async def _standings(self, names: list[str], session: Session) -> tuple[int, dict[str, Standing], set[str]]:
+    async def _load_snapshots(
+        self, names: list[str], session: Session
+    ) -> tuple[int, dict[str, ScheduleSnapshot], set[str]]:
         """Now, how those schedules stand that we have locked, and which names are nobody's."""
         locked = await session.fetch(self._sql.lock, names)
         held = {row["name"] for row in locked}
         missing = {name for name in names if name not in held}
         if missing:
-            missing -= {row["name"] for row in await session.fetch(self._sql.known, list(missing))}
+            missing -= {row["name"] for row in await session.fetch(self._sql.existing_names, list(missing))}
         now = locked[0]["now"] if locked else 0
         currents = [row["current"] for row in locked if row["current"] is not None]
         live = {row["id"]: row["state"] for row in await session.fetch(self._sql.live, currents)} if currents else {}
-        waiting, busy = await self._seized(locked, live, session)
-        standings: dict[str, Standing] = {}
+        waiting, busy = await self._lock_cancellable_jobs(locked, live, session)
+        standings: dict[str, ScheduleSnapshot] = {}
         for row in locked:
             if row["name"] in busy:
                 continue
             try:
-                standings[row["name"]] = _standing(row, live.get(row["current"]), waiting.get(row["name"], []))
+                standings[row["name"]] = _snapshot(row, live.get(row["current"]), waiting.get(row["name"], []))
             except ValueError:  # its state or overlap is no word of ours: it is not fired
                 missing.add(row["name"])
         return now, standings, missing
 
-    async def _seized(
+    async def _lock_cancellable_jobs(
         self, locked: Sequence[Any], live: dict[JobId, str], session: Session
     ) -> tuple[dict[str, list[JobId]], set[str]]:
         """Lock the jobs that may be cancelled: who waits for each such schedule, and of which schedules not all were to be had.
@@ -214,10 +225,10 @@ class PostgresSchedules:
         cancelling = [row for row in locked if row["overlap"] == Overlap.CANCEL]
         if not cancelling:
             return {}, set()
-        lines = {waits_for_schedule(row["name"]): row["name"] for row in cancelling}
+        lines = {blocked_on_schedule(row["name"]): row["name"] for row in cancelling}
         waiting: dict[str, list[JobId]] = {}
         for row in await session.fetch(self._sql.waiting, list(lines)):
-            waiting.setdefault(lines[row["waits_for"]], []).append(row["id"])
+            waiting.setdefault(lines[row["blocked_on"]], []).append(row["id"])
         wanted = {
             row["name"]: [*waiting.get(row["name"], []), *([row["current"]] if row["current"] in live else [])]
             for row in cancelling
@@ -225,67 +236,67 @@ class PostgresSchedules:
         ids = [id for each in wanted.values() for id in each]
         if not ids:
             return waiting, set()
-        seized = {row["id"]: row["state"] for row in await session.fetch(self._sql.seize, ids)}
+        seized = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_jobs, ids)}
         live.update({id: state for id, state in seized.items() if id in live})
         return waiting, {name for name, each in wanted.items() if any(id not in seized for id in each)}
 
-    async def _recorded(self, firings: Sequence[Firing], session: Session) -> set[tuple[str, int]]:
+    async def _load_recorded_fires(self, firings: Sequence[FireRequest], session: Session) -> set[tuple[str, int]]:
         moments = [(firing.name, moment.at) for firing in firings for moment in firing.fires]
         if not moments:
             return set()
-        return {tuple(row) for row in await session.fetch(self._sql.recorded, *columns(moments, 2))}
+        return {tuple(row) for row in await session.fetch(self._sql.find_fired, *to_columns(moments, 2))}
 
-    async def _carry_out(self, plans: Sequence[Plan], session: Session) -> int | None:
+    async def _apply_plans(self, plans: Sequence[FirePlan], session: Session) -> int | None:
         """A few statements for all of them; gives the earliest due moment of new jobs."""
         if cancelled := [(id, _CANCELLED, *[None] * 6) for plan in plans for id in plan.cancel]:
-            let_go = [plan.fired.name for plan in plans if plan.cancel and not plan.ask_to_stop]
-            await session.execute(self._sql.let_go, let_go)
-            await session.execute(self._jobs.finish, *columns(cancelled, 8))
-        if stopped := [id for plan in plans for id in plan.ask_to_stop]:
+            let_go = [plan.result.name for plan in plans if plan.cancel and not plan.request_cancel]
+            await session.execute(self._sql.clear_current, let_go)
+            await session.execute(self._jobs.move_to_history, *to_columns(cancelled, 8))
+        if stopped := [id for plan in plans for id in plan.request_cancel]:
             await session.execute(self._jobs.request_cancel, stopped)
         jobs = [job for plan in plans for job in plan.jobs]
         if jobs:
-            await session.execute(self._sql.enqueue, *columns(map(msgspec.structs.astuple, jobs), 5))
-        await self._record([row for plan in plans for row in plan.records], session)
-        if moved := [msgspec.structs.astuple(plan.moved) for plan in plans if plan.moved is not None]:
-            await session.execute(self._sql.move, *columns(moved, 5))
-        return min((job.run_at for job in jobs if job.waits_for is None), default=None)
+            await session.execute(self._sql.enqueue, *to_columns(map(msgspec.structs.astuple, jobs), 5))
+        await self._insert_fires([row for plan in plans for row in plan.records], session)
+        if moved := [msgspec.structs.astuple(plan.update) for plan in plans if plan.update is not None]:
+            await session.execute(self._sql.move_cursor, *to_columns(moved, 5))
+        return min((job.run_at for job in jobs if job.blocked_on is None), default=None)
 
-    async def _record(self, records: Sequence[FireRow], session: Session) -> None:
+    async def _insert_fires(self, records: Sequence[FireRow], session: Session) -> None:
         if records:
-            await session.execute(self._sql.record, *columns(map(msgspec.structs.astuple, records), 8))
+            await session.execute(self._sql.record, *to_columns(map(msgspec.structs.astuple, records), 8))
 
-    async def _rearm(self, names: list[str], session: Session) -> int:
+    async def _advance_schedules(self, names: list[str], session: Session) -> int:
         """Lock first, look then: what was seen before may have been put right meanwhile."""
         held = [row["name"] for row in await session.fetch(self._sql.lock, names)]
-        stuck = [row["name"] for row in await session.fetch(self._sql.waiting_for_nobody, held)]
+        stuck = [row["name"] for row in await session.fetch(self._sql.find_orphaned_waits, held)]
         if stuck:
             # First: a series whose successor goes on does not stand still.
-            await session.execute(self._sql.go_on, stuck)
-        still = [row["name"] for row in await session.fetch(self._sql.standing_still, held)]
+            await session.execute(self._sql.start_next, stuck)
+        still = [row["name"] for row in await session.fetch(self._sql.find_stalled, held)]
         if still:
-            await session.execute(self._sql.rearm, still)
+            await session.execute(self._sql.advance_schedule, still)
         return len(stuck) + len(still)
 
 
-def _standing(row: Any, live: str | None, waiting: list[JobId]) -> Standing:
-    return Standing(
+def _snapshot(row: Any, live: str | None, waiting: list[JobId]) -> ScheduleSnapshot:
+    return ScheduleSnapshot(
         name=row["name"],
         revision=row["revision"],
         cursor=row["cursor"],
         state=ScheduleState(row["state"]),
         overlap=Overlap(row["overlap"]),
-        every=row["every"],
+        interval=row["every"],
         current=row["current"],
-        live=live,
+        live_state=live,
         waiting=waiting,
     )
 
 
 def _schedule(row: Any) -> Schedule:
     """One that cannot be read says so in its rule, and is never fired."""
-    values, faults = salvage(ScheduleRow, tuple(row))
+    values, faults = salvage(StoredScheduleRow, tuple(row))
     if faults:
-        tell("schedule", row["name"], faults)
-        values |= mend_schedule(faults)
-    return ScheduleRow(**values).record()
+        log_faults("schedule", row["name"], faults)
+        values |= repaired_rule(faults)
+    return StoredScheduleRow(**values).to_record()

@@ -5,15 +5,15 @@ from typing import Any
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.errors import SchemaOutOfDate
 from drumbeat.names import check_namespace
-from drumbeat.store import migrate as migrations
-from drumbeat.store.migrate import Migration, Schema
-from drumbeat.store.postgres.connections import LONG, Address, Link, Session
-from drumbeat.store.postgres.failures import KNOWN, MIGRATIONS
-from drumbeat.store.postgres.history import AHEAD
-from drumbeat.store.postgres.statements import Statements, in_schema, statements
+from drumbeat.store import migrations as migrations
+from drumbeat.store.migrations import Migration, SchemaVersion
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresAddress, PostgresConnection, Session
+from drumbeat.store.postgres.error_translation import LATEST_VERSION, MIGRATIONS
+from drumbeat.store.postgres.history import DAYS_AHEAD
+from drumbeat.store.postgres.statements import PostgresStatements, in_schema, statements
 
 
-async def migrate(address: Address, namespace: str, *, clock: Clock = SYSTEM) -> tuple[int, int]:
+async def migrate(address: PostgresAddress, namespace: str, *, clock: Clock = SYSTEM) -> tuple[int, int]:
     """Bring the tables of this namespace to the newest version that this code knows, all or nothing: (from, to).
 
     Safe for two at once: the second waits and finds nothing to do.
@@ -24,19 +24,19 @@ async def migrate(address: Address, namespace: str, *, clock: Clock = SYSTEM) ->
         StoreUnavailable: no answer.
     """
     sql = statements(check_namespace(namespace))
-    link = Link(address, sql.schema, clock)
+    link = PostgresConnection(address, sql.schema, clock)
     try:
-        return await link.transact(lambda session: _migrate(sql, namespace, session), patience=LONG)
+        return await link.transact(lambda session: _migrate(sql, namespace, session), timeout=LONG_TIMEOUT)
     finally:
         await link.close()
 
 
-async def look(address: Address, namespace: str, *, clock: Clock = SYSTEM) -> Schema:
+async def read_schema(address: PostgresAddress, namespace: str, *, clock: Clock = SYSTEM) -> SchemaVersion:
     """What the store says about itself; nothing is changed."""
     sql = statements(check_namespace(namespace))
-    link = Link(address, sql.schema, clock)
+    link = PostgresConnection(address, sql.schema, clock)
     try:
-        return await found(link, sql)
+        return await load_schema(link, sql)
     finally:
         await link.close()
 
@@ -48,46 +48,46 @@ def script(namespace: str, after: int = 0) -> str:
         return ""
     parts = ["BEGIN;\n"]
     for migration in MIGRATIONS[after:]:
-        parts += [in_schema(migration.sql, namespace), f"{_kept(namespace, migration)};\n"]
-    ahead = statements(namespace).schema.ahead.replace("$1", str(AHEAD))
+        parts += [in_schema(migration.sql, namespace), f"{_version_statement(namespace, migration)};\n"]
+    ahead = statements(namespace).schema.days_ahead.replace("$1", str(DAYS_AHEAD))
     return "\n".join([*parts, f"{ahead};\n", "COMMIT;\n"])
 
 
-async def check(link: Link, sql: Statements) -> None:
+async def check(connection: PostgresConnection, sql: PostgresStatements) -> None:
     """Whether this code can run on these tables.
 
     Raises:
         SchemaOutOfDate: it cannot, with the command that helps.
     """
-    there = await found(link, sql)
-    if migrations.missing(MIGRATIONS, there):
-        raise SchemaOutOfDate(found=there.version, known=KNOWN)
+    there = await load_schema(connection, sql)
+    if migrations.pending_migrations(MIGRATIONS, there):
+        raise SchemaOutOfDate(found=there.version, known=LATEST_VERSION)
 
 
-async def found(link: Link, sql: Statements) -> Schema:
-    return await link.call(lambda session: _found(sql, session))
+async def load_schema(connection: PostgresConnection, sql: PostgresStatements) -> SchemaVersion:
+    return await connection.call(lambda session: _load_schema(sql, session))
 
 
-async def _found(sql: Statements, session: Session) -> Schema:
+async def _load_schema(sql: PostgresStatements, session: Session) -> SchemaVersion:
     if not await session.fetchval(sql.schema.has_meta):
-        return Schema()
+        return SchemaVersion()
     facts: dict[str, Any] = {row["name"]: row["value"] for row in await session.fetch(sql.schema.version)}
-    return Schema(version=facts.get("version", 0), oldest_code=facts.get("oldest_code", 0))
+    return SchemaVersion(version=facts.get("version", 0), oldest_code=facts.get("oldest_code", 0))
 
 
-async def _migrate(sql: Statements, namespace: str, session: Session) -> tuple[int, int]:
+async def _migrate(sql: PostgresStatements, namespace: str, session: Session) -> tuple[int, int]:
     await session.execute(sql.schema.lock, f"drumbeat migrate {namespace}")
-    before = await _found(sql, session)
-    for migration in migrations.missing(MIGRATIONS, before):
+    before = await _load_schema(sql, session)
+    for migration in migrations.pending_migrations(MIGRATIONS, before):
         await session.execute(in_schema(migration.sql, namespace))
-        await session.execute(_kept(namespace, migration))
-    await session.execute(sql.schema.ahead, AHEAD)
-    return before.version, max(before.version, KNOWN)
+        await session.execute(_version_statement(namespace, migration))
+    await session.execute(sql.schema.days_ahead, DAYS_AHEAD)
+    return before.version, max(before.version, LATEST_VERSION)
 
 
-def _kept(namespace: str, migration: Migration) -> str:
+def _version_statement(namespace: str, migration: Migration) -> str:
     numbers = {"$1": migration.number, "$2": migration.oldest_code}
-    text = statements(namespace).schema.keep
+    text = statements(namespace).schema.set_version
     for place, number in numbers.items():
         text = text.replace(place, str(number))
     return text

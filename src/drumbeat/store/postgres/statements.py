@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from drumbeat.store import sqlfile
-from drumbeat.store.searching import SearchSql
+from drumbeat.store.job_search import SearchSql
 
 _PACKAGE = "drumbeat.store.postgres.sql"
 # `drumbeat.job`, the literal 'drumbeat', and the name in CREATE SCHEMA; not the word inside a longer one.
@@ -19,59 +19,59 @@ _LITERAL = "'drumbeat'"
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class JobSql(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresJobSql(msgspec.Struct, frozen=True, kw_only=True):
     add: str
     add_one: str
     before_copy: str
     after_copy: str
     known: str
-    holders: str
-    insert: str
+    key_holders: str
+    insert_unknown: str
     refuse_held: str
-    exchange: str
-    claim_waiting: str
-    held: str
-    held_by: str
-    finish: str
-    die: str
-    give_back: str
-    keep_attempts: str
+    report_and_claim: str
+    claim_blocked: str
+    lock_running: str
+    lock_running_of_instance: str
+    move_to_history: str
+    move_to_dead: str
+    requeue: str
+    insert_attempts: str
     recorded: str
     count_refused: str
     running: str
     note: str
     lock: str
-    live_of_keys: str
+    lock_live_of_keys: str
     states: str
     request_cancel: str
     run_now: str
-    dead_letters: str
-    keep_last_attempts: str
-    revive: str
+    lock_dead_letters: str
+    insert_last_attempts: str
+    replay: str
     discard: str
     ended: str
     pruned_before: str
-    waited_too_long: str
+    lock_expired_waits: str
     prune: str
     prune_attempts: str
-    keep_pruned_before: str
+    raise_pruned_before: str
     pause: str
     resume: str
 
 
-class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresInstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     register: str
     beat: str
     leader: str
-    give_up_lead: str
+    resign_lead: str
     lock: str
     end: str
-    tell_end: str
+    set_end_reason: str
     leave_rooms: str
     forget: str
 
 
-class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresInspectSql(msgspec.Struct, frozen=True, kw_only=True):
     live_record: str
     history_record: str
     dead_record: str
@@ -80,55 +80,55 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     due: str
     tasks: str
     instances: str
-    groups: str
+    dead_groups: str
     leader: str
-    ahead: str
+    count_ahead: str
 
 
-class LockSql(msgspec.Struct, frozen=True, kw_only=True):
-    enter: str
-    enter_all: str
-    look: str
-    leave: str
+class PostgresLockSql(msgspec.Struct, frozen=True, kw_only=True):
+    acquire: str
+    acquire_all: str
+    ticket_status: str
     release: str
-    reasons: str
-    mend: str
+    force_release: str
+    release_reasons: str
+    repair_limits: str
     page: str
     tickets: str
 
 
-class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
     put_new: str
     put_changed: str
     declare: str
     change: str
     get: str
     page: str
-    ahead: str
+    next_due: str
     due: str
     lock: str
-    known: str
+    existing_names: str
     live: str
     waiting: str
-    seize: str
-    recorded: str
+    lock_jobs: str
+    find_fired: str
     enqueue: str
-    let_go: str
+    clear_current: str
     record: str
-    move: str
-    standing_still: str
-    waiting_for_nobody: str
-    rearm: str
-    go_on: str
+    move_cursor: str
+    find_stalled: str
+    find_orphaned_waits: str
+    advance_schedule: str
+    start_next: str
     retire: str
     fires: str
-    forget: str
+    delete_fires: str
     once: str
     once_state: str
-    once_done: str
+    finish_once: str
 
 
-class RoomSql(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresRoomSql(msgspec.Struct, frozen=True, kw_only=True):
     send: str
     take: str
     waiting: str
@@ -136,17 +136,17 @@ class RoomSql(msgspec.Struct, frozen=True, kw_only=True):
     prune: str
 
 
-class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
-    release_key: str
+class PostgresAuditSql(msgspec.Struct, frozen=True, kw_only=True):
+    expire_key: str
     begin: str
-    holder: str
+    key_holder: str
     end: str
     get: str
     page: str
     prune: str
 
 
-class MalformedSql(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresMalformedSql(msgspec.Struct, frozen=True, kw_only=True):
     jobs: str
     history: str
     letters: str
@@ -156,82 +156,82 @@ class MalformedSql(msgspec.Struct, frozen=True, kw_only=True):
     rollups: str
 
 
-class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresStatsSql(msgspec.Struct, frozen=True, kw_only=True):
     written: str
     run_ends: str
     put: str
     read: str
     overall: str
     prune: str
-    take_gone: str
+    delete_gone_totals: str
     lock_folded: str
-    folded: str
-    keep_folded: str
+    folded_totals: str
+    upsert_folded: str
 
 
-class FactSql(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresHealthSql(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     transactions: str
     vacuum: str
 
 
-class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresSchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
-    keep: str
+    set_version: str
     lock: str
     server: str
-    careful: str
+    enable_synchronous_commit: str
     set: str
-    one_snapshot: str
+    use_snapshot: str
     now: str
-    ahead: str
+    days_ahead: str
     ensure_day: str
     days: str
-    patience: str
-    patient_session: str
-    usual_session: str
+    local_timeouts: str
+    session_timeouts: str
+    reset_timeouts: str
     detach: str
     detach_concurrently: str
     detach_finalize: str
-    any_of_day: str
-    drop: str
+    day_has_rows: str
+    drop_day: str
     notify: str
 
 
-class Statements(msgspec.Struct, frozen=True, kw_only=True):
+class PostgresStatements(msgspec.Struct, frozen=True, kw_only=True):
     """All statements of one namespace."""
 
-    jobs: JobSql
-    instances: InstanceSql
-    inspect: InspectSql
+    jobs: PostgresJobSql
+    instances: PostgresInstanceSql
+    inspect: PostgresInspectSql
     search: SearchSql
-    locks: LockSql
-    schedules: ScheduleSql
-    rooms: RoomSql
-    audit: AuditSql
-    facts: FactSql
-    stats: StatsSql
-    malformed: MalformedSql
-    schema: SchemaSql
+    locks: PostgresLockSql
+    schedules: PostgresScheduleSql
+    rooms: PostgresRoomSql
+    audit: PostgresAuditSql
+    health: PostgresHealthSql
+    stats: PostgresStatsSql
+    malformed: PostgresMalformedSql
+    schema: PostgresSchemaSql
 
 
-_JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
-_INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
-_INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
+_JOBS = sqlfile.load(PostgresJobSql, _PACKAGE, "jobs.sql")
+_INSTANCES = sqlfile.load(PostgresInstanceSql, _PACKAGE, "instances.sql")
+_INSPECT = sqlfile.load(PostgresInspectSql, _PACKAGE, "inspect.sql")
 _SEARCH = sqlfile.load(SearchSql, _PACKAGE, "search.sql")
-_LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
-_SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
-_ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
-_AUDIT = sqlfile.load(AuditSql, _PACKAGE, "audit.sql")
-_STATS = sqlfile.load(StatsSql, _PACKAGE, "stats.sql")
-_MALFORMED = sqlfile.load(MalformedSql, _PACKAGE, "malformed.sql")
-_FACTS = sqlfile.load(FactSql, _PACKAGE, "facts.sql")
-_SCHEMA_SQL = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
+_LOCKS = sqlfile.load(PostgresLockSql, _PACKAGE, "locks.sql")
+_SCHEDULES = sqlfile.load(PostgresScheduleSql, _PACKAGE, "schedules.sql")
+_ROOMS = sqlfile.load(PostgresRoomSql, _PACKAGE, "rooms.sql")
+_AUDIT = sqlfile.load(PostgresAuditSql, _PACKAGE, "audit.sql")
+_STATS = sqlfile.load(PostgresStatsSql, _PACKAGE, "stats.sql")
+_MALFORMED = sqlfile.load(PostgresMalformedSql, _PACKAGE, "malformed.sql")
+_FACTS = sqlfile.load(PostgresHealthSql, _PACKAGE, "health.sql")
+_SCHEMA_SQL = sqlfile.load(PostgresSchemaSql, _PACKAGE, "schema.sql")
 
 
-def statements(namespace: str) -> Statements:
-    return Statements(
+def statements(namespace: str) -> PostgresStatements:
+    return PostgresStatements(
         jobs=_in_schema(_JOBS, namespace),
         instances=_in_schema(_INSTANCES, namespace),
         inspect=_in_schema(_INSPECT, namespace),
@@ -242,7 +242,7 @@ def statements(namespace: str) -> Statements:
         audit=_in_schema(_AUDIT, namespace),
         stats=_in_schema(_STATS, namespace),
         malformed=_in_schema(_MALFORMED, namespace),
-        facts=_in_schema(_FACTS, namespace),
+        health=_in_schema(_FACTS, namespace),
         schema=_in_schema(_SCHEMA_SQL, namespace),
     )
 
@@ -252,7 +252,7 @@ def in_schema(text: str, namespace: str) -> str:
     return _SCHEMA.sub(f'"{namespace}"', text).replace(_LITERAL, f"'{namespace}'")
 
 
-def of_day(text: str, name: str) -> str:
+def for_partition(text: str, name: str) -> str:
     """A statement about one partition of history."""
     return text.replace("history_of_day", name)
 

@@ -6,95 +6,122 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.instance import InstanceState
+from drumbeat.core.stats import (
+    CountsRow,
+    Resolution,
+    Rollup,
+    RunEnd,
+    WrittenRollups,
+    from_counts,
+    merge_rows,
+    to_counts,
+)
 from drumbeat.ids import InstanceId
-from drumbeat.model.instance import InstanceState
-from drumbeat.model.stats import Grain, Rollup, Row, RunEnd, Written, counts_of, merged, rollup_of
-from drumbeat.store.malformed import explain, tell
-from drumbeat.store.postgres.connections import LONG, Link, Session
-from drumbeat.store.postgres.statements import Statements
+from drumbeat.store.malformed import explain_fault, log_faults
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
+from drumbeat.store.postgres.statements import PostgresStatements
 
-_encoded = msgspec.json.Encoder().encode
-_counts = msgspec.json.Decoder(list[int]).decode
+_encode = msgspec.json.Encoder().encode
+_decode_counts = msgspec.json.Decoder(list[int]).decode
 
 
 class PostgresStats:
-    def __init__(self, sql: Statements, *, link: Link, lists: Link) -> None:
+    def __init__(
+        self, sql: PostgresStatements, *, connection: PostgresConnection, report_connection: PostgresConnection
+    ) -> None:
         """lists: for what may take long."""
         self._sql = sql.stats
-        self._link = link
-        self._lists = lists
+        self._connection = connection
+        self._report_connection = report_connection
 
-    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, buried: bool = False) -> bool:
-        ordered = sorted(rollups, key=lambda each: (each.grain, each.at, each.queue, each.task))
+    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, instance_died: bool = False) -> bool:
+        ordered = sorted(rollups, key=lambda each: (each.resolution, each.at, each.queue, each.task))
         columns = (
-            [int(each.grain) for each in ordered],
+            [int(each.resolution) for each in ordered],
             [each.at for each in ordered],
             [each.queue for each in ordered],
             [each.task for each in ordered],
-            [_text(each) for each in ordered],
+            [_counts_text(each) for each in ordered],
         )
-        state = (InstanceState.DEAD if buried else InstanceState.ALIVE).value
-        kept: bool = await self._link.call(lambda session: session.fetchval(self._sql.put, instance, *columns, state))
+        state = (InstanceState.DEAD if instance_died else InstanceState.ALIVE).value
+        kept: bool = await self._connection.call(
+            lambda session: session.fetchval(self._sql.put, instance, *columns, state)
+        )
         return kept
 
     async def read(
-        self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
+        self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
-        wanted = (int(grain), since, until, queue, task)
-        found = await self._lists.call(lambda session: session.fetch(self._sql.read, *wanted), patience=LONG)
-        return merged(grain, _rows(found))
+        wanted = (int(resolution), since, until, queue, task)
+        found = await self._report_connection.call(
+            lambda session: session.fetch(self._sql.read, *wanted), timeout=LONG_TIMEOUT
+        )
+        return merge_rows(resolution, _readable_rows(found))
 
-    async def overall(self, grain: Grain, since: int, until: int) -> list[Rollup]:
-        wanted = (int(grain), since, until)
-        found = await self._lists.call(lambda session: session.fetch(self._sql.overall, *wanted), patience=LONG)
-        return merged(grain, _rows(found))
+    async def read_overall(self, resolution: Resolution, since: int, until: int) -> list[Rollup]:
+        wanted = (int(resolution), since, until)
+        found = await self._report_connection.call(
+            lambda session: session.fetch(self._sql.overall, *wanted), timeout=LONG_TIMEOUT
+        )
+        return merge_rows(resolution, _readable_rows(found))
 
-    async def totals(self) -> list[Rollup]:
-        return await self.read(Grain.TOTAL, 0, 1)
+    async def read_totals(self) -> list[Rollup]:
+        return await self.read(Resolution.TOTAL, 0, 1)
 
-    async def written(self, instance: InstanceId, since: int) -> Written:
-        found = await self._lists.call(lambda session: session.fetch(self._sql.written, instance, since), patience=LONG)
-        return Written(
+    async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
+        found = await self._report_connection.call(
+            lambda session: session.fetch(self._sql.written, instance, since), timeout=LONG_TIMEOUT
+        )
+        return WrittenRollups(
             max((row["written_at"] for row in found), default=None),
             [
-                rollup_of(Grain(row["grain"]), row["at"], row["queue"], row["task"], _counts(row["counts"]))
+                from_counts(
+                    Resolution(row["resolution"]), row["at"], row["queue"], row["task"], _decode_counts(row["counts"])
+                )
                 for row in found
             ],
         )
 
-    async def run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
-        found = await self._lists.call(
-            lambda session: session.fetch(self._sql.run_ends, instance, since), patience=LONG
+    async def read_run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
+        found = await self._report_connection.call(
+            lambda session: session.fetch(self._sql.run_ends, instance, since), timeout=LONG_TIMEOUT
         )
         return [RunEnd(*row) for row in found]
 
-    async def prune(self, *, tens: int, minutes: int, gone: int, limit: int) -> int:
+    async def prune(self, *, ten_seconds_before: int, minutes_before: int, idle_since: int, limit: int) -> int:
         done = 0
-        for grain, before in ((Grain.TEN_SECONDS, tens), (Grain.MINUTE, minutes)):
-            wanted = (int(grain), before, limit - done)
-            done += len(await self._link.call(lambda session: session.fetch(self._sql.prune, *wanted)))  # noqa: B023, awaited here
-        return done + await self._link.transact(partial(self._fold, gone, limit - done))
+        for resolution, before in ((Resolution.TEN_SECONDS, ten_seconds_before), (Resolution.MINUTE, minutes_before)):
+            wanted = (int(resolution), before, limit - done)
+            done += len(await self._connection.call(lambda session: session.fetch(self._sql.prune, *wanted)))  # noqa: B023, awaited here
+        return done + await self._connection.transact(partial(self._fold_totals, idle_since, limit - done))
 
-    async def _fold(self, gone: int, limit: int, session: Session) -> int:
+    async def _fold_totals(self, gone: int, limit: int, session: Session) -> int:
         await session.execute(self._sql.lock_folded)
-        taken = await session.fetch(self._sql.take_gone, gone, limit)
+        taken = await session.fetch(self._sql.delete_gone_totals, gone, limit)
         if taken:
-            before = await session.fetch(self._sql.folded)
-            sums = merged(Grain.TOTAL, [*_rows(before), *_rows(taken)])
-            columns = ([each.queue for each in sums], [each.task for each in sums], [_text(each) for each in sums])
-            await session.execute(self._sql.keep_folded, *columns)
+            before = await session.fetch(self._sql.folded_totals)
+            sums = merge_rows(Resolution.TOTAL, [*_readable_rows(before), *_readable_rows(taken)])
+            columns = (
+                [each.queue for each in sums],
+                [each.task for each in sums],
+                [_counts_text(each) for each in sums],
+            )
+            await session.execute(self._sql.upsert_folded, *columns)
         return len(taken)
 
 
-def _text(rollup: Rollup) -> str:
-    return _encoded(counts_of(rollup)).decode()
+def _counts_text(rollup: Rollup) -> str:
+    return _encode(to_counts(rollup)).decode()
 
 
-def _rows(found: Iterable[Any]) -> list[Row]:
-    rows: list[Row] = []
+def _readable_rows(found: Iterable[Any]) -> list[CountsRow]:
+    rows: list[CountsRow] = []
     for row in found:
         try:
-            rows.append((row["at"], row["queue"], row["task"], _counts(row["counts"])))
+            rows.append((row["at"], row["queue"], row["task"], _decode_counts(row["counts"])))
         except (TypeError, msgspec.DecodeError) as error:
-            tell("roll-up", f"{row['queue']}/{row['task']}", [("counts", explain("counts", row["counts"], error))])
+            log_faults(
+                "roll-up", f"{row['queue']}/{row['task']}", [("counts", explain_fault("counts", row["counts"], error))]
+            )
     return rows

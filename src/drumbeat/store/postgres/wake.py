@@ -17,233 +17,247 @@ import os
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-from drumbeat.clock import Clock, jittered
+from drumbeat.clock import Clock, jitter
+from drumbeat.core.room import decode_hint
 from drumbeat.errors import StoreError, StoreUnavailable
-from drumbeat.model.room import hinted
-from drumbeat.service import Wakeup, background
-from drumbeat.store.postgres.connections import Link, Plans, Session
-from drumbeat.store.postgres.statements import SchemaSql
-from drumbeat.store.protocol.wake import Given
+from drumbeat.service import Wakeup, run_in_background
+from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session
+from drumbeat.store.postgres.statements import PostgresSchemaSql
+from drumbeat.store.protocol.wake import OnHandoff
 
-BURST_S = 0.002
-SETTLE_TIMEOUT = 1.0
-CHECK_S = 20.0
+BURST_WINDOW_S = 0.002
+FLUSH_TIMEOUT = 1.0
+PING_INTERVAL = 20.0
 """A connection that only listens would never notice that its other end is gone."""
-RETRY_S = 0.5
-UNHEARD_S = 0.5
+RECONNECT_DELAY = 0.5
+FALLBACK_POLL_INTERVAL = 0.5
 """Where nothing can be heard, a hint comes so often without cause."""
-Hear = Callable[[int], None]
-HearTicket = Callable[[str, int], None]
-HearRoom = Callable[[str], None]
+DueListener = Callable[[int], None]
+TicketListener = Callable[[str, int], None]
+RoomListener = Callable[[str], None]
 
 
-class Announcer:
+class PostgresNotifier:
     """Tells workers; lives as long as its store."""
 
-    def __init__(self, link: Link, sql: SchemaSql, channel: str, clock: Clock) -> None:
-        self._link = link
+    def __init__(self, connection: PostgresConnection, sql: PostgresSchemaSql, channel: str, clock: Clock) -> None:
+        self._connection = connection
         self._sql = sql
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
-        self._due: int | None = None
-        self._told_at = float("-inf")
-        self._hurry = Wakeup(clock)
+        self._pending_due: int | None = None
+        self._sent_at = float("-inf")
+        self._flush_requested = Wakeup(clock)
         self._closed = False
         self.channel = channel
         self._sender = os.urandom(6).hex()
-        self.listeners: list[Hear] = []
-        self.inner: list[Hear] = []
+        self.listeners: list[DueListener] = []
+        self.internal_listeners: list[DueListener] = []
         """Parts of this store that want to know as well."""
-        self.outward: Callable[[int], bool] | None = None
+        self.forwarder: Callable[[int], bool] | None = None
         """Another way to all who listen, taken while it works."""
 
-    def voice(self, *, alone: bool) -> str | None:
+    def sender_for_commit(self, *, alone: bool) -> str | None:
         """Whose hint a statement that stores a job may send with its commit; None: it shall not, or is not `alone` and in the
         middle of a burst."""
-        if self._closed or self._task is not None or self.outward is not None:
+        if self._closed or self._task is not None or self.forwarder is not None:
             return None
-        return self._sender if alone or self._pause() <= 0 else None
+        return self._sender if alone or self._burst_remaining() <= 0 else None
 
-    def tell(self, due: int, *, told: bool = False) -> None:
+    def notify(self, due: int, *, sent: bool = False) -> None:
         """Jobs with this due moment are stored and visible; `told`: by `voice`, all others have heard of it."""
-        self._hear(due)
-        if told:
-            self._told_at = self._clock.monotonic()
+        self._deliver(due)
+        if sent:
+            self._sent_at = self._clock.monotonic()
             return
-        if self.outward is not None and self.outward(due):
+        if self.forwarder is not None and self.forwarder(due):
             return
-        self._due = due if self._due is None else min(due, self._due)
+        self._pending_due = due if self._pending_due is None else min(due, self._pending_due)
         if self._task is None and not self._closed:
             # Not in a task group: several calls share it, none of which may take it down. `settle` and `close` end it.
             loop = asyncio.get_running_loop()
-            self._task = loop.create_task(self._send(), name="drumbeat announcer")
+            self._task = loop.create_task(self._send_pending(), name="drumbeat announcer")
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Return when no hint waits to be sent; not much later than that if the server does not take it."""
         if (task := self._task) is not None:
-            self._hurry.set()
-            await asyncio.wait([task], timeout=SETTLE_TIMEOUT)
+            self._flush_requested.set()
+            await asyncio.wait([task], timeout=FLUSH_TIMEOUT)
 
-    def heard(self, payload: str) -> None:
+    def on_notification(self, payload: str) -> None:
         """A NOTIFY has come. Anybody may send one: what is no number means "look"."""
         due, _, sender = payload.partition(" ")
         if sender != self._sender:
-            self._hear(int(due) if due.isdigit() else 0)
+            self._deliver(int(due) if due.isdigit() else 0)
 
     async def close(self) -> None:
         """Send what is waiting, if the server is there."""
         self._closed = True
-        self._hurry.set()
+        self._flush_requested.set()
         if (task := self._task) is not None:
-            await asyncio.wait([task], timeout=SETTLE_TIMEOUT)
+            await asyncio.wait([task], timeout=FLUSH_TIMEOUT)
             task.cancel()
 
-    def _hear(self, due: int) -> None:
-        for hear in [*self.inner, *self.listeners]:
+    def _deliver(self, due: int) -> None:
+        for hear in [*self.internal_listeners, *self.listeners]:
             hear(due)
 
-    async def _send(self) -> None:
+    async def _send_pending(self) -> None:
         try:
-            while self._due is not None:
-                if (pause := self._pause()) > 0:
-                    await self._hurry.wait(pause)
-                payload, self._due = f"{self._due} {self._sender}", None
+            while self._pending_due is not None:
+                if (pause := self._burst_remaining()) > 0:
+                    await self._flush_requested.wait(pause)
+                payload, self._pending_due = f"{self._pending_due} {self._sender}", None
                 # Lost with the server: whoever would have heard it polls.
                 with contextlib.suppress(StoreError):
-                    await self._link.call(partial(self._notify, payload), plans=Plans.EITHER)
-                self._told_at = self._clock.monotonic()
+                    await self._connection.call(partial(self._send_notify, payload), plan_mode=PlanMode.ANY)
+                self._sent_at = self._clock.monotonic()
         finally:
             self._task = None
-            self._hurry.clear()
+            self._flush_requested.clear()
 
-    def _pause(self) -> float:
+    def _burst_remaining(self) -> float:
         """Seconds until the end of the burst; not above 0: there is none."""
-        return self._told_at + BURST_S - self._clock.monotonic()
+        return self._sent_at + BURST_WINDOW_S - self._clock.monotonic()
 
-    async def _notify(self, payload: str, session: Session) -> None:
+    async def _send_notify(self, payload: str, session: Session) -> None:
         await session.execute(self._sql.notify, self.channel, payload)
 
 
 class PostgresWake:
     """The listening end."""
 
-    def __init__(self, link: Link, announcer: Announcer, clock: Clock, *, namespace: str) -> None:
-        self._link = link
-        self._announcer = announcer
+    def __init__(
+        self, connection: PostgresConnection, notifier: PostgresNotifier, clock: Clock, *, namespace: str
+    ) -> None:
+        self._connection = connection
+        self._notifier = notifier
         self._clock = clock
-        self._tickets = f"{namespace}.locks"
-        self._ticket_listeners: list[HearTicket] = []
-        self._rooms = f"{namespace}.rooms"
-        self._room_listeners: list[HearRoom] = []
+        self._ticket_channel = f"{namespace}.locks"
+        self._ticket_listeners: list[TicketListener] = []
+        self._room_channel = f"{namespace}.rooms"
+        self._room_listeners: list[RoomListener] = []
 
-    async def tell(self, run_at: int) -> None:
-        self._announcer.tell(run_at)
+    async def notify(self, run_at: int) -> None:
+        self._notifier.notify(run_at)
 
-    def forward(self, tell: Callable[[int], bool]) -> None:
-        self._announcer.outward = tell
+    def forward(self, notify: Callable[[int], bool]) -> None:
+        self._notifier.forwarder = notify
 
     @contextlib.asynccontextmanager
-    async def listen(self, hear: Hear, given: Given | None = None) -> AsyncIterator[str | None]:
+    async def listen(
+        self, on_notification: DueListener, on_handoff: OnHandoff | None = None
+    ) -> AsyncIterator[str | None]:
         """Call `hear(run_at)` for every hint. Behind a pooler of transactions there are only this store's own, and the
         clock's: a worker that hears nothing from others has to look more often."""
-        self._announcer.listeners.append(hear)
+        self._notifier.listeners.append(on_notification)
         try:
-            async with self._listening(self._announcer.channel, self._announcer.heard, hear):
+            async with self._subscribe(self._notifier.channel, self._notifier.on_notification, on_notification):
                 yield None
         finally:
-            self._announcer.listeners.remove(hear)
-            if not self._announcer.listeners:
-                self._link.forget(self._announcer.channel)
+            self._notifier.listeners.remove(on_notification)
+            if not self._notifier.listeners:
+                self._connection.unlisten(self._notifier.channel)
 
     @contextlib.asynccontextmanager
-    async def listen_tickets(self, hear: HearTicket) -> AsyncIterator[str | None]:
+    async def listen_tickets(self, on_notification: TicketListener) -> AsyncIterator[str | None]:
         """Call `hear(ticket, after)` for every hint, of whichever process; what cannot be heard is looked for from time to
         time, as with `listen`."""
-        self._ticket_listeners.append(hear)
+        self._ticket_listeners.append(on_notification)
         try:
-            async with self._listening(self._tickets, self._heard_ticket, lambda _due: hear("", 0)):
+            async with self._subscribe(
+                self._ticket_channel, self._on_ticket_notification, lambda _due: on_notification("", 0)
+            ):
                 yield None
         finally:
-            self._ticket_listeners.remove(hear)
+            self._ticket_listeners.remove(on_notification)
             if not self._ticket_listeners:
-                self._link.forget(self._tickets)
+                self._connection.unlisten(self._ticket_channel)
 
-    def _heard_ticket(self, payload: str) -> None:
+    def _on_ticket_notification(self, payload: str) -> None:
         ticket, _, after = payload.partition(" ")
         for hear in list(self._ticket_listeners):
             hear(ticket, int(after) if after.isdigit() else 0)
 
     @contextlib.asynccontextmanager
-    async def listen_rooms(self, hear: HearRoom) -> AsyncIterator[None]:
+    async def listen_rooms(self, on_notification: RoomListener) -> AsyncIterator[None]:
         """Call `hear(instance)` for every hint; what cannot be heard is looked for from time to time, as with `listen`."""
-        self._room_listeners.append(hear)
+        self._room_listeners.append(on_notification)
         try:
-            async with self._listening(self._rooms, self._heard_room, lambda _due: hear("")):
+            async with self._subscribe(
+                self._room_channel, self._on_room_notification, lambda _due: on_notification("")
+            ):
                 yield
         finally:
-            self._room_listeners.remove(hear)
+            self._room_listeners.remove(on_notification)
             if not self._room_listeners:
-                self._link.forget(self._rooms)
+                self._connection.unlisten(self._room_channel)
 
-    def _heard_room(self, payload: str) -> None:
+    def _on_room_notification(self, payload: str) -> None:
         for hear in list(self._room_listeners):
-            for instance in hinted(payload):
+            for instance in decode_hint(payload):
                 hear(instance)
 
     @contextlib.asynccontextmanager
-    async def _listening(self, channel: str, heard: Callable[[str], None], look: Hear) -> AsyncIterator[None]:
+    async def _subscribe(
+        self, channel: str, on_notification: Callable[[str], None], on_gap: DueListener
+    ) -> AsyncIterator[None]:
         """`heard` is called with every NOTIFY, `look(0)` when some may have been missed."""
-        if not self._link.pooled:
+        if not self._connection.pooled:
             try:
-                await self._link.listen(channel, heard)
+                await self._connection.listen(channel, on_notification)
             except StoreUnavailable:
-                self._link.lost.set()
-        async with background(_Deaf(self._clock, look) if self._link.pooled else _Ear(self._link, self._clock, look)):
+                self._connection.lost.set()
+        async with run_in_background(
+            _PollingFallback(self._clock, on_gap)
+            if self._connection.pooled
+            else _PostgresSubscription(self._connection, self._clock, on_gap)
+        ):
             yield
 
 
-class _Ear:
+class _PostgresSubscription:
     """Keeps the connection that listens: opened anew when it is lost, and looked after when it is silent."""
 
     name = "drumbeat ear"
 
-    def __init__(self, link: Link, clock: Clock, hear: Hear) -> None:
-        self._link = link
+    def __init__(self, connection: PostgresConnection, clock: Clock, on_gap: DueListener) -> None:
+        self._connection = connection
         self._clock = clock
-        self._hear = hear
+        self._on_gap = on_gap
 
     async def run(self) -> None:
         while True:
-            was_lost = await self._silence()
-            self._link.lost.clear()
+            was_lost = await self._wait_until_lost()
+            self._connection.lost.clear()
             try:
-                await self._link.check()
+                await self._connection.ping()
             except StoreUnavailable:
-                self._link.lost.set()
-                await self._clock.sleep(jittered(RETRY_S))
+                self._connection.lost.set()
+                await self._clock.sleep(jitter(RECONNECT_DELAY))
                 continue
             if was_lost:
-                self._hear(0)  # what was said meanwhile was not heard
+                self._on_gap(0)  # what was said meanwhile was not heard
 
-    async def _silence(self) -> bool:
+    async def _wait_until_lost(self) -> bool:
         """Until the connection is lost, or for a while: whether it was lost. Its other ears clear the same flag."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CHECK_S):
-                await self._link.lost.wait()
+            async with asyncio.timeout(PING_INTERVAL):
+                await self._connection.lost.wait()
                 return True
         return False
 
 
-class _Deaf:
+class _PollingFallback:
     """Stands in for an ear where LISTEN cannot be used: says "look" from time to time."""
 
     name = "drumbeat deaf ear"
 
-    def __init__(self, clock: Clock, hear: Hear) -> None:
+    def __init__(self, clock: Clock, on_gap: DueListener) -> None:
         self._clock = clock
-        self._hear = hear
+        self._on_gap = on_gap
 
     async def run(self) -> None:
         while True:
-            await self._clock.sleep(jittered(UNHEARD_S))
-            self._hear(0)
+            await self._clock.sleep(jitter(FALLBACK_POLL_INTERVAL))
+            self._on_gap(0)

@@ -11,29 +11,29 @@ A store belongs to one event loop of one process. Cancelling a call may leave it
 from types import TracebackType
 from typing import Protocol, Self
 
-from .audit import Audit
-from .inside import Inside, OwnTransaction
-from .inspect import Inspect
-from .instances import Instances
-from .jobs import Jobs
-from .locks import Locks
-from .rooms import Rooms
-from .schedules import Schedules
-from .stats import Stats
+from .audit import AuditStore
+from .inspect import Inspector
+from .instances import InstanceStore
+from .jobs import JobStore
+from .locks import LockStore
+from .rooms import RoomStore
+from .schedules import ScheduleStore
+from .stats import StatsStore
+from .transactional import EngineTransaction, Transactional
 from .wake import Wake
 
 __all__ = [
-    "Audit",
-    "Inside",
-    "Inspect",
-    "Instances",
-    "Jobs",
-    "Locks",
-    "OwnTransaction",
-    "Rooms",
-    "Schedules",
-    "Stats",
+    "AuditStore",
+    "EngineTransaction",
+    "Inspector",
+    "InstanceStore",
+    "JobStore",
+    "LockStore",
+    "RoomStore",
+    "ScheduleStore",
+    "StatsStore",
     "Store",
+    "Transactional",
     "Wake",
 ]
 
@@ -43,16 +43,16 @@ class Store(Protocol):
 
     url: str
     """Without a password: fit for messages."""
-    jobs: Jobs
-    instances: Instances
-    schedules: Schedules
-    locks: Locks
-    rooms: Rooms
-    stats: Stats
-    inspect: Inspect
-    audit: Audit
+    jobs: JobStore
+    instances: InstanceStore
+    schedules: ScheduleStore
+    locks: LockStore
+    rooms: RoomStore
+    stats: StatsStore
+    inspect: Inspector
+    audit: AuditStore
     wake: Wake
-    inside: Inside
+    transactional: Transactional
 
     async def close(self) -> None:
         """Give back all connections and threads. Calls under way end with StoreUnavailable. Harmless twice."""

@@ -2,13 +2,13 @@
 
 from typing import Protocol
 
-from drumbeat.model.audit import REPEATS_US, Act, NewAct
+from drumbeat.core.audit import REQUEST_KEY_TTL_US, AuditEntry, NewAuditEntry
 
 
-class Audit(Protocol):
+class AuditStore(Protocol):
     """What was done, by whom, to how many, and why. An act is begun here before it is done, and ended after."""
 
-    async def begin(self, act: NewAct, *, within: int = REPEATS_US) -> Act | None:
+    async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
         """Put an act on record; None: it is, and may be done now.
 
         With a request_key under which the same `who` began another act in the last `within` microseconds by the store's
@@ -25,9 +25,9 @@ class Audit(Protocol):
         """
         ...
 
-    async def get(self, id: str) -> Act | None: ...
+    async def get(self, id: str) -> AuditEntry | None: ...
 
-    async def page(
+    async def list_page(
         self,
         *,
         before: str | None = None,
@@ -35,7 +35,7 @@ class Audit(Protocol):
         who: str | None = None,
         verb: str | None = None,
         target: str | None = None,
-    ) -> list[Act]:
+    ) -> list[AuditEntry]:
         """Acts newest first by id, those before `before`. `verb` is the beginning of one; who and target are whole."""
         ...
 

@@ -3,14 +3,24 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from drumbeat.core.job import (
+    AddResult,
+    CancelAnswer,
+    ClaimRef,
+    ClaimRequest,
+    ClaimResult,
+    EndedJob,
+    NewJob,
+    Outcome,
+    ReplayResult,
+)
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.job import Added, CancelAnswer, Claim, Ended, Exchanged, Hold, NewJob, Outcome, Replayed
 
 
-class Jobs(Protocol):
+class JobStore(Protocol):
     """A job's life. Bulk operations lock rows in the order of ids."""
 
-    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
+    async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
         """Store jobs, all or none, in one transaction; durable when it returns. One answer for each, in order.
 
         An id that exists anywhere (live, history, dead letter) is not stored again: `created` is False and its id is
@@ -23,7 +33,9 @@ class Jobs(Protocol):
         """
         ...
 
-    async def exchange(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> Exchanged:
+    async def report_and_claim(
+        self, instance: InstanceId, outcomes: Sequence[Outcome], request: ClaimRequest | None
+    ) -> ClaimResult:
         """Record how claims ended, and claim the next jobs, in one transaction. One verdict for each outcome.
 
         Called by the instance that holds the claims. An outcome counts only if the job is running under this instance with
@@ -37,21 +49,21 @@ class Jobs(Protocol):
 
         Claims: for each queue of `claim` that is not paused, pending jobs with run_at <= now that wait for nothing, by
         priority, then run_at, then id. Each gets token = max(last token + 1, now in µs). A buried or unknown instance gets
-        no jobs. When nothing is due, nothing is written. But a claim that found nothing may stand (Exchanged.stands), if its
+        no jobs. When nothing is due, nothing is written. But a claim that found nothing may stand (ClaimResult.parked_claim), if its
         instance holds nothing and this store listens with `given` (Wake.listen): whoever adds jobs that are due may then answer
         it with these, in place of a hint. It is answered once, or withdrawn by the next claim of its instance.
         """
         ...
 
-    async def running(self, instance: InstanceId) -> list[Hold]:
+    async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         """All jobs that the store believes are running under this instance."""
         ...
 
-    async def release(self, instance: InstanceId, holds: Sequence[Hold]) -> int:
+    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
         """Give back claims that never started, unharmed and uncharged. Stale ones are passed over. Wakes workers."""
         ...
 
-    async def note(self, instance: InstanceId, notes: Sequence[tuple[Hold, str]]) -> None:
+    async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         """Keep the progress (JSON text) of running jobs. Stale ones are passed over."""
         ...
 
@@ -67,7 +79,7 @@ class Jobs(Protocol):
         """Make pending jobs due now. Others are passed over. Wakes workers. Returns how many."""
         ...
 
-    async def replay(self, ids: Sequence[JobId]) -> list[Replayed]:
+    async def replay(self, ids: Sequence[JobId]) -> list[ReplayResult]:
         """Give dead letters a new life under the same id: life + 1, failures and crashes 0, due now; attempts stay on record.
 
         Atomic for each id. Refused for one whose unique key a live job holds. Wakes workers.
@@ -78,7 +90,7 @@ class Jobs(Protocol):
         """Move dead letters to history, as dead. Returns how many there were."""
         ...
 
-    async def ended(self, ids: Sequence[JobId]) -> list[Ended | None]:
+    async def get_results(self, ids: Sequence[JobId]) -> list[EndedJob | None]:
         """How these jobs ended; None for one that is still live.
 
         Raises:
@@ -87,18 +99,18 @@ class Jobs(Protocol):
         """
         ...
 
-    async def expire_waits(self, prefix: str, before: int, limit: int) -> int:
-        """Make dead letters (with their follow-ups) of jobs whose waits_for begins with prefix since before `before`."""
+    async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
+        """Make dead letters (with their follow-ups) of jobs whose blocked_on begins with prefix since before `before`."""
         ...
 
     async def prune(self, before: int, limit: int) -> int:
         """Delete history that finished before `before`, oldest first, with its attempts; at most `limit`. Returns how many."""
         ...
 
-    async def pause(self, queue: str, *, by: str, why: str) -> None:
+    async def pause_queue(self, queue: str, *, by: str, reason: str) -> None:
         """No claim gives a job of this queue from now on. Harmless when paused already."""
         ...
 
-    async def resume(self, queue: str) -> bool:
+    async def resume_queue(self, queue: str) -> bool:
         """Undo pause. False if it was not paused. Wakes workers."""
         ...

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from drumbeat.model.lock import LockInfo, NewTicket, Seen
+from drumbeat.core.lock import LockInfo, NewTicket, TicketStatus
 
 
-class Locks(Protocol):
+class LockStore(Protocol):
     """Lines of tickets. Each operation is one atomic step for each lock that it touches.
 
     Holding is a stored fact, set by whoever looks. Every operation on a lock first removes the tickets whose lease has
@@ -18,23 +18,23 @@ class Locks(Protocol):
     `limit` and `per` are the lock's: those of the newest ticket count, and lowering them revokes nobody.
     """
 
-    async def enter(self, ticket: NewTicket) -> Seen:
+    async def acquire(self, ticket: NewTicket) -> TicketStatus:
         """Take a place at the end of the line. A second call with the same id renews the ticket, if it is still there."""
         ...
 
-    async def look(self, tickets: Sequence[str], *, renew: bool) -> list[Seen]:
+    async def ticket_status(self, tickets: Sequence[str], *, renew: bool) -> list[TicketStatus]:
         """How these tickets stand, in the same order; `renew` gives each of them a new lease. One that is not there is LOST."""
         ...
 
-    async def leave(self, tickets: Sequence[str]) -> None:
+    async def release(self, tickets: Sequence[str]) -> None:
         """Give up these tickets, whether they wait or hold. Those that are not there are passed over."""
         ...
 
-    async def release(self, lock: str, ticket: str | None, *, by: str, why: str) -> int:
+    async def force_release(self, lock: str, ticket: str | None, *, by: str, reason: str) -> int:
         """Take a ticket (None: all that hold the lock) away from its owner, who gets a hint. Returns how many there were."""
         ...
 
-    async def page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
+    async def list_page(self, *, after: str = "", limit: int = 100, all: bool = False) -> list[LockInfo]:
         """Locks that somebody holds or waits for, by name, those after `after`; with `all` also idle ones.
 
         An idle lock is forgotten after a day or so.

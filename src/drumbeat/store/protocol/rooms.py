@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from drumbeat.core.room import RoomMessage
 from drumbeat.ids import InstanceId
-from drumbeat.model.room import RoomMessage
 
 
-class Rooms(Protocol):
+class RoomStore(Protocol):
     """An inbox for each instance. A message is given at most once, and nothing is said about what became of it.
 
     The store delivers to names: it does not know who lives, which may be known to another store (see `store.coordinated`).
@@ -28,7 +28,7 @@ class Rooms(Protocol):
         """Remove the oldest messages from an inbox, and give them. When there are none, nothing is written."""
         ...
 
-    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
+    async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
         """The ids of those of these messages that still lie in their inboxes: nobody has taken them. A read."""
         ...
 
@@ -37,7 +37,7 @@ class Rooms(Protocol):
         will."""
         ...
 
-    async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
+    async def prune(self, min_age_us: int, limit: int, *, exclude: Sequence[InstanceId] = ()) -> int:
         """Delete messages that were sent so many microseconds ago or earlier by the store's clock, at most `limit`, from all
         inboxes but these. Returns how many."""
         ...

@@ -3,11 +3,21 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from drumbeat.core.schedule import (
+    DueSchedules,
+    Fire,
+    FireRequest,
+    FireResult,
+    NewSchedule,
+    OnceState,
+    Schedule,
+    ScheduleState,
+    SkippedRange,
+)
 from drumbeat.ids import InstanceId
-from drumbeat.model.schedule import Due, Fire, Fired, Firing, NewSchedule, OnceState, Schedule, ScheduleState, Skip
 
 
-class Schedules(Protocol):
+class ScheduleStore(Protocol):
     """Schedules and the record of their fires. A fire is a row (schedule, moment) that is unique for ever.
 
     Every terminal transition of a job that some schedule's `current` names (it succeeded, became dead, was cancelled,
@@ -33,7 +43,7 @@ class Schedules(Protocol):
         it was emptied, or somebody deleted them there."""
         ...
 
-    async def change(
+    async def set_state(
         self,
         name: str,
         *,
@@ -42,8 +52,8 @@ class Schedules(Protocol):
         cursor: int | None,
         next_at: int | None,
         by: str,
-        why: str,
-        skipped: Skip | None = None,
+        reason: str,
+        skipped: SkippedRange | None = None,
     ) -> bool:
         """Pause, resume or retire, if it still has this revision; `skipped` is put on record with it.
 
@@ -53,20 +63,20 @@ class Schedules(Protocol):
 
     async def get(self, name: str) -> Schedule | None: ...
 
-    async def page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
+    async def list_page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
         """By name, those after `after`; without `all` not those that are retired."""
         ...
 
-    async def due(self, limit: int) -> Due:
+    async def get_due(self, limit: int) -> DueSchedules:
         """What is to be fired now, at most `limit`, and when to look again. A read."""
         ...
 
-    async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
+    async def fire(self, firings: Sequence[FireRequest]) -> list[FireResult]:
         """Each by itself atomic, one answer for each, in order. Wakes workers. Quick for hundreds of schedules at once.
 
         Refused (`done` False) unless the schedule is active and, if it moves, has this revision and cursor. Else, for each
         moment in order: one that is on record is passed over; by the schedule's overlap, if its `current` job is live,
-        it is skipped (a row with reason "overlap"), queued (its job waits_for the schedule), or the live one and all
+        it is skipped (a row with reason "overlap"), queued (its job blocked_on the schedule), or the live one and all
         that wait are cancelled first (a pending one at once: then the new one need not wait; a running one is asked to
         stop, and the new one waits for its end; of several moments only the last gets a job then, those before it are
         skipped). Otherwise its job is pending at run_at and is `current`. The job has
@@ -75,30 +85,30 @@ class Schedules(Protocol):
         """
         ...
 
-    async def rearm(self) -> int:
+    async def advance_stalled(self) -> int:
         """Set going what stands still: active AFTER schedules without next_at whose current job is not live are due now; jobs
         that wait for a schedule without a live current job go on. Returns how many. For a sweep; nearly always none."""
         ...
 
-    async def retire(self, silent_since: int) -> list[str]:
+    async def retire_undeclared(self, undeclared_since: int) -> list[str]:
         """Retire active and paused schedules of origin CODE that nobody has declared since, if living instances of the same app
         exist. Returns their names."""
         ...
 
-    async def fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
+    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
         """The record of moments, newest first, those before `before`."""
         ...
 
-    async def forget(self, before: int, limit: int) -> int:
+    async def prune_fires(self, before: int, limit: int) -> int:
         """Delete records of fires whose moment (of a stretch: the last) was before this, oldest first, at most `limit`.
         Returns how many."""
         ...
 
-    async def once(self, key: str, instance: InstanceId) -> OnceState:
+    async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
         """Take up what is to be done once: YOURS, and on record as this instance's, unless it is done or a living instance
         is at it. Asked again by the same instance, it is still YOURS."""
         ...
 
-    async def once_done(self, key: str, instance: InstanceId) -> bool:
+    async def complete_once(self, key: str, instance: InstanceId) -> bool:
         """It is done, for ever. False, and nothing is changed, if another has taken it up meanwhile."""
         ...

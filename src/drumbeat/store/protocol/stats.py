@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from drumbeat.core.stats import Resolution, Rollup, RunEnd, WrittenRollups
 from drumbeat.ids import InstanceId
-from drumbeat.model.stats import Grain, Rollup, RunEnd, Written
 
 
-class Stats(Protocol):
+class StatsStore(Protocol):
     """Roll-ups of counts and latencies, written by each instance for itself and merged when they are read.
 
     They need not survive the end of the server: the last seconds of them may be lost with a machine.
     """
 
-    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, buried: bool = False) -> bool:
+    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, instance_died: bool = False) -> bool:
         """Write what this instance has counted; `buried`: what others have counted for it, after its end. Each is the whole of
-        its (grain, at, queue, task) and replaces what was there, so that repeating is harmless. Beside those for each queue and
+        its (resolution, at, queue, task) and replaces what was there, so that repeating is harmless. Beside those for each queue and
         task, a stretch has one of all together (OVERALL), so that nobody need add up thousands. All or none: False, and
         nothing is written, unless the instance is alive (dead, if `buried`).
 
@@ -25,29 +25,29 @@ class Stats(Protocol):
         ...
 
     async def read(
-        self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
+        self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
         """The stretches that begin in [since, until), merged over all instances, by (at, queue, task)."""
         ...
 
-    async def overall(self, grain: Grain, since: int, until: int) -> list[Rollup]:
+    async def read_overall(self, resolution: Resolution, since: int, until: int) -> list[Rollup]:
         """The same for all queues and tasks together: one for each stretch, whose queue and task are OVERALL."""
         ...
 
-    async def totals(self) -> list[Rollup]:
+    async def read_totals(self) -> list[Rollup]:
         """Everything that was ever counted, merged over all instances, by (queue, task). It only grows, whatever is pruned."""
         ...
 
-    async def written(self, instance: InstanceId, since: int) -> Written:
+    async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
         """What this instance wrote: its TOTAL roll-ups, and stretches that begin at `since` or later, OVERALL included."""
         ...
 
-    async def run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
+    async def read_run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
         """The runs of this instance that are on record and ended at `since` or later, in any order. A look for the moment after
         its death: among very many others that ended at the same time, some may be missing."""
         ...
 
-    async def prune(self, *, tens: int, minutes: int, gone: int, limit: int) -> int:
+    async def prune(self, *, ten_seconds_before: int, minutes_before: int, idle_since: int, limit: int) -> int:
         """Delete stretches of 10 s that began before `tens` and of a minute before `minutes`; add the TOTAL rows of instances
         that do not live, and wrote nothing since `gone`, to one of nobody's. At most `limit` rows; returns how many there
         were."""

@@ -8,9 +8,9 @@ from redis import exceptions  # noqa: TID253
 
 from drumbeat.errors import ConfigError, DrumbeatError, StoreError, StoreFull, StoreUnavailable
 
-OLDEST = (6, 2)
+MIN_VERSION = (6, 2)
 
-_REFUSALS: dict[str, type[exceptions.RedisError]] = {
+_ERROR_TYPES: dict[str, type[exceptions.RedisError]] = {
     "ERR": exceptions.ResponseError,
     "ASK": exceptions.AskError,
     "CLUSTERDOWN": exceptions.ClusterDownError,
@@ -25,11 +25,11 @@ _REFUSALS: dict[str, type[exceptions.RedisError]] = {
     "TRYAGAIN": exceptions.TryAgainError,
     "WRONGPASS": exceptions.AuthenticationError,
 }
-FAULTS = (OSError, UnicodeEncodeError, exceptions.RedisError)
+DRIVER_ERRORS = (OSError, UnicodeEncodeError, exceptions.RedisError)
 """Of the driver and of the system; TimeoutError is an OSError."""
-_NO_ENTRANCE = (exceptions.AuthenticationError, exceptions.AuthorizationError)
+_AUTH_ERRORS = (exceptions.AuthenticationError, exceptions.AuthorizationError)
 # First words of answers that are about the server's state, not about the call.
-_AWAY = frozenset(
+_UNAVAILABLE_CODES = frozenset(
     {
         *("BUSY", "LOADING", "MISCONF", "MASTERDOWN", "NOREPLICAS", "UNKILLABLE", "UNBLOCKED"),
         *("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "FAILOVER", "REDIRECT"),
@@ -37,51 +37,54 @@ _AWAY = frozenset(
 )
 
 
-def refusal(text: str) -> exceptions.RedisError:
+def reply_error(text: str) -> exceptions.RedisError:
     """An error that the server answers with, as the driver would call it."""
-    word, _, rest = text.partition(" ")
-    kind = _REFUSALS.get(word)
+    code, _, rest = text.partition(" ")
+    kind = _ERROR_TYPES.get(code)
     return exceptions.ResponseError(text) if kind is None else kind(rest)
 
 
 @contextmanager
-def translated(place: str) -> Iterator[None]:
+def translate_errors(display_url: str) -> Iterator[None]:
     """`place` is the URL as people may see it."""
     try:
         yield
-    except FAULTS as error:
-        raise ours(error, place) from error
+    except DRIVER_ERRORS as error:
+        raise translate_error(error, display_url) from error
 
 
-def ours(error: Exception, place: str) -> DrumbeatError:
+def translate_error(error: Exception, display_url: str) -> DrumbeatError:
     """What one of FAULTS means to us."""
     if isinstance(error, TimeoutError):
-        return StoreUnavailable(f"{place}: no answer in time")
+        return StoreUnavailable(f"{display_url}: no answer in time")
     if isinstance(error, UnicodeEncodeError):
-        return StoreError(f"{place}: a text that is no Unicode cannot be sent")
+        return StoreError(f"{display_url}: a text that is no Unicode cannot be sent")
     reason = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, exceptions.NoPermissionError) or "NOPERM" in reason:
-        return ConfigError(f"{place}: this user lacks a permission ({reason})", "url")
-    if isinstance(error, _NO_ENTRANCE):
-        return ConfigError(f"{place}: no entrance for this user and password ({reason})", "url")
+        return ConfigError(f"{display_url}: this user lacks a permission ({reason})", "url")
+    if isinstance(error, _AUTH_ERRORS):
+        return ConfigError(f"{display_url}: no entrance for this user and password ({reason})", "url")
     if isinstance(error, exceptions.OutOfMemoryError) or reason.startswith("OOM ") or "-OOM " in reason:
-        return StoreFull(f"{place}: the server is at its maxmemory ({reason})")
+        return StoreFull(f"{display_url}: the server is at its maxmemory ({reason})")
     if isinstance(error, exceptions.ReadOnlyError) or "READONLY" in reason:
-        return StoreUnavailable(f"{place}: the server is read-only: it is a replica")
+        return StoreUnavailable(f"{display_url}: the server is read-only: it is a replica")
     if not isinstance(error, exceptions.ResponseError):
-        return StoreUnavailable(f"{place}: {reason}")
-    if isinstance(error, exceptions.ClusterError | exceptions.AskError) or reason.partition(" ")[0] in _AWAY:
-        return StoreUnavailable(f"{place}: {reason}")
+        return StoreUnavailable(f"{display_url}: {reason}")
+    if (
+        isinstance(error, exceptions.ClusterError | exceptions.AskError)
+        or reason.partition(" ")[0] in _UNAVAILABLE_CODES
+    ):
+        return StoreUnavailable(f"{display_url}: {reason}")
     if "DB index" in reason or "SELECT is not allowed" in reason:
-        return ConfigError(f"{place}: there is no such database ({reason})", "url")
-    return StoreError(f"{place}: {reason}")
+        return ConfigError(f"{display_url}: there is no such database ({reason})", "url")
+    return StoreError(f"{display_url}: {reason}")
 
 
-def is_harmless(error: BaseException) -> bool:
+def is_connection_intact(error: BaseException) -> bool:
     """Whether the connection is as good as before: it was the server's whole answer, or a value that was never sent."""
     return isinstance(error, exceptions.ResponseError | DrumbeatError | ValueError | TypeError)
 
 
-def while_running(error: DrumbeatError) -> DrumbeatError:
+def as_outage(error: DrumbeatError) -> DrumbeatError:
     """The same, once the store has been open: what a person must put right may be put right while we wait."""
     return StoreUnavailable(str(error)) if isinstance(error, ConfigError) else error

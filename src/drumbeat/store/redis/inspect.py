@@ -4,104 +4,106 @@ from collections.abc import Sequence
 
 import msgspec
 
-from drumbeat.ids import JobId, is_job_id, packed, unpacked
-from drumbeat.model.death import DeadGroup
-from drumbeat.model.finding import Finding
-from drumbeat.model.instance import Instance, LeaderInfo
-from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
-from drumbeat.store.malformed import Fault, explain, reasons, tell
-from drumbeat.store.protocol.inspect import NEWEST
-from drumbeat.store.records import moment_or_none
-from drumbeat.store.redis import instance_rows, rows, texts
-from drumbeat.store.redis.connections import Link
-from drumbeat.store.redis.facts import RedisFacts
-from drumbeat.store.redis.finder import Finder
-from drumbeat.store.redis.jobs import nowhere
+from drumbeat.core.dead_letter import DeadLetterGroup
+from drumbeat.core.health import HealthCheck
+from drumbeat.core.instance import Instance, LeaderInfo
+from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.ids import JobId, is_job_id, pack_id, unpack_id
+from drumbeat.store.job_search import collect_pages
+from drumbeat.store.malformed import Fault, explain_fault, join_reasons, log_faults
+from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
+from drumbeat.store.records import to_datetime_or_none
+from drumbeat.store.redis import instance_rows, record_format, rows
+from drumbeat.store.redis.finder import MalformedFinder
+from drumbeat.store.redis.health import RedisHealth
+from drumbeat.store.redis.jobs import missing_job_error
+from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.search import RedisSearch
-from drumbeat.store.searching import whole
 
-_LETTERS = 250
+_DEAD_LETTERS_PER_CALL = 250
 """Dead letters that one call looks at to group them: about 4 ms."""
 _PAGE = 500
-_pause = msgspec.json.Decoder(tuple[int, str, str]).decode
+_decode_pause = msgspec.json.Decoder(tuple[int, str, str]).decode
 
 
 def _read_pause(queue: bytes, text: bytes) -> tuple[int, str, str]:
     try:
-        return _pause(text)
+        return _decode_pause(text)
     except (ValueError, msgspec.DecodeError) as error:
-        faults = [("pause", explain("pause", text, error))]
-        tell("pause of a queue", queue, faults)
-        return 0, "", reasons(faults)
+        faults = [("pause", explain_fault("pause", text, error))]
+        log_faults("pause of a queue", queue, faults)
+        return 0, "", join_reasons(faults)
 
 
 class RedisInspect:
-    def __init__(self, link: Link, facts: RedisFacts) -> None:
-        self._facts = facts
-        self._link = link
-        self._search = RedisSearch(link)
+    def __init__(self, pool: RedisPool, health: RedisHealth) -> None:
+        self._health = health
+        self._pool = pool
+        self._search = RedisSearch(pool)
 
     async def now(self) -> int:
-        seconds, us = await self._link.command("TIME")
+        seconds, us = await self._pool.command("TIME")
         return int(seconds) * 1_000_000 + int(us)
 
-    async def job(self, id: JobId) -> Job:
-        wanted = [packed(id)] if is_job_id(id) else []
-        pruned_before, *answers = await self._link.run("inspect_records", *wanted)
+    async def get_job(self, id: JobId) -> Job:
+        wanted = [pack_id(id)] if is_job_id(id) else []
+        pruned_before, *answers = await self._pool.run("get_jobs", *wanted)
         if not answers or answers[0] is None:
-            raise nowhere(id, pruned_before)
-        return rows.job(id, answers[0])
+            raise missing_job_error(id, pruned_before)
+        return rows.decode_job(id, answers[0])
 
-    async def records(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
-        wanted = [packed(id) for id in ids if is_job_id(id)]
-        return {job.id: job for job in await self._search.records(wanted, preview)}
+    async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
+        wanted = [pack_id(id) for id in ids if is_job_id(id)]
+        return {job.id: job for job in await self._search.get_jobs(wanted, preview)}
 
-    async def jobs(self, filter: JobFilter) -> list[Job]:
-        return await whole(self.page, filter)
+    async def find_jobs(self, filter: JobFilter) -> list[Job]:
+        return await collect_pages(self.find_page, filter)
 
-    async def page(self, filter: JobFilter) -> JobPage:
-        return await self._search.page(filter)
+    async def find_page(self, filter: JobFilter) -> JobPage:
+        return await self._search.find_page(filter)
 
-    async def counts(self, filter: JobFilter) -> JobCounts:
-        return await self._search.counts(filter)
+    async def count_jobs(self, filter: JobFilter) -> JobCounts:
+        return await self._search.count_jobs(filter)
 
-    async def attempts(self, id: JobId) -> list[Attempt]:
-        return rows.attempts(*await self._link.run("inspect_attempts", packed(id))) if is_job_id(id) else []
+    async def list_attempts(self, id: JobId) -> list[Attempt]:
+        return rows.decode_attempts(*await self._pool.run("list_attempts", pack_id(id))) if is_job_id(id) else []
 
-    async def queues(self) -> list[QueueStats]:
-        lines, running, waiting, paused, records = await self._link.run("inspect_queues")
-        pauses = {name: _read_pause(name, text) for name, text in texts.pairs(paused).items()}
-        runs, waits = texts.pairs(running), texts.pairs(waiting)
+    async def list_queues(self) -> list[QueueStats]:
+        lines, running, waiting, paused, records = await self._pool.run("list_queues")
+        pauses = {name: _read_pause(name, text) for name, text in record_format.pairs_to_dict(paused).items()}
+        runs, waits = record_format.pairs_to_dict(running), record_format.pairs_to_dict(waiting)
         pending = {line[0]: line[1:] for line in lines}
-        taken = {queue.encode() for record in instance_rows.new_instances(records) for queue in record.queues}
+        taken = {queue.encode() for record in instance_rows.decode_new_instances(records) for queue in record.queues}
         found: list[QueueStats] = []
         for name in sorted(pending.keys() | runs.keys() | waits.keys() | pauses.keys() | taken):
             ready, scheduled, oldest = pending.get(name, (0, 0, None))
-            at, by, why = pauses.get(name, (None, None, None))
+            at, by, reason = pauses.get(name, (None, None, None))
             found.append(
                 QueueStats(
                     name=name.decode("utf-8", "replace"),
                     ready=ready,
                     scheduled=scheduled,
                     running=runs.get(name, 0),
-                    waiting=texts.number_or_0(waits.get(name)),
-                    oldest_due=moment_or_none(oldest),
+                    waiting=record_format.int_or_zero(waits.get(name)),
+                    oldest_due=to_datetime_or_none(oldest),
                     paused=at is not None,
                     paused_by=by,
-                    paused_why=why,
-                    paused_at=moment_or_none(at),
+                    paused_reason=reason,
+                    paused_at=to_datetime_or_none(at),
                 )
             )
         return found
 
-    async def tasks(self) -> list[TaskStats]:
-        counters, running, records = await self._link.run("inspect_tasks")
+    async def list_tasks(self) -> list[TaskStats]:
+        counters, running, records = await self._pool.run("list_tasks")
         counts: dict[str, dict[str, int]] = {}
-        for field, number in texts.pairs(counters).items():
+        for field, number in record_format.pairs_to_dict(counters).items():
             task, _, what = field.decode("utf-8", "replace").partition("\0")
-            counts.setdefault(task, {})[what] = texts.number_or_0(number)
-        runs = {name.decode("utf-8", "replace"): number for name, number in texts.pairs(running).items()}
-        known = {task for record in instance_rows.new_instances(records) for task in record.tasks}
+            counts.setdefault(task, {})[what] = record_format.int_or_zero(number)
+        runs = {
+            name.decode("utf-8", "replace"): number for name, number in record_format.pairs_to_dict(running).items()
+        }
+        known = {task for record in instance_rows.decode_new_instances(records) for task in record.tasks}
         found: list[TaskStats] = []
         for name in sorted(counts.keys() | known):
             count = counts.get(name, {})
@@ -117,38 +119,38 @@ class RedisInspect:
             )
         return found
 
-    async def instances(self, *, all: bool = False) -> list[Instance]:
-        flat = await self._link.run("inspect_instances", int(all))
-        found = [instance_rows.instance(id, row)[0] for id, row in zip(flat[::2], flat[1::2], strict=True)]
+    async def list_instances(self, *, all: bool = False) -> list[Instance]:
+        flat = await self._pool.run("list_instances", int(all))
+        found = [instance_rows.decode_instance(id, row)[0] for id, row in zip(flat[::2], flat[1::2], strict=True)]
         return sorted(found, key=lambda each: (each.started_at, each.id))
 
-    async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
-        found: dict[tuple[bytes, bytes], rows.Group] = {}
-        last, left = b"", newest
+    async def group_dead_letters(self, limit: int, *, max_letters: int = MAX_GROUPED_LETTERS) -> list[DeadLetterGroup]:
+        found: dict[tuple[bytes, bytes], rows.PartialDeadGroup] = {}
+        last, left = b"", max_letters
         while left > 0:
-            last, *groups = await self._link.run("inspect_groups", last, min(left, _LETTERS))
+            last, *groups = await self._pool.run("group_dead_letters", last, min(left, _DEAD_LETTERS_PER_CALL))
             if not last:
                 break
-            left -= _LETTERS
+            left -= _DEAD_LETTERS_PER_CALL
             for task, error, *facts in groups:
-                rows.put_together(found, (task, error), facts)
+                rows.merge_group(found, (task, error), facts)
         first = sorted(found.items(), key=lambda each: (-each[1].count, -each[1].last_at, each[0]))[: max(limit, 0)]
-        samples = {job.id: job for job in await self._search.records([group.sample for _, group in first])}
-        return [group.record(*name, samples.get(unpacked(group.sample))) for name, group in first]
+        samples = {job.id: job for job in await self._search.get_jobs([group.sample for _, group in first])}
+        return [group.to_record(*name, samples.get(unpack_id(group.sample))) for name, group in first]
 
-    async def leader(self) -> LeaderInfo | None:
-        return instance_rows.leader(await self._link.run("inspect_leader"))
+    async def get_leader(self) -> LeaderInfo | None:
+        return instance_rows.decode_leader(await self._pool.run("get_leader"))
 
-    async def ahead(self, id: JobId, limit: int = 10_000) -> int:
+    async def count_ahead(self, id: JobId, limit: int = 10_000) -> int:
         if not is_job_id(id):
-            raise nowhere(id, None)
-        pruned_before, count = await self._link.run("inspect_ahead", packed(id))
+            raise missing_job_error(id, None)
+        pruned_before, count = await self._pool.run("count_jobs_ahead", pack_id(id))
         if count is None:
-            raise nowhere(id, pruned_before)
+            raise missing_job_error(id, pruned_before)
         return min(int(count), limit)
 
-    async def malformed(self, limit: int = 1_000) -> list[Fault]:
-        return await Finder(self._link, self._search).find(limit)
+    async def find_malformed(self, limit: int = 1_000) -> list[Fault]:
+        return await MalformedFinder(self._pool, self._search).find(limit)
 
-    async def facts(self) -> list[Finding]:
-        return await self._facts.gather()
+    async def check_health(self) -> list[HealthCheck]:
+        return await self._health.check_all()

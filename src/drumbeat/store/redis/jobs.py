@@ -6,29 +6,29 @@ the follow-ups of deaths are made here.
 
 from collections.abc import Sequence
 
-from drumbeat.errors import JobExpired, JobNotFound
-from drumbeat.ids import InstanceId, JobId, created_us, is_job_id, packed, unpacked
-from drumbeat.model.death import follow_up
-from drumbeat.model.job import (
-    Added,
+from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.job import (
+    AddResult,
     CancelAnswer,
-    Claim,
-    Ended,
-    Exchanged,
+    ClaimRef,
+    ClaimRequest,
+    ClaimResult,
+    EndedJob,
     Failure,
-    Hold,
     NewJob,
     Outcome,
-    Replayed,
+    ReplayResult,
 )
-from drumbeat.store.redis import adding, rows, texts
-from drumbeat.store.redis.adding import Adding
-from drumbeat.store.redis.connections import Link
-from drumbeat.store.redis.ending import Exchanging
-from drumbeat.store.redis.line import Value
-from drumbeat.store.redis.rows import as_json
+from drumbeat.errors import JobExpired, JobNotFound
+from drumbeat.ids import InstanceId, JobId, created_us, is_job_id, pack_id, unpack_id
+from drumbeat.store.redis import insert, record_format, rows
+from drumbeat.store.redis.completion import CompletionClient
+from drumbeat.store.redis.connection import Value
+from drumbeat.store.redis.insert import RedisInserter
+from drumbeat.store.redis.pool import RedisPool
+from drumbeat.store.redis.rows import encode_json
 
-_ANSWERS = {
+_CANCEL_ANSWERS = {
     b"pending": CancelAnswer.CANCELLED,
     b"running": CancelAnswer.REQUESTED,
     b"succeeded": CancelAnswer.SUCCEEDED,
@@ -39,115 +39,117 @@ _ANSWERS = {
 
 
 class RedisJobs:
-    def __init__(self, link: Link, exchanging: Exchanging) -> None:
-        self._link = link
-        self._adding = Adding(link)
-        self._exchanging = exchanging
+    def __init__(self, pool: RedisPool, completion: CompletionClient) -> None:
+        self._pool = pool
+        self._inserter = RedisInserter(pool)
+        self._completion = completion
 
-    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
-        return await self._adding.add(jobs) if jobs else []
+    async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
+        return await self._inserter.add(jobs) if jobs else []
 
-    async def exchange(self, instance: InstanceId, outcomes: Sequence[Outcome], claim: Claim | None) -> Exchanged:
-        return await self._exchanging.exchange(instance, outcomes, claim)
+    async def report_and_claim(
+        self, instance: InstanceId, outcomes: Sequence[Outcome], request: ClaimRequest | None
+    ) -> ClaimResult:
+        return await self._completion.report_and_claim(instance, outcomes, request)
 
-    async def running(self, instance: InstanceId) -> list[Hold]:
-        flat = await self._link.command("ZRANGE", self._link.keys.held(instance), 0, -1, "WITHSCORES")
+    async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
+        flat = await self._pool.command("ZRANGE", self._pool.keys.held(instance), 0, -1, "WITHSCORES")
         # A score may be written as 1.7e+15; it is exact all the same.
         found = zip(flat[::2], flat[1::2], strict=True)
-        return [Hold(unpacked(id), texts.number_or_0(token)) for id, token in found if len(id) == 16]
+        return [ClaimRef(unpack_id(id), record_format.int_or_zero(token)) for id, token in found if len(id) == 16]
 
-    async def release(self, instance: InstanceId, holds: Sequence[Hold]) -> int:
-        if not holds:
+    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
+        if not claims:
             return 0
-        values: list[Value] = [value for hold in holds for value in (packed(hold.id), hold.token)]
-        released: int = await self._link.run("jobs_release", instance, *values)
+        values: list[Value] = [value for hold in claims for value in (pack_id(hold.id), hold.token)]
+        released: int = await self._pool.run("release_claims", instance, *values)
         return released
 
-    async def note(self, instance: InstanceId, notes: Sequence[tuple[Hold, str]]) -> None:
+    async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
             values: list[Value] = [
-                value for hold, progress in notes for value in (packed(hold.id), hold.token, as_json(progress))
+                value for hold, progress in notes for value in (pack_id(hold.id), hold.token, encode_json(progress))
             ]
-            await self._link.run("jobs_note", instance, *values)
+            await self._pool.run("save_progress", instance, *values)
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         wanted = [id for id in ids if is_job_id(id)]
-        states = iter(await self._link.run("jobs_cancel", *map(packed, wanted)) if wanted else ())
-        return [_ANSWERS[next(states)] if is_job_id(id) else CancelAnswer.UNKNOWN for id in ids]
+        states = iter(await self._pool.run("cancel_jobs", *map(pack_id, wanted)) if wanted else ())
+        return [_CANCEL_ANSWERS[next(states)] if is_job_id(id) else CancelAnswer.UNKNOWN for id in ids]
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
-        found = await self._link.run("jobs_cancel_keys", task, *dict.fromkeys(keys)) if keys else []
-        return [_ANSWERS[state] for state in found]
+        found = await self._pool.run("cancel_jobs_of_keys", task, *dict.fromkeys(keys)) if keys else []
+        return [_CANCEL_ANSWERS[state] for state in found]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
-        return await self._count("jobs_run_now", ids)
+        return await self._run_counting("run_jobs_now", ids)
 
-    async def replay(self, ids: Sequence[JobId]) -> list[Replayed]:
+    async def replay(self, ids: Sequence[JobId]) -> list[ReplayResult]:
         wanted = [id for id in ids if is_job_id(id)]
-        answers = iter(await self._link.run("jobs_replay", *map(packed, wanted)) if wanted else ())
-        found: list[Replayed] = []
+        answers = iter(await self._pool.run("replay_dead_letters", *map(pack_id, wanted)) if wanted else ())
+        found: list[ReplayResult] = []
         for id in ids:
             answer = next(answers) if is_job_id(id) else 0
-            holder = unpacked(answer) if isinstance(answer, bytes) else None
-            found.append(Replayed(id, answer == 1, holder))
+            holder = unpack_id(answer) if isinstance(answer, bytes) else None
+            found.append(ReplayResult(id, answer == 1, holder))
         return found
 
     async def discard(self, ids: Sequence[JobId]) -> int:
-        return await self._count("jobs_discard", ids)
+        return await self._run_counting("discard_dead_letters", ids)
 
-    async def ended(self, ids: Sequence[JobId]) -> list[Ended | None]:
+    async def get_results(self, ids: Sequence[JobId]) -> list[EndedJob | None]:
         wanted = [id for id in dict.fromkeys(ids) if is_job_id(id)]
-        pruned_before, *answers = await self._link.run("jobs_ended", *map(packed, wanted)) if ids else [None]
+        pruned_before, *answers = await self._pool.run("get_results", *map(pack_id, wanted)) if ids else [None]
         known = dict(zip(wanted, answers, strict=True))
-        found: list[Ended | None] = []
+        found: list[EndedJob | None] = []
         for id in ids:
             answer = known.get(id)
             if answer is None:
-                raise nowhere(id, pruned_before)
-            found.append(rows.ended(id, *answer))
+                raise missing_job_error(id, pruned_before)
+            found.append(rows.decode_ended(id, *answer))
         return found
 
-    async def expire_waits(self, prefix: str, before: int, limit: int) -> int:
-        now, *ids = await self._link.run("jobs_waited", prefix, before, limit)
+    async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
+        now, *ids = await self._pool.run("list_long_blocked_ids", prefix, before, limit)
         if not ids:
             return 0
-        _, *answers = await self._link.run("inspect_records", *ids)
+        _, *answers = await self._pool.run("get_jobs", *ids)
         values: list[Value] = []
         for id, answer in zip(ids, answers, strict=True):
             known = None if answer is None or not answer[2] else answer[2]
             if answer is None or answer[1] != b"pending" or known is None:
                 continue
             try:
-                wait = texts.more(known)
+                wait = record_format.parse_live_state(known)
             except ValueError:
                 continue  # the doctor names it
-            if wait.waits_since is None:
+            if wait.blocked_since is None:
                 continue
-            hours = (now - wait.waits_since) / 3_600_000_000
-            error = Failure(type="WaitExpired", message=f"nobody came in {hours:.1f} h for {wait.waits_for}")
-            after = follow_up(rows.job(unpacked(id), answer), error)
-            values += (id, wait.waits_since, as_json(error), *adding.follow_up(after))
-        expired: int = await self._link.run("jobs_expire", *values)
+            hours = (now - wait.blocked_since) / 3_600_000_000
+            error = Failure(type="WaitExpired", message=f"nobody came in {hours:.1f} h for {wait.blocked_on}")
+            after = make_follow_up(rows.decode_job(unpack_id(id), answer), error)
+            values += (id, wait.blocked_since, encode_json(error), *insert.follow_up_arguments(after))
+        expired: int = await self._pool.run("expire_blocked_jobs", *values)
         return expired
 
     async def prune(self, before: int, limit: int) -> int:
-        pruned: int = await self._link.run("jobs_prune", before, limit)
+        pruned: int = await self._pool.run("prune_jobs", before, limit)
         return pruned
 
-    async def pause(self, queue: str, *, by: str, why: str) -> None:
-        await self._link.run("jobs_pause", queue, as_json([by, why])[1:])
+    async def pause_queue(self, queue: str, *, by: str, reason: str) -> None:
+        await self._pool.run("pause_queue", queue, encode_json([by, reason])[1:])
 
-    async def resume(self, queue: str) -> bool:
-        return bool(await self._link.run("jobs_resume", queue))
+    async def resume_queue(self, queue: str) -> bool:
+        return bool(await self._pool.run("resume_queue", queue))
 
-    async def _count(self, script: str, ids: Sequence[JobId]) -> int:
-        wanted = [packed(id) for id in ids if is_job_id(id)]
-        count: int = await self._link.run(script, *wanted) if wanted else 0
+    async def _run_counting(self, script: str, ids: Sequence[JobId]) -> int:
+        wanted = [pack_id(id) for id in ids if is_job_id(id)]
+        count: int = await self._pool.run(script, *wanted) if wanted else 0
         return count
 
 
-def nowhere(id: JobId, pruned_before: bytes | None) -> JobNotFound | JobExpired:
+def missing_job_error(id: JobId, pruned_before: bytes | None) -> JobNotFound | JobExpired:
     """Which of the two it is for an id that is nowhere."""
-    if pruned_before is not None and is_job_id(id) and created_us(id) < texts.number_or_0(pruned_before):
+    if pruned_before is not None and is_job_id(id) and created_us(id) < record_format.int_or_zero(pruned_before):
         return JobExpired(id)
     return JobNotFound(id)

@@ -18,27 +18,27 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     wait:<why>NUL<queue>:<p>  zset  id -> run_at: pending jobs that wait for something other than time
     waits:<why>          zset     id -> since when it waits (µs)
     waiting              hash     why -> how many wait for it
-    parked               hash     queue -> how many of it wait for something other than time
+    blocked              hash     queue -> how many of it wait for something other than time
     held:<instance>      zset     id -> token: what runs under an instance. The fence: an outcome counts only if it is here
     cancels:<instance>   set      ids of its running jobs that somebody wants cancelled
     progress             hash     id -> JSON string, of running jobs
     keys                 hash     u (unique jobs) or k (others), task, NUL, key -> id of a live job
     keyset:<field>       set      ids of further live jobs of the same field of `keys`
-    done:<bucket>        hash     id -> how it ended (see lua/_ending.lua)
+    done:<bucket>        hash     id -> how it ended (see lua/_transitions.lua)
     history              zset     id -> finished_at (µs): ended jobs, dead letters excepted
     unsucceeded          zset     id -> 0: those of history that were cancelled or discarded, in the order of their ids
     dead                 zset     id -> 0: the dead letters, in the order of their ids
     tries:<id>           list     JSON of the earlier attempts of a job
     count                hash     task NUL live, succeeded, dead or cancelled -> how many
-    paused               hash     queue -> JSON array [at, by, why]
-    standing             zset     instance -> since when a claim of it stands (µs): it found nothing (see lua/_giving.lua)
+    paused               hash     queue -> JSON array [at, by, reason]
+    standing             zset     instance -> since when a claim of it stands (µs): it found nothing (see lua/_handoff.lua)
     asked                hash     instance -> what its last claim that stood asks for
     alive                zset     instance -> when its heart beat last (µs)
     gone                 zset     instance -> when it left or was buried (µs)
     leader               hash     instance (or nothing), term, since (µs), until (µs)
     inst:<instance>      hash     record (NewInstance as JSON), state, started_at, beat_at, beat, running, refused,
-                                  ended_at, why, left_rooms (1: nobody sends it messages any more)
-    schedule:<name>      hash     a schedule (see lua/_scheduling.lua)
+                                  ended_at, reason, left_rooms (1: nobody sends it messages any more)
+    schedule:<name>      hash     a schedule (see lua/_schedule.lua)
     schedules            zset     name -> 0: all schedules, in the order of their names
     moments              zset     name -> next_at (µs): the schedules that have one
     intervals            zset     name -> µs: active series whose next moment the end of a job sets, while they have none
@@ -50,7 +50,7 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     locks                zset     lock -> 0: all that are known, in the order of their names
     locks_used           zset     lock -> when somebody last entered it (µs, exact to the hour)
     lock:<name>          hash     limit, per, last (number of a ticket), used_at, lanes (how many there ever were), released_at,
-                                  released_by, released_why
+                                  released_by, released_reason
     line:<name>          zset     ticket -> its number: those who wait
     holders:<name>       zset     ticket -> its number: those who hold it
     leases:<name>        zset     ticket -> when its lease ends (µs): all of them
@@ -65,14 +65,14 @@ An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are 
     act:<id>             hash     act (NewAct as JSON), at (µs), done_at (µs), touched, outcome, answer
     inbox:<instance>     list     messages of rooms, the oldest first (see rooms.py)
     inboxes              set      instances that have messages
-    stretch:<grain>:<at>  hash    queue, task, instance -> what was counted in a stretch of time (see stats.py); it has a time
+    stretch:<resolution>:<at>  hash    queue, task, instance -> what was counted in a stretch of time (see stats.py); it has a time
                                   to live, from when it was last written
-    overall:<grain>:<at>  hash    NUL, NUL, instance -> the same for all queues and tasks together
-    stretches:<grain>    zset     at -> at: the stretches of a length
+    overall:<resolution>:<at>  hash    NUL, NUL, instance -> the same for all queues and tasks together
+    stretches:<resolution>    zset     at -> at: the stretches of a length
     totals:<instance>    hash     queue, task -> what an instance has counted since it began
     totals               zset     instance -> when it last wrote its totals (µs)
     folded               hash     queue, task, place -> the sums of one number over instances that have gone
-    door:<door>          channel  jobs that were given to the claim of a worker, which alone hears it (see lua/_giving.lua)
+    door:<door>          channel  jobs that were given to the claim of a worker, which alone hears it (see lua/_handoff.lua)
     rooms                channel  instances for whom messages came, as text (none: for many); published by the scripts
     tickets              channel  a ticket and after how many µs its owner should look, as text; published by the scripts
     wake                 channel  the smallest due moment (µs) of jobs that came, as text; published by the scripts
@@ -89,7 +89,7 @@ def bucket(packed: bytes) -> str:
     return packed[:5].hex()[:9]
 
 
-class Keys:
+class RedisKeys:
     """The names of one namespace's keys, for commands that are not scripts."""
 
     def __init__(self, namespace: str) -> None:
@@ -111,8 +111,8 @@ class Keys:
     def runs(self, bucket: str) -> str:
         return f"{self.prefix}runs:{bucket}"
 
-    def door(self, door: str) -> str:
-        return f"{self.prefix}door:{door}"
+    def reply_channel(self, channel_id: str) -> str:
+        return f"{self.prefix}door:{channel_id}"
 
     def held(self, instance: InstanceId) -> str:
         return f"{self.prefix}held:{instance}"

@@ -5,50 +5,50 @@ A message in a list is a text of lines: the moment (µs), id, room, signature; a
 
 from collections.abc import Sequence
 
+from drumbeat.core.room import RoomMessage, encode_hint
 from drumbeat.ids import InstanceId
-from drumbeat.model.room import RoomMessage, hint
-from drumbeat.store.malformed import explain, tell
-from drumbeat.store.redis.connections import Link
+from drumbeat.store.malformed import explain_fault, log_faults
+from drumbeat.store.redis.pool import RedisPool
 
 
 class RedisRooms:
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, pool: RedisPool) -> None:
+        self._pool = pool
 
     async def send(self, messages: Sequence[RoomMessage]) -> None:
         if not messages:
             return
-        texts = [value for message in messages for value in (message.to, _text(message))]
-        await self._link.run("rooms_send", hint(messages), *texts)
+        texts = [value for message in messages for value in (message.to, _encode_message(message))]
+        await self._pool.run("send_messages", encode_hint(messages), *texts)
 
     async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
         found: list[RoomMessage] = []
-        for text in await self._link.run("rooms_take", instance, limit):
+        for text in await self._pool.run("take_messages", instance, limit):
             try:
-                found.append(_message(instance, text))
+                found.append(_decode_message(instance, text))
             except ValueError as error:
-                tell("message of a room", text[:40], [("text", explain("text", text, error))])
+                log_faults("message of a room", text[:40], [("text", explain_fault("text", text, error))])
         return found
 
-    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
-        return await self._named(0, messages)
+    async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
+        return await self._find(0, messages)
 
     async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
-        return await self._named(1, messages)
+        return await self._find(1, messages)
 
-    async def _named(self, removes: int, messages: Sequence[RoomMessage]) -> list[str]:
+    async def _find(self, removes: int, messages: Sequence[RoomMessage]) -> list[str]:
         names = [value for message in messages for value in (message.to, message.id)]
-        return [id.decode() for id in await self._link.run("rooms_waiting", removes, *names)]
+        return [id.decode() for id in await self._pool.run("list_untaken_messages", removes, *names)]
 
-    async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
-        count: int = await self._link.run("rooms_prune", age, limit, *but)
+    async def prune(self, min_age_us: int, limit: int, *, exclude: Sequence[InstanceId] = ()) -> int:
+        count: int = await self._pool.run("prune_messages", min_age_us, limit, *exclude)
         return count
 
 
-def _text(message: RoomMessage) -> str:
+def _encode_message(message: RoomMessage) -> str:
     return f"{message.id}\n{message.room}\n{message.signature}\n{message.args}"
 
 
-def _message(to: InstanceId, text: bytes) -> RoomMessage:
+def _decode_message(to: InstanceId, text: bytes) -> RoomMessage:
     _, id, room, signature, args = text.decode().split("\n", 4)
     return RoomMessage(id=id, room=room, to=to, args=args, signature=signature)

@@ -1,6 +1,6 @@
 """Rules in time, on Redis. The contract is in `store.protocol.Schedules`; each operation is one script.
 
-What the end of a job does to its schedule is in lua/_ending.lua, which every end of a job comes by.
+What the end of a job does to its schedule is in lua/_transitions.lua, which every end of a job comes by.
 """
 
 from collections.abc import Sequence
@@ -8,43 +8,43 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.ids import InstanceId, JobId, packed, unpacked
-from drumbeat.model.schedule import (
-    Due,
+from drumbeat.core.schedule import (
+    DueSchedules,
     Fire,
-    Fired,
     FireOutcome,
-    Firing,
+    FireRequest,
+    FireResult,
     NewSchedule,
     OnceState,
     Schedule,
     ScheduleState,
-    Skip,
+    SkippedRange,
 )
-from drumbeat.store.malformed import explain, salvage, tell
-from drumbeat.store.redis.connections import Link
-from drumbeat.store.redis.line import Value
-from drumbeat.store.redis.rows import as_json
-from drumbeat.store.scheduled import every, mend_schedule
+from drumbeat.ids import InstanceId, JobId, pack_id, unpack_id
+from drumbeat.store.malformed import explain_fault, log_faults, salvage
+from drumbeat.store.overlap import interval_of, repaired_rule
+from drumbeat.store.redis.connection import Value
+from drumbeat.store.redis.pool import RedisPool
+from drumbeat.store.redis.rows import encode_json
 
-_definition = msgspec.json.Decoder(NewSchedule).decode
-_record = msgspec.json.Decoder(tuple[int, int, int, FireOutcome, str, int]).decode
+_decode_definition = msgspec.json.Decoder(NewSchedule).decode
+_parse_fire = msgspec.json.Decoder(tuple[int, int, int, FireOutcome, str, int]).decode
 
 
 class RedisSchedules:
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, pool: RedisPool) -> None:
+        self._pool = pool
 
     async def put(
         self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
     ) -> bool:
-        values: list[Value] = [schedule.name, _text(revision), _text(cursor), _text(next_at), by]
-        return bool(await self._link.run("schedules_put", *values, *_facts(schedule)))
+        values: list[Value] = [schedule.name, _or_empty(revision), _or_empty(cursor), _or_empty(next_at), by]
+        return bool(await self._pool.run("put_schedule", *values, *_definition_arguments(schedule)))
 
     async def declare(self, names: Sequence[str]) -> list[str]:
-        return [name.decode() for name in await self._link.run("schedules_declare", *names)] if names else []
+        return [name.decode() for name in await self._pool.run("declare_schedules", *names)] if names else []
 
-    async def change(
+    async def set_state(
         self,
         name: str,
         *,
@@ -53,102 +53,113 @@ class RedisSchedules:
         cursor: int | None,
         next_at: int | None,
         by: str,
-        why: str,
-        skipped: Skip | None = None,
+        reason: str,
+        skipped: SkippedRange | None = None,
     ) -> bool:
-        values: list[Value] = [name, revision, state.value, _text(cursor), _text(next_at), by, why]
+        values: list[Value] = [name, revision, state.value, _or_empty(cursor), _or_empty(next_at), by, reason]
         if skipped is not None:
-            values += _skip(skipped)
-        return bool(await self._link.run("schedules_change", *values))
+            values += _skip_arguments(skipped)
+        return bool(await self._pool.run("set_schedule_state", *values))
 
     async def get(self, name: str) -> Schedule | None:
-        fields = await self._link.run("schedules_get", name)
-        return None if fields is None else schedule(name.encode(), fields)[0]
+        fields = await self._pool.run("get_schedule", name)
+        return None if fields is None else decode_schedule(name.encode(), fields)[0]
 
-    async def page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
-        found = await self._link.run("schedules_page", after or "", limit, int(all))
-        return [schedule(name, fields)[0] for name, fields in found]
+    async def list_page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
+        found = await self._pool.run("list_schedules", after or "", limit, int(all))
+        return [decode_schedule(name, fields)[0] for name, fields in found]
 
-    async def due(self, limit: int) -> Due:
-        now, next_at, shortest, found = await self._link.run("schedules_due", limit)
-        schedules = [schedule(name, fields)[0] for name, fields in found]
-        return Due(now=now, schedules=schedules, next_at=next_at, shortest=shortest)
+    async def get_due(self, limit: int) -> DueSchedules:
+        now, next_at, shortest, found = await self._pool.run("get_due_schedules", limit)
+        schedules = [decode_schedule(name, fields)[0] for name, fields in found]
+        return DueSchedules(now=now, schedules=schedules, next_at=next_at, min_interval=shortest)
 
-    async def fire(self, firings: Sequence[Firing]) -> list[Fired]:
+    async def fire(self, firings: Sequence[FireRequest]) -> list[FireResult]:
         if not firings:
             return []
-        answers = await self._link.run("schedules_fire", *(value for firing in firings for value in _firing(firing)))
-        return [_fired(firing.name, answer) for firing, answer in zip(firings, answers, strict=True)]
+        answers = await self._pool.run(
+            "fire_schedules", *(value for firing in firings for value in _firing_arguments(firing))
+        )
+        return [_decode_fired(firing.name, answer) for firing, answer in zip(firings, answers, strict=True)]
 
-    async def rearm(self) -> int:
-        count: int = await self._link.run("schedules_rearm")
+    async def advance_stalled(self) -> int:
+        count: int = await self._pool.run("advance_stalled_schedules")
         return count
 
-    async def retire(self, silent_since: int) -> list[str]:
-        return [name.decode("utf-8", "replace") for name in await self._link.run("schedules_retire", silent_since)]
+    async def retire_undeclared(self, undeclared_since: int) -> list[str]:
+        return [
+            name.decode("utf-8", "replace")
+            for name in await self._pool.run("retire_undeclared_schedules", undeclared_since)
+        ]
 
-    async def fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
+    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
         last = "+inf" if before is None else f"({before}"
         found: list[Fire] = []
-        for text in await self._link.run("schedules_fires", name, last, limit):
+        for text in await self._pool.run("list_fires", name, last, limit):
             try:
-                found.append(_fire(name, text or b""))
+                found.append(_decode_fire(name, text or b""))
             except (ValueError, msgspec.DecodeError) as error:
-                tell("fire", name, [("record", explain("record", text, error))])
+                log_faults("fire", name, [("record", explain_fault("record", text, error))])
         return found
 
-    async def forget(self, before: int, limit: int) -> int:
-        count: int = await self._link.run("schedules_forget", before, limit)
+    async def prune_fires(self, before: int, limit: int) -> int:
+        count: int = await self._pool.run("prune_fires", before, limit)
         return count
 
-    async def once(self, key: str, instance: InstanceId) -> OnceState:
-        return OnceState((await self._link.run("schedules_once", key, instance)).decode())
+    async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
+        return OnceState((await self._pool.run("claim_once", key, instance)).decode())
 
-    async def once_done(self, key: str, instance: InstanceId) -> bool:
-        return bool(await self._link.run("schedules_once_done", key, instance))
+    async def complete_once(self, key: str, instance: InstanceId) -> bool:
+        return bool(await self._pool.run("complete_once", key, instance))
 
 
-def _text(number: int | None) -> Value:
+def _or_empty(number: int | None) -> Value:
     return "" if number is None else number
 
 
-def _facts(schedule: NewSchedule) -> list[Value]:
-    """A definition as lua/_scheduling.lua keeps it: with the text of its jobs' bodies, ready but for the moments."""
-    head = as_json([schedule.task, schedule.queue, schedule.priority])[1:-1] + b","
+def _definition_arguments(schedule: NewSchedule) -> list[Value]:
+    """A definition as lua/_schedule.lua keeps it: with the text of its jobs' bodies, ready but for the moments."""
+    head = encode_json([schedule.task, schedule.queue, schedule.priority])[1:-1] + b","
     options = [schedule.signature, schedule.retries, schedule.timeout, schedule.crash_limit, schedule.on_dead]
-    rest = b"," + as_json([*options, "", schedule.name])[1:] + b"\n" + schedule.args.encode()
+    rest = b"," + encode_json([*options, "", schedule.name])[1:] + b"\n" + schedule.args.encode()
     return [
-        *(as_json(schedule), schedule.task, schedule.queue, schedule.priority, head, rest),
-        *(schedule.overlap.value, _text(every(schedule)), _text(schedule.end), schedule.origin.value, schedule.app),
+        *(encode_json(schedule), schedule.task, schedule.queue, schedule.priority, head, rest),
+        *(
+            schedule.overlap.value,
+            _or_empty(interval_of(schedule)),
+            _or_empty(schedule.end),
+            schedule.origin.value,
+            schedule.app,
+        ),
     ]
 
 
-def _skip(skip: Skip) -> list[Value]:
+def _skip_arguments(skip: SkippedRange) -> list[Value]:
     return [skip.first, skip.last, skip.count, skip.reason]
 
 
-def _firing(firing: Firing) -> list[Value]:
-    values: list[Value] = [firing.name, int(firing.moves), firing.revision, _text(firing.cursor_before)]
-    values += [_text(firing.cursor), _text(firing.next_at), len(firing.fires)]
+def _firing_arguments(firing: FireRequest) -> list[Value]:
+    values: list[Value] = [firing.name, int(firing.advances), firing.revision, _or_empty(firing.expected_cursor)]
+    values += [_or_empty(firing.cursor), _or_empty(firing.next_at), len(firing.fires)]
     for moment in firing.fires:
-        values += (moment.at, moment.run_at, packed(moment.job))
+        values += (moment.at, moment.run_at, pack_id(moment.job))
     values.append(len(firing.skipped))
     for skip in firing.skipped:
-        values += _skip(skip)
+        values += _skip_arguments(skip)
     return values
 
 
-def _fired(name: str, answer: Any) -> Fired:
+def _decode_fired(name: str, answer: Any) -> FireResult:
     if answer == 0:
-        return Fired(name=name, done=False)
+        return FireResult(name=name, applied=False)
     skipped, *ids = answer
-    return Fired(name=name, done=True, jobs=tuple(map(unpacked, ids)), skipped=skipped)
+    return FireResult(name=name, applied=True, jobs=tuple(map(unpack_id, ids)), skipped=skipped)
 
 
 _FIELDS = ("state", "revision", "cursor", "next_at", "current", "created_at", "changed_at", "declared_at")
 
 
-class _Facts(msgspec.Struct, frozen=True, kw_only=True):
+class _StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
     """What stands beside the definition."""
 
     state: ScheduleState
@@ -160,29 +171,29 @@ class _Facts(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: int
     declared_at: int | None = None
     changed_by: str = ""
-    why: str = ""
+    reason: str = ""
 
 
-def schedule(name: bytes, fields: Sequence[bytes | None]) -> tuple[Schedule, list[tuple[str, str]]]:
-    """The fields that lua/_showing.lua gives. One that cannot be read says so in its rule, and is never fired."""
+def decode_schedule(name: bytes, fields: Sequence[bytes | None]) -> tuple[Schedule, list[tuple[str, str]]]:
+    """The fields that lua/_schedule_fields.lua gives. One that cannot be read says so in its rule, and is never fired."""
     try:
-        return _schedule(fields), []
+        return _decode_schedule(fields), []
     except (ValueError, TypeError, AttributeError, msgspec.DecodeError):
         pass
     text = name.decode("utf-8", "replace")
     definition, faults = _salvage_definition(text, fields[0])
-    names = (*_FIELDS, "changed_by", "why")
-    stored = {field: _stored(field, value) for field, value in zip(names, fields[1:], strict=False) if value}
-    values, others = salvage(_Facts, stored)
+    names = (*_FIELDS, "changed_by", "reason")
+    stored = {field: _decode_field(field, value) for field, value in zip(names, fields[1:], strict=False) if value}
+    values, others = salvage(_StoredSchedule, stored)
     faults += others
-    tell("schedule", text, faults)
-    definition = msgspec.structs.replace(definition, **mend_schedule(faults))
-    return Schedule(definition=definition, **msgspec.structs.asdict(_Facts(**values))), faults
+    log_faults("schedule", text, faults)
+    definition = msgspec.structs.replace(definition, **repaired_rule(faults))
+    return Schedule(definition=definition, **msgspec.structs.asdict(_StoredSchedule(**values))), faults
 
 
 def _salvage_definition(name: str, text: bytes | None) -> tuple[NewSchedule, list[tuple[str, str]]]:
     try:
-        return _definition(text or b""), []
+        return _decode_definition(text or b""), []
     except (ValueError, msgspec.DecodeError) as error:
         try:
             stored = msgspec.json.decode(text or b"")
@@ -190,45 +201,45 @@ def _salvage_definition(name: str, text: bytes | None) -> tuple[NewSchedule, lis
             stored = None
         if not isinstance(stored, dict):
             values, _ = salvage(NewSchedule, {})
-            return NewSchedule(**values | {"name": name}), [("definition", explain("definition", text, error))]
+            return NewSchedule(**values | {"name": name}), [("definition", explain_fault("definition", text, error))]
         values, faults = salvage(NewSchedule, stored)
         return NewSchedule(**values | {"name": name}), faults
 
 
-def _stored(field: str, value: bytes) -> Any:
+def _decode_field(field: str, value: bytes) -> Any:
     if field == "current":
-        return unpacked(value) if len(value) == 16 else value
+        return unpack_id(value) if len(value) == 16 else value
     try:
         return int(value)
     except ValueError:
         return value.decode("utf-8", "surrogateescape")
 
 
-def _schedule(fields: Sequence[Any]) -> Schedule:
-    definition, state, revision, cursor, next_at, current, created_at, changed_at, declared_at, by, why = fields
+def _decode_schedule(fields: Sequence[Any]) -> Schedule:
+    definition, state, revision, cursor, next_at, current, created_at, changed_at, declared_at, by, reason = fields
     return Schedule(
-        definition=_definition(definition),
+        definition=_decode_definition(definition),
         state=ScheduleState(state.decode()),
         revision=int(revision),
-        cursor=_number(cursor),
-        next_at=_number(next_at),
-        current=unpacked(current) if current else None,
+        cursor=_int_or_none(cursor),
+        next_at=_int_or_none(next_at),
+        current=unpack_id(current) if current else None,
         created_at=int(created_at),
         changed_at=int(changed_at),
-        declared_at=_number(declared_at),
+        declared_at=_int_or_none(declared_at),
         changed_by=by.decode(),
-        why=why.decode(),
+        reason=reason.decode(),
     )
 
 
-def _number(text: bytes) -> int | None:
+def _int_or_none(text: bytes) -> int | None:
     return int(text) if text else None
 
 
-def _fire(name: str, text: bytes) -> Fire:
-    """A text that lua/_scheduling.lua: record_fire has made."""
+def _decode_fire(name: str, text: bytes) -> Fire:
+    """A text that lua/_schedule.lua: record_fire has made."""
     start = 17 if text.startswith(b"f") else 1
-    at, last, count, outcome, reason, recorded_at = _record(text[start:])
+    at, last, count, outcome, reason, recorded_at = _parse_fire(text[start:])
     return Fire(
         schedule=name,
         at=at,
@@ -236,6 +247,6 @@ def _fire(name: str, text: bytes) -> Fire:
         count=count,
         outcome=outcome,
         reason=reason,
-        job=unpacked(text[1:start]) if start > 1 else None,
+        job=unpack_id(text[1:start]) if start > 1 else None,
         recorded_at=recorded_at,
     )

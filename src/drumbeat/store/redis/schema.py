@@ -7,62 +7,62 @@ were acknowledged is said here, in words.
 import os
 
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreError
-from drumbeat.store.migrate import Schema
-from drumbeat.store.redis.connections import Address, Link
+from drumbeat.store.migrations import SchemaVersion
+from drumbeat.store.redis.pool import RedisAddress, RedisPool
 
-KNOWN = 1
+LATEST_VERSION = 1
 """The version that this code makes and knows."""
 OLDEST_CODE = 1
 """The smallest KNOWN of code that can use a store of this version."""
 
 
-def description() -> tuple[int, int, str]:
+def new_store_fields() -> tuple[int, int, str]:
     """What a new store says about itself: its version, the oldest code that can use it, an id of its own."""
-    return KNOWN, OLDEST_CODE, os.urandom(8).hex()
+    return LATEST_VERSION, OLDEST_CODE, os.urandom(8).hex()
 
 
-async def check(link: Link) -> None:
+async def check(pool: RedisPool) -> None:
     """Whether this code can use the store, and the server keeps it; an empty one is made a store.
 
     Raises:
         ConfigError: keys may be thrown away.
         SchemaOutOfDate: the store is newer than this code can use.
     """
-    await check_policy(link)
-    version, oldest_code, _ = await link.run("schema_open", *description())
-    if int(version) > KNOWN and int(oldest_code) > KNOWN:
-        raise SchemaOutOfDate(found=int(version), known=KNOWN)
+    await check_policy(pool)
+    version, oldest_code, _ = await pool.run("open_schema", *new_store_fields())
+    if int(version) > LATEST_VERSION and int(oldest_code) > LATEST_VERSION:
+        raise SchemaOutOfDate(found=int(version), known=LATEST_VERSION)
 
 
-async def look(address: Address, namespace: str) -> Schema:
+async def read_schema(address: RedisAddress, namespace: str) -> SchemaVersion:
     """What the store says about itself; nothing is changed."""
-    link = Link(address, namespace)
+    pool = RedisPool(address, namespace)
     try:
-        version, oldest_code = await link.command("HMGET", link.keys.meta, "version", "oldest_code")
+        version, oldest_code = await pool.command("HMGET", pool.keys.meta, "version", "oldest_code")
     finally:
-        await link.close()
-    return Schema(version=int(version or 0), oldest_code=int(oldest_code or 0))
+        await pool.close()
+    return SchemaVersion(version=int(version or 0), oldest_code=int(oldest_code or 0))
 
 
-async def check_policy(link: Link) -> None:
+async def check_policy(pool: RedisPool) -> None:
     """Raises:
     ConfigError: the server may throw keys away, and nobody has accepted that.
     """
-    if link.address.eviction_accepted:
+    if pool.address.eviction_accepted:
         return
-    policy = (await info(link, "memory")).get("maxmemory_policy", "noeviction")
+    policy = (await read_info(pool, "memory")).get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         raise ConfigError(
-            f"{link.address.shown}: the server's maxmemory-policy is {policy}: with it a full server throws jobs away; set it "
+            f"{pool.address.display_url}: the server's maxmemory-policy is {policy}: with it a full server throws jobs away; set it "
             "to noeviction, or add ?eviction=accepted to the URL",
             "url",
         )
 
 
-async def promise(link: Link) -> tuple[bool, str]:
+async def describe_durability(pool: RedisPool) -> tuple[bool, str]:
     """Whether acknowledged jobs survive the end of the server, and in words which do not."""
-    if (await info(link, "persistence")).get("aof_enabled") == "1":
-        match await _setting(link, "appendfsync"):
+    if (await read_info(pool, "persistence")).get("aof_enabled") == "1":
+        match await _read_setting(pool, "appendfsync"):
             case "always":
                 return True, "AOF with appendfsync always: acknowledged jobs survive a crash of the server"
             case "everysec":
@@ -71,7 +71,7 @@ async def promise(link: Link) -> tuple[bool, str]:
                 return False, "AOF with appendfsync no: a crash of the machine loses what its kernel had not written"
             case _:
                 return True, "AOF; this user may not see appendfsync, so what a crash of the machine loses is not known"
-    match await _setting(link, "save"):
+    match await _read_setting(pool, "save"):
         case None:
             return (
                 False,
@@ -83,16 +83,16 @@ async def promise(link: Link) -> tuple[bool, str]:
             return False, "RDB snapshots only: a crash of the server loses everything since the last one"
 
 
-async def info(link: Link, section: str) -> dict[str, str]:
+async def read_info(pool: RedisPool, section: str) -> dict[str, str]:
     """What the server says about itself."""
-    lines = (await link.command("INFO", section)).decode(errors="replace").splitlines()
+    lines = (await pool.command("INFO", section)).decode(errors="replace").splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
 
 
-async def _setting(link: Link, name: str) -> str | None:
+async def _read_setting(pool: RedisPool, name: str) -> str | None:
     """None where the server does not tell: providers often forbid it."""
     try:
-        found = await link.command("CONFIG", "GET", name)
+        found = await pool.command("CONFIG", "GET", name)
     except (StoreError, ConfigError):
         return None
     return found[1].decode() if found else None

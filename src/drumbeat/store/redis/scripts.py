@@ -7,7 +7,7 @@ A file begins with comments that say what it is called with:
     -- ARGV: 1 id, 2 ...
     -- returns: ...
     -- flags: allow-oom             (optional: it runs on a full server as well)
-    -- include: _ending             (optional, any number: the text of `_ending.lua` is put here, once)
+    -- include: _transitions             (optional, any number: the text of `_transitions.lua` is put here, once)
 
 A file `_name.lua` holds functions that several operations share; it may include others, and is no operation itself. A full
 server refuses the first write of a script that adds, which is right for `add`, and wrong for all that makes room. Servers from
@@ -27,13 +27,13 @@ import msgspec
 _HEADER = re.compile(r"\A(?:--[^\n]*\n)+")
 _FIELD = re.compile(r"^-- (KEYS|ARGV|returns|flags):[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- include:[ \t]*(\w+)[ \t]*$", re.MULTILINE)
-_NEEDED = frozenset({"KEYS", "ARGV", "returns"})
-_FLAGS = frozenset({"allow-oom"})
-_BY_FLAG = "#!lua flags=allow-oom\n"
-_BY_WRITE = "redis.call('DEL', KEYS[1])\n"
+_REQUIRED_FIELDS = frozenset({"KEYS", "ARGV", "returns"})
+_KNOWN_FLAGS = frozenset({"allow-oom"})
+_ALLOW_OOM_FLAG = "#!lua flags=allow-oom\n"
+_ALLOW_OOM_WRITE = "redis.call('DEL', KEYS[1])\n"
 
 
-class Text(msgspec.Struct, frozen=True):
+class ScriptText(msgspec.Struct, frozen=True):
     """What is sent to a server, and how it is called there."""
 
     lua: str
@@ -49,16 +49,16 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     allow_oom: bool
 
     @cached_property
-    def modern(self) -> Text:
+    def with_flags(self) -> ScriptText:
         """For servers that know flags."""
-        return _text(_BY_FLAG + self.lua if self.allow_oom else self.lua)
+        return _hash_text(_ALLOW_OOM_FLAG + self.lua if self.allow_oom else self.lua)
 
     @cached_property
-    def old(self) -> Text:
-        return _text(_BY_WRITE + self.lua if self.allow_oom else self.lua)
+    def without_flags(self) -> ScriptText:
+        return _hash_text(_ALLOW_OOM_WRITE + self.lua if self.allow_oom else self.lua)
 
 
-def load(folder: Traversable) -> dict[str, Script]:
+def load_scripts(folder: Traversable) -> dict[str, Script]:
     """All operations of a folder by name.
 
     Raises:
@@ -69,37 +69,37 @@ def load(folder: Traversable) -> dict[str, Script]:
         for file in folder.iterdir()
         if file.name.endswith(".lua")
     }
-    return {name: _script(name, files) for name in sorted(files) if not name.startswith("_")}
+    return {name: _parse_script(name, files) for name in sorted(files) if not name.startswith("_")}
 
 
-def _script(name: str, files: dict[str, str]) -> Script:
+def _parse_script(name: str, files: dict[str, str]) -> Script:
     header = _HEADER.match(files[name])
     fields = dict(_FIELD.findall(header.group())) if header else {}
-    if missing := sorted(_NEEDED - fields.keys()):
+    if missing := sorted(_REQUIRED_FIELDS - fields.keys()):
         raise ValueError(f"{name}.lua: its header says nothing of {', '.join(missing)}")
     flags = set(fields.get("flags", "").split())
-    if unknown := sorted(flags - _FLAGS):
+    if unknown := sorted(flags - _KNOWN_FLAGS):
         raise ValueError(f"{name}.lua: there is no flag {', '.join(unknown)}")
-    return Script(name=name, lua=_whole(name, files, set()), allow_oom="allow-oom" in flags)
+    return Script(name=name, lua=_expand_includes(name, files, set()), allow_oom="allow-oom" in flags)
 
 
-def _whole(name: str, files: dict[str, str], seen: set[str]) -> str:
+def _expand_includes(name: str, files: dict[str, str], seen: set[str]) -> str:
     """The text of a file with those that it includes, each where it is first named."""
 
-    def included(line: re.Match[str]) -> str:
-        wanted = line.group(1)
-        if wanted not in files or not wanted.startswith("_"):
-            raise ValueError(f"{name}.lua includes {wanted}.lua, which is not a file of shared functions")
-        if wanted in seen:
+    def read_include(line: re.Match[str]) -> str:
+        include = line.group(1)
+        if include not in files or not include.startswith("_"):
+            raise ValueError(f"{name}.lua includes {include}.lua, which is not a file of shared functions")
+        if include in seen:
             return ""
-        seen.add(wanted)
-        return _whole(wanted, files, seen)
+        seen.add(include)
+        return _expand_includes(include, files, seen)
 
-    return _INCLUDE.sub(included, files[name])
-
-
-def _text(lua: str) -> Text:
-    return Text(lua, hashlib.sha1(lua.encode(), usedforsecurity=False).hexdigest())
+    return _INCLUDE.sub(read_include, files[name])
 
 
-SCRIPTS = load(resources.files(__package__).joinpath("lua"))
+def _hash_text(lua: str) -> ScriptText:
+    return ScriptText(lua, hashlib.sha1(lua.encode(), usedforsecurity=False).hexdigest())
+
+
+SCRIPTS = load_scripts(resources.files(__package__).joinpath("lua"))

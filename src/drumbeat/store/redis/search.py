@@ -11,88 +11,94 @@ from contextlib import aclosing
 
 import msgspec
 
-from drumbeat.ids import JobId, packed, unpacked
-from drumbeat.model.job import LIVE, Job, JobCounts, JobFilter, JobPage, JobState, View
-from drumbeat.store import searching
-from drumbeat.store.redis import rows, texts
-from drumbeat.store.redis.connections import Link
+from drumbeat.core.job import LIVE_STATES, Job, JobCounts, JobFilter, JobPage, JobState, PendingView
+from drumbeat.ids import JobId, pack_id, unpack_id
+from drumbeat.store import job_search
+from drumbeat.store.job_search import IdSpan, Matches, ScanResult
+from drumbeat.store.redis import record_format, rows
+from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.keys import bucket as bucket_of
-from drumbeat.store.redis.line import Value
-from drumbeat.store.searching import Found, Look, Span
+from drumbeat.store.redis.pool import RedisPool
 
-AT_ONCE = 500
+BATCH_SIZE = 500
 """Jobs that one call looks at: a few milliseconds."""
-LOOKED_AT = 1_000
+MAX_SCANNED = 1_000
 """Of a page; fewer than on other engines, because one job costs more here, and the server does nothing else meanwhile."""
-_RECORDS = 500
-_ID = 16
+_RECORDS_PER_CALL = 500
+_ID_BYTES = 16
 """Bytes of an id: what is of another length is none."""
-_READ = 8 * 1024 * 1024
+_MAX_READ_BYTES = 8 * 1024 * 1024
 """Bytes of jobs that one call reads to look at them or for previews: a few milliseconds."""
-_TRIED = 2_000
+_MAX_RETRYING_SCANNED = 2_000
 """Of those that were claimed before, so many are looked at for those that are retrying."""
 
-_LONG = ("args", "progress", "result")
+_LONG_FIELDS = ("args", "progress", "result")
 
 Ids = AsyncIterator[list[bytes]]
 """Newest first, without end but that of the span."""
 
 
 class RedisSearch:
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, pool: RedisPool) -> None:
+        self._pool = pool
 
-    async def page(self, filter: JobFilter) -> JobPage:
-        most = min(searching.LOOKED_AT, LOOKED_AT)
-        looks = await self._looks(filter, filter.limit, max(filter.limit, most), words=False)
-        ids, following = searching.newest(looks, filter.limit)
-        return JobPage(items=await self.records([packed(id) for id in ids], filter.preview), next=following)
+    async def find_page(self, filter: JobFilter) -> JobPage:
+        max_scanned = min(job_search.MAX_SCANNED, MAX_SCANNED)
+        looks = await self._search(filter, filter.limit, max(filter.limit, max_scanned), with_words=False)
+        ids, following = job_search.merge_page(looks, filter.limit)
+        return JobPage(items=await self.get_jobs([pack_id(id) for id in ids], filter.preview), next=following)
 
-    async def counts(self, filter: JobFilter) -> JobCounts:
-        if searching.is_open(filter):
+    async def count_jobs(self, filter: JobFilter) -> JobCounts:
+        if job_search.is_unfiltered(filter):
             return await self._count_all()
-        if searching.is_letters(filter):
-            return JobCounts(dead=await self._link.command("ZCARD", self._link.keys.dead))
+        if job_search.is_all_dead_letters(filter):
+            return JobCounts(dead=await self._pool.command("ZCARD", self._pool.keys.dead))
         filter = msgspec.structs.replace(filter, before=None)
-        return searching.tally(await self._looks(filter, 3 * searching.COUNTED, searching.COUNTED, words=True))
+        return job_search.count_matches(
+            await self._search(filter, 3 * job_search.MAX_COUNTED, job_search.MAX_COUNTED, with_words=True)
+        )
 
-    async def ids(self, filter: JobFilter) -> list[bytes]:
+    async def find_ids(self, filter: JobFilter) -> list[bytes]:
         """Those of a page, without their records."""
-        looks = await self._looks(filter, filter.limit, filter.limit, words=False)
-        return [packed(id) for id in searching.newest(looks, filter.limit)[0]]
+        looks = await self._search(filter, filter.limit, filter.limit, with_words=False)
+        return [pack_id(id) for id in job_search.merge_page(looks, filter.limit)[0]]
 
-    async def records(self, ids: Sequence[bytes], preview: int | None = None) -> list[Job]:
+    async def get_jobs(self, ids: Sequence[bytes], preview: int | None = None) -> list[Job]:
         if preview is not None:
-            return await self._previews(ids, preview)
+            return await self._get_previews(ids, preview)
         found: list[Job] = []
-        for first in range(0, len(ids), _RECORDS):
-            page = ids[first : first + _RECORDS]
-            _, *answers = await self._link.run("inspect_records", *page)
+        for first in range(0, len(ids), _RECORDS_PER_CALL):
+            page = ids[first : first + _RECORDS_PER_CALL]
+            _, *answers = await self._pool.run("get_jobs", *page)
             # One that was pruned meanwhile is not there.
             found += [
-                rows.job(unpacked(id), answer) for id, answer in zip(page, answers, strict=True) if answer is not None
+                rows.decode_job(unpack_id(id), answer)
+                for id, answer in zip(page, answers, strict=True)
+                if answer is not None
             ]
         return found
 
-    async def _previews(self, ids: Sequence[bytes], preview: int) -> list[Job]:
+    async def _get_previews(self, ids: Sequence[bytes], preview: int) -> list[Job]:
         found: list[Job] = []
         while ids:
-            page = ids[:_RECORDS]
+            page = ids[:_RECORDS_PER_CALL]
             # A character has at most four bytes.
-            answers = await self._link.run("inspect_previews", 4 * preview, _READ, *page)
+            answers = await self._pool.run("get_job_previews", 4 * preview, _MAX_READ_BYTES, *page)
             for id, answer in zip(page, answers, strict=False):
                 if answer is not None:
-                    found.append(_shortened(rows.job(unpacked(id), answer), preview))
+                    found.append(_shorten(rows.decode_job(unpack_id(id), answer), preview))
             ids = ids[len(answers) :]
         return found
 
     async def _count_all(self) -> JobCounts:
-        ready, future, retrying, waiting, running, capped, counters = await self._link.run("inspect_counts", _TRIED)
+        ready, future, retrying, waiting, running, capped, counters = await self._pool.run(
+            "count_jobs", _MAX_RETRYING_SCANNED
+        )
         ended = {"succeeded": 0, "dead": 0, "cancelled": 0}
-        for field, number in texts.pairs(counters).items():
+        for field, number in record_format.pairs_to_dict(counters).items():
             what = field.decode("utf-8", "replace").rpartition("\0")[2]
             if what in ended:
-                ended[what] += texts.number_or_0(number)
+                ended[what] += record_format.int_or_zero(number)
         return JobCounts(
             ready=ready,
             scheduled=max(0, future - retrying),
@@ -103,126 +109,134 @@ class RedisSearch:
             capped=bool(capped),
         )
 
-    async def _looks(self, filter: JobFilter, enough: int, most: int, *, words: bool) -> list[Look]:
-        within = searching.span(filter)
-        if within is None or filter.limit <= 0 or not searching.ways(filter):
+    async def _search(self, filter: JobFilter, limit: int, max_scanned: int, *, with_words: bool) -> list[ScanResult]:
+        within = job_search.id_span(filter)
+        if within is None or filter.limit <= 0 or not job_search.access_paths(filter):
             return []
-        keys, state = self._link.keys, filter.state
+        keys, state = self._pool.keys, filter.state
         # In the order in which a letter goes that is discarded, so that it is met in one of them.
         lines = {JobState.CANCELLED: [keys.unsucceeded], JobState.DEAD: [keys.dead, keys.unsucceeded]}
-        if filter.view is not None or state in LIVE:
-            return [await self._look_at_live(filter, within, enough, most, words)]
-        if filter.letters:
-            return [await self._look(self._in_lines([keys.dead], within), filter, enough, most, words)]
+        if filter.view is not None or state in LIVE_STATES:
+            return [await self._scan_live(filter, within, limit, max_scanned, with_words)]
+        if filter.dead_letters:
+            return [
+                await self._scan(self._iterate_indexes([keys.dead], within), filter, limit, max_scanned, with_words)
+            ]
         if state in lines:
-            return [await self._look(self._in_lines(lines[state], within), filter, enough, most, words)]
+            return [
+                await self._scan(self._iterate_indexes(lines[state], within), filter, limit, max_scanned, with_words)
+            ]
         if state is None and filter.error is not None:
             # Who has succeeded has no error; who is live and has one was claimed before.
-            live = await self._link.run("inspect_pending", "retrying", searching.FEW, "")
+            live = await self._pool.run("list_pending_ids", "retrying", job_search.MAX_SMALL_SET, "")
             if live is not None:
-                ended = await self._look(self._in_lines(lines[JobState.DEAD], within), filter, enough, most, words)
-                return [ended, Look(await self._chosen_of(live, filter, within), None)]
-        return [await self._look(self._walk(within), filter, enough, most, words)]
+                ended = await self._scan(
+                    self._iterate_indexes(lines[JobState.DEAD], within), filter, limit, max_scanned, with_words
+                )
+                return [ended, ScanResult(await self._filter_set(live, filter, within), None)]
+        return [await self._scan(self._iterate_all(within), filter, limit, max_scanned, with_words)]
 
-    async def _look_at_live(self, filter: JobFilter, within: Span, enough: int, most: int, words: bool) -> Look:
+    async def _scan_live(
+        self, filter: JobFilter, within: IdSpan, limit: int, max_scanned: int, with_words: bool
+    ) -> ScanResult:
         """Of what there is much, a short walk finds enough; of what there is little, the set is small."""
-        short, found = min(most, searching.FIRST_LOOK), list[tuple[JobId, str]]()
-        if not (words or self._is_small(filter)):
-            look = await self._look(self._walk(within), filter, enough, short, words)
-            if look.end is None or len(look.found) >= enough or short == most:
+        short, found = min(max_scanned, job_search.FIRST_SCAN), list[tuple[JobId, str]]()
+        if not (with_words or self._is_small_set(filter)):
+            look = await self._scan(self._iterate_all(within), filter, limit, short, with_words)
+            if look.scanned_to is None or len(look.matches) >= limit or short == max_scanned:
                 return look
-            found, within = look.found, Span(within.low, searching.below(look.end))
-        few = await self._few(filter)
+            found, within = look.matches, IdSpan(within.low, job_search.previous_id(look.scanned_to))
+        few = await self._list_small_set(filter)
         if few is not None:
-            return Look(found + await self._chosen_of(few, filter, within), None)
-        look = await self._look(self._walk(within), filter, enough - len(found), most, words)
-        return Look(found + look.found, look.end)
+            return ScanResult(found + await self._filter_set(few, filter, within), None)
+        look = await self._scan(self._iterate_all(within), filter, limit - len(found), max_scanned, with_words)
+        return ScanResult(found + look.matches, look.scanned_to)
 
-    def _is_small(self, filter: JobFilter) -> bool:
+    def _is_small_set(self, filter: JobFilter) -> bool:
         """Whether the set that `_few` gives is nearly always small."""
-        is_few = filter.state is JobState.RUNNING or filter.view in (View.RETRYING, View.WAITING)
+        is_few = filter.state is JobState.RUNNING or filter.view in (PendingView.RETRYING, PendingView.WAITING)
         return is_few or filter.instance is not None or filter.key is not None
 
-    async def _few(self, filter: JobFilter) -> list[bytes] | None:
+    async def _list_small_set(self, filter: JobFilter) -> list[bytes] | None:
         """All that may be wanted, if that is a small set."""
         found: list[bytes] | None
         if filter.state is JobState.RUNNING or filter.instance is not None:
-            found = await self._link.run("inspect_running")
+            found = await self._pool.run("list_running_ids")
         elif filter.key is not None:
-            found = await self._link.run("inspect_key", filter.task or "", filter.key, searching.FEW)
+            found = await self._pool.run("list_ids_of_key", filter.task or "", filter.key, job_search.MAX_SMALL_SET)
         else:
             which = "pending" if filter.view is None else filter.view.value
-            found = await self._link.run("inspect_pending", which, searching.FEW, filter.queue or "")
+            found = await self._pool.run("list_pending_ids", which, job_search.MAX_SMALL_SET, filter.queue or "")
         return found
 
-    async def _look(self, ids: Ids, filter: JobFilter, enough: int, most: int, words: bool) -> Look:
-        found: Found = []
-        looked, ask = 0, words or any(_wanted(filter))
+    async def _scan(self, ids: Ids, filter: JobFilter, limit: int, max_scanned: int, with_words: bool) -> ScanResult:
+        found: Matches = []
+        looked, ask = 0, with_words or any(_filter_arguments(filter))
         async with aclosing(ids) as pages:  # type: ignore[type-var]
             async for page in pages:
-                some = page[: most - looked]
+                some = page[: max_scanned - looked]
                 if ask:
-                    found += await self._chosen(some, filter)
+                    found += await self._filter(some, filter)
                 else:
-                    found += [(id, "") for id in map(unpacked, some) if searching.ends_so(filter, id)]
+                    found += [(id, "") for id in map(unpack_id, some) if job_search.has_suffix(filter, id)]
                 looked += len(some)
-                if looked >= most or len(found) >= enough:
-                    return Look(found, unpacked(some[-1]))
-        return Look(found, None)
+                if looked >= max_scanned or len(found) >= limit:
+                    return ScanResult(found, unpack_id(some[-1]))
+        return ScanResult(found, None)
 
-    async def _chosen_of(self, ids: Sequence[bytes], filter: JobFilter, within: Span) -> Found:
-        low, high = packed(within.low), packed(within.high)
+    async def _filter_set(self, ids: Sequence[bytes], filter: JobFilter, within: IdSpan) -> Matches:
+        low, high = pack_id(within.low), pack_id(within.high)
         wanted, found = (
-            sorted({id for id in ids if low <= id <= high and len(id) == _ID}, reverse=True),
+            sorted({id for id in ids if low <= id <= high and len(id) == _ID_BYTES}, reverse=True),
             list[tuple[JobId, str]](),
         )
-        for first in range(0, len(wanted), AT_ONCE):
-            found += await self._chosen(wanted[first : first + AT_ONCE], filter)
+        for first in range(0, len(wanted), BATCH_SIZE):
+            found += await self._filter(wanted[first : first + BATCH_SIZE], filter)
         return found
 
-    async def _chosen(self, ids: Sequence[bytes], filter: JobFilter) -> Found:
-        ids = [id for id in ids if searching.ends_so(filter, unpacked(id))] if filter.id_end else ids
-        found: Found = []
+    async def _filter(self, ids: Sequence[bytes], filter: JobFilter) -> Matches:
+        ids = [id for id in ids if job_search.has_suffix(filter, unpack_id(id))] if filter.id_end else ids
+        found: Matches = []
         while ids:
-            looked, *flat = await self._link.run("inspect_chosen", *_wanted(filter), _READ, *ids)
-            found += [(unpacked(id), word.decode()) for id, word in zip(flat[::2], flat[1::2], strict=True)]
+            looked, *flat = await self._pool.run("filter_jobs", *_filter_arguments(filter), _MAX_READ_BYTES, *ids)
+            found += [(unpack_id(id), word.decode()) for id, word in zip(flat[::2], flat[1::2], strict=True)]
             ids = ids[looked:]
         return found
 
-    async def _in_lines(self, lines: Sequence[str], within: Span) -> Ids:
+    async def _iterate_indexes(self, indexes: Sequence[str], within: IdSpan) -> Ids:
         """Those that stand in these, which are in the order of ids."""
-        low, high = b"[" + packed(within.low), b"[" + packed(within.high)
+        low, high = b"[" + pack_id(within.low), b"[" + pack_id(within.high)
         while True:
-            pages = await self._link.pipeline(
-                [("ZREVRANGEBYLEX", line, high, low, "LIMIT", 0, _RECORDS) for line in lines]
+            pages = await self._pool.pipeline(
+                [("ZREVRANGEBYLEX", line, high, low, "LIMIT", 0, _RECORDS_PER_CALL) for line in indexes]
             )
-            ids = heapq.nlargest(_RECORDS, {id for page in pages for id in page})
+            ids = heapq.nlargest(_RECORDS_PER_CALL, {id for page in pages for id in page})
             if not ids:
                 return
-            if known := [id for id in ids if len(id) == _ID]:
+            if known := [id for id in ids if len(id) == _ID_BYTES]:
                 yield known
             high = b"(" + ids[-1]
 
-    async def _walk(self, within: Span) -> Ids:
+    async def _iterate_all(self, within: IdSpan) -> Ids:
         """All that there are."""
-        low, high = packed(within.low), packed(within.high)
+        low, high = pack_id(within.low), pack_id(within.high)
         begin, last = str(int(bucket_of(high), 16)).encode(), int(bucket_of(low), 16)
-        size = _RECORDS
+        size = _RECORDS_PER_CALL
         while begin:
-            begin, *flat = await self._link.run("inspect_ids", begin, last, size)
+            begin, *flat = await self._pool.run("list_job_ids", begin, last, size)
             page: list[bytes] = []
             for bucket, entries in zip(flat[::2], flat[1::2], strict=True):
-                async for ids in self._of_bucket(bucket.decode(), entries, low, high):
+                async for ids in self._iterate_bucket(bucket.decode(), entries, low, high):
                     page += ids
                     while len(page) >= size:
                         yield page[:size]
-                        page, size = page[size:], AT_ONCE
+                        page, size = page[size:], BATCH_SIZE
             if page:
                 yield page
 
-    async def _of_bucket(self, bucket: str, entries: Sequence[bytes], low: bytes, high: bytes) -> Ids:
+    async def _iterate_bucket(self, bucket: str, entries: Sequence[bytes], low: bytes, high: bytes) -> Ids:
         """The ids of a bucket. A run is fetched when nothing larger than its largest id is left to be told."""
-        pool = {entry for entry in entries if len(entry) == 16 and low <= entry <= high}
+        candidates = {entry for entry in entries if len(entry) == 16 and low <= entry <= high}
         runs = sorted(
             (
                 (entry[16:32], entry[:32])
@@ -234,29 +248,35 @@ class RedisSearch:
         top = high
         for at, (_, ends) in enumerate(runs):
             floor = runs[at + 1][0] if at + 1 < len(runs) else b""
-            text: bytes | None = await self._link.command("HGET", self._link.keys.runs(bucket), ends)
+            text: bytes | None = await self._pool.command("HGET", self._pool.keys.runs(bucket), ends)
             if text is None:
                 # Most of the bucket has gone meanwhile, and what is left was listed anew: it is little.
-                left: list[bytes] = await self._link.command("HKEYS", self._link.keys.jobs(bucket))
-                pool = {id for id in left if low <= id <= top}
+                left: list[bytes] = await self._pool.command("HKEYS", self._pool.keys.jobs(bucket))
+                candidates = {id for id in left if low <= id <= top}
                 break
-            pool.update(id for first in range(0, len(text), 16) if low <= (id := text[first : first + 16]) <= high)
-            ready = sorted((id for id in pool if id > floor), reverse=True)
+            candidates.update(
+                id for first in range(0, len(text), 16) if low <= (id := text[first : first + 16]) <= high
+            )
+            ready = sorted((id for id in candidates if id > floor), reverse=True)
             if ready:
                 yield ready
-                pool = {id for id in pool if id <= floor}
+                candidates = {id for id in candidates if id <= floor}
             top = floor
-        if pool:
-            yield sorted(pool, reverse=True)
+        if candidates:
+            yield sorted(candidates, reverse=True)
 
 
-def _shortened(job: Job, preview: int) -> Job:
-    cut = {name: text[:preview] for name in _LONG if (text := getattr(job, name)) is not None and len(text) > preview}
+def _shorten(job: Job, preview: int) -> Job:
+    cut = {
+        name: text[:preview]
+        for name in _LONG_FIELDS
+        if (text := getattr(job, name)) is not None and len(text) > preview
+    }
     return msgspec.structs.replace(job, **cut) if cut else job
 
 
-def _wanted(filter: JobFilter) -> list[Value]:
-    """The first values of the script `inspect_chosen`."""
+def _filter_arguments(filter: JobFilter) -> list[Value]:
+    """The first values of the script `filter_jobs`."""
     part = filter.error or ""
     return [
         "" if filter.state is None else filter.state.value,

@@ -7,82 +7,102 @@ with NUL between them.
 
 from collections.abc import Iterator, Sequence
 
+from drumbeat.core.instance import InstanceState
+from drumbeat.core.stats import (
+    COUNTS_LENGTH,
+    TEN_SECONDS_RETENTION_US,
+    CountsRow,
+    Resolution,
+    Rollup,
+    RunEnd,
+    WrittenRollups,
+    from_counts,
+    merge_rows,
+    to_counts,
+)
 from drumbeat.ids import InstanceId
-from drumbeat.model.instance import InstanceState
-from drumbeat.model.stats import TENS_KEPT_US, WIDTH, Grain, Rollup, Row, RunEnd, Written, counts_of, merged, rollup_of
-from drumbeat.store.malformed import explain, tell
-from drumbeat.store.redis import texts
-from drumbeat.store.redis.connections import Link
+from drumbeat.store.malformed import explain_fault, log_faults
+from drumbeat.store.redis import record_format
+from drumbeat.store.redis.pool import RedisPool
 
-TENS_KEPT_S = TENS_KEPT_US // 1_000_000
-MINUTES_KEPT_S = 366 * 86_400
+TEN_SECONDS_RETENTION_S = TEN_SECONDS_RETENTION_US // 1_000_000
+MINUTES_RETENTION_S = 366 * 86_400
 """Where nobody prunes. A controller does, sooner: as soon as history is."""
-_PAGE = 200
+_INTERVALS_PER_CALL = 200
 """Stretches that one call reads."""
-_ENDS = 2_000
+_RUN_ENDS_PER_CALL = 2_000
 """Ends of history that one call looks at."""
 
 
 class RedisStats:
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, pool: RedisPool) -> None:
+        self._pool = pool
 
-    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, buried: bool = False) -> bool:
+    async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, instance_died: bool = False) -> bool:
         texts = [
             value
             for each in rollups
-            for value in (int(each.grain), each.at, f"{each.queue}\0{each.task}", ",".join(map(str, counts_of(each))))
+            for value in (
+                int(each.resolution),
+                each.at,
+                f"{each.queue}\0{each.task}",
+                ",".join(map(str, to_counts(each))),
+            )
         ]
-        state = (InstanceState.DEAD if buried else InstanceState.ALIVE).value
-        kept: int = await self._link.run("stats_put", instance, TENS_KEPT_S, MINUTES_KEPT_S, state, *texts)
+        state = (InstanceState.DEAD if instance_died else InstanceState.ALIVE).value
+        kept: int = await self._pool.run(
+            "put_stats", instance, TEN_SECONDS_RETENTION_S, MINUTES_RETENTION_S, state, *texts
+        )
         return bool(kept)
 
     async def read(
-        self, grain: Grain, since: int, until: int, *, queue: str | None = None, task: str | None = None
+        self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
-        if grain is Grain.TOTAL:
-            return [each for each in await self.totals() if _is_wanted(each.queue, each.task, queue, task)]
-        found = await self._stretches("stretch", grain, since, until)
-        return merged(grain, [row for row in found if _is_wanted(row[1], row[2], queue, task)])
+        if resolution is Resolution.TOTAL:
+            return [each for each in await self.read_totals() if _is_wanted(each.queue, each.task, queue, task)]
+        found = await self._read_intervals("stretch", resolution, since, until)
+        return merge_rows(resolution, [row for row in found if _is_wanted(row[1], row[2], queue, task)])
 
-    async def overall(self, grain: Grain, since: int, until: int) -> list[Rollup]:
-        return merged(grain, await self._stretches("overall", grain, since, until))
+    async def read_overall(self, resolution: Resolution, since: int, until: int) -> list[Rollup]:
+        return merge_rows(resolution, await self._read_intervals("overall", resolution, since, until))
 
-    async def _stretches(self, kind: str, grain: Grain, since: int, until: int) -> list[Row]:
-        found: list[Row] = []
+    async def _read_intervals(self, kind: str, resolution: Resolution, since: int, until: int) -> list[CountsRow]:
+        found: list[CountsRow] = []
         while True:
-            page = await self._link.run("stats_read", int(grain), since, until, _PAGE, kind)
-            for at, stretch in zip(page[::2], page[1::2], strict=True):
-                found += _rows(texts.number_or_0(at), stretch)
-            if len(page) < 2 * _PAGE:
+            page = await self._pool.run("read_stats", int(resolution), since, until, _INTERVALS_PER_CALL, kind)
+            for at, interval in zip(page[::2], page[1::2], strict=True):
+                found += _decode_rows(record_format.int_or_zero(at), interval)
+            if len(page) < 2 * _INTERVALS_PER_CALL:
                 return found
-            since = max(since, texts.number_or_0(page[-2])) + 1
+            since = max(since, record_format.int_or_zero(page[-2])) + 1
 
-    async def totals(self) -> list[Rollup]:
-        folded, *others = await self._link.run("stats_totals")
+    async def read_totals(self) -> list[Rollup]:
+        folded, *others = await self._pool.run("read_totals")
         sums: dict[tuple[str, str], list[int]] = {}
-        for field, number in texts.pairs(folded).items():
+        for field, number in record_format.pairs_to_dict(folded).items():
             try:
                 queue, task, place = field.decode().split("\0")
-                sums.setdefault((queue, task), [0] * WIDTH)[int(place) - 1] = int(number)
+                sums.setdefault((queue, task), [0] * COUNTS_LENGTH)[int(place) - 1] = int(number)
             except (ValueError, IndexError) as error:
-                tell("roll-up", field, [("sum", explain("sum", number, error))])
-        found: list[Row] = [(0, queue, task, counts) for (queue, task), counts in sums.items()]
-        return merged(Grain.TOTAL, found + [row for each in others for row in _rows(0, each)])
+                log_faults("roll-up", field, [("sum", explain_fault("sum", number, error))])
+        found: list[CountsRow] = [(0, queue, task, counts) for (queue, task), counts in sums.items()]
+        return merge_rows(Resolution.TOTAL, found + [row for each in others for row in _decode_rows(0, each)])
 
-    async def written(self, instance: InstanceId, since: int) -> Written:
-        grains = (int(Grain.TEN_SECONDS), int(Grain.MINUTE))
-        at, totals, *flat = await self._link.run("stats_written", instance, since, *grains)
-        found = [rollup_of(Grain.TOTAL, *row) for row in _rows(0, totals)]
-        for grain, moment, place, counts in zip(*[iter(flat)] * 4, strict=True):
-            found += [rollup_of(Grain(int(grain)), *row) for row in _rows(int(moment), (place, counts))]
-        return Written(None if at is None else int(at), found)
+    async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
+        grains = (int(Resolution.TEN_SECONDS), int(Resolution.MINUTE))
+        at, totals, *flat = await self._pool.run("read_written_stats", instance, since, *grains)
+        found = [from_counts(Resolution.TOTAL, *row) for row in _decode_rows(0, totals)]
+        for resolution, moment, place, counts in zip(*[iter(flat)] * 4, strict=True):
+            found += [
+                from_counts(Resolution(int(resolution)), *row) for row in _decode_rows(int(moment), (place, counts))
+            ]
+        return WrittenRollups(None if at is None else int(at), found)
 
-    async def run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
+    async def read_run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
         found: list[RunEnd] = []
         seen = 0
         while True:
-            looked, *flat = await self._link.run("stats_run_ends", instance, since, seen, _ENDS)
+            looked, *flat = await self._pool.run("read_run_ends", instance, since, seen, _RUN_ENDS_PER_CALL)
             for queue, task, outcome, died, due, started, finished in zip(*[iter(flat)] * 7, strict=True):
                 began = None if started == b"null" else int(started)
                 found.append(
@@ -91,23 +111,29 @@ class RedisStats:
                     )
                 )
             seen += looked
-            if looked < _ENDS:
+            if looked < _RUN_ENDS_PER_CALL:
                 return found
 
-    async def prune(self, *, tens: int, minutes: int, gone: int, limit: int) -> int:
-        done: int = await self._link.run(
-            "stats_prune", int(Grain.TEN_SECONDS), tens, int(Grain.MINUTE), minutes, gone, limit
+    async def prune(self, *, ten_seconds_before: int, minutes_before: int, idle_since: int, limit: int) -> int:
+        done: int = await self._pool.run(
+            "prune_stats",
+            int(Resolution.TEN_SECONDS),
+            ten_seconds_before,
+            int(Resolution.MINUTE),
+            minutes_before,
+            idle_since,
+            limit,
         )
         return done
 
 
-def _rows(at: int, flat: Sequence[bytes]) -> Iterator[Row]:
+def _decode_rows(at: int, flat: Sequence[bytes]) -> Iterator[CountsRow]:
     for field, counts in zip(flat[::2], flat[1::2], strict=True):
         try:
             queue, task, *_ = field.decode().split("\0")
             yield at, queue, task, [int(number) for number in counts.split(b",")]
         except ValueError as error:
-            tell("roll-up", field, [("counts", explain("counts", counts, error))])
+            log_faults("roll-up", field, [("counts", explain_fault("counts", counts, error))])
 
 
 def _is_wanted(queue: str, task: str, wanted_queue: str | None, wanted_task: str | None) -> bool:

@@ -11,14 +11,24 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import Audit, Inside, Inspect, Instances, Jobs, Locks, Rooms, Schedules, Stats, Wake
-from drumbeat.store.sqlfile import prefixed
-from drumbeat.store.sqlite import place, schema
-from drumbeat.store.sqlite.adding import Adding
+from drumbeat.store.protocol import (
+    AuditStore,
+    Inspector,
+    InstanceStore,
+    JobStore,
+    LockStore,
+    RoomStore,
+    ScheduleStore,
+    StatsStore,
+    Transactional,
+    Wake,
+)
+from drumbeat.store.sqlfile import with_namespace
+from drumbeat.store.sqlite import file_checks, schema
 from drumbeat.store.sqlite.audit import SqliteAudit
-from drumbeat.store.sqlite.ending import Ending
-from drumbeat.store.sqlite.facts import SqliteFacts
-from drumbeat.store.sqlite.inside import SqliteInside
+from drumbeat.store.sqlite.completion import SqliteCompletionWriter
+from drumbeat.store.sqlite.health import SqliteHealth
+from drumbeat.store.sqlite.insert import SqliteInserter
 from drumbeat.store.sqlite.inspect import SqliteInspect
 from drumbeat.store.sqlite.instances import SqliteInstances
 from drumbeat.store.sqlite.jobs import SqliteJobs
@@ -29,7 +39,7 @@ from drumbeat.store.sqlite.schedules import SqliteSchedules
 from drumbeat.store.sqlite.search import SqliteSearch
 from drumbeat.store.sqlite.statements import (
     AUDIT,
-    FACTS,
+    HEALTH,
     INSPECT,
     INSTANCES,
     JOBS,
@@ -42,70 +52,101 @@ from drumbeat.store.sqlite.statements import (
     STATS,
 )
 from drumbeat.store.sqlite.stats import SqliteStats
-from drumbeat.store.sqlite.wake import Announcer, SqliteWake
+from drumbeat.store.sqlite.transactional import SqliteTransactional
+from drumbeat.store.sqlite.wake import SqliteNotifier, SqliteWake
 from drumbeat.store.sqlite.writer import Writer
 
 
 class SqliteStore:
     """One SQLite file, as seen from one event loop."""
 
-    def __init__(self, path: Path, *, url: str, namespace: str, clock: Clock, room: int = place.ROOM) -> None:
+    def __init__(
+        self, path: Path, *, url: str, namespace: str, clock: Clock, min_free_bytes: int = file_checks.MIN_FREE_BYTES
+    ) -> None:
         """Nothing is opened yet: use `open`."""
         loop = asyncio.get_running_loop()
-        jobs_sql, instances_sql = prefixed(JOBS, namespace), prefixed(INSTANCES, namespace)
-        inspect_sql = prefixed(INSPECT, namespace)
+        jobs_sql, instances_sql = with_namespace(JOBS, namespace), with_namespace(INSTANCES, namespace)
+        inspect_sql = with_namespace(INSPECT, namespace)
         self.url = url
-        self._announcer = Announcer(instances_sql.addresses)
-        self._writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), self._announcer)
-        self._looks = Reader("looks", path, loop, lambda: self._writer.identity)
-        self._lists = Reader("lists", path, loop, lambda: self._writer.identity)
-        ending = Ending(jobs_sql, Adding(jobs_sql))
-        space = place.Room(path, least=room)
-        self.jobs: Jobs = SqliteJobs(
+        self._notifier = SqliteNotifier(instances_sql.wake_addresses)
+        self._writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), self._notifier)
+        self._worker_reader = Reader("worker_reader", path, loop, lambda: self._writer.identity)
+        self._admin_reader = Reader("admin_reader", path, loop, lambda: self._writer.identity)
+        completion = SqliteCompletionWriter(jobs_sql, SqliteInserter(jobs_sql))
+        disk_space = file_checks.DiskSpaceGuard(path, min_free_bytes=min_free_bytes)
+        self.jobs: JobStore = SqliteJobs(
             jobs_sql,
             inspect_sql,
             writer=self._writer,
-            reader=self._looks,
-            ending=ending,
+            reader=self._worker_reader,
+            completion=completion,
             clock=clock,
-            room=space,
+            disk_space=disk_space,
         )
-        self.instances: Instances = SqliteInstances(
-            instances_sql, jobs_sql, inspect_sql, writer=self._writer, ending=ending
+        self.instances: InstanceStore = SqliteInstances(
+            instances_sql, jobs_sql, inspect_sql, writer=self._writer, completion=completion
         )
-        self.schedules: Schedules = SqliteSchedules(
-            prefixed(SCHEDULES, namespace),
+        self.schedules: ScheduleStore = SqliteSchedules(
+            with_namespace(SCHEDULES, namespace),
             jobs_sql,
             writer=self._writer,
-            reader=self._looks,
+            reader=self._worker_reader,
             clock=clock,
-            room=space,
+            disk_space=disk_space,
         )
-        self.locks: Locks = SqliteLocks(
-            prefixed(LOCKS, namespace), writer=self._writer, looks=self._looks, lists=self._lists, clock=clock
+        self.locks: LockStore = SqliteLocks(
+            with_namespace(LOCKS, namespace),
+            writer=self._writer,
+            worker_reader=self._worker_reader,
+            admin_reader=self._admin_reader,
+            clock=clock,
         )
-        self.rooms: Rooms = SqliteRooms(prefixed(ROOMS, namespace), writer=self._writer, looks=self._looks, room=space)
-        self.stats: Stats = SqliteStats(prefixed(STATS, namespace), writer=self._writer, lists=self._lists, room=space)
-        search = SqliteSearch(prefixed(SEARCH, namespace), inspect_sql, reader=self._lists, clock=clock)
-        facts = SqliteFacts(
-            prefixed(FACTS, namespace), prefixed(SCHEMA, namespace), path=path, reader=self._lists, room=room
+        self.rooms: RoomStore = SqliteRooms(
+            with_namespace(ROOMS, namespace),
+            writer=self._writer,
+            worker_reader=self._worker_reader,
+            disk_space=disk_space,
         )
-        self.inspect: Inspect = SqliteInspect(
+        self.stats: StatsStore = SqliteStats(
+            with_namespace(STATS, namespace),
+            writer=self._writer,
+            admin_reader=self._admin_reader,
+            disk_space=disk_space,
+        )
+        search = SqliteSearch(with_namespace(SEARCH, namespace), inspect_sql, reader=self._admin_reader, clock=clock)
+        health = SqliteHealth(
+            with_namespace(HEALTH, namespace),
+            with_namespace(SCHEMA, namespace),
+            path=path,
+            reader=self._admin_reader,
+            min_free_bytes=min_free_bytes,
+        )
+        self.inspect: Inspector = SqliteInspect(
             inspect_sql,
             jobs_sql,
-            prefixed(MALFORMED, namespace),
+            with_namespace(MALFORMED, namespace),
             search,
-            facts=facts,
-            reader=self._lists,
+            health=health,
+            reader=self._admin_reader,
             clock=clock,
         )
-        self.audit: Audit = SqliteAudit(prefixed(AUDIT, namespace), writer=self._writer, reader=self._lists)
-        self.wake: Wake = SqliteWake(path, self._announcer, self._writer)
-        self.inside: Inside = SqliteInside(path, namespace=namespace, clock=clock, room=space)
+        self.audit: AuditStore = SqliteAudit(
+            with_namespace(AUDIT, namespace), writer=self._writer, reader=self._admin_reader
+        )
+        self.wake: Wake = SqliteWake(path, self._notifier, self._writer)
+        self.transactional: Transactional = SqliteTransactional(
+            path, namespace=namespace, clock=clock, disk_space=disk_space
+        )
 
     @classmethod
     async def open(
-        cls, path: Path, *, url: str, namespace: str = "drumbeat", clock: Clock = SYSTEM, room: int = place.ROOM
+        cls,
+        path: Path,
+        *,
+        url: str,
+        namespace: str = "drumbeat",
+        clock: Clock = SYSTEM,
+        min_free_bytes: int = file_checks.MIN_FREE_BYTES,
     ) -> Self:
         """Open the file, create it or upgrade its tables.
 
@@ -114,8 +155,8 @@ class SqliteStore:
             SchemaOutOfDate: it belongs to a newer Drumbeat.
             StoreUnavailable: somebody kept it locked.
         """
-        place.check(path)
-        store = cls(path, url=url, namespace=namespace, clock=clock, room=room)
+        file_checks.check_path(path)
+        store = cls(path, url=url, namespace=namespace, clock=clock, min_free_bytes=min_free_bytes)
         try:
             await store._writer.open()
         except BaseException:
@@ -124,9 +165,9 @@ class SqliteStore:
         return store
 
     async def close(self) -> None:
-        for desk in (self._lists, self._looks, self._writer):
-            await desk.close()
-        self._announcer.close()
+        for thread in (self._admin_reader, self._worker_reader, self._writer):
+            await thread.close()
+        self._notifier.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -7,41 +7,41 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.model.audit import REPEATS_US, Act, NewAct, kept_answer
-from drumbeat.store.malformed import reasons
-from drumbeat.store.records import ActRow
+from drumbeat.core.audit import REQUEST_KEY_TTL_US, AuditEntry, NewAuditEntry, drop_long_answer
+from drumbeat.store.malformed import join_reasons
+from drumbeat.store.records import AuditEntryRow
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.shapes import Faults, Shape
-from drumbeat.store.sqlite.statements import AuditSql
-from drumbeat.store.sqlite.writer import Write, Writer
+from drumbeat.store.sqlite.row_decoder import Faults, RowDecoder
+from drumbeat.store.sqlite.statements import SqliteAuditSql
+from drumbeat.store.sqlite.writer import WriteContext, Writer
 
 
-def _mend(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    return values | {"outcome": f"undecodable: {reasons(faults)}"}
+def _mark_undecodable(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    return values | {"outcome": f"undecodable: {join_reasons(faults)}"}
 
 
-_rows = Shape(ActRow, "act", mend=_mend).read
+_read_acts = RowDecoder(AuditEntryRow, "act", repair=_mark_undecodable).read
 
 
 class SqliteAudit:
-    def __init__(self, sql: AuditSql, *, writer: Writer, reader: Reader) -> None:
+    def __init__(self, sql: SqliteAuditSql, *, writer: Writer, reader: Reader) -> None:
         self._sql = sql
         self._writer = writer
         self._reader = reader
 
-    async def begin(self, act: NewAct, *, within: int = REPEATS_US) -> Act | None:
-        earlier = await self._writer.write(self._begin, (act, within))
-        return None if earlier is None or earlier.id == act.id else earlier.record()
+    async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
+        earlier = await self._writer.write(self._begin, (act, within_us))
+        return None if earlier is None or earlier.id == act.id else earlier.to_record()
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
-        facts = {"id": id, "touched": touched, "outcome": outcome, "answer": kept_answer(answer)}
+        facts = {"id": id, "touched": touched, "outcome": outcome, "answer": drop_long_answer(answer)}
         await self._writer.write(lambda write, given: write.db.run(self._sql.end, given | {"now": write.now}), facts)
 
-    async def get(self, id: str) -> Act | None:
-        found = await self._reader.read(lambda db: _rows(db, self._sql.get, {"id": id}))
-        return found[0].record() if found else None
+    async def get(self, id: str) -> AuditEntry | None:
+        found = await self._reader.read(lambda db: _read_acts(db, self._sql.get, {"id": id}))
+        return found[0].to_record() if found else None
 
-    async def page(
+    async def list_page(
         self,
         *,
         before: str | None = None,
@@ -49,21 +49,21 @@ class SqliteAudit:
         who: str | None = None,
         verb: str | None = None,
         target: str | None = None,
-    ) -> list[Act]:
+    ) -> list[AuditEntry]:
         wanted = {"before": before, "limit": max(limit, 0), "who": who, "verb": verb, "target": target}
         statement = self._sql.page
         if target is not None:
             statement = self._sql.page_of_target
         elif who is not None:
             statement = self._sql.page_of_who
-        return [row.record() for row in await self._reader.read(lambda db: _rows(db, statement, wanted))]
+        return [row.to_record() for row in await self._reader.read(lambda db: _read_acts(db, statement, wanted))]
 
     async def prune(self, before: int, limit: int) -> int:
         return await self._writer.write(
             lambda write, given: write.db.run(self._sql.prune, given), {"before": before, "limit": limit}
         )
 
-    def _begin(self, write: Write, given: tuple[NewAct, int]) -> ActRow | None:
+    def _begin(self, write: WriteContext, given: tuple[NewAuditEntry, int]) -> AuditEntryRow | None:
         """On the writer's thread. The act that has the key, whoever's it is; None: there is no key."""
         act, within = given
         facts = msgspec.structs.asdict(act) | {"now": write.now, "until": write.now - within}
@@ -72,5 +72,5 @@ class SqliteAudit:
         write.db.run(self._sql.begin, facts)
         if act.request_key is None:
             return None
-        found = _rows(write.db, self._sql.holder, facts)
+        found = _read_acts(write.db, self._sql.holder_of_key, facts)
         return found[0] if found else None

@@ -18,7 +18,7 @@ _BOOT_TIME = "kern.boottime"
 @cache
 def boot_id() -> str:
     """Another after each start of the machine; empty where the system says nothing of it."""
-    return find_boot_id(_read, _sysctl)
+    return find_boot_id(_read_file, _read_sysctl)
 
 
 def find_boot_id(read: Callable[[str], str], sysctl: Callable[[str], bytes]) -> str:
@@ -32,20 +32,20 @@ def find_boot_id(read: Callable[[str], str], sysctl: Callable[[str], bytes]) -> 
     return f"{_BOOT_TIME} {struct.unpack_from('@q', since)[0]}" if len(since) >= 8 else ""
 
 
-def _read(path: str) -> str:
+def _read_file(path: str) -> str:
     try:
         return Path(path).read_text("ascii")
     except OSError:
         return ""
 
 
-def _sysctl(name: str) -> bytes:
+def _read_sysctl(name: str) -> bytes:
     try:
-        ask = ctypes.CDLL(None, use_errno=True).sysctlbyname
+        sysctlbyname = ctypes.CDLL(None, use_errno=True).sysctlbyname
     except (AttributeError, OSError):  # Linux has none
         return b""
     answer, size = ctypes.create_string_buffer(256), ctypes.c_size_t(256)
-    if ask(name.encode(), answer, ctypes.byref(size), None, ctypes.c_size_t(0)) != 0:
+    if sysctlbyname(name.encode(), answer, ctypes.byref(size), None, ctypes.c_size_t(0)) != 0:
         return b""
     return answer.raw[: size.value]
 

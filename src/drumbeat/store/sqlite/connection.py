@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import quote
 
 from drumbeat.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
-from drumbeat.store.sqlfile import repeated
+from drumbeat.store.sqlfile import repeat_row
 
 # A last resort: our own writers queue for their turn and never meet; a stranger's sqlite3 shell may hold the lock.
-BUSY_S = 30.0
+BUSY_TIMEOUT = 30.0
 
 # What stands for NULL in the rows of a batch. sqlite3 looks for an adapter of every None, which takes longer than storing
 # the row; of an exact int it does not.
@@ -24,7 +24,7 @@ NULL = -1
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 # Batches are brought to one of these sizes with rows of NULL above, so that there are few statements to prepare.
-_SIZES = (1, 8, 64, 512)
+_BATCH_SIZES = (1, 8, 64, 512)
 _NOT_A_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
@@ -34,15 +34,15 @@ def file_uri(path: Path, mode: str) -> str:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Turn sqlite3's errors into ours, in this one place, with the cause kept."""
     try:
         yield
     except sqlite3.Error as error:
-        raise ours(error, path) from error
+        raise translate_error(error, path) from error
 
 
-def ours(error: sqlite3.Error, path: Path) -> Exception:
+def translate_error(error: sqlite3.Error, path: Path) -> Exception:
     """Our word for an error of sqlite3. What the caller's own values or our SQL got wrong stays as it is: a bug."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code == sqlite3.SQLITE_FULL:
@@ -58,16 +58,16 @@ def ours(error: sqlite3.Error, path: Path) -> Exception:
     return error if not isinstance(error, sqlite3.OperationalError) else StoreError(f"{path}: {error}")
 
 
-class Connection:
+class SqliteConnection:
     """A SQLite connection that answers in single values: a batch of rows travels as one JSON text."""
 
-    def __init__(self, path: Path, *, read_only: bool, busy: float = BUSY_S) -> None:
+    def __init__(self, path: Path, *, read_only: bool, busy_timeout: float = BUSY_TIMEOUT) -> None:
         # A reader must not create the file anew after somebody has deleted it.
         place = file_uri(path, "rw" if read_only else "rwc")
         self._db = sqlite3.connect(
-            place, uri=True, timeout=busy, isolation_level=None, check_same_thread=False, cached_statements=256
+            place, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-        self.last_inserted = 0
+        self.last_rowid = 0
         """The rowid of the last row that `run_rows` inserted."""
         try:
             self.run("PRAGMA temp_store = MEMORY")
@@ -103,7 +103,7 @@ class Connection:
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Any]:
         """All rows as they are stored, whatever that is. A text that is no UTF-8 comes with lone surrogates in it."""
-        self._db.text_factory = _as_stored
+        self._db.text_factory = _decode_lossless
         try:
             return self._db.execute(sql, parameters).fetchall()
         finally:
@@ -111,7 +111,7 @@ class Connection:
 
     def named_rows(self, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
         """As `rows`, each by the names of its columns."""
-        self._db.text_factory = _as_stored
+        self._db.text_factory = _decode_lossless
         try:
             cursor = self._db.execute(sql, parameters)
             names = [column[0] for column in cursor.description]
@@ -125,11 +125,11 @@ class Connection:
         Gives how many rows it changed.
         """
         changed = 0
-        for parameters, statement in _batches(sql, width, rows, fixed):
+        for parameters, statement in _split_batches(sql, width, rows, fixed):
             cursor = self._db.execute(statement, parameters)
             if cursor.rowcount:
                 changed += cursor.rowcount
-                self.last_inserted = cursor.lastrowid or 0
+                self.last_rowid = cursor.lastrowid or 0
         return changed
 
     def checkpoint(self) -> bool:
@@ -138,10 +138,10 @@ class Connection:
         try:
             return bool(self.value("PRAGMA wal_checkpoint(TRUNCATE)"))
         finally:
-            self.run(f"PRAGMA busy_timeout = {BUSY_S * 1_000:.0f}")
+            self.run(f"PRAGMA busy_timeout = {BUSY_TIMEOUT * 1_000:.0f}")
 
     @property
-    def changes(self) -> int:
+    def total_changes(self) -> int:
         """How many rows this connection has ever changed, by triggers too, which `run` does not count."""
         return self._db.total_changes
 
@@ -157,12 +157,12 @@ class Connection:
     def close(self) -> None:
         self._db.close()
 
-    def abandon(self) -> None:
+    def leak(self) -> None:
         """Instead of `close`, when its files were deleted or replaced."""
-        abandon(self._db)
+        leak_connection(self._db)
 
 
-def abandon(db: sqlite3.Connection) -> None:
+def leak_connection(db: sqlite3.Connection) -> None:
     """Keep this connection open until the process ends, also when the interpreter tidies up.
 
     Whoever closes a database as the last brings its own log into it, and then deletes the log by its name: by now that may be
@@ -171,19 +171,19 @@ def abandon(db: sqlite3.Connection) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
 
 
-def _as_stored(text: bytes) -> str:
+def _decode_lossless(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
 
-def _batches(
+def _split_batches(
     sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any]
 ) -> Iterator[tuple[list[Any], str]]:
-    largest = _SIZES[-1]
+    largest = _BATCH_SIZES[-1]
     for start in range(0, len(rows), largest):
         chunk = rows[start : start + largest] if len(rows) > largest else rows
-        size = next(size for size in _SIZES if size >= len(chunk))
+        size = next(size for size in _BATCH_SIZES if size >= len(chunk))
         parameters = [*fixed]
         for row in chunk:
             parameters += row
         parameters += [NULL] * ((size - len(chunk)) * width)
-        yield parameters, repeated(sql, size)
+        yield parameters, repeat_row(sql, size)

@@ -6,44 +6,52 @@ Reads only, on a thread of their own, so that a slow list never keeps a worker's
 from collections.abc import Sequence
 
 from drumbeat.clock import Clock
+from drumbeat.core.dead_letter import DeadLetterGroup
+from drumbeat.core.health import HealthCheck
+from drumbeat.core.instance import Instance, LeaderInfo
+from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
 from drumbeat.ids import JobId
-from drumbeat.model.death import DeadGroup
-from drumbeat.model.finding import Finding
-from drumbeat.model.instance import Instance, LeaderInfo
-from drumbeat.model.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.store.job_search import (
+    WHOLE_TEXT,
+    CachedCount,
+    DueCounts,
+    collect_pages,
+    total_due,
+    total_of_tasks,
+    with_due,
+)
 from drumbeat.store.malformed import Fault
-from drumbeat.store.protocol.inspect import NEWEST
-from drumbeat.store.records import AttemptRow, JobRow
-from drumbeat.store.searching import WHOLE, Due, Recent, total_due, total_of_tasks, whole, with_due
+from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
+from drumbeat.store.records import AttemptRow, StoredJobRow
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.connection import Connection
-from drumbeat.store.sqlite.facts import SqliteFacts
-from drumbeat.store.sqlite.finder import find
-from drumbeat.store.sqlite.jobs import nowhere
+from drumbeat.store.sqlite.connection import SqliteConnection
+from drumbeat.store.sqlite.health import SqliteHealth
+from drumbeat.store.sqlite.jobs import missing_job_error
+from drumbeat.store.sqlite.malformed_scan import find_malformed
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.rows import PauseRow, QueueRow, as_json
+from drumbeat.store.sqlite.rows import PauseRow, SqliteQueueRow, as_json
 from drumbeat.store.sqlite.search import SqliteSearch
-from drumbeat.store.sqlite.statements import InspectSql, JobSql, MalformedSql
+from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteJobSql, SqliteMalformedSql
 
 
 class SqliteInspect:
     def __init__(
         self,
-        sql: InspectSql,
-        jobs: JobSql,
-        malformed: MalformedSql,
+        sql: SqliteInspectSql,
+        jobs: SqliteJobSql,
+        malformed: SqliteMalformedSql,
         search: SqliteSearch,
         *,
-        facts: SqliteFacts,
+        health: SqliteHealth,
         reader: Reader,
         clock: Clock,
     ) -> None:
         self._malformed = malformed
-        self._facts = facts
+        self._health = health
         self._sql = sql
         self._search = search
-        self._due = Recent(clock, total_due)
-        self._tasks = Recent(clock, total_of_tasks)
+        self._due = CachedCount(clock, total_due)
+        self._tasks = CachedCount(clock, total_of_tasks)
         self._jobs = jobs
         self._reader = reader
         self._clock = clock
@@ -51,47 +59,47 @@ class SqliteInspect:
     async def now(self) -> int:
         return self._clock.now_us()
 
-    async def job(self, id: JobId) -> Job:
-        def look(db: Connection) -> tuple[JobRow | None, int | None]:
+    async def get_job(self, id: JobId) -> Job:
+        def look(db: SqliteConnection) -> tuple[StoredJobRow | None, int | None]:
             return self._find(db, id), db.value(self._jobs.pruned_before)
 
         found, pruned_before = await self._reader.read(look)
         if found is None:
-            raise nowhere(id, pruned_before)
-        return found.record()
+            raise missing_job_error(id, pruned_before)
+        return found.to_record()
 
-    async def records(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
-        wanted = {"ids": as_json(list(ids)), "preview": WHOLE if preview is None else preview}
+    async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
+        wanted = {"ids": as_json(list(ids)), "preview": WHOLE_TEXT if preview is None else preview}
 
-        def look(db: Connection) -> list[JobRow]:
+        def look(db: SqliteConnection) -> list[StoredJobRow]:
             statements = (self._sql.dead_record, self._sql.history_record, self._sql.live_record)
             return [row for statement in statements for row in rows.jobs(db, statement, wanted)]
 
-        return {(job := row.record()).id: job for row in await self._reader.read(look)}
+        return {(job := row.to_record()).id: job for row in await self._reader.read(look)}
 
-    async def jobs(self, filter: JobFilter) -> list[Job]:
-        return await whole(self.page, filter)
+    async def find_jobs(self, filter: JobFilter) -> list[Job]:
+        return await collect_pages(self.find_page, filter)
 
-    async def page(self, filter: JobFilter) -> JobPage:
+    async def find_page(self, filter: JobFilter) -> JobPage:
         return await self._search.page(filter)
 
-    async def counts(self, filter: JobFilter) -> JobCounts:
+    async def count_jobs(self, filter: JobFilter) -> JobCounts:
         return await self._search.counts(filter)
 
-    async def attempts(self, id: JobId) -> list[Attempt]:
-        def look(db: Connection) -> tuple[list[AttemptRow], JobRow | None]:
+    async def list_attempts(self, id: JobId) -> list[Attempt]:
+        def look(db: SqliteConnection) -> tuple[list[AttemptRow], StoredJobRow | None]:
             return rows.attempts(db, self._sql.attempts, {"id": id}), self._find(db, id)
 
         tries, job = await self._reader.read(look)
-        found = [row.record() for row in tries]
+        found = [row.to_record() for row in tries]
         last = None if job is None else job.last_attempt()
         return found if last is None else [*found, last]
 
-    async def queues(self) -> list[QueueStats]:
+    async def list_queues(self) -> list[QueueStats]:
         now = {"now": self._clock.now_us()}
 
-        def look(db: Connection) -> tuple[list[QueueRow], list[PauseRow], Due]:
-            due = self._due.ask(lambda: self._count_due(db, now))
+        def look(db: SqliteConnection) -> tuple[list[SqliteQueueRow], list[PauseRow], DueCounts]:
+            due = self._due.get_sync(lambda: self._count_due(db, now))
             return rows.queues(db, self._sql.queues, now), rows.pauses(db, self._sql.pauses), due
 
         queues, pauses, due = await self._reader.read(look)
@@ -105,66 +113,68 @@ class SqliteInspect:
                 scheduled=0,
                 running=row.running,
                 waiting=row.waiting,
-                oldest_due=rows.moment_or_none(row.oldest_due),
+                oldest_due=rows.timestamp_or_none(row.oldest_due),
                 paused=pause is not None,
                 paused_by=None if pause is None else pause.paused_by,
-                paused_why=None if pause is None else pause.paused_why,
-                paused_at=None if pause is None else rows.moment(pause.paused_at),
+                paused_reason=None if pause is None else pause.paused_reason,
+                paused_at=None if pause is None else rows.timestamp(pause.paused_at),
             )
             found.append(with_due(known, due))
         return found
 
-    async def tasks(self) -> list[TaskStats]:
+    async def list_tasks(self) -> list[TaskStats]:
         return await self._tasks.get(self._count_tasks)
 
     async def _count_tasks(self) -> list[TaskStats]:
-        return [row.record() for row in await self._reader.read(lambda db: rows.tasks(db, self._sql.tasks))]
+        return [row.to_record() for row in await self._reader.read(lambda db: rows.tasks(db, self._sql.tasks))]
 
-    async def instances(self, *, all: bool = False) -> list[Instance]:
+    async def list_instances(self, *, all: bool = False) -> list[Instance]:
         found = await self._reader.read(lambda db: rows.instances(db, self._sql.instances, {"all": all}))
-        return [row.record() for row in found]
+        return [row.to_record() for row in found]
 
-    async def groups(self, limit: int, *, newest: int = NEWEST) -> list[DeadGroup]:
-        wanted = {"limit": max(limit, 0), "newest": newest}
-        return [row.record() for row in await self._reader.read(lambda db: rows.groups(db, self._sql.groups, wanted))]
+    async def group_dead_letters(self, limit: int, *, max_letters: int = MAX_GROUPED_LETTERS) -> list[DeadLetterGroup]:
+        wanted = {"limit": max(limit, 0), "newest": max_letters}
+        return [
+            row.to_record() for row in await self._reader.read(lambda db: rows.groups(db, self._sql.groups, wanted))
+        ]
 
-    async def leader(self) -> LeaderInfo | None:
+    async def get_leader(self) -> LeaderInfo | None:
         wanted = {"now": self._clock.now_us()}
         found = await self._reader.read(lambda db: rows.leaders(db, self._sql.leader, wanted))
-        return found[0].record() if found else None
+        return found[0].to_record() if found else None
 
-    async def ahead(self, id: JobId, limit: int = 10_000) -> int:
-        def look(db: Connection) -> tuple[JobRow | None, int | None]:
+    async def count_ahead(self, id: JobId, limit: int = 10_000) -> int:
+        def look(db: SqliteConnection) -> tuple[StoredJobRow | None, int | None]:
             row = self._find(db, id)
             if row is None:
                 return None, db.value(self._jobs.pruned_before)
-            return row, self._ahead(db, row, limit)
+            return row, self._count_ahead(db, row, limit)
 
         found, count = await self._reader.read(look)
         if found is None:
-            raise nowhere(id, count)
+            raise missing_job_error(id, count)
         return count or 0
 
-    async def malformed(self, limit: int = 1_000) -> list[Fault]:
-        return await self._reader.read(lambda db: find(db, self._malformed, limit))
+    async def find_malformed(self, limit: int = 1_000) -> list[Fault]:
+        return await self._reader.read(lambda db: find_malformed(db, self._malformed, limit))
 
-    async def facts(self) -> list[Finding]:
-        return await self._facts.gather()
+    async def check_health(self) -> list[HealthCheck]:
+        return await self._health.check_all()
 
     # On the reader's thread.
 
-    def _count_due(self, db: Connection, now: dict[str, int]) -> Due:
+    def _count_due(self, db: SqliteConnection, now: dict[str, int]) -> DueCounts:
         return {row.queue: (row.ready, row.scheduled) for row in rows.due(db, self._sql.due, now)}
 
-    def _ahead(self, db: Connection, row: JobRow, limit: int) -> int:
-        if row.state is not JobState.PENDING or row.waits_for is not None:
+    def _count_ahead(self, db: SqliteConnection, row: StoredJobRow, limit: int) -> int:
+        if row.state is not JobState.PENDING or row.blocked_on is not None:
             return 0
         place = {"queue": row.queue, "priority": row.priority, "run_at": row.run_at, "id": row.id}
         count: int = db.value(self._sql.ahead, place | {"now": self._clock.now_us(), "limit": limit})
         return count
 
-    def _find(self, db: Connection, id: JobId) -> JobRow | None:
-        wanted = {"ids": as_json([id]), "preview": WHOLE}
+    def _find(self, db: SqliteConnection, id: JobId) -> StoredJobRow | None:
+        wanted = {"ids": as_json([id]), "preview": WHOLE_TEXT}
         for statement in (self._sql.live_record, self._sql.history_record, self._sql.dead_record):
             if found := rows.jobs(db, statement, wanted):
                 return found[0]

@@ -5,43 +5,43 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from drumbeat.store.sqlite.connection import Connection, translated
-from drumbeat.store.sqlite.desk import Answer, Desk, Request, answered
-from drumbeat.store.sqlite.place import Identity
+from drumbeat.store.sqlite.connection import SqliteConnection, translate_errors
+from drumbeat.store.sqlite.database_thread import DatabaseThread, RequestResult, WriteRequest, run_request
+from drumbeat.store.sqlite.file_checks import FileIdentity
 
 R = TypeVar("R")
 
 
-class Reader(Desk):
+class Reader(DatabaseThread):
     """Answers questions one by one, each from a snapshot of its own."""
 
     def __init__(
-        self, name: str, path: Path, loop: asyncio.AbstractEventLoop, identity: Callable[[], Identity | None]
+        self, name: str, path: Path, loop: asyncio.AbstractEventLoop, identity: Callable[[], FileIdentity | None]
     ) -> None:
         super().__init__(name, path, loop)
         self._identity = identity
-        self._db: Connection | None = None
+        self._db: SqliteConnection | None = None
 
-    async def read(self, question: Callable[[Connection], R]) -> R:
-        answer: R = await self.ask(_in_snapshot, question)
+    async def read(self, query: Callable[[SqliteConnection], R]) -> R:
+        answer: R = await self.submit(_run_in_snapshot, query)
         return answer
 
-    async def text(self, sql: str, parameters: Mapping[str, object]) -> str:
+    async def read_value(self, sql: str, parameters: Mapping[str, object]) -> str:
         """The single value of a single statement, which is a snapshot by itself."""
-        answer: str = await self.ask(_value, (sql, parameters))
+        answer: str = await self.submit(_read_value, (sql, parameters))
         return answer
 
-    def _perform(self, group: list[Request]) -> list[Answer]:
+    def _process_group(self, group: list[WriteRequest]) -> list[RequestResult]:
         identity = self._identity()
         if self._db is None:
             if identity is not None:
                 identity.check()
-            with translated(self._path):
-                self._db = Connection(self._path, read_only=True)
-        self._drain(group)
+            with translate_errors(self._path):
+                self._db = SqliteConnection(self._path, read_only=True)
+        self._fill_group(group)
         db = self._db
         answers = [
-            answered(request, lambda request=request: request.work(db, request.argument), self._path)  # type: ignore[misc]
+            run_request(request, lambda request=request: request.work(db, request.argument), self._path)  # type: ignore[misc]
             for request in group
             if not request.future.done()
         ]
@@ -53,22 +53,22 @@ class Reader(Desk):
         if self._db is not None:
             self._db.interrupt()
 
-    def _shut(self) -> None:
+    def _close_resources(self) -> None:
         if self._db is None:
             return
         if (identity := self._identity()) is not None and identity.is_lost:
-            self._db.abandon()
+            self._db.leak()
         else:
             self._db.close()
 
 
-def _value(db: Connection, question: tuple[str, Mapping[str, object]]) -> object:
-    return db.value(*question)
+def _read_value(db: SqliteConnection, query: tuple[str, Mapping[str, object]]) -> object:
+    return db.value(*query)
 
 
-def _in_snapshot(db: Connection, question: Callable[[Connection], R]) -> R:
+def _run_in_snapshot(db: SqliteConnection, query: Callable[[SqliteConnection], R]) -> R:
     db.run("BEGIN")
     try:
-        return question(db)
+        return query(db)
     finally:
         db.run("ROLLBACK")

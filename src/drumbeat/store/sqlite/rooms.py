@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.room import RoomMessage
 from drumbeat.ids import InstanceId
-from drumbeat.model.room import RoomMessage
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.place import Room
+from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
 from drumbeat.store.sqlite.reader import Reader
+from drumbeat.store.sqlite.row_decoder import Faults, RowDecoder
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.shapes import Faults, Shape
-from drumbeat.store.sqlite.statements import RoomSql
-from drumbeat.store.sqlite.wake import ROOM
-from drumbeat.store.sqlite.writer import Write, Writer
+from drumbeat.store.sqlite.statements import SqliteRoomSql
+from drumbeat.store.sqlite.wake import ROOM_HINT
+from drumbeat.store.sqlite.writer import WriteContext, Writer
 
 
 class MessageRow(msgspec.Struct, frozen=True, array_like=True):
@@ -30,53 +30,57 @@ class MessageRow(msgspec.Struct, frozen=True, array_like=True):
     signature: str
 
 
-def _mend(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+def _clear_room(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     return values | {"room": ""}
 
 
-_messages = Shape(MessageRow, "message of a room", mend=_mend).read
+_read_messages = RowDecoder(MessageRow, "message of a room", repair=_clear_room).read
 
 
 class SqliteRooms:
-    def __init__(self, sql: RoomSql, *, writer: Writer, looks: Reader, room: Room) -> None:
+    def __init__(
+        self, sql: SqliteRoomSql, *, writer: Writer, worker_reader: Reader, disk_space: DiskSpaceGuard
+    ) -> None:
         self._sql = sql
         self._writer = writer
-        self._looks = looks
-        self._room = room
+        self._worker_reader = worker_reader
+        self._disk_space = disk_space
 
     async def send(self, messages: Sequence[RoomMessage]) -> None:
         if messages:
-            self._room.check()
+            self._disk_space.check()
             await self._writer.write(self._send, messages, durable=False)
 
     async def take(self, instance: InstanceId, limit: int) -> list[RoomMessage]:
-        if not await self._looks.read(lambda db: db.value(self._sql.has_any, {"to": instance})):
+        if not await self._worker_reader.read(lambda db: db.value(self._sql.has_any, {"to": instance})):
             return []
         return await self._writer.write(self._take, (instance, limit), durable=False)
 
-    async def waiting(self, messages: Sequence[RoomMessage]) -> list[str]:
-        found = await self._looks.read(lambda db: db.value(self._sql.waiting, _named(messages)))
+    async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
+        found = await self._worker_reader.read(lambda db: db.value(self._sql.waiting, _to_parameters(messages)))
         return rows.texts(found)
 
     async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
         return await self._writer.write(self._withdraw, messages, durable=False)
 
-    async def prune(self, age: int, limit: int, *, but: Sequence[InstanceId] = ()) -> int:
-        return await self._writer.write(self._prune, (age, limit, but), durable=False)
+    async def prune(self, min_age_us: int, limit: int, *, exclude: Sequence[InstanceId] = ()) -> int:
+        return await self._writer.write(self._prune, (min_age_us, limit, exclude), durable=False)
 
     # On the writer's thread, inside its transaction.
 
-    def _send(self, write: Write, messages: Sequence[RoomMessage]) -> None:
+    def _send(self, write: WriteContext, messages: Sequence[RoomMessage]) -> None:
         for message in messages:
             write.db.run(self._sql.send, msgspec.structs.asdict(message) | {"now": write.now})
         ids = as_json(sorted({message.to for message in messages}))
-        write.calls += [(wake, ROOM, 0) for wake in rows.texts(write.db.value(self._sql.addresses, {"ids": ids}))]
+        write.hints += [
+            (wake, ROOM_HINT, 0) for wake in rows.texts(write.db.value(self._sql.wake_addresses, {"ids": ids}))
+        ]
 
-    def _take(self, write: Write, given: tuple[InstanceId, int]) -> list[RoomMessage]:
+    def _take(self, write: WriteContext, given: tuple[InstanceId, int]) -> list[RoomMessage]:
         instance, limit = given
-        found = _messages(write.db, self._sql.first, {"to": instance, "limit": limit})
+        found = _read_messages(write.db, self._sql.first_messages, {"to": instance, "limit": limit})
         if found:
-            write.db.run(self._sql.take, {"places": as_json([message.place for message in found])})
+            write.db.run(self._sql.delete_taken, {"places": as_json([message.place for message in found])})
         # What cannot be read has no room here: it is taken out all the same, and was logged.
         return [
             RoomMessage(id=each.id, room=each.room, to=each.to, args=each.args, signature=each.signature)
@@ -84,16 +88,16 @@ class SqliteRooms:
             if each.room
         ]
 
-    def _withdraw(self, write: Write, messages: Sequence[RoomMessage]) -> list[str]:
-        named = _named(messages)
+    def _withdraw(self, write: WriteContext, messages: Sequence[RoomMessage]) -> list[str]:
+        named = _to_parameters(messages)
         found = rows.texts(write.db.value(self._sql.waiting, named))
         write.db.run(self._sql.withdraw, named)
         return found
 
-    def _prune(self, write: Write, given: tuple[int, int, Sequence[InstanceId]]) -> int:
+    def _prune(self, write: WriteContext, given: tuple[int, int, Sequence[InstanceId]]) -> int:
         age, limit, but = given
         return write.db.run(self._sql.prune, {"until": write.now - age, "limit": limit, "but": as_json(list(but))})
 
 
-def _named(messages: Sequence[RoomMessage]) -> dict[str, str]:
+def _to_parameters(messages: Sequence[RoomMessage]) -> dict[str, str]:
     return {"to": as_json([each.to for each in messages]), "ids": as_json([each.id for each in messages])}

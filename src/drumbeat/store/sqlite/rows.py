@@ -8,33 +8,40 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.dead_letter import DeadLetterGroup
+from drumbeat.core.instance import LeaderInfo
+from drumbeat.core.job import ClaimedJob, ClaimRef, EndedJob, JobState, MalformedJob, TaskStats, Unique
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.death import DeadGroup
-from drumbeat.model.instance import LeaderInfo
-from drumbeat.model.job import Claimed, Ended, Hold, JobState, Malformed, TaskStats, Unique
-from drumbeat.store.malformed import UNREADABLE_NAME, quoted, read_failure, reasons
-from drumbeat.store.records import AttemptRow, InstanceRow, JobRow, mend_instance, mend_job, mend_schedule
-from drumbeat.store.scheduled import FireRow, ScheduleRow, Standing
-from drumbeat.store.sqlite.shapes import Shape, leave_out
+from drumbeat.store.malformed import UNREADABLE_NAME, join_reasons, quote, read_failure
+from drumbeat.store.overlap import FireRow, ScheduleSnapshot, StoredScheduleRow
+from drumbeat.store.records import (
+    AttemptRow,
+    StoredInstanceRow,
+    StoredJobRow,
+    repair_instance,
+    repair_job,
+    repair_schedule,
+)
+from drumbeat.store.sqlite.row_decoder import RowDecoder, drop_row
 
-encoded = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 
 
 def as_json(value: Any) -> str:
     """A parameter for json_each, or a structured column."""
-    return encoded(value).decode()
+    return encode(value).decode()
 
 
 failure = read_failure
-moment = from_us
+timestamp = from_us
 
 
-def moment_or_none(us: int | None) -> datetime | None:
-    return None if us is None else moment(us)
+def timestamp_or_none(us: int | None) -> datetime | None:
+    return None if us is None else timestamp(us)
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
+class SqliteHeldJob(msgspec.Struct, frozen=True, array_like=True):
     """What must be known of a running job to end its run."""
 
     seq: int
@@ -48,12 +55,12 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     failures: int
     crashes: int
     crash_limit: int
-    waits_since: int | None
+    blocked_since: int | None
     cancel_requested: int
     on_dead: str | None
 
 
-class Holder(msgspec.Struct, frozen=True, array_like=True):
+class UniqueHolderRow(msgspec.Struct, frozen=True, array_like=True):
     """A live unique job."""
 
     task: str
@@ -62,7 +69,7 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     state: JobState
 
 
-class Letter(msgspec.Struct, frozen=True, array_like=True):
+class ReplayRow(msgspec.Struct, frozen=True, array_like=True):
     """A dead letter that somebody wants replayed."""
 
     id: JobId
@@ -81,17 +88,17 @@ class EndedRow(msgspec.Struct, frozen=True, array_like=True):
     error: str | None
 
     @classmethod
-    def of(cls, job: "JobRow") -> "EndedRow":
+    def from_job(cls, job: "StoredJobRow") -> "EndedRow":
         if job.finished_at is None:
             return cls(job.id, job.task, None, None, None, None)
         if job.state is not JobState.DEAD and (error := read_failure(job.error)) is not None:
             return cls(job.id, job.task, job.state, None, error.message, None)
         return cls(job.id, job.task, job.state, job.result, job.result_error, job.error)
 
-    def record(self) -> Ended | None:
+    def to_record(self) -> EndedJob | None:
         if self.state is None:
             return None
-        return Ended(
+        return EndedJob(
             id=self.id,
             task=self.task,
             state=self.state,
@@ -101,7 +108,7 @@ class EndedRow(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class QueueRow(msgspec.Struct, frozen=True, array_like=True):
+class SqliteQueueRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
     running: int
     waiting: int
@@ -117,11 +124,11 @@ class DueRow(msgspec.Struct, frozen=True, array_like=True):
 class PauseRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
     paused_by: str
-    paused_why: str
+    paused_reason: str
     paused_at: int
 
 
-class TaskRow(msgspec.Struct, frozen=True, array_like=True):
+class SqliteTaskRow(msgspec.Struct, frozen=True, array_like=True):
     name: str
     pending: int
     running: int
@@ -129,11 +136,11 @@ class TaskRow(msgspec.Struct, frozen=True, array_like=True):
     dead: int
     cancelled: int
 
-    def record(self) -> TaskStats:
+    def to_record(self) -> TaskStats:
         return TaskStats(**msgspec.structs.asdict(self))
 
 
-class GroupRow(msgspec.Struct, frozen=True, array_like=True):
+class SqliteDeadGroupRow(msgspec.Struct, frozen=True, array_like=True):
     task: str
     error: str
     count: int
@@ -142,9 +149,9 @@ class GroupRow(msgspec.Struct, frozen=True, array_like=True):
     sample: JobId
     message: str
 
-    def record(self) -> DeadGroup:
+    def to_record(self) -> DeadLetterGroup:
         facts = msgspec.structs.asdict(self)
-        return DeadGroup(**facts | {"first_at": moment(self.first_at), "last_at": moment(self.last_at)})
+        return DeadLetterGroup(**facts | {"first_at": timestamp(self.first_at), "last_at": timestamp(self.last_at)})
 
 
 class LeaderRow(msgspec.Struct, frozen=True, array_like=True):
@@ -153,8 +160,10 @@ class LeaderRow(msgspec.Struct, frozen=True, array_like=True):
     since: int
     until: int
 
-    def record(self) -> LeaderInfo:
-        return LeaderInfo(instance=self.instance, term=self.term, since=moment(self.since), until=moment(self.until))
+    def to_record(self) -> LeaderInfo:
+        return LeaderInfo(
+            instance=self.instance, term=self.term, since=timestamp(self.since), until=timestamp(self.until)
+        )
 
 
 class StateRow(msgspec.Struct, frozen=True, array_like=True):
@@ -163,54 +172,56 @@ class StateRow(msgspec.Struct, frozen=True, array_like=True):
     """None: it is nowhere."""
 
 
-_claimed = msgspec.json.Decoder(list[Claimed]).decode
-_claim = Shape(Claimed, "job")
+_decode_claimed_json = msgspec.json.Decoder(list[ClaimedJob]).decode
+_claimed_decoder = RowDecoder(ClaimedJob, "job")
 
 
-def claimed(answer: str | list[tuple[JobId | None, tuple[Any, ...]]]) -> tuple[list[Claimed], list[Malformed]]:
-    """Claimed jobs, and those that cannot be read; `answer` is what `Claiming.claim` gave."""
+def decode_claimed(
+    answer: str | list[tuple[JobId | None, tuple[Any, ...]]],
+) -> tuple[list[ClaimedJob], list[MalformedJob]]:
+    """Claimed jobs, and those that cannot be read; `answer` is what `SqliteClaimer.claim` gave."""
     if isinstance(answer, str):
         if not answer:
             return [], []
         try:
-            return _claimed(answer), []
+            return _decode_claimed_json(answer), []
         except msgspec.DecodeError:
             answer = [(None, tuple(row)) for row in msgspec.json.decode(answer)]
-    jobs: list[Claimed] = []
-    malformed: list[Malformed] = []
+    jobs: list[ClaimedJob] = []
+    malformed: list[MalformedJob] = []
     for new_id, row in answer:
-        job, faults = _claim.salvage(row)
+        job, faults = _claimed_decoder.salvage(row)
         assert job is not None
         if new_id is not None or faults:
             names = {field: getattr(job, field) or UNREADABLE_NAME for field in ("task", "queue")}
             job = msgspec.structs.replace(job, id=new_id or job.id, **names)
-            malformed.append(Malformed(job, reasons(faults or [("id", quoted(row[0]))])))
+            malformed.append(MalformedJob(job, join_reasons(faults or [("id", quote(row[0]))])))
         else:
             jobs.append(job)
     return jobs, malformed
 
 
-held = Shape(Held, "job").read
-holders = Shape(Holder, "job").read
-letters = Shape(Letter, "job").read
+held = RowDecoder(SqliteHeldJob, "job").read
+holders = RowDecoder(UniqueHolderRow, "job").read
+dead_letters = RowDecoder(ReplayRow, "job").read
 ended = msgspec.json.Decoder(list[EndedRow | None]).decode
-job_shape = Shape(JobRow, "job", mend=mend_job)
-jobs = job_shape.read
-attempts = Shape(AttemptRow, "attempt", id="token", mend=leave_out).read
-queues = Shape(QueueRow, "queue", id="name", mend=leave_out).read
-due = Shape(DueRow, "queue", id="queue", mend=leave_out).read
-pauses = Shape(PauseRow, "queue", id="name").read
-tasks = Shape(TaskRow, "task", id="name", mend=leave_out).read
-instances = Shape(InstanceRow, "instance", mend=mend_instance).read
-groups = Shape(GroupRow, "dead letter", id="sample", mend=leave_out).read
-leaders = Shape(LeaderRow, "leader", id="instance", mend=leave_out).read
-schedules = Shape(ScheduleRow, "schedule", id="name", mend=mend_schedule).read
-fires = Shape(FireRow, "fire", id="schedule", mend=leave_out).read
-standings = Shape(Standing, "schedule", id="name", mend=leave_out).read
-moments = msgspec.json.Decoder(list[tuple[str, int]]).decode
+job_decoder = RowDecoder(StoredJobRow, "job", repair=repair_job)
+jobs = job_decoder.read
+attempts = RowDecoder(AttemptRow, "attempt", id="token", repair=drop_row).read
+queues = RowDecoder(SqliteQueueRow, "queue", id="name", repair=drop_row).read
+due = RowDecoder(DueRow, "queue", id="queue", repair=drop_row).read
+pauses = RowDecoder(PauseRow, "queue", id="name").read
+tasks = RowDecoder(SqliteTaskRow, "task", id="name", repair=drop_row).read
+instances = RowDecoder(StoredInstanceRow, "instance", repair=repair_instance).read
+groups = RowDecoder(SqliteDeadGroupRow, "dead letter", id="sample", repair=drop_row).read
+leaders = RowDecoder(LeaderRow, "leader", id="instance", repair=drop_row).read
+schedules = RowDecoder(StoredScheduleRow, "schedule", id="name", repair=repair_schedule).read
+fires = RowDecoder(FireRow, "fire", id="schedule", repair=drop_row).read
+snapshots = RowDecoder(ScheduleSnapshot, "schedule", id="name", repair=drop_row).read
+fire_times = msgspec.json.Decoder(list[tuple[str, int]]).decode
 once = msgspec.json.Decoder(tuple[InstanceId | None, int]).decode
-holds = Shape(Hold, "job", mend=leave_out).read
-states = Shape(StateRow, "job").read
+claim_refs = RowDecoder(ClaimRef, "job", repair=drop_row).read
+states = RowDecoder(StateRow, "job").read
 ids = msgspec.json.Decoder(list[JobId]).decode
 seqs = msgspec.json.Decoder(list[int]).decode
 texts = msgspec.json.Decoder(list[str]).decode

@@ -3,78 +3,78 @@
 import msgspec
 
 from drumbeat.store import sqlfile
-from drumbeat.store.searching import SearchSql
+from drumbeat.store.job_search import SearchSql
 
 _PACKAGE = "drumbeat.store.sqlite.sql"
 
 
-class JobSql(msgspec.Struct, frozen=True, kw_only=True):
-    add: str
-    add_alike: str
-    added_after: str
-    known: str
-    holders: str
-    finish: str
-    succeed: str
-    finished_after: str
+class SqliteJobSql(msgspec.Struct, frozen=True, kw_only=True):
+    insert: str
+    insert_similar: str
+    inserted_after: str
+    known_ids: str
+    unique_holders: str
+    move_to_history: str
+    move_succeeded: str
+    moved_after: str
     delete_finished: str
     delete_jobs: str
-    rearm_after_finished: str
-    rearm_after_dead: str
-    die: str
-    give_back: str
-    keep_attempts: str
+    advance_after_finished: str
+    advance_after_dead: str
+    insert_dead_letters: str
+    requeue: str
+    insert_attempts: str
     held: str
     held_by: str
-    recorded: str
+    recorded_outcomes: str
     count_refused: str
     pick: str
-    pick_waiting: str
+    pick_unblocked: str
     claim: str
-    rename: str
-    end_waits: str
-    claimed: str
+    set_id: str
+    unblock: str
+    claimed_jobs: str
     next_due: str
-    never_due: str
+    pick_malformed: str
     running: str
     note: str
     states: str
-    live_of_keys: str
+    live_ids_of_keys: str
     cancel_pending: str
     request_cancel: str
     run_now: str
     dead_letters: str
-    revive: str
-    keep_last_attempts: str
-    discard: str
+    replay: str
+    insert_last_attempts: str
+    move_dead_to_history: str
     delete_dead: str
     ended: str
     pruned_before: str
-    waited_too_long: str
-    prunable: str
-    prune_attempts: str
-    prune: str
-    keep_pruned_before: str
+    expired_waits: str
+    prunable_history: str
+    delete_attempts: str
+    delete_history: str
+    set_pruned_before: str
     pause: str
     resume: str
 
 
-class InstanceSql(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteInstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     register: str
     beat: str
-    pulse: str
-    pulse_own: str
-    pulse_cancels: str
-    pulse_waiting: str
-    pulse_peers: str
-    pulse_leader: str
+    heartbeat_reply: str
+    reply_own: str
+    reply_cancels: str
+    reply_waiting: str
+    reply_peers: str
+    reply_leader: str
     lead: str
-    give_up_lead: str
+    release_leadership: str
     end: str
-    tell_end: str
+    set_end_reason: str
     leave_rooms: str
-    forget: str
-    addresses: str
+    delete_ended: str
+    wake_addresses: str
 
 
 class SqliteSearchSql(SearchSql, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class SqliteSearchSql(SearchSql, frozen=True, kw_only=True):
     dead_ids: str
 
 
-class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteInspectSql(msgspec.Struct, frozen=True, kw_only=True):
     live_record: str
     history_record: str
     dead_record: str
@@ -98,92 +98,92 @@ class InspectSql(msgspec.Struct, frozen=True, kw_only=True):
     ahead: str
 
 
-class ScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
     put_new: str
     put_changed: str
     declare: str
-    missing: str
+    unknown_names: str
     change: str
     get: str
     page: str
     due: str
     next_at: str
     shortest: str
-    standing: str
-    recorded: str
-    enqueue: str
-    let_go: str
+    snapshots: str
+    recorded_fires: str
+    insert_jobs: str
+    clear_current: str
     record: str
-    move: str
-    standing_still: str
-    rearm: str
-    waiting_for_nobody: str
-    succeed: str
-    go_on: str
-    silent: str
+    advance: str
+    stalled: str
+    advance_stalled: str
+    orphaned: str
+    promote_next: str
+    start_next: str
+    undeclared: str
     retire: str
     fires: str
-    forgettable: str
-    forget: str
+    prunable_fires: str
+    delete_fires: str
     once: str
     once_state: str
     once_done: str
 
 
-class LockSql(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteLockSql(msgspec.Struct, frozen=True, kw_only=True):
     boot_of: str
-    open: str
-    after_boot: str
-    clear: str
-    redate: str
-    expire: str
-    drop_malformed: str
-    mend: str
+    upsert_lock: str
+    set_boot: str
+    delete_tickets_of_lock: str
+    rebase_grants: str
+    delete_expired: str
+    delete_malformed_tickets: str
+    repair_locks: str
     texts_of_tickets: str
-    drop_ticket: str
+    delete_malformed_ticket: str
     texts_of_locks: str
     clear_texts: str
-    drop_malformed_grants: str
-    admit: str
+    delete_malformed_grants: str
+    upsert_ticket: str
     renew: str
-    lines: str
-    standing: str
-    shut_window: str
+    locks_of_tickets: str
+    lock_state: str
+    prune_window: str
     granted_in_window: str
-    heads: str
+    first_waiting: str
     grant: str
-    note_grant: str
+    insert_grant: str
     opens_at: str
-    seen: str
-    seen_alone: str
-    granted: str
-    reasons: str
-    leave: str
+    ticket_statuses: str
+    ticket_status: str
+    granted_tickets: str
+    release_reasons: str
+    delete_tickets: str
     holding: str
-    note_release: str
-    idle: str
-    forget_tickets: str
-    forget_grants: str
-    forget_locks: str
+    record_release: str
+    idle_locks: str
+    delete_idle_tickets: str
+    delete_idle_grants: str
+    delete_idle_locks: str
     page: str
     tickets: str
 
 
-class RoomSql(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteRoomSql(msgspec.Struct, frozen=True, kw_only=True):
     send: str
-    addresses: str
+    wake_addresses: str
     has_any: str
-    first: str
-    take: str
+    first_messages: str
+    delete_taken: str
     waiting: str
     withdraw: str
     prune: str
 
 
-class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteAuditSql(msgspec.Struct, frozen=True, kw_only=True):
     release_key: str
     begin: str
-    holder: str
+    holder_of_key: str
     end: str
     get: str
     page: str
@@ -192,7 +192,7 @@ class AuditSql(msgspec.Struct, frozen=True, kw_only=True):
     prune: str
 
 
-class MalformedSql(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteMalformedSql(msgspec.Struct, frozen=True, kw_only=True):
     jobs: str
     history: str
     letters: str
@@ -206,7 +206,7 @@ class MalformedSql(msgspec.Struct, frozen=True, kw_only=True):
     pauses: str
 
 
-class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteStatsSql(msgspec.Struct, frozen=True, kw_only=True):
     is_in_state: str
     written: str
     run_ends: str
@@ -216,29 +216,29 @@ class StatsSql(msgspec.Struct, frozen=True, kw_only=True):
     prune: str
     foldable: str
     folded: str
-    drop: str
+    delete_folded: str
 
 
-class FactSql(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteHealthSql(msgspec.Struct, frozen=True, kw_only=True):
     journal_mode: str
 
 
-class SchemaSql(msgspec.Struct, frozen=True, kw_only=True):
+class SqliteSchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     has_meta: str
     version: str
     oldest_code: str
-    keep: str
+    set_meta: str
 
 
-JOBS = sqlfile.load(JobSql, _PACKAGE, "jobs.sql")
-INSTANCES = sqlfile.load(InstanceSql, _PACKAGE, "instances.sql")
-INSPECT = sqlfile.load(InspectSql, _PACKAGE, "inspect.sql")
+JOBS = sqlfile.load(SqliteJobSql, _PACKAGE, "jobs.sql")
+INSTANCES = sqlfile.load(SqliteInstanceSql, _PACKAGE, "instances.sql")
+INSPECT = sqlfile.load(SqliteInspectSql, _PACKAGE, "inspect.sql")
 SEARCH = sqlfile.load(SqliteSearchSql, _PACKAGE, "search.sql")
-SCHEDULES = sqlfile.load(ScheduleSql, _PACKAGE, "schedules.sql")
-LOCKS = sqlfile.load(LockSql, _PACKAGE, "locks.sql")
-ROOMS = sqlfile.load(RoomSql, _PACKAGE, "rooms.sql")
-AUDIT = sqlfile.load(AuditSql, _PACKAGE, "audit.sql")
-STATS = sqlfile.load(StatsSql, _PACKAGE, "stats.sql")
-MALFORMED = sqlfile.load(MalformedSql, _PACKAGE, "malformed.sql")
-FACTS = sqlfile.load(FactSql, _PACKAGE, "facts.sql")
-SCHEMA = sqlfile.load(SchemaSql, _PACKAGE, "schema.sql")
+SCHEDULES = sqlfile.load(SqliteScheduleSql, _PACKAGE, "schedules.sql")
+LOCKS = sqlfile.load(SqliteLockSql, _PACKAGE, "locks.sql")
+ROOMS = sqlfile.load(SqliteRoomSql, _PACKAGE, "rooms.sql")
+AUDIT = sqlfile.load(SqliteAuditSql, _PACKAGE, "audit.sql")
+STATS = sqlfile.load(SqliteStatsSql, _PACKAGE, "stats.sql")
+MALFORMED = sqlfile.load(SqliteMalformedSql, _PACKAGE, "malformed.sql")
+HEALTH = sqlfile.load(SqliteHealthSql, _PACKAGE, "health.sql")
+SCHEMA = sqlfile.load(SqliteSchemaSql, _PACKAGE, "schema.sql")

@@ -1,7 +1,7 @@
 """Hints across processes: a datagram to each living worker, and a look at the file's version beneath.
 
-    writer --commit--> Announcer --datagram, text of the smallest run_at--> socket of each worker --> hear(run_at)
-    writer --commit--> Announcer --datagram, "room"--> socket of each worker that has messages --> its room listeners
+    writer --commit--> SqliteNotifier --datagram, text of the smallest run_at--> socket of each worker --> hear(run_at)
+    writer --commit--> SqliteNotifier --datagram, "room"--> socket of each worker that has messages --> its room listeners
     anybody --commit--> PRAGMA data_version changes ----------------------- looked at every 50 ms --> hear(0)
 
 Datagrams make it quick, data_version makes it sure: it also sees commits of programs that know no datagrams. Both are only
@@ -21,55 +21,55 @@ from typing import Protocol
 
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError
-from drumbeat.store.protocol.wake import Given
+from drumbeat.store.protocol.wake import OnHandoff
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.connection import Connection, translated
-from drumbeat.store.sqlite.place import Identity
+from drumbeat.store.sqlite.connection import SqliteConnection, translate_errors
+from drumbeat.store.sqlite.file_checks import FileIdentity
 
 BURST_S = 0.002
-LOOK_S = 0.05
-MANY = 8
+VERSION_POLL_S = 0.05
+SOCKET_QUEUE_LIMIT = 8
 """The kernel keeps about ten datagrams for a socket: after so many at once some may have been lost."""
-Hear = Callable[[int], object]
-HearTicket = Callable[[str, int], None]
-HearRoom = Callable[[str], None]
-Call = tuple[str, str, int]
+OnDueHint = Callable[[int], object]
+OnTicketHint = Callable[[str, int], None]
+OnRoomHint = Callable[[str], None]
+WakeHint = tuple[str, str, int]
 """Where to, which ticket, and in how many microseconds its owner should look at it; or ROOM: there are messages."""
-ROOM = "room"
+ROOM_HINT = "room"
 
 
-class Announcer:
+class SqliteNotifier:
     """Tells workers of other processes; lives on the writer's thread, but for `tell_here`."""
 
-    def __init__(self, addresses: str) -> None:
-        self._addresses = addresses
+    def __init__(self, addresses_sql: str) -> None:
+        self._addresses_sql = addresses_sql
         self._socket: socket.socket | None = None
         self._pending: int | None = None
-        self._known: list[str] = []
+        self._addresses: list[str] = []
         self._sent_at = float("-inf")
-        self.listeners: dict[str, Hear] = {}
+        self.listeners: dict[str, OnDueHint] = {}
         """Listeners of this very store, by their address: told without a detour. Changed on the loop's thread only."""
 
-    def tell_here(self, due: int) -> None:
+    def notify_local(self, run_at: int) -> None:
         """On the loop's thread: our own listeners."""
         for hear in list(self.listeners.values()):
-            hear(due)
+            hear(run_at)
 
-    def tell(self, due: int, db: Connection) -> None:
+    def notify(self, run_at: int, db: SqliteConnection) -> None:
         """Send, or keep for the end of the burst."""
         # Only a hint: what was committed is committed, also if nobody can be told.
         with contextlib.suppress(sqlite3.Error):
-            self._known = rows.texts(db.value(self._addresses))
-        self._pending = due if self._pending is None else min(due, self._pending)
+            self._addresses = rows.texts(db.value(self._addresses_sql))
+        self._pending = run_at if self._pending is None else min(run_at, self._pending)
         if SYSTEM.monotonic() - self._sent_at >= BURST_S:
             self.flush()
 
-    def call(self, calls: Iterable[Call]) -> None:
+    def send_hints(self, hints: Iterable[WakeHint]) -> None:
         """Tell the owners of tickets, at once: each hint is for one."""
-        for address, ticket, after in calls:
+        for address, ticket, after in hints:
             self._send(f"{ticket} {after}".encode(), [address])
 
-    def pause(self) -> float | None:
+    def flush_delay(self) -> float | None:
         """How long the writer may sleep before it must call `flush`."""
         if self._pending is None:
             return None
@@ -82,7 +82,7 @@ class Announcer:
         self._pending = None
         self._sent_at = SYSTEM.monotonic()
         own = self.listeners
-        self._send(text, (address for address in self._known if address not in own))
+        self._send(text, (address for address in self._addresses if address not in own))
 
     def close(self) -> None:
         if self._socket is not None:
@@ -99,121 +99,125 @@ class Announcer:
                 self._socket.sendto(text, address)
 
 
-class Ringer(Protocol):
+class NotifyingWriter(Protocol):
     """The writer, as this module needs it."""
 
-    identity: Identity | None
+    identity: FileIdentity | None
 
-    async def ring(self, run_at: int) -> None: ...
+    async def notify(self, run_at: int) -> None: ...
 
 
 class SqliteWake:
     """The listening end, on the loop."""
 
-    def __init__(self, path: Path, announcer: Announcer, writer: Ringer) -> None:
+    def __init__(self, path: Path, notifier: SqliteNotifier, writer: NotifyingWriter) -> None:
         self._path = path
-        self._announcer = announcer
+        self._notifier = notifier
         self._writer = writer
-        self._in_rooms: list[HearRoom] = []
+        self._room_listeners: list[OnRoomHint] = []
 
-    async def tell(self, run_at: int) -> None:
-        await self._writer.ring(run_at)
+    async def notify(self, run_at: int) -> None:
+        await self._writer.notify(run_at)
 
-    def forward(self, tell: Callable[[int], bool]) -> None:
-        self._announcer.listeners[""] = tell
+    def forward(self, notify: Callable[[int], bool]) -> None:
+        self._notifier.listeners[""] = notify
 
     @contextlib.asynccontextmanager
-    async def listen(self, hear: Hear, given: Given | None = None) -> AsyncIterator[str | None]:
+    async def listen(
+        self, on_notification: OnDueHint, on_handoff: OnHandoff | None = None
+    ) -> AsyncIterator[str | None]:
         """Call `hear(run_at)` for every hint; gives the path of our socket."""
-        with translated(self._path):
+        with translate_errors(self._path):
             # It is asked on the loop's own thread, which must not wait for anybody's lock.
-            watcher = _VersionWatcher(Connection(self._path, read_only=True, busy=0), hear, self._writer)
-        ear, address = _bound_socket()
+            poller = _DataVersionPoller(
+                SqliteConnection(self._path, read_only=True, busy_timeout=0), on_notification, self._writer
+            )
+        sock, address = _bind_socket()
         loop = asyncio.get_running_loop()
-        loop.add_reader(ear.fileno(), _hear_all, ear, hear, self._hear_room)
-        self._announcer.listeners[address] = hear
-        watcher.start(loop)
+        loop.add_reader(sock.fileno(), _receive_hints, sock, on_notification, self._notify_rooms)
+        self._notifier.listeners[address] = on_notification
+        poller.start(loop)
         try:
             yield address
         finally:
-            watcher.stop()
-            del self._announcer.listeners[address]
-            loop.remove_reader(ear.fileno())
-            ear.close()
+            poller.stop()
+            del self._notifier.listeners[address]
+            loop.remove_reader(sock.fileno())
+            sock.close()
             with contextlib.suppress(OSError):
                 os.unlink(address)
 
     @contextlib.asynccontextmanager
-    async def listen_tickets(self, hear: HearTicket) -> AsyncIterator[str | None]:
+    async def listen_tickets(self, on_notification: OnTicketHint) -> AsyncIterator[str | None]:
         """Call `hear(ticket, after)` for every hint; gives the path of our socket."""
-        ear, address = _bound_socket()
+        sock, address = _bind_socket()
         loop = asyncio.get_running_loop()
-        loop.add_reader(ear.fileno(), _hear_tickets, ear, hear)
+        loop.add_reader(sock.fileno(), _receive_ticket_hints, sock, on_notification)
         try:
             yield address
         finally:
-            loop.remove_reader(ear.fileno())
-            ear.close()
+            loop.remove_reader(sock.fileno())
+            sock.close()
             with contextlib.suppress(OSError):
                 os.unlink(address)
 
     @contextlib.asynccontextmanager
-    async def listen_rooms(self, hear: HearRoom) -> AsyncIterator[None]:
+    async def listen_rooms(self, on_notification: OnRoomHint) -> AsyncIterator[None]:
         """The hints come to the socket of `listen`, whose address stands in the instance's row."""
-        self._in_rooms.append(hear)
+        self._room_listeners.append(on_notification)
         try:
             yield
         finally:
-            self._in_rooms.remove(hear)
+            self._room_listeners.remove(on_notification)
 
-    def _hear_room(self) -> None:
-        for hear in list(self._in_rooms):
+    def _notify_rooms(self) -> None:
+        for hear in list(self._room_listeners):
             hear("")
 
 
-class _VersionWatcher:
+class _DataVersionPoller:
     """Looks at data_version, which changes with every commit of another connection. It takes some microseconds."""
 
-    def __init__(self, db: Connection, hear: Hear, writer: Ringer) -> None:
+    def __init__(self, db: SqliteConnection, on_change: OnDueHint, writer: NotifyingWriter) -> None:
         self._db = db
-        self._hear = hear
+        self._on_change = on_change
         self._writer = writer
-        self._seen = self._look()
+        self._last_version = self._read_version()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(LOOK_S, self._tick, loop)
+        self._timer = loop.call_later(VERSION_POLL_S, self._poll, loop)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if (identity := self._writer.identity) is not None and identity.is_lost:
-            self._db.abandon()
+            self._db.leak()
         else:
             self._db.close()
 
-    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(LOOK_S, self._tick, loop)
+    def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(VERSION_POLL_S, self._poll, loop)
         # A store that cannot be read is found out by whoever reads it next, and told there.
         with contextlib.suppress(sqlite3.Error):
-            version = self._look()
-            if version != self._seen:
-                self._seen = version
-                self._hear(0)
+            version = self._read_version()
+            if version != self._last_version:
+                self._last_version = version
+                self._on_change(0)
 
-    def _look(self) -> int:
+    def _read_version(self) -> int:
         version: int = self._db.value("PRAGMA data_version")
         return version
 
 
-def _hear_all(ear: socket.socket, hear: Hear, hear_room: Callable[[], None]) -> None:
+def _receive_hints(sock: socket.socket, on_hint: OnDueHint, on_room_hint: Callable[[], None]) -> None:
     """Everything that lies in the socket is one hint: the earliest moment; and one more if there are messages."""
     earliest: int | None = None
     has_messages = False
     try:
         while True:
-            text = ear.recv(64)
-            if text.startswith(ROOM.encode()):
+            text = sock.recv(64)
+            if text.startswith(ROOM_HINT.encode()):
                 has_messages = True
                 continue
             # Anybody of this user may write to the socket: what is no number means "look".
@@ -222,43 +226,43 @@ def _hear_all(ear: socket.socket, hear: Hear, hear_room: Callable[[], None]) -> 
     except BlockingIOError:
         pass
     if has_messages:
-        hear_room()
+        on_room_hint()
     if earliest is not None:
-        hear(earliest)
+        on_hint(earliest)
 
 
-def _hear_tickets(ear: socket.socket, hear: HearTicket) -> None:
-    heard = 0
+def _receive_ticket_hints(sock: socket.socket, on_hint: OnTicketHint) -> None:
+    received = 0
     try:
         while True:
-            ticket, _, after = ear.recv(128).decode("ascii", "replace").partition(" ")
-            hear(ticket, int(after) if after.isdigit() else 0)
-            heard += 1
+            ticket, _, after = sock.recv(128).decode("ascii", "replace").partition(" ")
+            on_hint(ticket, int(after) if after.isdigit() else 0)
+            received += 1
     except BlockingIOError:
         pass
-    if heard >= MANY:
-        hear("", 0)
+    if received >= SOCKET_QUEUE_LIMIT:
+        on_hint("", 0)
 
 
-def _bound_socket() -> tuple[socket.socket, str]:
+def _bind_socket() -> tuple[socket.socket, str]:
     folder = Path(tempfile.gettempdir()) / f"drumbeat-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
         raise ConfigError(f"{folder} must be a folder that only this user can enter: remove it")
-    _sweep(folder)
+    _remove_dead_sockets(folder)
     address = str(folder / f"{os.getpid()}-{os.urandom(6).hex()}")
-    ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        ear.setblocking(False)
-        ear.bind(address)
+        sock.setblocking(False)
+        sock.bind(address)
     except OSError as error:
-        ear.close()
+        sock.close()
         raise ConfigError(f"cannot listen at {address}: {error}; choose a shorter TMPDIR") from error
-    return ear, address
+    return sock, address
 
 
-def _sweep(folder: Path) -> None:
+def _remove_dead_sockets(folder: Path) -> None:
     """Remove the sockets that killed processes left behind: nobody answers there any more."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as caller:
         for address in folder.iterdir():

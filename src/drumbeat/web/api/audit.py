@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from drumbeat.core.audit import AuditEntry
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
-from drumbeat.model.audit import Act
-from drumbeat.web.api.records import Done, Page
-from drumbeat.web.call import Call, clamped
+from drumbeat.web.api.records import Page, WriteResult
 from drumbeat.web.problem import Problem
+from drumbeat.web.request import DashboardRequest, clamp_limit
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,28 +27,30 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """At most so many; 1 to 500."""
 
 
-async def list_(call: Call) -> Page[Act]:
-    query: AuditQuery = call.query
-    limit = clamped(query.limit)
+async def list_acts(request: DashboardRequest) -> Page[AuditEntry]:
+    query: AuditQuery = request.query
+    limit = clamp_limit(query.limit)
     if query.before is not None and not is_job_id(query.before):
         raise InvalidArguments("before must be the id of an act", "before")
-    store = await call.host.store()
-    found = await store.audit.page(
+    store = await request.app.store()
+    found = await store.audit.list_page(
         before=query.before, limit=limit, who=query.who, verb=query.verb, target=query.target
     )
     # Without the answers: 500 of them could be 32 MB, and they are kept for those who ask again with the same key.
-    items = [msgspec.structs.replace(act, answer=None, request_hash=None, touched=_touched(call, act)) for act in found]
+    items = [
+        msgspec.structs.replace(act, answer=None, request_hash=None, touched=_touched(request, act)) for act in found
+    ]
     return Page(items=items, next=found[-1].id if len(found) >= limit else None)
 
 
-async def stop(call: Call) -> Done:
+async def stop_act(request: DashboardRequest) -> WriteResult:
     """It ends before its next step; what it has done stays done."""
-    id = call.path["id"]
-    under_way = call.parts.background.get(id)
+    id = request.path_params["id"]
+    under_way = request.dashboard.background_acts.get(id)
     if under_way is not None:
-        under_way.progress.stop(call.caller.name)
-        return Done(touched=1)
-    store = await call.host.store()
+        under_way.progress.stop(request.caller.name)
+        return WriteResult(touched=1)
+    store = await request.app.store()
     act = await store.audit.get(id) if is_job_id(id) else None
     if act is None:
         raise Problem(404, "there is no such act on record", argument="id", type="act-not-found")
@@ -63,7 +65,7 @@ async def stop(call: Call) -> Done:
     )
 
 
-def _touched(call: Call, act: Act) -> int | None:
+def _touched(request: DashboardRequest, act: AuditEntry) -> int | None:
     """Of one that is under way here: how many so far."""
-    under_way = call.parts.background.get(act.id)
+    under_way = request.dashboard.background_acts.get(act.id)
     return act.touched if under_way is None else under_way.progress.touched

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.model.death import DeadGroup
-from drumbeat.nouns.bulk import Action
-from drumbeat.redaction import DOTS, mask_urls
-from drumbeat.web.api.acting import BulkRecord, acted, target_of
-from drumbeat.web.api.filters import Chosen, Listed, filter_of
-from drumbeat.web.api.finding import in_its_state
-from drumbeat.web.api.records import PREVIEW, JobRecord, Page, job_page, store_now, whole_record
-from drumbeat.web.call import Answer, Call, clamped
+from drumbeat.admin.bulk import Action
+from drumbeat.core.dead_letter import DeadLetterGroup
+from drumbeat.redaction import WEB_HIDDEN, mask_urls
+from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action
+from drumbeat.web.api.http_errors import conflict_if_invalid
+from drumbeat.web.api.job_filters import ApiJobFilter, JobListQuery, to_job_filter
+from drumbeat.web.api.records import (
+    MAX_PREVIEW_CHARS,
+    JobRecord,
+    Page,
+    build_full_record,
+    load_job_page,
+    read_store_time,
+)
+from drumbeat.web.request import DashboardRequest, DashboardResponse, clamp_limit
 
 
-class DeadListed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeadLettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which dead letters to list, newest first."""
 
     task: str | None = None
@@ -33,7 +40,7 @@ class DeadListed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """At most so many; 1 to 500."""
 
 
-class GroupsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeadGroupsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: int = 50
     """At most so many groups; 1 to 500."""
 
@@ -43,7 +50,7 @@ class ReplayBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     ids: list[str] | None = None
     """At most 10,000."""
-    filter: Chosen | None = None
+    filter: ApiJobFilter | None = None
     """What they have in common; not an empty one."""
     all: bool = False
     """Every dead letter."""
@@ -51,11 +58,11 @@ class ReplayBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """At most so many in a second. It then goes on in the background, and the answer is 202."""
     dry_run: bool = False
     """Only count them; changes nothing, and is not in the audit."""
-    why: str = ""
+    reason: str = ""
     """For the audit."""
 
     def target(self) -> str:
-        return target_of(self.ids, self.filter, self.all)
+        return describe_target(self.ids, self.filter, self.all)
 
 
 class DiscardBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,62 +70,67 @@ class DiscardBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     ids: list[str] | None = None
     """At most 10,000."""
-    filter: Chosen | None = None
+    filter: ApiJobFilter | None = None
     """What they have in common; not an empty one."""
     all: bool = False
     """Every dead letter."""
     dry_run: bool = False
     """Only count them; changes nothing, and is not in the audit."""
-    why: str = ""
+    reason: str = ""
     """For the audit."""
 
     def target(self) -> str:
-        return target_of(self.ids, self.filter, self.all)
+        return describe_target(self.ids, self.filter, self.all)
 
 
-async def list_(call: Call) -> Page[JobRecord]:
-    query: DeadListed = call.query
-    filter = filter_of(Listed(state="dead", **msgspec.structs.asdict(query)))
-    store = await call.host.store()
-    return await job_page(store, msgspec.structs.replace(filter, letters=True))
+async def list_dead_letters(request: DashboardRequest) -> Page[JobRecord]:
+    query: DeadLettersQuery = request.query
+    filter = to_job_filter(JobListQuery(state="dead", **msgspec.structs.asdict(query)))
+    store = await request.app.store()
+    return await load_job_page(store, msgspec.structs.replace(filter, letters=True))
 
 
-async def groups(call: Call) -> Page[DeadGroup]:
-    query: GroupsQuery = call.query
-    store = await call.host.store()
-    found = await store.inspect.groups(clamped(query.limit))
+async def list_groups(request: DashboardRequest) -> Page[DeadLetterGroup]:
+    query: DeadGroupsQuery = request.query
+    store = await request.app.store()
+    found = await store.inspect.group_dead_letters(clamp_limit(query.limit))
     return Page(
-        items=[msgspec.structs.replace(each, message=mask_urls(each.message, DOTS)[:PREVIEW]) for each in found]
+        items=[
+            msgspec.structs.replace(each, message=mask_urls(each.message, WEB_HIDDEN)[:MAX_PREVIEW_CHARS])
+            for each in found
+        ]
     )
 
 
-async def show(call: Call) -> JobRecord:
-    with in_its_state():
-        job = await call.host.dead.show(call.path["id"])
-    return await whole_record(job, await store_now(call.host))
+async def show(request: DashboardRequest) -> JobRecord:
+    with conflict_if_invalid():
+        job = await request.app.dead.show(request.path_params["id"])
+    return await build_full_record(job, await read_store_time(request.app))
 
 
-async def replay(call: Call) -> JobRecord:
-    id = call.path["id"]
-    with in_its_state():
-        await call.host.dead.replay(id)
-    return await whole_record(await call.host.jobs.show(id), await store_now(call.host))
+async def replay(request: DashboardRequest) -> JobRecord:
+    id = request.path_params["id"]
+    with conflict_if_invalid():
+        await request.app.dead.replay(id)
+    return await build_full_record(await request.app.jobs.show(id), await read_store_time(request.app))
 
 
-async def discard(call: Call) -> JobRecord:
-    id = call.path["id"]
-    with in_its_state():
-        await call.host.dead.discard(id)
-    return await whole_record(await call.host.jobs.show(id), await store_now(call.host))
+async def discard(request: DashboardRequest) -> JobRecord:
+    id = request.path_params["id"]
+    with conflict_if_invalid():
+        await request.app.dead.discard(id)
+    return await build_full_record(await request.app.jobs.show(id), await read_store_time(request.app))
 
 
-async def replay_many(call: Call) -> BulkRecord | Answer:
-    body: ReplayBody = call.body
-    return await acted(
-        call, Action.REPLAY, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
+async def replay_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:
+    body: ReplayBody = request.payload
+    return await run_bulk_action(
+        request, Action.REPLAY, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
     )
 
 
-async def discard_many(call: Call) -> BulkRecord | Answer:
-    body: DiscardBody = call.body
-    return await acted(call, Action.DISCARD, ids=body.ids, filter=body.filter, all=body.all, dry_run=body.dry_run)
+async def discard_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:
+    body: DiscardBody = request.payload
+    return await run_bulk_action(
+        request, Action.DISCARD, ids=body.ids, filter=body.filter, all=body.all, dry_run=body.dry_run
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from drumbeat.core.instance import Instance, is_healthy
 from drumbeat.durations import from_us
-from drumbeat.model.instance import Instance, is_healthy
-from drumbeat.web.api.finding import known
+from drumbeat.web.api.http_errors import find_or_404
 from drumbeat.web.api.records import Page
-from drumbeat.web.call import Call
+from drumbeat.web.request import DashboardRequest
 
 
 class InstancesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,21 +29,21 @@ class InstanceRecord(Instance, frozen=True, kw_only=True):
     """Its term, if it leads."""
 
 
-async def list_(call: Call) -> Page[InstanceRecord]:
-    query: InstancesQuery = call.query
-    return Page(items=await _records(call, await call.host.instances.list(all=query.all)))
+async def list_instances(request: DashboardRequest) -> Page[InstanceRecord]:
+    query: InstancesQuery = request.query
+    return Page(items=await _records(request, await request.app.instances.list(all=query.all)))
 
 
-async def show(call: Call) -> InstanceRecord:
-    instance = await known(call.host.instances.show(call.path["id"]))
-    [record] = await _records(call, [instance])
+async def show(request: DashboardRequest) -> InstanceRecord:
+    instance = await find_or_404(request.app.instances.show(request.path_params["id"]))
+    [record] = await _records(request, [instance])
     return record
 
 
-async def _records(call: Call, instances: list[Instance]) -> list[InstanceRecord]:
-    store = await call.host.store()
-    now, leader = await store.inspect.now(), await store.inspect.leader()
-    heartbeat = call.host.settings.heartbeat
+async def _records(request: DashboardRequest, instances: list[Instance]) -> list[InstanceRecord]:
+    store = await request.app.store()
+    now, leader = await store.inspect.now(), await store.inspect.get_leader()
+    heartbeat = request.app.settings.heartbeat
     return [
         InstanceRecord(
             **{name: getattr(each, name) for name in Instance.__struct_fields__},

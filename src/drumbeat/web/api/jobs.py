@@ -9,34 +9,34 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
+from drumbeat.admin.bulk import Action
+from drumbeat.admin.explain.reasons import Explanation
+from drumbeat.core.job import Attempt, CancelAnswer, JobCounts
 from drumbeat.ids import JobId
-from drumbeat.model.job import Attempt, CancelAnswer, JobCounts
-from drumbeat.nouns.bulk import Action
-from drumbeat.nouns.explaining import Explanation
-from drumbeat.redaction import DOTS
-from drumbeat.web.api.acting import BulkRecord, acted, target_of
-from drumbeat.web.api.ended import page_ended
-from drumbeat.web.api.filters import Chosen, Counted, Listed, filter_of
-from drumbeat.web.api.finding import in_its_state
+from drumbeat.redaction import WEB_HIDDEN
+from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action
+from drumbeat.web.api.ended_between import find_ended_between
+from drumbeat.web.api.http_errors import conflict_if_invalid
+from drumbeat.web.api.job_filters import ApiJobFilter, JobCountsQuery, JobListQuery, to_job_filter
 from drumbeat.web.api.records import (
-    PREVIEW,
+    MAX_PREVIEW_CHARS,
     JobRecord,
     Page,
-    job_page,
-    job_record,
-    shown_error,
-    store_now,
-    whole_record,
+    build_full_record,
+    load_job_page,
+    mask_error,
+    read_store_time,
+    to_job_record,
 )
-from drumbeat.web.call import Answer, Call
 from drumbeat.web.problem import Problem
+from drumbeat.web.request import DashboardRequest, DashboardResponse
 
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
 
 
-class NewCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A call of a task to be queued. What is left out is as the task says."""
+class EnqueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request of a task to be queued. What is left out is as the task says."""
 
     task: str
     """The name of a task that the program, or a living worker, has."""
@@ -59,14 +59,14 @@ class NewCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How often it is tried again after a failure."""
     timeout: float | str | None = None
     """Seconds, or text such as 5m."""
-    why: str = ""
+    reason: str = ""
     """For the audit."""
 
     def target(self) -> str:
         return self.task
 
 
-class Enqueued(msgspec.Struct, frozen=True, kw_only=True):
+class EnqueueResult(msgspec.Struct, frozen=True, kw_only=True):
     """The job of an enqueue."""
 
     id: JobId
@@ -89,7 +89,7 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """cancel and run_now are for live jobs, replay and discard for dead letters."""
     ids: list[str] | None = None
     """At most 10,000."""
-    filter: Chosen | None = None
+    filter: ApiJobFilter | None = None
     """What they have in common; not an empty one."""
     all: bool = False
     """Every job that it can be done to."""
@@ -97,35 +97,37 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """At most so many in a second. It then goes on in the background, and the answer is 202."""
     dry_run: bool = False
     """Only count them; changes nothing, and is not in the audit."""
-    why: str = ""
+    reason: str = ""
     """For the audit."""
 
     def target(self) -> str:
-        return f"{self.action} {target_of(self.ids, self.filter, self.all)}"
+        return f"{self.action} {describe_target(self.ids, self.filter, self.all)}"
 
 
-async def list_(call: Call) -> Page[JobRecord]:
-    return await read_page(call, call.query)
+async def list_jobs(request: DashboardRequest) -> Page[JobRecord]:
+    return await read_page(request, request.query)
 
 
-async def read_page(call: Call, listed: Listed, preview: int = PREVIEW) -> Page[JobRecord]:
-    store = await call.host.store()
+async def read_page(
+    request: DashboardRequest, listed: JobListQuery, preview: int = MAX_PREVIEW_CHARS
+) -> Page[JobRecord]:
+    store = await request.app.store()
     has_end = listed.ended_since is not None or listed.ended_until is not None
-    read = partial(page_ended, store, listed) if has_end else None
-    return await job_page(store, filter_of(listed), preview, read=read)
+    read = partial(find_ended_between, store, listed) if has_end else None
+    return await load_job_page(store, to_job_filter(listed), preview, read=read)
 
 
-async def counts(call: Call) -> JobCounts:
-    query: Counted = call.query
-    store = await call.host.store()
-    return await store.inspect.counts(filter_of(query))
+async def count_jobs(request: DashboardRequest) -> JobCounts:
+    query: JobCountsQuery = request.query
+    store = await request.app.store()
+    return await store.inspect.count_jobs(to_job_filter(query))
 
 
-async def enqueue(call: Call) -> Enqueued:
-    body: NewCall = call.body
-    job = await call.host.jobs.enqueue(
+async def enqueue(request: DashboardRequest) -> EnqueueResult:
+    body: EnqueueBody = request.payload
+    job = await request.app.jobs.enqueue(
         body.task,
-        arguments(body.args),
+        parse_arguments(body.args),
         queue=body.queue,
         priority=body.priority,
         delay=body.delay,
@@ -135,73 +137,75 @@ async def enqueue(call: Call) -> Enqueued:
         retries=body.retries,
         timeout=body.timeout,
     )
-    call.touched = int(job.created)
-    return Enqueued(id=job.id, created=job.created)
+    request.touched = int(job.created)
+    return EnqueueResult(id=job.id, created=job.created)
 
 
-def arguments(given: Raw | UnsetType) -> str:
+def parse_arguments(given: Raw | UnsetType) -> str:
     """The JSON text of arguments that were given as an object, or as the text of one."""
     if given is UNSET:
         return "{}"
     text = bytes(given).decode()
     text = msgspec.json.decode(text, type=str) if text.startswith('"') else text
-    if DOTS in text:
+    if WEB_HIDDEN in text:
         raise Problem(422, "args still has a value that is hidden (•••): write it anew", argument="args")
     return text
 
 
-async def show(call: Call) -> JobRecord:
-    return await _record(call, call.path["id"])
+async def show(request: DashboardRequest) -> JobRecord:
+    return await _load_record(request, request.path_params["id"])
 
 
-async def attempts(call: Call) -> Page[Attempt]:
-    id = call.path["id"]
-    await call.host.jobs.show(id)
-    found = await call.host.jobs.attempts(id)
-    return Page(items=[msgspec.structs.replace(each, error=shown_error(each.error)) for each in found])
+async def list_attempts(request: DashboardRequest) -> Page[Attempt]:
+    id = request.path_params["id"]
+    await request.app.jobs.show(id)
+    found = await request.app.jobs.attempts(id)
+    return Page(items=[msgspec.structs.replace(each, error=mask_error(each.error)) for each in found])
 
 
-async def explain(call: Call) -> Explanation:
-    return await call.host.jobs.explain(call.path["id"])
+async def explain(request: DashboardRequest) -> Explanation:
+    return await request.app.jobs.explain(request.path_params["id"])
 
 
-async def cancel(call: Call) -> CancelRecord:
-    id = call.path["id"]
-    await call.host.jobs.show(id)
-    [answer] = await call.host.jobs.cancel(id)
+async def cancel(request: DashboardRequest) -> CancelRecord:
+    id = request.path_params["id"]
+    await request.app.jobs.show(id)
+    [answer] = await request.app.jobs.cancel(id)
     if answer is CancelAnswer.UNKNOWN:
         raise Problem(404, f"no job {id}", argument="id", type="job-not-found")
-    call.touched = int(answer in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED))
-    return CancelRecord(answer=answer, job=await _record(call, id))
+    request.touched = int(answer in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED))
+    return CancelRecord(answer=answer, job=await _load_record(request, id))
 
 
-async def retry(call: Call) -> JobRecord:
-    with in_its_state():
-        return await whole_record(await call.host.jobs.retry(call.path["id"]), await store_now(call.host))
+async def retry(request: DashboardRequest) -> JobRecord:
+    with conflict_if_invalid():
+        return await build_full_record(
+            await request.app.jobs.retry(request.path_params["id"]), await read_store_time(request.app)
+        )
 
 
-async def run_now(call: Call) -> JobRecord:
-    id = call.path["id"]
-    with in_its_state():
-        await call.host.jobs.run_now(id)
-    return await _record(call, id)
+async def run_now(request: DashboardRequest) -> JobRecord:
+    id = request.path_params["id"]
+    with conflict_if_invalid():
+        await request.app.jobs.run_now(id)
+    return await _load_record(request, id)
 
 
-async def bulk(call: Call) -> BulkRecord | Answer:
-    body: BulkBody = call.body
-    return await acted(
-        call, body.action, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
+async def act_on_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:
+    body: BulkBody = request.payload
+    return await run_bulk_action(
+        request, body.action, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
     )
 
 
-async def samples(call: Call, ids: list[JobId]) -> dict[JobId, JobRecord]:
+async def load_samples(request: DashboardRequest, ids: list[JobId]) -> dict[JobId, JobRecord]:
     """Some jobs with their whole errors, but without arguments and results; those that are gone are left out."""
-    store = await call.host.store()
-    found = await store.inspect.records(ids, preview=0)
-    now = await store_now(call.host)
-    return {id: job_record(job, now) for id, job in found.items()}
+    store = await request.app.store()
+    found = await store.inspect.get_jobs(ids, preview=0)
+    now = await read_store_time(request.app)
+    return {id: to_job_record(job, now) for id, job in found.items()}
 
 
-async def _record(call: Call, id: str) -> JobRecord:
-    job = await call.host.jobs.show(id)
-    return await whole_record(job, await store_now(call.host))
+async def _load_record(request: DashboardRequest, id: str) -> JobRecord:
+    job = await request.app.jobs.show(id)
+    return await build_full_record(job, await read_store_time(request.app))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.model.lock import LockInfo
+from drumbeat.core.lock import LockInfo
 from drumbeat.names import check_name
-from drumbeat.web.api.finding import known
-from drumbeat.web.api.records import Done, Page
-from drumbeat.web.call import Call, clamped
+from drumbeat.web.api.http_errors import find_or_404
+from drumbeat.web.api.records import Page, WriteResult
+from drumbeat.web.request import DashboardRequest, clamp_limit
 
 
 class LocksQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,26 +27,26 @@ class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     ticket: str | None = None
     """Null: from all who hold it."""
-    why: str = ""
+    reason: str = ""
     """Shown at the lock: at most 200 printable characters."""
 
 
-async def list_(call: Call) -> Page[LockInfo]:
-    query: LocksQuery = call.query
-    store = await call.host.store()
-    limit = clamped(query.limit)
+async def list_locks(request: DashboardRequest) -> Page[LockInfo]:
+    query: LocksQuery = request.query
+    store = await request.app.store()
+    limit = clamp_limit(query.limit)
     after = "" if query.after is None else check_name("after", query.after)
-    found = await store.locks.page(after=after, limit=limit, all=query.all)
+    found = await store.locks.list_page(after=after, limit=limit, all=query.all)
     return Page(items=found, next=found[-1].name if len(found) >= limit else None)
 
 
-async def show(call: Call) -> LockInfo:
-    return await known(call.host.locks.show(call.path["name"]))
+async def show(request: DashboardRequest) -> LockInfo:
+    return await find_or_404(request.app.locks.show(request.path_params["name"]))
 
 
-async def release(call: Call) -> Done:
-    body: ReleaseBody = call.body
-    name = call.path["name"]
-    await known(call.host.locks.show(name))
-    call.touched = await call.host.locks.release(name, body.ticket, why=body.why, by=call.caller.name)
-    return Done(touched=call.touched)
+async def force_release(request: DashboardRequest) -> WriteResult:
+    body: ReleaseBody = request.payload
+    name = request.path_params["name"]
+    await find_or_404(request.app.locks.show(name))
+    request.touched = await request.app.locks.release(name, body.ticket, reason=body.reason, by=request.caller.name)
+    return WriteResult(touched=request.touched)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.model.job import QueueStats
-from drumbeat.web.api.records import Done, Why
-from drumbeat.web.call import Call
-from drumbeat.web.metrics import lag
+from drumbeat.core.job import QueueStats
+from drumbeat.web.api.records import ReasonBody, WriteResult
+from drumbeat.web.metrics import queue_lag
 from drumbeat.web.problem import Problem
+from drumbeat.web.request import DashboardRequest
 
-__all__ = ["Done", "QueueList", "QueueShown", "Why", "list_queues", "pause", "resume", "show"]
+__all__ = ["QueueList", "QueueRecord", "ReasonBody", "WriteResult", "list_queues", "pause", "resume", "show"]
 
 
-class QueueShown(QueueStats, frozen=True, kw_only=True):
+class QueueRecord(QueueStats, frozen=True, kw_only=True):
     """A queue, and how long its oldest ready job has been waiting."""
 
     lag: float
@@ -21,36 +21,36 @@ class QueueShown(QueueStats, frozen=True, kw_only=True):
 
 
 class QueueList(msgspec.Struct, frozen=True, kw_only=True):
-    items: list[QueueShown]
+    items: list[QueueRecord]
     next: str | None = None
     """There is only one page."""
 
 
-async def list_queues(call: Call) -> QueueList:
+async def list_queues(request: DashboardRequest) -> QueueList:
     """All queues, by name."""
-    store = await call.host.store()
+    store = await request.app.store()
     now = await store.inspect.now()
-    found = await call.host.queues.list()
-    return QueueList(items=[QueueShown(**msgspec.structs.asdict(queue), lag=lag(queue, now)) for queue in found])
+    found = await request.app.queues.list()
+    return QueueList(items=[QueueRecord(**msgspec.structs.asdict(queue), lag=queue_lag(queue, now)) for queue in found])
 
 
-async def show(call: Call) -> QueueShown:
+async def show(request: DashboardRequest) -> QueueRecord:
     """One queue."""
-    for queue in (await list_queues(call)).items:
-        if queue.name == call.path["name"]:
+    for queue in (await list_queues(request)).items:
+        if queue.name == request.path_params["name"]:
             return queue
     raise Problem(404, "there is no such queue", argument="name", type="queue-not-found")
 
 
-async def pause(call: Call) -> Done:
+async def pause(request: DashboardRequest) -> WriteResult:
     """Let no worker take a job of this queue from now on."""
-    await show(call)
-    await call.host.queues.pause(call.path["name"], why=call.body.why, by=call.caller.name)
-    return Done(touched=1)
+    await show(request)
+    await request.app.queues.pause(request.path_params["name"], reason=request.payload.reason, by=request.caller.name)
+    return WriteResult(touched=1)
 
 
-async def resume(call: Call) -> Done:
+async def resume(request: DashboardRequest) -> WriteResult:
     """Undo a pause."""
-    await show(call)
-    call.touched = int(await call.host.queues.resume(call.path["name"]))
-    return Done(touched=call.touched)
+    await show(request)
+    request.touched = int(await request.app.queues.resume(request.path_params["name"]))
+    return WriteResult(touched=request.touched)

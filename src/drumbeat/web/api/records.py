@@ -1,6 +1,6 @@
 """What answers of the API are made of: pages of items, and a job as it is shown.
 
-Records of `model/` go out as they are; a job gets the word that people see for it and the attempt that they count. Secrets are
+Records of `core/` go out as they are; a job gets the word that people see for it and the attempt that they count. Secrets are
 hidden, and in lists long texts are cut: one job may have megabytes of them, and a list has 500 jobs.
 """
 
@@ -13,12 +13,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from drumbeat.core.job import Failure, Job, JobFilter, JobPage, JobState, Unique
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.model.job import Failure, Job, JobFilter, JobPage, JobState, Unique
-from drumbeat.redaction import DOTS, mask_urls, redact_json
+from drumbeat.redaction import WEB_HIDDEN, mask_urls, redact_json
 from drumbeat.store.protocol import Store
-from drumbeat.web.host import Host
+from drumbeat.web.host import DashboardApp
 
 T = TypeVar("T")
 
@@ -31,14 +31,14 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """What to give as `before` (lists by name: `after`) for the next page; null: this is the last one."""
 
 
-class Why(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReasonBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a write that needs nothing but a reason."""
 
-    why: str = ""
+    reason: str = ""
     """For the audit, and for whoever wonders."""
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a write."""
 
     touched: int
@@ -83,7 +83,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds."""
     crash_limit: int
     unique: Unique
-    waits_for: str | None
+    blocked_on: str | None
     """Why it waits for something other than time."""
     cancel_requested: bool
     progress: str | None
@@ -95,91 +95,93 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None
     on_dead: str | None
     """The task that is enqueued if it dies."""
-    life: int
+    replays: int
     """0, and one more for each replay."""
     tenant: str
     schedule: str | None
     """The schedule whose fire it is; null: somebody enqueued it."""
     trace: str | None
-    """The span that enqueued it, as a W3C traceparent; null: nobody traced the call."""
+    """The span that enqueued it, as a W3C traceparent; null: nobody traced the request."""
     truncated: tuple[str, ...] = ()
     """Of these fields only the beginning is here, which need not be JSON: lists give previews. `/jobs/{id}` gives all."""
 
 
-MAX_AT_ONCE = 32 * 1024
+MAX_INLINE_CHARS = 32 * 1024
 """Characters that are redacted on the loop."""
-PREVIEW = 256
+MAX_PREVIEW_CHARS = 256
 """Characters of each long text of a job in a list."""
 _JSON_TEXTS = ("args", "progress", "result")
-_SHOWN = frozenset({"view", "result_error", "error", "truncated", *_JSON_TEXTS})
-_AS_STORED = tuple(name for name in JobRecord.__struct_fields__ if name not in _SHOWN)
+_COMPUTED = frozenset({"view", "result_error", "error", "truncated", *_JSON_TEXTS})
+_COPIED = tuple(name for name in JobRecord.__struct_fields__ if name not in _COMPUTED)
 
 
-def job_record(job: Job, now: datetime, preview: int | None = None) -> JobRecord:
+def to_job_record(job: Job, now: datetime, preview: int | None = None) -> JobRecord:
     """The job as it is shown. With a preview: with so many characters of each long text."""
     texts: dict[str, str | None] = {name: getattr(job, name) for name in _JSON_TEXTS}
-    texts["result_error"] = None if job.result_error is None else mask_urls(job.result_error, DOTS)
-    error, truncated = shown_error(job.error), list[str]()
+    texts["result_error"] = None if job.result_error is None else mask_urls(job.result_error, WEB_HIDDEN)
+    error, truncated = mask_error(job.error), list[str]()
     if preview is not None:
         truncated = [name for name, text in texts.items() if text is not None and len(text) > preview]
         texts = {name: None if text is None else text[:preview] for name, text in texts.items()}
         if error is not None:
-            short = _shortened(error, preview)
+            short = _truncate(error, preview)
             truncated += ["error"] if short != error else []
             error = short
     for name in _JSON_TEXTS:
         # After the cut: of a secret that is cut off, the rest is hidden, too.
         if (text := texts[name]) is not None:
-            texts[name] = redact_json(text, DOTS)
+            texts[name] = redact_json(text, WEB_HIDDEN)
     return JobRecord(
         view=str(job.view(now)),
         error=error,
         truncated=tuple(truncated),
         **texts,  # type: ignore[arg-type]
-        **{name: getattr(job, name) for name in _AS_STORED},
+        **{name: getattr(job, name) for name in _COPIED},
     )
 
 
-async def whole_record(job: Job, now: datetime) -> JobRecord:
+async def build_full_record(job: Job, now: datetime) -> JobRecord:
     """The job with all of its texts. To walk the largest takes 50 ms, so that is done beside the loop."""
-    if sum(len(getattr(job, name) or "") for name in _JSON_TEXTS) < MAX_AT_ONCE:
-        return job_record(job, now)
-    return await asyncio.to_thread(job_record, job, now)
+    if sum(len(getattr(job, name) or "") for name in _JSON_TEXTS) < MAX_INLINE_CHARS:
+        return to_job_record(job, now)
+    return await asyncio.to_thread(to_job_record, job, now)
 
 
-def shown_error(error: Failure | None) -> Failure | None:
+def mask_error(error: Failure | None) -> Failure | None:
     """Drivers put URLs into their messages, with everything that is in them."""
     return (
-        None if error is None else Failure(error.type, mask_urls(error.message, DOTS), mask_urls(error.traceback, DOTS))
+        None
+        if error is None
+        else Failure(error.type, mask_urls(error.message, WEB_HIDDEN), mask_urls(error.traceback, WEB_HIDDEN))
     )
 
 
-def short_error(error: Failure | None) -> Failure | None:
+def truncate_error(error: Failure | None) -> Failure | None:
     """As lists have it."""
-    shown = shown_error(error)
-    return None if shown is None else _shortened(shown, PREVIEW)
+    shown = mask_error(error)
+    return None if shown is None else _truncate(shown, MAX_PREVIEW_CHARS)
 
 
-def _shortened(error: Failure, preview: int) -> Failure:
+def _truncate(error: Failure, preview: int) -> Failure:
     """An error is told by its beginning, a traceback by its end."""
     return Failure(error.type, error.message[:preview], error.traceback[-preview:])
 
 
-async def store_now(host: Host) -> datetime:
+async def read_store_time(host: DashboardApp) -> datetime:
     """The moment by the store's clock."""
     store = await host.store()
     return from_us(await store.inspect.now())
 
 
-async def job_page(
+async def load_job_page(
     store: Store,
     filter: JobFilter,
-    preview: int = PREVIEW,
+    preview: int = MAX_PREVIEW_CHARS,
     *,
     read: Callable[[JobFilter], Awaitable[JobPage]] | None = None,
 ) -> Page[JobRecord]:
     """A page of jobs as lists show them; `read` reads it, where the store's own page is not what is wanted."""
     # One character more than is shown tells that there are more.
-    page = await (read or store.inspect.page)(msgspec.structs.replace(filter, preview=preview + 1))
+    page = await (read or store.inspect.find_page)(msgspec.structs.replace(filter, preview=preview + 1))
     now = from_us(await store.inspect.now())
-    return Page(items=[job_record(job, now, preview) for job in page.items], next=page.next)
+    return Page(items=[to_job_record(job, now, preview) for job in page.items], next=page.next)

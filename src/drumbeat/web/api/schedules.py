@@ -8,20 +8,20 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from drumbeat.admin import FireInfo, ScheduleInfo
+from drumbeat.admin.enqueue_by_name import decode_arguments
+from drumbeat.admin.views import schedule_info
+from drumbeat.core.schedule import CatchUp, Overlap
 from drumbeat.durations import microseconds
 from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.model.schedule import CatchUp, Overlap
 from drumbeat.names import check_name
-from drumbeat.nouns import FireInfo, ScheduleInfo
-from drumbeat.nouns.calling import typed
-from drumbeat.nouns.moments import info
-from drumbeat.redaction import DOTS, redact_json
-from drumbeat.schedules.preview import Previewed
-from drumbeat.web.api.finding import known
-from drumbeat.web.api.jobs import Enqueued, JsonArguments, arguments
-from drumbeat.web.api.records import PREVIEW, Done, Page, short_error
-from drumbeat.web.call import Call, clamped
+from drumbeat.redaction import WEB_HIDDEN, redact_json
+from drumbeat.schedules.preview import PreviewedFire
+from drumbeat.web.api.http_errors import find_or_404
+from drumbeat.web.api.jobs import EnqueueResult, JsonArguments, parse_arguments
+from drumbeat.web.api.records import MAX_PREVIEW_CHARS, Page, WriteResult, truncate_error
 from drumbeat.web.problem import Problem
+from drumbeat.web.request import DashboardRequest, clamp_limit
 
 Seconds = float | str
 """Seconds, or text such as 5m."""
@@ -67,7 +67,7 @@ class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """The next moments of a rule, in its own time zone."""
 
-    items: list[Previewed]
+    items: list[PreviewedFire]
     words: str
     """The rule as people say it: `every day at 03:00 Europe/Berlin`."""
     error: str | None = None
@@ -87,7 +87,7 @@ class FiresQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """False: their jobs are named but not looked up, which is quicker."""
 
 
-class Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduleFieldsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be said of a schedule. What is left out is as it was, or as the task says."""
 
     cron: str | UnsetType = UNSET
@@ -122,11 +122,11 @@ class Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """No moment lies before this one; null: no such bound."""
     end: datetime | UnsetType | None = UNSET
     """No moment lies at or after this one; null: no such bound."""
-    why: str = ""
+    reason: str = ""
     """For the audit."""
 
 
-class NewScheduleBody(Words, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewScheduleBody(ScheduleFieldsBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A schedule to be made, for a task of the program that the dashboard belongs to."""
 
     task: str
@@ -138,37 +138,38 @@ class NewScheduleBody(Words, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.task if self.name is None else self.name
 
 
-class WhyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    why: str = ""
+class ReasonQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    reason: str = ""
     """Shown in the audit, and at the schedule."""
 
 
-async def list_(call: Call) -> Page[ScheduleRecord]:
-    query: SchedulesQuery = call.query
-    limit = clamped(query.limit)
+async def list_schedules(request: DashboardRequest) -> Page[ScheduleRecord]:
+    query: SchedulesQuery = request.query
+    limit = clamp_limit(query.limit)
     after = None if query.after is None else check_name("after", query.after)
-    store = await call.host.store()
-    found = await store.schedules.page(after=after, limit=limit, all=query.all)
+    store = await request.app.store()
+    found = await store.schedules.list_page(after=after, limit=limit, all=query.all)
     return Page(
-        items=[_shown(info(each), PREVIEW) for each in found], next=found[-1].name if len(found) >= limit else None
+        items=[_to_record(schedule_info(each), MAX_PREVIEW_CHARS) for each in found],
+        next=found[-1].name if len(found) >= limit else None,
     )
 
 
-async def show(call: Call) -> ScheduleRecord:
-    return _shown(await known(call.host.schedules.show(call.path["name"])))
+async def show(request: DashboardRequest) -> ScheduleRecord:
+    return _to_record(await find_or_404(request.app.schedules.show(request.path_params["name"])))
 
 
-async def preview(call: Call) -> Preview:
-    query: PreviewQuery = call.query
-    schedules, count = call.host.schedules, clamped(query.count)
+async def preview(request: DashboardRequest) -> Preview:
+    query: PreviewQuery = request.query
+    schedules, count = request.app.schedules, clamp_limit(query.count)
     if query.rule is None:
         if query.name is None:
             raise InvalidArguments("say a rule, such as 0 3 * * *, or the name of a schedule", "rule")
-        schedule = await known(schedules.show(query.name))
+        schedule = await find_or_404(schedules.show(query.name))
         found = [] if schedule.state == "retired" else await schedules.preview(query.name, count=count)
         return Preview(items=found, words=schedule.words)
     rule: Any = {"cron": query.rule, "tz": query.tz}
-    if query.kind == "every" or (query.kind is None and _is_length(query.rule)):
+    if query.kind == "every" or (query.kind is None and _is_interval(query.rule)):
         rule = {"every": query.rule, "grid": query.grid}
     try:
         found = await schedules.preview(query.name, count=count, **rule)
@@ -180,7 +181,7 @@ async def preview(call: Call) -> Preview:
         raise Problem(422, str(error), argument=field) from error
 
 
-def _is_length(rule: str) -> bool:
+def _is_interval(rule: str) -> bool:
     try:
         microseconds(rule, name="rule")
     except ConfigError:
@@ -188,78 +189,82 @@ def _is_length(rule: str) -> bool:
     return True
 
 
-async def fires(call: Call) -> Page[FireInfo]:
-    query: FiresQuery = call.query
-    name, limit = call.path["name"], clamped(query.limit)
-    await known(call.host.schedules.show(name))
-    found = await call.host.schedules.history(name, before=query.before, limit=limit, jobs=query.jobs)
-    items = [msgspec.structs.replace(fire, error=short_error(fire.error)) for fire in found]
+async def list_fires(request: DashboardRequest) -> Page[FireInfo]:
+    query: FiresQuery = request.query
+    name, limit = request.path_params["name"], clamp_limit(query.limit)
+    await find_or_404(request.app.schedules.show(name))
+    found = await request.app.schedules.history(name, before=query.before, limit=limit, jobs=query.jobs)
+    items = [msgspec.structs.replace(fire, error=truncate_error(fire.error)) for fire in found]
     return Page(items=items, next=found[-1].at.isoformat() if len(found) >= limit else None)
 
 
-async def create(call: Call) -> ScheduleRecord:
-    body: NewScheduleBody = call.body
-    words = _words(call, body.task, body)
-    return _shown(await call.host.schedules.create(body.task, name=body.name, by=call.caller.name, **words))
+async def create(request: DashboardRequest) -> ScheduleRecord:
+    body: NewScheduleBody = request.payload
+    words = _given_fields(request, body.task, body)
+    return _to_record(await request.app.schedules.create(body.task, name=body.name, by=request.caller.name, **words))
 
 
-async def change(call: Call) -> ScheduleRecord:
-    body: Words = call.body
-    name = call.path["name"]
-    schedule = await known(call.host.schedules.show(name))
-    words = _words(call, schedule.task, body)
-    return _shown(await call.host.schedules.change(name, by=call.caller.name, **words))
+async def change(request: DashboardRequest) -> ScheduleRecord:
+    body: ScheduleFieldsBody = request.payload
+    name = request.path_params["name"]
+    schedule = await find_or_404(request.app.schedules.show(name))
+    words = _given_fields(request, schedule.task, body)
+    return _to_record(await request.app.schedules.change(name, by=request.caller.name, **words))
 
 
-async def delete(call: Call) -> Done:
-    query: WhyQuery = call.query
-    name = call.path["name"]
-    await _living(call, name)
-    await call.host.schedules.delete(name, why=query.why, by=call.caller.name)
-    return Done(touched=1)
+async def delete(request: DashboardRequest) -> WriteResult:
+    query: ReasonQuery = request.query
+    name = request.path_params["name"]
+    await _check_not_retired(request, name)
+    await request.app.schedules.delete(name, reason=query.reason, by=request.caller.name)
+    return WriteResult(touched=1)
 
 
-async def pause(call: Call) -> Done:
-    name = call.path["name"]
-    await _living(call, name)
-    call.touched = int(await call.host.schedules.pause(name, why=call.body.why, by=call.caller.name))
-    return Done(touched=call.touched)
+async def pause(request: DashboardRequest) -> WriteResult:
+    name = request.path_params["name"]
+    await _check_not_retired(request, name)
+    request.touched = int(
+        await request.app.schedules.pause(name, reason=request.payload.reason, by=request.caller.name)
+    )
+    return WriteResult(touched=request.touched)
 
 
-async def resume(call: Call) -> Done:
-    name = call.path["name"]
-    await _living(call, name)
-    call.touched = int(await call.host.schedules.resume(name, by=call.caller.name))
-    return Done(touched=call.touched)
+async def resume(request: DashboardRequest) -> WriteResult:
+    name = request.path_params["name"]
+    await _check_not_retired(request, name)
+    request.touched = int(await request.app.schedules.resume(name, by=request.caller.name))
+    return WriteResult(touched=request.touched)
 
 
-async def run_now(call: Call) -> Enqueued:
-    name = call.path["name"]
-    await _living(call, name)
-    job = await call.host.schedules.run_now(name)
-    return Enqueued(id=job.id, created=job.created)
+async def run_now(request: DashboardRequest) -> EnqueueResult:
+    name = request.path_params["name"]
+    await _check_not_retired(request, name)
+    job = await request.app.schedules.run_now(name)
+    return EnqueueResult(id=job.id, created=job.created)
 
 
-async def _living(call: Call, name: str) -> None:
+async def _check_not_retired(request: DashboardRequest, name: str) -> None:
     """Not found if there is none; 409 if it is retired."""
-    schedule = await known(call.host.schedules.show(name))
+    schedule = await find_or_404(request.app.schedules.show(name))
     if schedule.state == "retired":
         raise Problem(409, f"schedule {name!r} is retired", argument="name")
 
 
-def _shown(schedule: ScheduleInfo, preview: int | None = None) -> ScheduleRecord:
+def _to_record(schedule: ScheduleInfo, preview: int | None = None) -> ScheduleRecord:
     facts = {name: getattr(schedule, name) for name in ScheduleInfo.__struct_fields__}
     is_cut = preview is not None and len(schedule.args) > preview
-    facts["args"] = redact_json(schedule.args[:preview], DOTS)
+    facts["args"] = redact_json(schedule.args[:preview], WEB_HIDDEN)
     return ScheduleRecord(**facts, truncated=("args",) if is_cut else ())
 
 
-def _words(call: Call, task: str, body: Words) -> Any:
+def _given_fields(request: DashboardRequest, task: str, body: ScheduleFieldsBody) -> Any:
     given: dict[str, Any] = {
         name: value
-        for name in Words.__struct_fields__
-        if name not in ("args", "why") and (value := getattr(body, name)) is not UNSET
+        for name in ScheduleFieldsBody.__struct_fields__
+        if name not in ("args", "reason") and (value := getattr(body, name)) is not UNSET
     }
     if body.args is not UNSET:
-        given["args"] = typed(call.host.registry[task], arguments(body.args), call.host.settings.payload_limit)
+        given["args"] = decode_arguments(
+            request.app.registry[task], parse_arguments(body.args), request.app.settings.payload_limit
+        )
     return given

@@ -6,21 +6,21 @@ from datetime import datetime
 
 import msgspec
 
+from drumbeat.admin.health import Health
+from drumbeat.core.instance import Instance, LeaderInfo
+from drumbeat.core.job import JobCounts, JobFilter
+from drumbeat.core.stats import Resolution
 from drumbeat.durations import from_us
-from drumbeat.model.instance import Instance, LeaderInfo
-from drumbeat.model.job import JobCounts, JobFilter
-from drumbeat.model.stats import Grain
-from drumbeat.nouns.health import Health
 from drumbeat.redaction import mask_url
 from drumbeat.store.protocol import Store
-from drumbeat.web.call import Call
+from drumbeat.web.request import DashboardRequest
 
 DAY_US = 86_400_000_000
-KEPT = 10.0
+CACHE_SECONDS = 10.0
 """So many seconds the count of a day is used again: instances write theirs every 10 s anyway."""
 
 
-class Day(msgspec.Struct, frozen=True, kw_only=True):
+class DayTotals(msgspec.Struct, frozen=True, kw_only=True):
     """What ended in the last 24 hours, as the instances counted it."""
 
     started: int
@@ -35,7 +35,7 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
     crashed: int
 
 
-class StatusNow(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Who is there, how many jobs are in which state, and what the last day brought."""
 
     at: datetime
@@ -56,20 +56,20 @@ class StatusNow(msgspec.Struct, frozen=True, kw_only=True):
     """As far as history goes back; so are dead and cancelled."""
     dead: int
     cancelled: int
-    day: Day
+    day: DayTotals
 
 
-async def show(call: Call) -> StatusNow:
-    store = await call.host.store()
-    look = await call.parts.health.look(store, heartbeat=call.host.settings.heartbeat)
-    now, instances = look.signs.now, list(look.signs.instances)
-    counts = await store.inspect.counts(JobFilter())
-    return StatusNow(
+async def show(request: DashboardRequest) -> ClusterStatus:
+    store = await request.app.store()
+    look = await request.dashboard.health.check(store, heartbeat=request.app.settings.heartbeat)
+    now, instances = look.snapshot.now, list(look.snapshot.instances)
+    counts = await store.inspect.count_jobs(JobFilter())
+    return ClusterStatus(
         at=from_us(now),
         health=look.health,
         store=mask_url(store.url),
         instances=instances,
-        leader=look.signs.leader,
+        leader=look.snapshot.leader,
         slots=sum(each.concurrency for each in instances if "worker" in each.roles),
         counts=counts,
         pending=counts.ready + counts.scheduled + counts.retrying + counts.waiting,
@@ -77,19 +77,19 @@ async def show(call: Call) -> StatusNow:
         succeeded=counts.succeeded,
         dead=counts.dead,
         cancelled=counts.cancelled,
-        day=await _day(call, store, now),
+        day=await _load_day_totals(request, store, now),
     )
 
 
-async def _day(call: Call, store: Store, now: int) -> Day:
+async def _load_day_totals(request: DashboardRequest, store: Store, now: int) -> DayTotals:
     """A day has 1,440 stretches for each queue and task: they are not added up for everybody who looks."""
-    asked = call.host.clock.monotonic()
-    kept = call.parts.kept.get(Day)
-    if kept is not None and asked - kept[0] < KEPT:
-        found: Day = kept[1]
+    asked = request.app.clock.monotonic()
+    kept = request.dashboard.cache.get(DayTotals)
+    if kept is not None and asked - kept[0] < CACHE_SECONDS:
+        found: DayTotals = kept[1]
         return found
-    rollups = await store.stats.read(Grain.MINUTE, now - DAY_US, now + Grain.MINUTE)
-    day = Day(
+    rollups = await store.stats.read(Resolution.MINUTE, now - DAY_US, now + Resolution.MINUTE)
+    day = DayTotals(
         started=sum(each.started for each in rollups),
         completed=sum(each.succeeded for each in rollups),
         failed=sum(each.failed for each in rollups),
@@ -97,5 +97,5 @@ async def _day(call: Call, store: Store, now: int) -> Day:
         cancelled=sum(each.cancelled for each in rollups),
         crashed=sum(each.crashed for each in rollups),
     )
-    call.parts.kept[Day] = (asked, day)
+    request.dashboard.cache[DayTotals] = (asked, day)
     return day

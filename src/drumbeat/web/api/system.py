@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.model.finding import Finding, Level
-from drumbeat.nouns.doctor import worst
+from drumbeat.admin.doctor import worst_level
+from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.redaction import mask_url, mask_urls
 from drumbeat.settings import NAMES, Settings
-from drumbeat.web.call import Call
+from drumbeat.web.request import DashboardRequest
 
-SECRET = frozenset({"dashboard_tokens"})
-URLS = frozenset({"url", "coordination", "outbox"})
+SECRET_SETTINGS = frozenset({"dashboard_tokens"})
+URL_SETTINGS = frozenset({"url", "coordination", "outbox"})
 
 
 class SettingRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,39 +36,39 @@ class SystemRecord(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     store: str
     """Its URL, without a password."""
-    level: Level
+    level: HealthLevel
     """Of the worst finding."""
-    findings: list[Finding]
+    findings: list[HealthCheck]
     """What the store says of itself, then what was seen on it: what `drumbeat doctor` tells."""
     settings: list[SettingRecord]
 
 
-async def show(call: Call) -> SystemRecord:
-    store = await call.host.store()
+async def show(request: DashboardRequest) -> SystemRecord:
+    store = await request.app.store()
     findings = [
         msgspec.structs.replace(each, value=mask_urls(each.value), advice=mask_urls(each.advice))
-        for each in await call.host.system.doctor()
+        for each in await request.app.system.doctor()
     ]
     return SystemRecord(
         drumbeat=_version(),
         python=platform.python_version(),
         store=mask_url(store.url),
-        level=worst(findings),
+        level=worst_level(findings),
         findings=findings,
-        settings=[_setting(call.host.settings, name) for name in NAMES],
+        settings=[_setting(request.app.settings, name) for name in NAMES],
     )
 
 
 def _setting(settings: Settings, name: str) -> SettingRecord:
-    return SettingRecord(name=name, value=_shown(name, getattr(settings, name)), origin=settings.origin[name])
+    return SettingRecord(name=name, value=_format_value(name, getattr(settings, name)), origin=settings.origin[name])
 
 
-def _shown(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if value is None:
         return ""
-    if name in SECRET:
+    if name in SECRET_SETTINGS:
         return ", ".join(f"{token.split(':', 1)[0]}: •••" for token in value)
-    if name in URLS:
+    if name in URL_SETTINGS:
         return mask_url(value)
     match value:
         case dict():

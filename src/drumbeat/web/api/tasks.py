@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.nouns import Run, TaskInfo
-from drumbeat.web.api.finding import known
-from drumbeat.web.api.records import Page, short_error
-from drumbeat.web.call import Call, clamped
+from drumbeat.admin import Run, TaskInfo
+from drumbeat.web.api.http_errors import find_or_404
+from drumbeat.web.api.records import Page, truncate_error
+from drumbeat.web.request import DashboardRequest, clamp_limit
 
 
-class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TaskHistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whose runs, newest job first."""
 
     queue: str | None = None
@@ -27,26 +27,26 @@ class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The runs of at most so many jobs; 1 to 500."""
 
 
-async def list_(call: Call) -> Page[TaskInfo]:
-    return Page(items=await call.host.tasks.list())
+async def list_tasks(request: DashboardRequest) -> Page[TaskInfo]:
+    return Page(items=await request.app.tasks.list())
 
 
-async def show(call: Call) -> TaskInfo:
-    return await known(call.host.tasks.show(call.path["name"]))
+async def show(request: DashboardRequest) -> TaskInfo:
+    return await find_or_404(request.app.tasks.show(request.path_params["name"]))
 
 
-async def history(call: Call) -> Page[Run]:
-    query: HistoryQuery = call.query
-    name = call.path["name"]
-    await known(call.host.tasks.show(name))
-    page = await call.host.tasks.history(
+async def history(request: DashboardRequest) -> Page[Run]:
+    query: TaskHistoryQuery = request.query
+    name = request.path_params["name"]
+    await find_or_404(request.app.tasks.show(name))
+    page = await request.app.tasks.history(
         name,
         queue=query.queue,
         key=query.key,
         error=query.error,
         state=query.state,
         before=query.before,
-        limit=clamped(query.limit),
+        limit=clamp_limit(query.limit),
     )
-    items = [msgspec.structs.replace(run, error=short_error(run.error)) for run in page.items]
+    items = [msgspec.structs.replace(run, error=truncate_error(run.error)) for run in page.items]
     return Page(items=items, next=page.next)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.model.audit import Act
+from drumbeat.core.audit import AuditEntry
 from drumbeat.web.api import audit
 from drumbeat.web.api.audit import AuditQuery
-from drumbeat.web.call import Answer, Call
+from drumbeat.web.request import DashboardRequest, DashboardResponse
 
-from .rendering import render
-from .showing import part
+from .formatting import quote_segment
+from .layout import render_page
 
 ROWS = 50
 NOUNS = ("jobs", "dead", "queues", "schedules", "locks")
 _PATHS = {"queues": "/queues", "schedules": "/schedules", "locks": "/locks", "jobs": "/jobs", "dead": "/jobs"}
 
 
-class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
+class AuditPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What the address may say."""
 
     who: str | None = None
@@ -26,8 +26,8 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
     before: str | None = None
 
 
-class ActRow(msgspec.Struct, frozen=True, kw_only=True):
-    act: Act
+class AuditEntryView(msgspec.Struct, frozen=True, kw_only=True):
+    act: AuditEntry
     word: str
     """done, refused, failed, or running: under way, or broken off."""
     said: str
@@ -36,33 +36,33 @@ class ActRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of what it was done to; empty: it was done to several."""
 
 
-def row_of(act: Act) -> ActRow:
+def row_of(act: AuditEntry) -> AuditEntryView:
     outcome = act.outcome or ""
     word, _, said = outcome.partition(":")
     if word not in ("done", "refused", "failed"):
         word, said = ("running", "") if act.done_at is None else ("failed", outcome)
-    return ActRow(act=act, word=word, said=said.strip(), href=_href(act))
+    return AuditEntryView(act=act, word=word, said=said.strip(), href=_href(act))
 
 
-def _href(act: Act) -> str:
+def _href(act: AuditEntry) -> str:
     """A target that is one name or id; a filter in words has spaces or signs in it."""
     noun, _, verb = act.verb.partition(".")
     path = _PATHS.get(noun)
     is_one = bool(act.target) and all(char.isalnum() or char in "_.:-" for char in act.target)
     if path is None or not is_one or verb in ("bulk", "enqueue", "replay_all", "discard_all"):
         return ""
-    return f"{path}/{part(act.target)}"
+    return f"{path}/{quote_segment(act.target)}"
 
 
-async def index(call: Call) -> Answer:
+async def index(request: DashboardRequest) -> DashboardResponse:
     """GET /audit."""
-    query: AuditPage = call.query
-    found = await call.ask(
-        audit.list_,
+    query: AuditPageQuery = request.query
+    found = await request.invoke(
+        audit.list_acts,
         query=AuditQuery(who=query.who, verb=query.verb, target=query.target, before=query.before, limit=ROWS),
     )
-    return await render(
-        call,
+    return await render_page(
+        request,
         "audit.html",
         page="audit",
         title="Audit",
@@ -70,5 +70,5 @@ async def index(call: Call) -> Answer:
         next=found.next,
         chosen={"who": query.who, "verb": query.verb, "target": query.target},
         before=query.before,
-        nouns=NOUNS,
+        admin=NOUNS,
     )

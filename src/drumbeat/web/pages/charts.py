@@ -13,13 +13,13 @@ from typing import Literal
 
 import msgspec
 
+from drumbeat.core.stats import Rollup
 from drumbeat.durations import from_us, to_us
-from drumbeat.model.stats import Rollup
 
+from .formatting import clock, count, span
 from .percentiles import percentiles
-from .showing import clock, count, span
 
-Link = Callable[[int, int, str | None], str]
+SlotLink = Callable[[int, int, str | None], str]
 """The address of the jobs that ended from this moment to that (µs), of this state, or of all."""
 OUTCOMES = ("succeeded", "cancelled", "failed", "crashed", "dead")
 """From the bottom to the top of a bar: what needs somebody is on top, where it shows."""
@@ -29,30 +29,30 @@ _GAP = 0.18
 """Of a slot's width, between two bars."""
 
 
-class Range(msgspec.Struct, frozen=True, kw_only=True):
+class ChartRange(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the past a chart shows, and how finely."""
 
-    grain: Literal["10s", "1m"]
-    stretch: int
-    """µs of one slot, a multiple of the grain."""
+    resolution: Literal["10s", "1m"]
+    interval_us: int
+    """µs of one slot, a multiple of the resolution."""
     slots: int
     labels: int = 5
     """Moments that are written below."""
 
     @property
     def length(self) -> int:
-        return self.stretch * self.slots
+        return self.interval_us * self.slots
 
     def first(self, now: int) -> int:
         """The beginning of the first slot; the last one is under way."""
-        return (now // self.stretch + 1 - self.slots) * self.stretch
+        return (now // self.interval_us + 1 - self.slots) * self.interval_us
 
 
 RANGES = {
-    "15m": Range(grain="10s", stretch=10 * SECOND, slots=90, labels=4),
-    "1h": Range(grain="1m", stretch=60 * SECOND, slots=60),
-    "6h": Range(grain="1m", stretch=300 * SECOND, slots=72, labels=7),
-    "24h": Range(grain="1m", stretch=1_200 * SECOND, slots=72),
+    "15m": ChartRange(resolution="10s", interval_us=10 * SECOND, slots=90, labels=4),
+    "1h": ChartRange(resolution="1m", interval_us=60 * SECOND, slots=60),
+    "6h": ChartRange(resolution="1m", interval_us=300 * SECOND, slots=72, labels=7),
+    "24h": ChartRange(resolution="1m", interval_us=1_200 * SECOND, slots=72),
 }
 
 
@@ -75,7 +75,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[Segment, ...] = ()
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class ChartLine(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: str
 
@@ -89,36 +89,36 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     bar_x: float
     bar_width: float
     """Of a bar within its slot."""
-    lines: list[Line] = []
+    lines: list[ChartLine] = []
     y_labels: list[str]
     """From the top down, at equal distances."""
     x_labels: list[str]
     is_empty: bool
 
 
-def by_slot(rollups: Iterable[Rollup], over: Range, first: int) -> list[list[Rollup]]:
+def group_by_slot(rollups: Iterable[Rollup], over: ChartRange, first: int) -> list[list[Rollup]]:
     """The roll-ups of each slot; those outside are left out."""
     slots: list[list[Rollup]] = [[] for _ in range(over.slots)]
     for rollup in rollups:
-        place = (rollup.at - first) // over.stretch
+        place = (rollup.at - first) // over.interval_us
         if 0 <= place < over.slots:
             slots[place].append(rollup)
     return slots
 
 
-def throughput(rollups: Sequence[Rollup], over: Range, now: datetime, link: Link) -> Chart:
+def throughput(rollups: Sequence[Rollup], over: ChartRange, now: datetime, link: SlotLink) -> Chart:
     """How many runs ended in each stretch, by how they ended."""
     first = over.first(to_us(now))
-    numbers = [outcomes_of(some) for some in by_slot(rollups, over, first)]
-    top = nice(max((sum(each.values()) for each in numbers), default=0))
+    numbers = [outcomes_of(some) for some in group_by_slot(rollups, over, first)]
+    top = round_up_scale(max((sum(each.values()) for each in numbers), default=0))
     width = 100 / over.slots
     slots = [
-        _bar(place * width, width, each, top, first + place * over.stretch, over, link)
+        _bar(place * width, width, each, top, first + place * over.interval_us, over, link)
         for place, each in enumerate(numbers)
     ]
     ended = {kind: sum(each[kind] for each in numbers) for kind in OUTCOMES}
     return Chart(
-        words=_words(ended),
+        words=_describe(ended),
         slots=slots,
         bar_x=width * _GAP / 2,
         bar_width=width * (1 - _GAP),
@@ -128,8 +128,8 @@ def throughput(rollups: Sequence[Rollup], over: Range, now: datetime, link: Link
     )
 
 
-def _bar(x: float, width: float, ended: dict[str, int], top: int, at: int, over: Range, link: Link) -> Slot:
-    until, y, segments = at + over.stretch, 100.0, list[Segment]()
+def _bar(x: float, width: float, ended: dict[str, int], top: int, at: int, over: ChartRange, link: SlotLink) -> Slot:
+    until, y, segments = at + over.interval_us, 100.0, list[Segment]()
     for kind in OUTCOMES:
         if number := ended[kind]:
             # Never thinner than can be seen: one dead letter among thousands is what somebody looks for.
@@ -157,22 +157,24 @@ def outcomes_of(rollups: Iterable[Rollup]) -> dict[str, int]:
     return sums
 
 
-def latency(kind: Literal["wait", "run"], rollups: Sequence[Rollup], over: Range, now: datetime, link: Link) -> Chart:
+def latency(
+    kind: Literal["wait", "run"], rollups: Sequence[Rollup], over: ChartRange, now: datetime, link: SlotLink
+) -> Chart:
     """How long half, 95 and 99 of a hundred runs waited or took, stretch by stretch; the height goes by the logarithm."""
     first = over.first(to_us(now))
-    found = [percentiles(getattr(each, kind) for each in some) for some in by_slot(rollups, over, first)]
+    found = [percentiles(getattr(each, kind) for each in some) for some in group_by_slot(rollups, over, first)]
     values = [value for each in found for name in SHARES if (value := getattr(each, name)) is not None]
     low, high = decades(values)
     width = 100 / over.slots
     slots = []
     for place, each in enumerate(found):
-        at = first + place * over.stretch
-        lines = [f"{clock(from_us(at))} – {clock(from_us(at + over.stretch))} UTC"]
+        at = first + place * over.interval_us
+        lines = [f"{clock(from_us(at))} – {clock(from_us(at + over.interval_us))} UTC"]
         if each.count:
             lines += [f"{name} {span(getattr(each, name))}" for name in SHARES] + [f"of {count(each.count)} runs"]
         else:
             lines.append("no runs")
-        href = link(at, at + over.stretch, None)
+        href = link(at, at + over.interval_us, None)
         slots.append(Slot(x=round(place * width, 4), width=round(width, 4), tip="\n".join(lines), href=href))
     whole = percentiles(getattr(each, kind) for each in rollups)
     word = {"wait": "Waiting", "run": "Running"}[kind]
@@ -182,7 +184,8 @@ def latency(kind: Literal["wait", "run"], rollups: Sequence[Rollup], over: Range
         bar_x=0,
         bar_width=width,
         lines=[
-            Line(name=name, path=path_of([getattr(each, name) for each in found], width, low, high)) for name in SHARES
+            ChartLine(name=name, path=svg_path([getattr(each, name) for each in found], width, low, high))
+            for name in SHARES
         ],
         y_labels=[_power(power) for power in range(high, low - 1, -1)],
         x_labels=x_labels(over, first),
@@ -190,7 +193,7 @@ def latency(kind: Literal["wait", "run"], rollups: Sequence[Rollup], over: Range
     )
 
 
-def path_of(values: Sequence[float | None], width: float, low: int, high: int) -> str:
+def svg_path(values: Sequence[float | None], width: float, low: int, high: int) -> str:
     """An SVG path through the middle of each slot that has a value; where one has none, the line is broken."""
     parts: list[str] = []
     previous = None
@@ -212,7 +215,7 @@ def decades(values: Iterable[float]) -> tuple[int, int]:
     return (low, high) if high > low else (low, low + 1)
 
 
-def nice(largest: int) -> int:
+def round_up_scale(largest: int) -> int:
     """The top of a scale: the next of 1, 2, 4, 6, 8 times a power of ten; even above 1, so that its half is whole."""
     if largest <= 2:
         return max(1, largest)
@@ -220,7 +223,7 @@ def nice(largest: int) -> int:
     return next(top for step in (1, 2, 4, 6, 8, 10) if (top := step * power) >= largest)
 
 
-def x_labels(over: Range, first: int) -> list[str]:
+def x_labels(over: ChartRange, first: int) -> list[str]:
     """Moments at equal distances, from the first to the end."""
     step = over.length // (over.labels - 1)
     return [f"{from_us(first + place * step):%H:%M}" for place in range(over.labels)]
@@ -230,6 +233,6 @@ def _power(power: int) -> str:
     return f"{10**power} s" if 0 <= power <= 1 else span(10.0**power)
 
 
-def _words(ended: dict[str, int]) -> str:
+def _describe(ended: dict[str, int]) -> str:
     told = [f"{count(number)} {kind}" for kind in OUTCOMES if (number := ended[kind])]
     return f"Runs that ended: {', '.join(told)}" if told else "No run ended"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.model.death import DeadGroup
+from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.web.api import dead, jobs
-from drumbeat.web.api.filters import Chosen, filter_of
+from drumbeat.web.api.job_filters import ApiJobFilter, to_job_filter
 from drumbeat.web.api.records import JobRecord, Page
-from drumbeat.web.call import Answer, Call, Role
+from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
 
-from .acting import Act, act
+from .action_button import ActionButton, build_button
 from .jobs import row_of
-from .rendering import render
+from .layout import render_page
 
 REPLAY, DISCARD = "/api/v1/dead/replay", "/api/v1/dead/discard"
 GROUPS = 50
@@ -20,7 +20,7 @@ _AGAIN = "Each is ready again, with all its retries."
 _GONE = "They will not be run again. They stay in history until it is pruned."
 
 
-class DeadQuery(msgspec.Struct, frozen=True, kw_only=True):
+class DeadPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     queue: str | None = None
     key: str | None = None
@@ -32,72 +32,79 @@ class DeadQuery(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
-    group: DeadGroup
+class DeadGroupView(msgspec.Struct, frozen=True, kw_only=True):
+    group: DeadLetterGroup
     sample: JobRecord | None
     """None: it was replayed, discarded or pruned since."""
     url: str
     is_current: bool
-    acts: list[Act]
+    acts: list[ActionButton]
 
 
-async def show(call: Call) -> Answer:
-    query: DeadQuery = call.query
+async def show(request: DashboardRequest) -> DashboardResponse:
+    query: DeadPageQuery = request.query
     fields = query.fields()
-    groups: Page[DeadGroup] = await call.ask(dead.groups, query=dead.GroupsQuery(limit=GROUPS))
-    samples = await jobs.samples(call, [group.sample for group in groups.items])
-    page: Page[JobRecord] = await call.ask(dead.list_, query=dead.DeadListed(**fields, before=query.before))  # type: ignore[arg-type]
+    groups: Page[DeadLetterGroup] = await request.invoke(dead.list_groups, query=dead.DeadGroupsQuery(limit=GROUPS))
+    samples = await jobs.load_samples(request, [group.sample for group in groups.items])
+    letters = dead.DeadLettersQuery(**fields, before=query.before)  # type: ignore[arg-type]
+    page: Page[JobRecord] = await request.invoke(dead.list_dead_letters, query=letters)
     # By the same filter as the list: what was discarded is dead, too, but no letter.
-    store = await call.host.store()
-    wanted = msgspec.structs.replace(filter_of(Chosen(**fields)), letters=True)  # type: ignore[arg-type]
-    counts = await store.inspect.counts(wanted)
-    return await render(
-        call,
+    store = await request.app.store()
+    wanted = msgspec.structs.replace(to_job_filter(ApiJobFilter(**fields)), letters=True)  # type: ignore[arg-type]
+    counts = await store.inspect.count_jobs(wanted)
+    return await render_page(
+        request,
         "dead.html",
         page="dead",
         title="Dead letters",
         fields=query,
         is_narrowed=bool(fields),
-        groups=[group_row(call, group, query, samples.get(group.sample)) for group in groups.items],
+        groups=[group_row(request, group, query, samples.get(group.sample)) for group in groups.items],
         rows=[row_of(job) for job in page.items],
-        acts=picked_acts(call),
+        acts=selection_buttons(request),
         filter=msgspec.json.encode(fields).decode(),
         matching=counts.dead,
         capped=counts.capped,
-        older=call.url("/dead", **fields, before=page.next) if page.next else None,
-        newest=call.url("/dead", **fields) if query.before else None,
+        older=request.link_to("/dead", **fields, before=page.next) if page.next else None,
+        newest=request.link_to("/dead", **fields) if query.before else None,
     )
 
 
-def group_row(call: Call, group: DeadGroup, query: DeadQuery, sample: JobRecord | None) -> GroupRow:
-    return GroupRow(
+def group_row(
+    request: DashboardRequest, group: DeadLetterGroup, query: DeadPageQuery, sample: JobRecord | None
+) -> DeadGroupView:
+    return DeadGroupView(
         group=group,
         sample=sample,
-        url=call.url("/dead", task=group.task, error=group.error),
+        url=request.link_to("/dead", task=group.task, error=group.error),
         is_current=(query.task, query.error) == (group.task, group.error),
-        acts=group_acts(call, group),
+        acts=group_buttons(request, group),
     )
 
 
-def group_acts(call: Call, group: DeadGroup) -> list[Act]:
+def group_buttons(request: DashboardRequest, group: DeadLetterGroup) -> list[ActionButton]:
     """For a whole group. One without an error on record cannot be told from its task's others."""
     if not group.error:
         return []
     body: dict[str, object] = {"filter": {"task": group.task, "error": group.error}}
     what = f"{group.error} in {group.task}"
-    return _two(call, body, f"Retry all: {what}?", f"Discard all: {what}?", "-group")
+    return _replay_and_discard_buttons(request, body, f"Retry all: {what}?", f"Discard all: {what}?", "-group")
 
 
-def picked_acts(call: Call) -> list[Act]:
+def selection_buttons(request: DashboardRequest) -> list[ActionButton]:
     """For what is selected."""
-    return _two(call, {}, "Give these dead letters a new life?", "Discard these dead letters?", "")
+    return _replay_and_discard_buttons(
+        request, {}, "Give these dead letters a new life?", "Discard these dead letters?", ""
+    )
 
 
-def _two(call: Call, body: dict[str, object], replay_title: str, discard_title: str, suffix: str) -> list[Act]:
+def _replay_and_discard_buttons(
+    request: DashboardRequest, body: dict[str, object], replay_title: str, discard_title: str, suffix: str
+) -> list[ActionButton]:
     made = (
-        act(
-            call,
-            Role.ADMIN,
+        build_button(
+            request,
+            AccessRole.ADMIN,
             name=f"retry{suffix}",
             label="Retry",
             url=REPLAY,
@@ -108,9 +115,9 @@ def _two(call: Call, body: dict[str, object], replay_title: str, discard_title: 
             rate=True,
             bulk=True,
         ),
-        act(
-            call,
-            Role.ADMIN,
+        build_button(
+            request,
+            AccessRole.ADMIN,
             name=f"discard{suffix}",
             label="Discard",
             url=DISCARD,

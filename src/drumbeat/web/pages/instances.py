@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from drumbeat.model.instance import InstanceState
+from drumbeat.core.instance import InstanceState
 from drumbeat.web.api import instances, jobs
-from drumbeat.web.api.filters import Listed
 from drumbeat.web.api.instances import InstanceRecord, InstancesQuery
-from drumbeat.web.call import Answer, Call
+from drumbeat.web.api.job_filters import JobListQuery
+from drumbeat.web.request import DashboardRequest, DashboardResponse
 
-from .rendering import render
+from .layout import render_page
 
 if TYPE_CHECKING:
     from drumbeat.web.api.records import JobRecord
 
 SHOWN_JOBS = 25
-QUIET = 2.0
+SILENT_SECONDS = 2.0
 """Seconds without a beat after which an instance is worth a look; after ten it is dead."""
 
 
-class InstanceRow(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
     """An instance as its row shows it."""
 
     record: InstanceRecord
@@ -39,13 +39,13 @@ class InstanceRow(msgspec.Struct, frozen=True, kw_only=True):
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """All instances, the leader first, then the living by age, then those that are gone, the last one first."""
 
-    living: tuple[InstanceRow, ...]
-    gone: tuple[InstanceRow, ...]
+    living: tuple[InstanceView, ...]
+    gone: tuple[InstanceView, ...]
     slots: int
     running: int
 
     @property
-    def leader(self) -> InstanceRow | None:
+    def leader(self) -> InstanceView | None:
         return next((row for row in self.living if row.record.term is not None), None)
 
     @property
@@ -53,11 +53,11 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted({row.record.version or "without a version" for row in self.living}))
 
 
-def row_of(record: InstanceRecord) -> InstanceRow:
+def row_of(record: InstanceRecord) -> InstanceView:
     alive = record.state is InstanceState.ALIVE
-    word = "silent" if alive and record.silent > QUIET else str(record.state)
+    word = "silent" if alive and record.silent > SILENT_SECONDS else str(record.state)
     filled = min(1.0, record.running / record.concurrency) if record.concurrency else 0.0
-    return InstanceRow(record=record, word=word, filled=filled)
+    return InstanceView(record=record, word=word, filled=filled)
 
 
 def fleet_of(records: list[InstanceRecord]) -> Fleet:
@@ -73,21 +73,23 @@ def fleet_of(records: list[InstanceRecord]) -> Fleet:
     )
 
 
-async def index(call: Call) -> Answer:
+async def index(request: DashboardRequest) -> DashboardResponse:
     """GET /instances."""
-    found = await call.ask(instances.list_, query=InstancesQuery(all=True))
-    return await render(call, "instances.html", page="instances", title="Instances", fleet=fleet_of(found.items))
+    found = await request.invoke(instances.list_instances, query=InstancesQuery(all=True))
+    return await render_page(
+        request, "instances.html", page="instances", title="Instances", fleet=fleet_of(found.items)
+    )
 
 
-async def show(call: Call) -> Answer:
+async def show(request: DashboardRequest) -> DashboardResponse:
     """GET /instances/{id}."""
-    id = call.path["id"]
-    row = row_of(await call.ask(instances.show, path={"id": id}))
-    running = await call.ask(jobs.list_, query=Listed(instance=id, state="running", limit=SHOWN_JOBS))
-    ended = await call.ask(jobs.list_, query=Listed(instance=id, limit=SHOWN_JOBS * 2))
+    id = request.path_params["id"]
+    row = row_of(await request.invoke(instances.show, path_params={"id": id}))
+    running = await request.invoke(jobs.list_jobs, query=JobListQuery(instance=id, state="running", limit=SHOWN_JOBS))
+    ended = await request.invoke(jobs.list_jobs, query=JobListQuery(instance=id, limit=SHOWN_JOBS * 2))
     others: list[JobRecord] = [job for job in ended.items if job.state != "running"][:SHOWN_JOBS]
-    return await render(
-        call,
+    return await render_page(
+        request,
         "instance.html",
         page="instances",
         title=f"Instance {id[:8]}",

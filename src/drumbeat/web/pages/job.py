@@ -6,19 +6,19 @@ from datetime import datetime
 
 import msgspec
 
+from drumbeat.admin.explain.reasons import Explanation, Reason
+from drumbeat.core.job import Attempt, JobState, OutcomeKind
 from drumbeat.ids import InstanceId
-from drumbeat.model.job import Attempt, JobState, OutcomeKind
-from drumbeat.nouns.explaining import Explanation, Reason
 from drumbeat.web.api import dead, jobs
 from drumbeat.web.api.records import JobRecord, Page
-from drumbeat.web.call import Answer, Call, Role
+from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
 
-from .acting import Act, act
-from .rendering import render
-from .showing import between, first_line
+from .action_button import ActionButton, build_button
+from .formatting import between, first_line
+from .layout import render_page
 
 LIVE = (JobState.PENDING, JobState.RUNNING)
-PLACES = {
+FACT_PATHS = {
     "queue": "/queues/",
     "lock": "/locks/",
     "schedule": "/schedules/",
@@ -26,7 +26,7 @@ PLACES = {
     "instance": "/instances/",
 }
 """Facts of a reason that have a page of their own."""
-AT_ONCE_S = 1.0
+MIN_DELAY_SECONDS = 1.0
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,16 +43,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Link(msgspec.Struct, frozen=True, kw_only=True):
+class ReasonLink(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     path: str
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
     """A reason, with the pages of what it names."""
 
     reason: Reason
-    links: list[Link]
+    links: list[ReasonLink]
 
 
 _DISCARDED = Step(
@@ -60,39 +60,43 @@ _DISCARDED = Step(
 )
 
 
-async def show(call: Call) -> Answer:
-    path = {"id": call.path["id"]}
-    job: JobRecord = await call.ask(jobs.show, path=path)
-    runs: Page[Attempt] = await call.ask(jobs.attempts, path=path)
-    why: Explanation | None = await call.ask(jobs.explain, path=path) if job.state in LIVE else None
-    is_letter = job.state is JobState.DEAD and await _is_letter(call, job)
-    return await render(
-        call,
+async def show(request: DashboardRequest) -> DashboardResponse:
+    path = {"id": request.path_params["id"]}
+    job: JobRecord = await request.invoke(jobs.show, path_params=path)
+    runs: Page[Attempt] = await request.invoke(jobs.list_attempts, path_params=path)
+    explanation: Explanation | None = (
+        await request.invoke(jobs.explain, path_params=path) if job.state in LIVE else None
+    )
+    is_letter = job.state is JobState.DEAD and await _is_dead_letter(request, job)
+    return await render_page(
+        request,
         "job.html",
         page="jobs",
         title=f"{job.task} {job.id}",
         job=job,
         steps=steps_of(job, runs.items) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
         runs=list(enumerate(runs.items, 1))[::-1],
-        why=[] if why is None else [told(reason) for reason in why.reasons],
-        acts=acts_of(call, job, is_letter=is_letter),
+        reasons=[] if explanation is None else [reason_view(reason) for reason in explanation.reasons],
+        acts=job_buttons(request, job, is_letter=is_letter),
         between=between,
     )
 
 
-async def _is_letter(call: Call, job: JobRecord) -> bool:
+async def _is_dead_letter(request: DashboardRequest, job: JobRecord) -> bool:
     """Whether it still waits for a person; somebody may have discarded it."""
-    found: Page[JobRecord] = await call.ask(dead.list_, query=dead.DeadListed(id=job.id, limit=1))
+    found: Page[JobRecord] = await request.invoke(
+        dead.list_dead_letters, query=dead.DeadLettersQuery(id=job.id, limit=1)
+    )
     return bool(found.items)
 
 
-def told(reason: Reason) -> Told:
+def reason_view(reason: Reason) -> ReasonView:
     links = [
-        Link(text=f"{name} {value}", path=PLACES[name] + str(value))
+        ReasonLink(text=f"{name} {value}", path=FACT_PATHS[name] + str(value))
         for name, value in reason.facts.items()
-        if name in PLACES and value is not None
+        if name in FACT_PATHS and value is not None
     ]
-    return Told(reason=reason, links=links)
+    return ReasonView(reason=reason, links=links)
 
 
 def steps_of(job: JobRecord, runs: list[Attempt]) -> list[Step]:
@@ -100,15 +104,15 @@ def steps_of(job: JobRecord, runs: list[Attempt]) -> list[Step]:
     made = f"fired by schedule {job.schedule}" if job.schedule else "enqueued"
     steps = [Step(state="ready", text=made, at=job.created_at)]
     last = job.created_at
-    if (job.due_at - job.created_at).total_seconds() > AT_ONCE_S:
+    if (job.due_at - job.created_at).total_seconds() > MIN_DELAY_SECONDS:
         steps.append(Step(state="scheduled", text="due", at=job.due_at, after=between(last, job.due_at)))
         last = job.due_at
     for number, run in enumerate(runs, 1):
         began = run.started_at or run.finished_at
         steps.append(
             Step(
-                state=run_state(run.outcome),
-                text=f"run {number} {run_word(run.outcome)}",
+                state=outcome_style(run.outcome),
+                text=f"run {number} {describe_outcome(run.outcome)}",
                 at=run.finished_at,
                 after=between(last, max(began, last)),
                 took=between(run.started_at, run.finished_at) if run.started_at else "",
@@ -117,10 +121,10 @@ def steps_of(job: JobRecord, runs: list[Attempt]) -> list[Step]:
             )
         )
         last = run.finished_at
-    return [*steps, *_ending(job, runs, last)]
+    return [*steps, *_final_steps(job, runs, last)]
 
 
-def _ending(job: JobRecord, runs: list[Attempt], last: datetime) -> list[Step]:
+def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[Step]:
     """What the runs do not tell: what is under way, what comes, or an end without a run."""
     if job.state is JobState.RUNNING:
         after = between(last, max(job.started_at, last)) if job.started_at else ""
@@ -129,7 +133,7 @@ def _ending(job: JobRecord, runs: list[Attempt], last: datetime) -> list[Step]:
     if job.state is JobState.PENDING:
         text = "may start" if not runs else "next run"
         return [Step(state=job.view, text=text, at=job.run_at)]
-    ended_by_run = runs and run_state(runs[-1].outcome) == job.state
+    ended_by_run = runs and outcome_style(runs[-1].outcome) == job.state
     if ended_by_run or job.finished_at is None:
         return []
     return [
@@ -137,33 +141,33 @@ def _ending(job: JobRecord, runs: list[Attempt], last: datetime) -> list[Step]:
     ]
 
 
-def run_word(outcome: OutcomeKind) -> str:
+def describe_outcome(outcome: OutcomeKind) -> str:
     return {
         OutcomeKind.RETRY: "failed, to be tried again",
         OutcomeKind.DEAD: "failed for the last time",
         OutcomeKind.SNOOZED: "was put off",
         OutcomeKind.RELEASED: "was given back",
-        OutcomeKind.PARKED: "was put aside",
+        OutcomeKind.BLOCKED: "was put aside",
         OutcomeKind.CRASHED: "crashed its process",
         OutcomeKind.CANCELLED: "was cancelled",
     }.get(outcome, str(outcome))
 
 
-def run_state(outcome: OutcomeKind) -> str:
+def outcome_style(outcome: OutcomeKind) -> str:
     """The shape and colour of a run's end."""
     return "failed" if outcome is OutcomeKind.RETRY else str(outcome)
 
 
-def acts_of(call: Call, job: JobRecord, *, is_letter: bool) -> list[Act]:
+def job_buttons(request: DashboardRequest, job: JobRecord, *, is_letter: bool) -> list[ActionButton]:
     address = f"/api/v1/jobs/{job.id}"
-    made: list[Act | None] = []
+    made: list[ActionButton | None] = []
     if is_letter:
-        made += _for_letter(call, job, address)
+        made += _dead_letter_buttons(request, job, address)
     if job.state is JobState.PENDING:
         made.append(
-            act(
-                call,
-                Role.OPERATOR,
+            build_button(
+                request,
+                AccessRole.OPERATOR,
                 name="retry",
                 label="Run now",
                 url=f"{address}/run-now",
@@ -175,9 +179,9 @@ def acts_of(call: Call, job: JobRecord, *, is_letter: bool) -> list[Act]:
     if job.state in LIVE:
         running = job.state is JobState.RUNNING
         made.append(
-            act(
-                call,
-                Role.OPERATOR,
+            build_button(
+                request,
+                AccessRole.OPERATOR,
                 name="cancel",
                 label="Cancel",
                 url=f"{address}/cancel",
@@ -192,11 +196,11 @@ def acts_of(call: Call, job: JobRecord, *, is_letter: bool) -> list[Act]:
     return [one for one in made if one is not None]
 
 
-def _for_letter(call: Call, job: JobRecord, address: str) -> list[Act | None]:
+def _dead_letter_buttons(request: DashboardRequest, job: JobRecord, address: str) -> list[ActionButton | None]:
     return [
-        act(
-            call,
-            Role.OPERATOR,
+        build_button(
+            request,
+            AccessRole.OPERATOR,
             name="retry",
             label="Retry",
             url=f"{address}/retry",
@@ -204,9 +208,9 @@ def _for_letter(call: Call, job: JobRecord, address: str) -> list[Act | None]:
             text="It is ready again, with all its retries.",
             done="It is ready again",
         ),
-        act(
-            call,
-            Role.ADMIN,
+        build_button(
+            request,
+            AccessRole.ADMIN,
             name="discard",
             label="Discard",
             url=f"/api/v1/dead/{job.id}/discard",

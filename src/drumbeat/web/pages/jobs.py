@@ -6,23 +6,23 @@ from datetime import datetime
 
 import msgspec
 
+from drumbeat.core.job import JobCounts, JobState, PendingView
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
-from drumbeat.model.job import JobCounts, JobState, View
 from drumbeat.web.api import jobs
-from drumbeat.web.api.records import JobRecord, Page, store_now
-from drumbeat.web.call import Answer, Call, Role
+from drumbeat.web.api.records import JobRecord, Page, read_store_time
+from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
 
-from .acting import Act, act
-from .rendering import render
-from .searching import ENDED, STATES, JobsQuery, chosen_of, listed_of, understood
-from .showing import between, first_line
+from .action_button import ActionButton, build_button
+from .formatting import between, first_line
+from .layout import render_page
+from .search_query import ENDED_FIELDS, STATES, JobsPageQuery, parse_search, to_api_filter, to_list_query
 
-PENDING = tuple(View)
+PENDING = tuple(PendingView)
 TIMES = (("15m", "last 15 min"), ("1h", "last hour"), ("24h", "last 24 h"), ("7d", "last 7 days"))
 
 
-class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job in a table: what matters about it depends on its state."""
 
     job: JobRecord
@@ -33,7 +33,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a search came to."""
 
     page: Page[JobRecord] = Page(items=[])
@@ -53,88 +53,90 @@ class Tab(msgspec.Struct, frozen=True, kw_only=True):
     is_current: bool
 
 
-async def show_list(call: Call) -> Answer:
-    query: JobsQuery = call.query
+async def show_list(request: DashboardRequest) -> DashboardResponse:
+    query: JobsPageQuery = request.query
     if query.q:
         try:
-            return await _sent_on(call, query)
+            return await _redirect_search(request, query)
         except InvalidArguments as error:
-            return await _shown(call, query, Found(error=error), status=422)
-    now = await store_now(call.host)
+            return await _render_list(request, query, SearchResult(error=error), status=422)
+    now = await read_store_time(request.app)
     try:
-        found = await _found(call, query, now)
+        found = await _search(request, query, now)
     except InvalidArguments as error:
-        return await _shown(call, query, Found(error=error), status=422)
-    return await _shown(call, query, found)
+        return await _render_list(request, query, SearchResult(error=error), status=422)
+    return await _render_list(request, query, found)
 
 
-async def _found(call: Call, query: JobsQuery, now: datetime) -> Found:
-    listed, chosen = listed_of(query, now), chosen_of(query, now)
-    page: Page[JobRecord] = await call.ask(jobs.list_, query=listed)
+async def _search(request: DashboardRequest, query: JobsPageQuery, now: datetime) -> SearchResult:
+    listed, chosen = to_list_query(query, now), to_api_filter(query, now)
+    page: Page[JobRecord] = await request.invoke(jobs.list_jobs, query=listed)
     if query.is_past:
         # Counts and acts on all that match cannot go by ends: here only what is picked is acted on.
-        return Found(page=page, matching=len(page.items))
-    counts: JobCounts = await call.ask(jobs.counts, query=msgspec.structs.replace(chosen, state=None))
-    return Found(
+        return SearchResult(page=page, matching=len(page.items))
+    counts: JobCounts = await request.invoke(jobs.count_jobs, query=msgspec.structs.replace(chosen, state=None))
+    return SearchResult(
         page=page,
         counts=counts,
-        filter=msgspec.json.encode(_told(chosen)).decode(),
-        matching=matching(counts, query.state),
+        filter=msgspec.json.encode(_without_none(chosen)).decode(),
+        matching=count_in_state(counts, query.state),
         capped=counts.capped,
     )
 
 
-async def _shown(call: Call, query: JobsQuery, found: Found, status: int = 200) -> Answer:
+async def _render_list(
+    request: DashboardRequest, query: JobsPageQuery, found: SearchResult, status: int = 200
+) -> DashboardResponse:
     fields = query.fields()
     page = found.page
-    return await render(
-        call,
+    return await render_page(
+        request,
         "jobs.html",
         page="jobs",
         title=f"{query.state or 'all'} jobs".capitalize(),
         status=status,
         fields=query,
-        hidden=("instance", "until", "id", "id_end", *ENDED),
+        hidden=("instance", "until", "id", "id_end", *ENDED_FIELDS),
         is_narrowed=bool(set(fields) - {"state"}),
         is_past=query.is_past,
-        tabs=[] if found.error else tabs(call, query, found.counts),
+        tabs=[] if found.error else tabs(request, query, found.counts),
         times=TIMES,
         rows=[row_of(job) for job in page.items],
-        acts=[] if found.error else bulk_acts(call, query.state),
+        acts=[] if found.error else bulk_buttons(request, query.state),
         filter=found.filter,
         matching=found.matching,
         capped=found.capped,
-        older=call.url("/jobs", **fields, before=page.next, limit=_limit(query)) if page.next else None,
-        newest=call.url("/jobs", **fields) if query.before else None,
-        export=None if found.error else call.url("/jobs/export", **fields),
+        older=request.link_to("/jobs", **fields, before=page.next, limit=_limit(query)) if page.next else None,
+        newest=request.link_to("/jobs", **fields) if query.before else None,
+        export=None if found.error else request.link_to("/jobs/export", **fields),
         error=found.error,
         q=query.q or "",
     )
 
 
-async def _sent_on(call: Call, query: JobsQuery) -> Answer:
-    fields = query.fields() | await understood(call, query.q or "")
+async def _redirect_search(request: DashboardRequest, query: JobsPageQuery) -> DashboardResponse:
+    fields = query.fields() | await parse_search(request, query.q or "")
     id = fields.get("id", "")
-    to = call.url(f"/jobs/{id}") if is_job_id(id) else call.url("/jobs", **fields)
-    return Answer(status=303, body=b"", media="text/plain", headers={"Location": to})
+    to = request.link_to(f"/jobs/{id}") if is_job_id(id) else request.link_to("/jobs", **fields)
+    return DashboardResponse(status_code=303, content=b"", media_type="text/plain", headers={"Location": to})
 
 
-def row_of(job: JobRecord) -> JobRow:
+def row_of(job: JobRecord) -> JobView:
     if job.finished_at is not None and job.state not in (JobState.PENDING, JobState.RUNNING):
         at, word, took = job.finished_at, "ended", between(job.started_at, job.finished_at)
     elif job.state is JobState.RUNNING and job.started_at is not None:
         at, word, took = job.started_at, "began", ""
     else:
         at, word, took = job.run_at, "due", ""
-    return JobRow(job=job, at=at, at_word=word, took=took, detail=detail_of(job))
+    return JobView(job=job, at=at, at_word=word, took=took, detail=detail_of(job))
 
 
 def detail_of(job: JobRecord) -> str:
     """The one thing worth saying beside the state."""
     if job.cancel_requested and job.state is JobState.RUNNING:
         return "asked to stop"
-    if job.waits_for is not None:
-        return f"waits for {job.waits_for}"
+    if job.blocked_on is not None:
+        return f"waits for {job.blocked_on}"
     if job.error is not None and job.state is not JobState.SUCCEEDED:
         return first_line(f"{job.error.type}: {job.error.message}")
     if job.state is JobState.RUNNING and job.progress is not None:
@@ -142,21 +144,21 @@ def detail_of(job: JobRecord) -> str:
     return ""
 
 
-def tabs(call: Call, query: JobsQuery, counts: JobCounts | None) -> list[Tab]:
+def tabs(request: DashboardRequest, query: JobsPageQuery, counts: JobCounts | None) -> list[Tab]:
     fields = {name: value for name, value in query.fields().items() if name != "state"}
     words = ("all", *map(str, STATES))
     return [
         Tab(
             word=word,
-            url=call.url("/jobs", **fields, state=None if word == "all" else word),
-            count=None if counts is None else matching(counts, None if word == "all" else word),
+            url=request.link_to("/jobs", **fields, state=None if word == "all" else word),
+            count=None if counts is None else count_in_state(counts, None if word == "all" else word),
             is_current=word == (query.state or "all"),
         )
         for word in words
     ]
 
 
-def matching(counts: JobCounts, state: str | None) -> int:
+def count_in_state(counts: JobCounts, state: str | None) -> int:
     """How many there are of a word; pending is what people see as four."""
     if state is None:
         return sum(getattr(counts, word) for word in STATES)
@@ -165,19 +167,21 @@ def matching(counts: JobCounts, state: str | None) -> int:
     return int(getattr(counts, state, 0))
 
 
-def bulk_acts(call: Call, state: str | None) -> list[Act | None]:
+def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionButton | None]:
     """What can be done to many jobs of this state."""
     pending, dead = state in (*PENDING, JobState.PENDING), state == JobState.DEAD
     running = state == JobState.RUNNING
-    made: list[Act | None] = []
+    made: list[ActionButton | None] = []
     if pending:
         made.append(
-            _bulk(call, "run_now", "Run now", "Make these jobs due at once?", "They come before what is due later.")
+            _bulk_button(
+                request, "run_now", "Run now", "Make these jobs due at once?", "They come before what is due later."
+            )
         )
     if dead:
         made.append(
-            _bulk(
-                call,
+            _bulk_button(
+                request,
                 "replay",
                 "Retry",
                 "Give these dead letters a new life?",
@@ -188,12 +192,14 @@ def bulk_acts(call: Call, state: str | None) -> list[Act | None]:
             )
         )
         made.append(
-            _bulk(call, "discard", "Discard", "Discard these dead letters?", _GONE, danger=True, reason="required")
+            _bulk_button(
+                request, "discard", "Discard", "Discard these dead letters?", _GONE, danger=True, reason="required"
+            )
         )
     if pending or running or state is None:
         made.append(
-            _bulk(
-                call,
+            _bulk_button(
+                request,
                 "cancel",
                 "Cancel",
                 "Cancel these jobs?",
@@ -211,11 +217,13 @@ _GONE = "They will not be run again. They stay in history until it is pruned."
 _CANCEL = "Those that wait never run. Those that run are asked to stop."
 
 
-def _bulk(call: Call, action: str, label: str, title: str, text: str, **more: object) -> Act | None:
+def _bulk_button(
+    request: DashboardRequest, action: str, label: str, title: str, text: str, **more: object
+) -> ActionButton | None:
     given: dict[str, object] = {"name": action.replace("_", "-"), "done": f"{label}: {{n}} job{{s}}"} | more
-    return act(
-        call,
-        Role.ADMIN,
+    return build_button(
+        request,
+        AccessRole.ADMIN,
         label=label,
         url="/api/v1/jobs/bulk",
         title=title,
@@ -226,9 +234,9 @@ def _bulk(call: Call, action: str, label: str, title: str, text: str, **more: ob
     )
 
 
-def _told(record: msgspec.Struct) -> dict[str, object]:
+def _without_none(record: msgspec.Struct) -> dict[str, object]:
     return {name: value for name, value in msgspec.structs.asdict(record).items() if value is not None}
 
 
-def _limit(query: JobsQuery) -> int | None:
-    return None if query.limit == JobsQuery().limit else query.limit
+def _limit(query: JobsPageQuery) -> int | None:
+    return None if query.limit == JobsPageQuery().limit else query.limit

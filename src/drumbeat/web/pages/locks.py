@@ -6,15 +6,15 @@ from datetime import datetime
 
 import msgspec
 
-from drumbeat.model.lock import LockInfo, TicketInfo, job_of
+from drumbeat.core.lock import LockInfo, TicketInfo, parse_job
 from drumbeat.web.api import locks
 from drumbeat.web.api.locks import LocksQuery
-from drumbeat.web.api.records import store_now
-from drumbeat.web.call import Answer, Call, Role
+from drumbeat.web.api.records import read_store_time
+from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
 
-from .acting import Act, act
-from .rendering import render
-from .showing import part
+from .action_button import ActionButton, build_button
+from .formatting import quote_segment
+from .layout import render_page
 
 RELEASE_TEXT = (
     "Its holder hears of it in some milliseconds as of a lost lock. Until then it may still be at work under it: "
@@ -22,14 +22,14 @@ RELEASE_TEXT = (
 )
 
 
-class LocksPage(msgspec.Struct, frozen=True, kw_only=True):
+class LocksPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What the address may say."""
 
     all: bool = False
     after: str | None = None
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class TicketView(msgspec.Struct, frozen=True, kw_only=True):
     """A ticket as the page shows it."""
 
     ticket: TicketInfo
@@ -38,10 +38,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None
     held: float | None
     """Seconds since it was granted; of a waiter since it came."""
-    release: Act | None = None
+    release: ActionButton | None = None
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class RateWindowView(msgspec.Struct, frozen=True, kw_only=True):
     """How a rate window stands."""
 
     open: bool
@@ -49,84 +49,84 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds."""
 
 
-def places(tickets: list[TicketInfo], now: datetime) -> tuple[Place, ...]:
+def ticket_views(tickets: list[TicketInfo], now: datetime) -> tuple[TicketView, ...]:
     """In the order of turns."""
     return tuple(
-        Place(
+        TicketView(
             ticket=ticket,
             number=number,
-            job=job_of(ticket.what),
+            job=parse_job(ticket.what),
             held=max(0.0, (now - (ticket.granted_at or ticket.entered_at)).total_seconds()),
         )
         for number, ticket in enumerate(tickets, start=1)
     )
 
 
-def window_of(lock: LockInfo, now: datetime) -> Window | None:
+def window_of(lock: LockInfo, now: datetime) -> RateWindowView | None:
     """None: the lock has no rate."""
     if lock.per is None:
         return None
     left = None if lock.opens_at is None else (lock.opens_at - now).total_seconds()
-    return Window(open=left is None or left <= 0, opens_in=None if left is None else max(0.0, left))
+    return RateWindowView(open=left is None or left <= 0, opens_in=None if left is None else max(0.0, left))
 
 
-class LockRow(msgspec.Struct, frozen=True, kw_only=True):
+class LockView(msgspec.Struct, frozen=True, kw_only=True):
     lock: LockInfo
-    holders: tuple[Place, ...]
-    window: Window | None
-    release: Act | None
+    holders: tuple[TicketView, ...]
+    window: RateWindowView | None
+    release: ActionButton | None
 
 
-async def index(call: Call) -> Answer:
+async def index(request: DashboardRequest) -> DashboardResponse:
     """GET /locks."""
-    query: LocksPage = call.query
-    found = await call.ask(locks.list_, query=LocksQuery(all=query.all, after=query.after))
-    now = await store_now(call.host)
+    query: LocksPageQuery = request.query
+    found = await request.invoke(locks.list_locks, query=LocksQuery(all=query.all, after=query.after))
+    now = await read_store_time(request.app)
     rows = [
-        LockRow(
+        LockView(
             lock=lock,
-            holders=places(lock.holders, now),
+            holders=ticket_views(lock.holders, now),
             window=window_of(lock, now),
-            release=_release(call, lock, None) if lock.holding else None,
+            release=_release_button(request, lock, None) if lock.holding else None,
         )
         for lock in found.items
     ]
-    return await render(
-        call, "locks.html", page="locks", title="Locks", rows=rows, all=query.all, after=query.after, next=found.next
+    return await render_page(
+        request, "locks.html", page="locks", title="Locks", rows=rows, all=query.all, after=query.after, next=found.next
     )
 
 
-async def show(call: Call) -> Answer:
+async def show(request: DashboardRequest) -> DashboardResponse:
     """GET /locks/{name}."""
-    lock: LockInfo = await call.ask(locks.show, path={"name": call.path["name"]})
-    now = await store_now(call.host)
+    lock: LockInfo = await request.invoke(locks.show, path_params={"name": request.path_params["name"]})
+    now = await read_store_time(request.app)
     holders = [
-        msgspec.structs.replace(place, release=_release(call, lock, place.ticket))
-        for place in places(lock.holders, now)
+        msgspec.structs.replace(place, release=_release_button(request, lock, place.ticket))
+        for place in ticket_views(lock.holders, now)
     ]
-    return await render(
-        call,
+    return await render_page(
+        request,
         "lock.html",
         page="locks",
         title=f"Lock {lock.name}",
         lock=lock,
         holders=holders,
-        waiters=places(lock.waiters, now),
+        waiters=ticket_views(lock.waiters, now),
         window=window_of(lock, now),
-        release=_release(call, lock, None) if lock.holding > 1 else None,
+        release=_release_button(request, lock, None) if lock.holding > 1 else None,
     )
 
 
-def _release(call: Call, lock: LockInfo, ticket: TicketInfo | None) -> Act | None:
+def _release_button(request: DashboardRequest, lock: LockInfo, ticket: TicketInfo | None) -> ActionButton | None:
     whose = f"all {lock.holding} holders" if lock.holding > 1 else "its holder"
     if ticket is not None:
         whose = ticket.owner or "its holder"
-    return act(
-        call,
-        Role.ADMIN,
+    return build_button(
+        request,
+        AccessRole.ADMIN,
         name="release",
         label="Release" if ticket is not None or lock.holding == 1 else "Release all",
-        url=f"/api/v1/locks/{part(lock.name)}/release",
+        url=f"/api/v1/locks/{quote_segment(lock.name)}/release",
         title=f"Take lock {lock.name} away from {whose}?",
         text=RELEASE_TEXT,
         body={} if ticket is None else {"ticket": ticket.id},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Item(msgspec.Struct, frozen=True, kw_only=True):
+class NavigationItem(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: str
     title: str
@@ -16,41 +16,41 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         return self.name
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class NavigationGroup(msgspec.Struct, frozen=True, kw_only=True):
     title: str
-    items: tuple[Item, ...]
+    items: tuple[NavigationItem, ...]
 
 
 NAVIGATION = (
-    Group(title="", items=(Item(name="overview", path="/", title="Overview", key="o"),)),
-    Group(
+    NavigationGroup(title="", items=(NavigationItem(name="overview", path="/", title="Overview", key="o"),)),
+    NavigationGroup(
         title="Work",
         items=(
-            Item(name="jobs", path="/jobs", title="Jobs", key="j"),
-            Item(name="dead", path="/dead", title="Dead letters", key="d"),
-            Item(name="queues", path="/queues", title="Queues", key="q"),
-            Item(name="tasks", path="/tasks", title="Tasks", key="t"),
+            NavigationItem(name="jobs", path="/jobs", title="Jobs", key="j"),
+            NavigationItem(name="dead", path="/dead", title="Dead letters", key="d"),
+            NavigationItem(name="queues", path="/queues", title="Queues", key="q"),
+            NavigationItem(name="tasks", path="/tasks", title="Tasks", key="t"),
         ),
     ),
-    Group(
+    NavigationGroup(
         title="Time",
         items=(
-            Item(name="schedules", path="/schedules", title="Schedules", key="s"),
-            Item(name="timeline", path="/timeline", title="Timeline", key="m"),
+            NavigationItem(name="schedules", path="/schedules", title="Schedules", key="s"),
+            NavigationItem(name="timeline", path="/timeline", title="Timeline", key="m"),
         ),
     ),
-    Group(
+    NavigationGroup(
         title="Cluster",
         items=(
-            Item(name="instances", path="/instances", title="Instances", key="i"),
-            Item(name="locks", path="/locks", title="Locks", key="l"),
+            NavigationItem(name="instances", path="/instances", title="Instances", key="i"),
+            NavigationItem(name="locks", path="/locks", title="Locks", key="l"),
         ),
     ),
-    Group(
+    NavigationGroup(
         title="Record",
         items=(
-            Item(name="audit", path="/audit", title="Audit", key="a"),
-            Item(name="system", path="/system", title="System", key="y"),
+            NavigationItem(name="audit", path="/audit", title="Audit", key="a"),
+            NavigationItem(name="system", path="/system", title="System", key="y"),
         ),
     ),
 )

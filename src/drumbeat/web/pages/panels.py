@@ -4,41 +4,45 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.web.call import Call
 from drumbeat.web.panels import Button, Panel
+from drumbeat.web.request import DashboardRequest
 
-from .acting import Act, act
+from .action_button import ActionButton, build_button
 
 
-class ShownButton(msgspec.Struct, frozen=True, kw_only=True):
+class ButtonView(msgspec.Struct, frozen=True, kw_only=True):
     button: Button
     path: str
-    act: Act | None
+    act: ActionButton | None
     """Its question; None: it is pressed at once."""
 
 
-class ShownPanel(msgspec.Struct, frozen=True, kw_only=True):
+class PanelView(msgspec.Struct, frozen=True, kw_only=True):
     panel: Panel
-    buttons: list[ShownButton]
+    buttons: list[ButtonView]
 
 
-def panels_for(call: Call) -> list[ShownPanel]:
+def panels_for(request: DashboardRequest) -> list[PanelView]:
     """Those with a button that the caller may press."""
-    shown = [ShownPanel(panel=panel, buttons=_buttons(call, panel)) for panel in call.parts.panels]
+    shown = [PanelView(panel=panel, buttons=_buttons(request, panel)) for panel in request.dashboard.panels]
     return [each for each in shown if each.buttons]
 
 
-def _buttons(call: Call, panel: Panel) -> list[ShownButton]:
+def _buttons(request: DashboardRequest, panel: Panel) -> list[ButtonView]:
     return [
-        ShownButton(button=button, path=panel.path(button), act=_act(call, panel, button) if button.danger else None)
+        ButtonView(
+            button=button,
+            path=panel.path(button),
+            act=_confirm_button(request, panel, button) if button.danger else None,
+        )
         for button in panel.buttons
-        if call.may(button.role)
+        if request.has_role(button.role)
     ]
 
 
-def _act(call: Call, panel: Panel, button: Button) -> Act | None:
-    return act(
-        call,
+def _confirm_button(request: DashboardRequest, panel: Panel, button: Button) -> ActionButton | None:
+    return build_button(
+        request,
         button.role,
         name=button.name,
         label=button.label,

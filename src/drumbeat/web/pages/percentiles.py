@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from drumbeat.model.stats import percentile
+from drumbeat.core.stats import percentile
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,11 +20,11 @@ class Percentiles(msgspec.Struct, frozen=True, kw_only=True):
 
 def percentiles(histograms: Iterable[Sequence[int]]) -> Percentiles:
     """Of everything that these histograms counted."""
-    buckets = merged(histograms)
+    buckets = merge_histograms(histograms)
     p50, p95, p99 = (None if (us := percentile(buckets, share)) is None else us / 1e6 for share in (0.50, 0.95, 0.99))
     return Percentiles(count=sum(buckets), p50=p50, p95=p95, p99=p99)
 
 
-def merged(histograms: Iterable[Sequence[int]]) -> tuple[int, ...]:
+def merge_histograms(histograms: Iterable[Sequence[int]]) -> tuple[int, ...]:
     """One histogram of several, place by place."""
     return tuple(map(sum, zip(*histograms, strict=True)))

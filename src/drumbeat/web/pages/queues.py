@@ -5,81 +5,87 @@ from __future__ import annotations
 import msgspec
 
 from drumbeat.web.api import instances, jobs, queues
-from drumbeat.web.api.filters import Listed
-from drumbeat.web.api.records import JobRecord, Page, store_now
-from drumbeat.web.call import Answer, Call, Role
+from drumbeat.web.api.job_filters import JobListQuery
+from drumbeat.web.api.records import JobRecord, Page, read_store_time
 from drumbeat.web.problem import Problem
+from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
 
-from .acting import Act, act
-from .charting import DRAWN, RANGES, charts_of
+from .action_button import ActionButton, build_button
+from .formatting import quote_segment
 from .jobs import row_of as job_row
-from .rendering import render, wants
-from .showing import part
+from .layout import is_any_region_requested, render_page
+from .page_charts import CHART_REGIONS, RANGES, load_charts
 
-OLD_S = 60.0
+OLD_LAG_SECONDS = 60.0
 """From here on a lag is marked: a ready job that nobody took for a minute."""
 
 
-NEWEST = 15
+MAX_NEWEST = 15
 
 
-class QueueQuery(msgspec.Struct, frozen=True, kw_only=True):
+class QueuePageQuery(msgspec.Struct, frozen=True, kw_only=True):
     range: str = "15m"
 
 
-class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    queue: queues.QueueShown
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    queue: queues.QueueRecord
     is_old: bool
     weight: int | None
     """By the settings of the program that this dashboard belongs to; None: they do not name it."""
-    toggle: Act | None
+    toggle: ActionButton | None
 
 
-async def show_all(call: Call) -> Answer:
-    found: queues.QueueList = await call.ask(queues.list_queues)
-    rows = [row_of(call, queue) for queue in found.items]
-    return await render(call, "queues.html", page="queues", title="Queues", rows=rows)
+async def show_all(request: DashboardRequest) -> DashboardResponse:
+    found: queues.QueueList = await request.invoke(queues.list_queues)
+    rows = [row_of(request, queue) for queue in found.items]
+    return await render_page(request, "queues.html", page="queues", title="Queues", rows=rows)
 
 
-async def show_one(call: Call) -> Answer:
-    query: QueueQuery = call.query
+async def show_one(request: DashboardRequest) -> DashboardResponse:
+    query: QueuePageQuery = request.query
     if query.range not in RANGES:
         raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
-    queue: queues.QueueShown = await call.ask(queues.show, path=call.path)
-    taken: Page[instances.InstanceRecord] = await call.ask(instances.list_, query=instances.InstancesQuery())
-    newest: Page[JobRecord] = await call.ask(jobs.list_, query=Listed(queue=queue.name, limit=NEWEST))
-    now = await store_now(call.host)
-    return await render(
-        call,
+    queue: queues.QueueRecord = await request.invoke(queues.show, path_params=request.path_params)
+    taken: Page[instances.InstanceRecord] = await request.invoke(
+        instances.list_instances, query=instances.InstancesQuery()
+    )
+    newest: Page[JobRecord] = await request.invoke(
+        jobs.list_jobs, query=JobListQuery(queue=queue.name, limit=MAX_NEWEST)
+    )
+    now = await read_store_time(request.app)
+    return await render_page(
+        request,
         "queue.html",
         page="queues",
         title=f"Queue {queue.name}",
-        row=row_of(call, queue),
+        row=row_of(request, queue),
         takers=[one for one in taken.items if queue.name in one.queues],
         rows=[job_row(job) for job in newest.items],
-        charts=await charts_of(call, query.range, now, queue=queue.name) if wants(call, *DRAWN) else None,
+        charts=await load_charts(request, query.range, now, queue=queue.name)
+        if is_any_region_requested(request, *CHART_REGIONS)
+        else None,
         ranges=RANGES,
         range=query.range,
     )
 
 
-def row_of(call: Call, queue: queues.QueueShown) -> QueueRow:
-    weights = call.host.settings.weights(call.host.registry.queues())
-    return QueueRow(
+def row_of(request: DashboardRequest, queue: queues.QueueRecord) -> QueueView:
+    weights = request.app.settings.queue_weights(request.app.registry.queues())
+    return QueueView(
         queue=queue,
-        is_old=queue.lag >= OLD_S and not queue.paused,
+        is_old=queue.lag >= OLD_LAG_SECONDS and not queue.paused,
         weight=weights.get(queue.name),
-        toggle=toggle(call, queue),
+        toggle=toggle_button(request, queue),
     )
 
 
-def toggle(call: Call, queue: queues.QueueShown) -> Act | None:
+def toggle_button(request: DashboardRequest, queue: queues.QueueRecord) -> ActionButton | None:
     """Pause, or resume: whichever is possible."""
-    address = f"/api/v1/queues/{part(queue.name)}"
+    address = f"/api/v1/queues/{quote_segment(queue.name)}"
     if queue.paused:
-        return act(
-            call,
-            Role.OPERATOR,
+        return build_button(
+            request,
+            AccessRole.OPERATOR,
             name="resume",
             label="Resume",
             url=f"{address}/resume",
@@ -87,9 +93,9 @@ def toggle(call: Call, queue: queues.QueueShown) -> Act | None:
             text=f"Workers take its jobs again, {queue.ready:,} of them at once.",
             done=f"{queue.name} goes on",
         )
-    return act(
-        call,
-        Role.OPERATOR,
+    return build_button(
+        request,
+        AccessRole.OPERATOR,
         name="pause",
         label="Pause",
         url=f"{address}/pause",

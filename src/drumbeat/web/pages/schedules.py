@@ -8,31 +8,31 @@ from datetime import datetime
 
 import msgspec
 
+from drumbeat.admin import FireInfo, ScheduleInfo
+from drumbeat.core.audit import AuditEntry as AuditAct
+from drumbeat.core.schedule import CatchUp, Origin, Overlap, ScheduleState
 from drumbeat.errors import ConfigError
 from drumbeat.ids import JobId, is_job_id
-from drumbeat.model.audit import Act as AuditAct
-from drumbeat.model.schedule import CatchUp, Origin, Overlap, ScheduleState
-from drumbeat.nouns import FireInfo, ScheduleInfo
-from drumbeat.schedules.preview import Previewed
+from drumbeat.schedules.preview import PreviewedFire
 from drumbeat.web.api import schedules
-from drumbeat.web.api.records import JobRecord, job_record, store_now
+from drumbeat.web.api.records import JobRecord, read_store_time, to_job_record
 from drumbeat.web.api.schedules import FiresQuery, PreviewQuery, SchedulesQuery
-from drumbeat.web.call import Answer, Call, Role
+from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
 
-from .acting import Act, act
-from .lanes import Mark, Piece, strip
-from .pieces import SKIPS, Lateness, lateness, of_fire, tally
-from .rendering import render
-from .showing import between, part, span
+from .action_button import ActionButton, build_button
+from .formatting import between, quote_segment, span
+from .layout import render_page
+from .timeline_items import SKIP_REASONS, Lateness, describe_items, fire_item, summarize_lateness
+from .timeline_layout import StripMark, TimelineItem, layout_strip
 
 SLOTS = 60
 ROWS = 25
 RUN_NOW = "schedules.run"
 """How the verbs of the audit begin, of the API and of the command line."""
-MOST_BY_HAND = 10
-LATE = 5.0
+MAX_MANUAL_RUNS = 10
+MIN_LATE_SECONDS = 5.0
 """Seconds: an active schedule whose moment is longer past than this is late."""
-OVERLAPS = {
+OVERLAP_LABELS = {
     Overlap.SKIP: "a moment that comes while the run before is not done is skipped",
     Overlap.QUEUE: "a run waits until the one before is done",
     Overlap.ALLOW: "runs may go on side by side",
@@ -40,34 +40,34 @@ OVERLAPS = {
 }
 
 
-class SchedulesPage(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulesPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What the address may say."""
 
     all: bool = False
     after: str | None = None
 
 
-class FiresPage(msgspec.Struct, frozen=True, kw_only=True):
+class FiresPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     before: datetime | None = None
 
 
-class Track(msgspec.Struct, frozen=True, kw_only=True):
+class RunStrip(msgspec.Struct, frozen=True, kw_only=True):
     """The last runs of a schedule."""
 
-    marks: tuple[Mark, ...]
+    marks: tuple[StripMark, ...]
     words: str
     late: Lateness
 
 
-class _Made(msgspec.Struct, frozen=True):
+class _RunAnswerBody(msgspec.Struct, frozen=True):
     id: str | None = None
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _RunAnswer(msgspec.Struct, frozen=True):
     """What the audit keeps of a run by hand: of the API status and body, of the command line the record itself."""
 
     id: str | None = None
-    body: _Made | None = None
+    body: _RunAnswerBody | None = None
 
 
 class ManualRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,34 +79,37 @@ class ManualRun(msgspec.Struct, frozen=True, kw_only=True):
     """None: it is no longer on record, or the act does not say which job it made."""
 
 
-class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
     info: ScheduleInfo
-    track: Track
+    track: RunStrip
     overdue: float | None
     """Seconds since a moment that should have been fired; None: it is in time."""
-    acts: tuple[Act | None, ...]
+    acts: tuple[ActionButton | None, ...]
 
 
-def pieces_of(call: Call, fires: Sequence[FireInfo], now: datetime) -> list[Piece]:
+def fire_items(request: DashboardRequest, fires: Sequence[FireInfo], now: datetime) -> list[TimelineItem]:
     """Runs of a schedule, and moments that were missed or skipped."""
     return [
-        of_fire(
-            fire, now, call.url(f"/jobs/{fire.job}") if fire.job else "", call.url(f"/schedules/{part(fire.schedule)}")
+        fire_item(
+            fire,
+            now,
+            request.link_to(f"/jobs/{fire.job}") if fire.job else "",
+            request.link_to(f"/schedules/{quote_segment(fire.schedule)}"),
         )
         for fire in fires
     ]
 
 
-def track_of(call: Call, fires: Sequence[FireInfo], now: datetime) -> Track:
-    pieces = pieces_of(call, fires, now)
-    return Track(marks=strip(pieces, SLOTS), words=tally(pieces), late=lateness(fires))
+def run_strip(request: DashboardRequest, fires: Sequence[FireInfo], now: datetime) -> RunStrip:
+    pieces = fire_items(request, fires, now)
+    return RunStrip(marks=layout_strip(pieces, SLOTS), words=describe_items(pieces), late=summarize_lateness(fires))
 
 
-def overdue(info: ScheduleInfo, now: datetime) -> float | None:
+def overdue_seconds(info: ScheduleInfo, now: datetime) -> float | None:
     if info.state is not ScheduleState.ACTIVE or info.next_at is None:
         return None
     past = (now - info.next_at).total_seconds()
-    return past if past > LATE else None
+    return past if past > MIN_LATE_SECONDS else None
 
 
 def policies(info: ScheduleInfo) -> tuple[tuple[str, str], ...]:
@@ -116,7 +119,7 @@ def policies(info: ScheduleInfo) -> tuple[tuple[str, str], ...]:
         CatchUp.NONE: "moments that nobody was there for are skipped",
         CatchUp.ALL: f"moments that nobody was there for are all run, at most {info.catch_up_limit:,} of them",
     }
-    found = [("Overlap", OVERLAPS[info.overlap])]
+    found = [("Overlap", OVERLAP_LABELS[info.overlap])]
     # One run follows the other: such a schedule misses nothing.
     if info.cron is not None or info.grid:
         found.append(("Catching up", caught[info.catch_up]))
@@ -132,17 +135,24 @@ def is_dynamic(info: ScheduleInfo) -> bool:
     return info.origin is Origin.STORE and info.state is not ScheduleState.RETIRED
 
 
-async def index(call: Call) -> Answer:
+async def index(request: DashboardRequest) -> DashboardResponse:
     """GET /schedules."""
-    query: SchedulesPage = call.query
-    found = await call.ask(schedules.list_, query=SchedulesQuery(all=query.all, after=query.after, limit=ROWS))
-    now = await store_now(call.host)
+    query: SchedulesPageQuery = request.query
+    found = await request.invoke(
+        schedules.list_schedules, query=SchedulesQuery(all=query.all, after=query.after, limit=ROWS)
+    )
+    now = await read_store_time(request.app)
     rows = [
-        ScheduleRow(info=info, track=await _track(call, info, now), overdue=overdue(info, now), acts=_acts(call, info))
+        ScheduleView(
+            info=info,
+            track=await _load_strip(request, info, now),
+            overdue=overdue_seconds(info, now),
+            acts=_buttons(request, info),
+        )
         for info in found.items
     ]
-    return await render(
-        call,
+    return await render_page(
+        request,
         "schedules.html",
         page="schedules",
         title="Schedules",
@@ -150,79 +160,81 @@ async def index(call: Call) -> Answer:
         all=query.all,
         after=query.after,
         next=found.next,
-        may_make=call.may(Role.ADMIN),
+        may_make=request.has_role(AccessRole.ADMIN),
     )
 
 
-async def show(call: Call) -> Answer:
+async def show(request: DashboardRequest) -> DashboardResponse:
     """GET /schedules/{name}."""
-    name = call.path["name"]
-    query: FiresPage = call.query
-    info: ScheduleInfo = await call.ask(schedules.show, path={"name": name})
-    now = await store_now(call.host)
-    fires = await call.ask(schedules.fires, path={"name": name}, query=FiresQuery(before=query.before, limit=ROWS))
-    coming: list[Previewed] = []
+    name = request.path_params["name"]
+    query: FiresPageQuery = request.query
+    info: ScheduleInfo = await request.invoke(schedules.show, path_params={"name": name})
+    now = await read_store_time(request.app)
+    fires = await request.invoke(
+        schedules.list_fires, path_params={"name": name}, query=FiresQuery(before=query.before, limit=ROWS)
+    )
+    coming: list[PreviewedFire] = []
     if info.state is ScheduleState.ACTIVE:
         with suppress(ConfigError):  # a stored rule that cannot be read has no moments; the page shows the rule
-            coming = (await call.ask(schedules.preview, query=PreviewQuery(name=name, count=10))).items
-    return await render(
-        call,
+            coming = (await request.invoke(schedules.preview, query=PreviewQuery(name=name, count=10))).items
+    return await render_page(
+        request,
         "schedule.html",
         page="schedules",
         title=f"Schedule {name}",
         info=info,
-        track=await _track(call, info, now),
-        overdue=overdue(info, now),
+        track=await _load_strip(request, info, now),
+        overdue=overdue_seconds(info, now),
         policies=policies(info),
         fires=fires.items,
         next=fires.next,
         before=query.before,
         coming=coming,
-        by_hand=await _by_hand(call, name),
+        by_hand=await _load_manual_runs(request, name),
         between=between,
-        skips=SKIPS,
-        acts=_acts(call, info, whole=True),
-        may_edit=is_dynamic(info) and call.may(Role.ADMIN),
+        skips=SKIP_REASONS,
+        acts=_buttons(request, info, whole=True),
+        may_edit=is_dynamic(info) and request.has_role(AccessRole.ADMIN),
     )
 
 
-async def _by_hand(call: Call, name: str) -> list[ManualRun]:
+async def _load_manual_runs(request: DashboardRequest, name: str) -> list[ManualRun]:
     """Runs that people asked for are no fires: they are in the audit, and their jobs where jobs are."""
-    acts = await call.host.audit.list(verb=RUN_NOW, target=name, limit=MOST_BY_HAND)
-    jobs = {act.id: job_of(act) for act in acts}
-    store = await call.host.store()
-    known = await store.inspect.records([id for id in jobs.values() if id is not None])
-    now = await store_now(call.host)
+    acts = await request.app.audit.list(verb=RUN_NOW, target=name, limit=MAX_MANUAL_RUNS)
+    jobs = {act.id: enqueued_job(act) for act in acts}
+    store = await request.app.store()
+    known = await store.inspect.get_jobs([id for id in jobs.values() if id is not None])
+    now = await read_store_time(request.app)
     return [
-        ManualRun(act=act, job=id, record=job_record(known[id], now) if id in known else None)
+        ManualRun(act=act, job=id, record=to_job_record(known[id], now) if id in known else None)
         for act in acts
         if act.outcome != "refused"
         for id in [jobs[act.id]]
     ]
 
 
-def job_of(act: AuditAct) -> JobId | None:
+def enqueued_job(act: AuditAct) -> JobId | None:
     """The job that an act has enqueued, as its answer says; None: it does not."""
     try:
-        answer = msgspec.json.decode(act.answer or "{}", type=_Answer)
+        answer = msgspec.json.decode(act.answer or "{}", type=_RunAnswer)
     except msgspec.DecodeError:
         return None
     id = answer.id if answer.body is None else answer.body.id
     return JobId(id) if id is not None and is_job_id(id) else None
 
 
-async def _track(call: Call, info: ScheduleInfo, now: datetime) -> Track:
-    fires = await call.ask(schedules.fires, path={"name": info.name}, query=FiresQuery(limit=SLOTS))
-    return track_of(call, fires.items, now)
+async def _load_strip(request: DashboardRequest, info: ScheduleInfo, now: datetime) -> RunStrip:
+    fires = await request.invoke(schedules.list_fires, path_params={"name": info.name}, query=FiresQuery(limit=SLOTS))
+    return run_strip(request, fires.items, now)
 
 
-def _acts(call: Call, info: ScheduleInfo, *, whole: bool = False) -> tuple[Act | None, ...]:
+def _buttons(request: DashboardRequest, info: ScheduleInfo, *, whole: bool = False) -> tuple[ActionButton | None, ...]:
     if info.state is ScheduleState.RETIRED:
         return ()
-    address = f"/api/v1/schedules/{part(info.name)}"
-    run = act(
-        call,
-        Role.OPERATOR,
+    address = f"/api/v1/schedules/{quote_segment(info.name)}"
+    run = build_button(
+        request,
+        AccessRole.OPERATOR,
         name="run-now",
         label="Run now",
         url=f"{address}/run-now",
@@ -231,14 +243,18 @@ def _acts(call: Call, info: ScheduleInfo, *, whole: bool = False) -> tuple[Act |
         done=f"One run of {info.name} is enqueued: open its job",
         leads="/jobs/{id}",
     )
-    change = _pause(call, info, address) if info.state is ScheduleState.ACTIVE else _resume(call, info, address)
-    return (run, change, _delete(call, info, address)) if whole else (run, change)
+    change = (
+        _pause_button(request, info, address)
+        if info.state is ScheduleState.ACTIVE
+        else _resume_button(request, info, address)
+    )
+    return (run, change, _delete_button(request, info, address)) if whole else (run, change)
 
 
-def _pause(call: Call, info: ScheduleInfo, address: str) -> Act | None:
-    return act(
-        call,
-        Role.OPERATOR,
+def _pause_button(request: DashboardRequest, info: ScheduleInfo, address: str) -> ActionButton | None:
+    return build_button(
+        request,
+        AccessRole.OPERATOR,
         name="pause",
         label="Pause",
         url=f"{address}/pause",
@@ -248,10 +264,10 @@ def _pause(call: Call, info: ScheduleInfo, address: str) -> Act | None:
     )
 
 
-def _resume(call: Call, info: ScheduleInfo, address: str) -> Act | None:
-    return act(
-        call,
-        Role.OPERATOR,
+def _resume_button(request: DashboardRequest, info: ScheduleInfo, address: str) -> ActionButton | None:
+    return build_button(
+        request,
+        AccessRole.OPERATOR,
         name="resume",
         label="Resume",
         url=f"{address}/resume",
@@ -261,11 +277,11 @@ def _resume(call: Call, info: ScheduleInfo, address: str) -> Act | None:
     )
 
 
-def _delete(call: Call, info: ScheduleInfo, address: str) -> Act | None:
+def _delete_button(request: DashboardRequest, info: ScheduleInfo, address: str) -> ActionButton | None:
     comes_back = f" It is declared in the code of {info.app}, and comes back when an instance of that starts."
-    return act(
-        call,
-        Role.ADMIN,
+    return build_button(
+        request,
+        AccessRole.ADMIN,
         name="delete",
         label="Retire",
         url=address,

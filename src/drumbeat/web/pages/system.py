@@ -6,52 +6,52 @@ from collections.abc import Sequence
 
 import msgspec
 
-from drumbeat.model.finding import Finding, Level
+from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.web.api import system
 from drumbeat.web.api.system import SettingRecord, SystemRecord
-from drumbeat.web.call import Answer, Call
+from drumbeat.web.request import DashboardRequest, DashboardResponse
 
-from .rendering import render
+from .layout import render_page
 
-ORDER = (Level.BAD, Level.WARN, Level.NOTE, Level.OK)
+SEVERITY_ORDER = (HealthLevel.BAD, HealthLevel.WARN, HealthLevel.NOTE, HealthLevel.OK)
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """All findings in a word."""
 
-    level: Level
+    level: HealthLevel
     words: str
 
 
-def verdict(findings: Sequence[Finding]) -> Verdict:
-    numbers = {level: sum(finding.level is level for finding in findings) for level in ORDER}
-    level = next((level for level in ORDER if numbers[level]), Level.OK)
-    if level in (Level.OK, Level.NOTE):
-        return Verdict(level=Level.OK, words=f"All {len(findings)} checks are fine")
-    parts = [(numbers[Level.BAD], "wrong"), (numbers[Level.WARN], "worth a look")]
-    return Verdict(level=level, words=", ".join(f"{number} {word}" for number, word in parts if number))
+def summarize_checks(findings: Sequence[HealthCheck]) -> DoctorVerdict:
+    numbers = {level: sum(finding.level is level for finding in findings) for level in SEVERITY_ORDER}
+    level = next((level for level in SEVERITY_ORDER if numbers[level]), HealthLevel.OK)
+    if level in (HealthLevel.OK, HealthLevel.NOTE):
+        return DoctorVerdict(level=HealthLevel.OK, words=f"All {len(findings)} checks are fine")
+    parts = [(numbers[HealthLevel.BAD], "wrong"), (numbers[HealthLevel.WARN], "worth a look")]
+    return DoctorVerdict(level=level, words=", ".join(f"{number} {word}" for number, word in parts if number))
 
 
-def worst_first(findings: Sequence[Finding]) -> list[Finding]:
+def sort_by_severity(findings: Sequence[HealthCheck]) -> list[HealthCheck]:
     """Those of one level stay in their order."""
-    return sorted(findings, key=lambda finding: ORDER.index(finding.level))
+    return sorted(findings, key=lambda finding: SEVERITY_ORDER.index(finding.level))
 
 
-def chosen_first(settings: Sequence[SettingRecord]) -> list[SettingRecord]:
+def sort_settings(settings: Sequence[SettingRecord]) -> list[SettingRecord]:
     """What somebody has set comes before what nobody has."""
     return sorted(settings, key=lambda setting: (setting.origin == "default", setting.name))
 
 
-async def index(call: Call) -> Answer:
+async def index(request: DashboardRequest) -> DashboardResponse:
     """GET /system."""
-    record: SystemRecord = await call.ask(system.show)
-    return await render(
-        call,
+    record: SystemRecord = await request.invoke(system.show)
+    return await render_page(
+        request,
         "system.html",
         page="system",
         title="System",
         record=record,
-        verdict=verdict(record.findings),
-        findings=worst_first(record.findings),
-        settings=chosen_first(record.settings),
+        verdict=summarize_checks(record.findings),
+        findings=sort_by_severity(record.findings),
+        settings=sort_settings(record.settings),
     )

@@ -7,36 +7,36 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from drumbeat.admin import TaskInfo
+from drumbeat.core.dead_letter import DeadLetterGroup
+from drumbeat.core.stats import Rollup
 from drumbeat.durations import MICROSECOND
-from drumbeat.model.death import DeadGroup
-from drumbeat.model.stats import Rollup
-from drumbeat.nouns import TaskInfo
 from drumbeat.web.api import dead, instances, jobs, stats, tasks
-from drumbeat.web.api.dead import GroupsQuery
-from drumbeat.web.api.filters import Listed
+from drumbeat.web.api.dead import DeadGroupsQuery
 from drumbeat.web.api.instances import InstancesQuery
-from drumbeat.web.api.records import store_now
+from drumbeat.web.api.job_filters import JobListQuery
+from drumbeat.web.api.records import read_store_time
 from drumbeat.web.api.stats import StatsQuery
-from drumbeat.web.api.tasks import HistoryQuery
-from drumbeat.web.call import Answer, Call, Role
+from drumbeat.web.api.tasks import TaskHistoryQuery
+from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
 
-from .charting import charts_of
-from .enqueueing import fields_of
-from .lanes import RANGES
+from .enqueue_form import fields_of
+from .layout import render_page
+from .page_charts import load_charts
 from .percentiles import Percentiles, percentiles
-from .rendering import render
+from .timeline_layout import RANGES
 
-CHOICES = ("15m", "1h", "6h", "24h")
-SHOWN_RUNS = 30
+RANGE_CHOICES = ("15m", "1h", "6h", "24h")
+MAX_RUNS = 30
 
 
-class TasksPage(msgspec.Struct, frozen=True, kw_only=True):
+class TasksPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What the address may say."""
 
     range: str = "1h"
 
 
-class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
+class TaskPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     range: str = "1h"
     before: str | None = None
     """Of the runs: the next page."""
@@ -53,10 +53,10 @@ class TaskFigures(msgspec.Struct, frozen=True, kw_only=True):
     run: Percentiles
 
 
-class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
+class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     info: TaskInfo
     figures: TaskFigures
-    error: DeadGroup | None
+    error: DeadLetterGroup | None
     """The newest of its dead letters' errors."""
 
 
@@ -73,83 +73,85 @@ def figures_of(rollups: Iterable[Rollup]) -> TaskFigures:
     )
 
 
-def rows_of(found: Sequence[TaskInfo], rollups: Sequence[Rollup], groups: Sequence[DeadGroup]) -> list[TaskRow]:
+def rows_of(found: Sequence[TaskInfo], rollups: Sequence[Rollup], groups: Sequence[DeadLetterGroup]) -> list[TaskView]:
     """A row for each task; those that are busiest stand where their name says, so that rows do not move."""
     counted: dict[str, list[Rollup]] = {}
     for rollup in rollups:
         counted.setdefault(rollup.task, []).append(rollup)
-    newest: dict[str, DeadGroup] = {}
+    newest: dict[str, DeadLetterGroup] = {}
     for group in groups:
         if group.task not in newest or group.last_at > newest[group.task].last_at:
             newest[group.task] = group
     return [
-        TaskRow(info=info, figures=figures_of(counted.get(info.name, ())), error=newest.get(info.name))
+        TaskView(info=info, figures=figures_of(counted.get(info.name, ())), error=newest.get(info.name))
         for info in found
     ]
 
 
-def chosen(range: str) -> str:
-    return range if range in CHOICES else "1h"
+def valid_range(range: str) -> str:
+    return range if range in RANGE_CHOICES else "1h"
 
 
 def since_of(range: str, until: datetime) -> datetime:
     return until - timedelta(microseconds=RANGES[range])
 
 
-async def index(call: Call) -> Answer:
+async def index(request: DashboardRequest) -> DashboardResponse:
     """GET /tasks."""
-    range = chosen(call.query.range)
-    now = await store_now(call.host)
-    found = await call.ask(tasks.list_)
-    counted = await call.ask(stats.read, query=_stretch(range, now))
-    groups = await call.ask(dead.groups, query=GroupsQuery(limit=500))
-    return await render(
-        call,
+    range = valid_range(request.query.range)
+    now = await read_store_time(request.app)
+    found = await request.invoke(tasks.list_tasks)
+    counted = await request.invoke(stats.read_stats, query=_stats_query(range, now))
+    groups = await request.invoke(dead.list_groups, query=DeadGroupsQuery(limit=500))
+    return await render_page(
+        request,
         "tasks.html",
         page="tasks",
         title="Tasks",
         rows=rows_of(found.items, counted.items, groups.items),
         range=range,
-        choices=CHOICES,
-        since=_minute(since_of(range, now)),
+        choices=RANGE_CHOICES,
+        since=_truncate_to_minute(since_of(range, now)),
     )
 
 
-async def show(call: Call) -> Answer:
+async def show(request: DashboardRequest) -> DashboardResponse:
     """GET /tasks/{name}."""
-    name = call.path["name"]
-    query: TaskPage = call.query
-    range = chosen(query.range)
-    now = await store_now(call.host)
-    info: TaskInfo = await call.ask(tasks.show, path={"name": name})
-    counted = await call.ask(stats.read, query=_stretch(range, now, task=name))
-    runs = await call.ask(tasks.history, path={"name": name}, query=HistoryQuery(before=query.before, limit=SHOWN_RUNS))
-    last_dead = await call.ask(jobs.list_, query=Listed(task=name, state="dead", limit=1))
-    living = await call.ask(instances.list_, query=InstancesQuery())
-    return await render(
-        call,
+    name = request.path_params["name"]
+    query: TaskPageQuery = request.query
+    range = valid_range(query.range)
+    now = await read_store_time(request.app)
+    info: TaskInfo = await request.invoke(tasks.show, path_params={"name": name})
+    counted = await request.invoke(stats.read_stats, query=_stats_query(range, now, task=name))
+    runs = await request.invoke(
+        tasks.history, path_params={"name": name}, query=TaskHistoryQuery(before=query.before, limit=MAX_RUNS)
+    )
+    last_dead = await request.invoke(jobs.list_jobs, query=JobListQuery(task=name, state="dead", limit=1))
+    living = await request.invoke(instances.list_instances, query=InstancesQuery())
+    return await render_page(
+        request,
         "task.html",
         page="tasks",
         title=name,
         info=info,
         figures=figures_of(counted.items),
-        charts=await charts_of(call, range, now, task=name),
+        charts=await load_charts(request, range, now, task=name),
         runs=runs.items,
         next=runs.next,
         before=query.before,
         error=next(iter(last_dead.items), None),
         known_by=[each for each in living.items if name in each.tasks],
-        fields=fields_of(info) if call.may(Role.OPERATOR) else None,
+        fields=fields_of(info) if request.has_role(AccessRole.OPERATOR) else None,
         range=range,
-        choices=CHOICES,
-        since=_minute(since_of(range, now)),
+        choices=RANGE_CHOICES,
+        since=_truncate_to_minute(since_of(range, now)),
     )
 
 
-def _stretch(range: str, now: datetime, task: str | None = None) -> StatsQuery:
-    return StatsQuery(grain="1m", since=since_of(range, now), until=now, task=task)
+def _stats_query(range: str, now: datetime, task: str | None = None) -> StatsQuery:
+    return StatsQuery(resolution="1m", since=since_of(range, now), until=now, task=task)
 
 
-def _minute(moment: datetime) -> datetime:
+def _truncate_to_minute(moment: datetime) -> datetime:
     """Cut to the minute: links must not change with each second, or the page would never stand still."""
     return moment - (moment.second * 1_000_000 + moment.microsecond) * MICROSECOND

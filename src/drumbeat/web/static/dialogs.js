@@ -26,9 +26,9 @@ export async function send(method, url, body, key = freshKey()) {
 }
 
 function said(text, record) {
-  if (record.goes_on) return `${count(record.matched)} are being dealt with in the background: watch it here, or stop it`;
+  if (record.in_background) return `${count(record.matched)} are being dealt with in the background: watch it here, or stop it`;
   const n = record.touched ?? null;
-  const left = record.refused?.length ? `, ${count(record.refused.length)} not: ${record.refused[0].why}` : "";
+  const left = record.refused?.length ? `, ${count(record.refused.length)} not: ${record.refused[0].reason}` : "";
   const asked = record.requested ? `, ${count(record.requested)} of them running: asked to stop` : "";
   return text.replace("{n}", n === null ? "" : count(n)).replace("{s}", n === 1 ? "" : "s") + asked + left;
 }
@@ -94,13 +94,13 @@ async function perform() {
   part("confirm").disabled = true;
   say("");
   const body = { ...asked.body };
-  const why = dialog.querySelector("#act-reason").value.trim();
-  if (asked.data.reason && why) body.why = why;
+  const reason = dialog.querySelector("#act-reason").value.trim();
+  if (asked.data.reason && reason) body.reason = reason;
   const rate = dialog.querySelector("#act-rate").value;
   if ("rate" in asked.data && rate) body.rate = Number(rate);
   try {
     // A DELETE has no body: what it is given goes with its address.
-    const query = asked.data.method === "DELETE" && body.why ? `?${new URLSearchParams({ why: body.why })}` : "";
+    const query = asked.data.method === "DELETE" && body.reason ? `?${new URLSearchParams({ reason: body.reason })}` : "";
     const record = await send(asked.data.method, asked.data.url + query, asked.data.method === "DELETE" ? undefined : body, asked.key);
     const text = said(asked.data.done || "Done", record);
     dialog.close();

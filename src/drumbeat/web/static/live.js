@@ -45,15 +45,15 @@ function close() {
 }
 
 // Nothing that was known before is health now: the verdict says so until the server has drawn a new one.
-function away(why, verdict = "") {
+function away(reason, verdict = "") {
   const was = document.documentElement.classList.contains("store-gone");
-  document.documentElement.classList.toggle("store-gone", why !== "");
-  if (why) {
+  document.documentElement.classList.toggle("store-gone", reason !== "");
+  if (reason) {
     const note = document.querySelector(".away"), judged = document.querySelector("[data-verdict]");
-    if (note) setText(note, `${why} What you see is what was last known; it goes on by itself.`);
+    if (note) setText(note, `${reason} What you see is what was last known; it goes on by itself.`);
     if (!judged) return;
     judged.className = "verdict bad";
-    judged.title = why;
+    judged.title = reason;
     setText(judged.querySelector("span"), verdict);
     judged.querySelector("use").setAttribute("href", "#i-s-bad");
   } else if (was) due.set("health", 0);

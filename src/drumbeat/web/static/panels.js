@@ -9,7 +9,7 @@ document.addEventListener("click", async (event) => {
   button.setAttribute("aria-busy", "true");
   try {
     const record = await send("POST", button.dataset.press, {});
-    toast(record.said);
+    toast(record.message);
     refresh();
   } catch (error) {
     toast(error.message, true);

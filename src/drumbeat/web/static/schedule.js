@@ -101,7 +101,7 @@ function body() {
   const kind = value("kind");
   const given = kind === "cron" ? { cron: value("cron"), tz: value("tz") || "UTC" } : { every: value("every"), grid: kind === "grid" };
   const editing = form.dataset.method === "PUT";
-  for (const name of ["task", "name", "queue", "jitter", "overlap", "catch_up", "why"]) {
+  for (const name of ["task", "name", "queue", "jitter", "overlap", "catch_up", "reason"]) {
     const field = form.elements.namedItem(name);
     if (field && !field.disabled && value(name)) given[name] = value(name);
   }

@@ -1,4 +1,4 @@
-// Figures and moments as text, as web/pages/showing.py writes them; and short messages. Text only: nothing here makes markup.
+// Figures and moments as text, as web/pages/formatting.py writes them; and short messages. Text only: nothing here makes markup.
 
 export const base = document.documentElement.dataset.base || "";
 

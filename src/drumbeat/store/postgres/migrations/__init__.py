@@ -1,1 +1,1 @@
-"""The numbered migrations of the PostgreSQL engine; see `drumbeat.store.migrate`."""
+"""The numbered migrations of the PostgreSQL engine; see `drumbeat.store.migrations`."""

@@ -1,6 +1,6 @@
 -- Statements about the record of what people did.
 
--- name: release_key
+-- name: expire_key
 -- A key is given up when it is old. $1 who, $2 request_key, $3 within.
 UPDATE drumbeat.audit
    SET holds_key = false
@@ -11,13 +11,13 @@ UPDATE drumbeat.audit
 
 -- name: begin
 -- Of many with the same key the others wait here for the commit of the first.
-INSERT INTO drumbeat.audit (at, id, who, role, via, verb, target, why, request_key, request_hash, holds_key)
+INSERT INTO drumbeat.audit (at, id, who, role, via, verb, target, reason, request_key, request_hash, holds_key)
 VALUES (drumbeat.now_us(), $1, $2, $3, $4, $5, $6, $7, $8, $9, $8::text IS NOT NULL)
     ON CONFLICT DO NOTHING;
 
--- name: holder
--- Columns as in model.Act, here and below.
-SELECT id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched, outcome, answer
+-- name: key_holder
+-- Columns as in core.Act, here and below.
+SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
   FROM drumbeat.audit
  WHERE holds_key
    AND who = $1
@@ -33,13 +33,13 @@ UPDATE drumbeat.audit
    AND done_at IS NULL;
 
 -- name: get
-SELECT id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched, outcome, answer
+SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
   FROM drumbeat.audit
  WHERE id = $1;
 
 -- name: page
 -- $1 before, $2 limit, $3 who, $4 the beginning of the verb, $5 target; null: any.
-SELECT id, who, role, via, verb, target, why, at, request_key, request_hash, done_at, touched, outcome, answer
+SELECT id, who, role, via, verb, target, reason, at, request_key, request_hash, done_at, touched, outcome, answer
   FROM drumbeat.audit
  WHERE ($1::text IS NULL OR id < $1)
    AND ($3::text IS NULL OR who = $3)

@@ -5,18 +5,18 @@
 SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, signature, created_at, due_at, run_at,
        claimed_at,
        NULL::bigint AS finished_at, instance, token, NULL AS outcome, failures, crashes, retries, timeout, crash_limit,
-       "unique", waits_for, waits_since, cancel_requested, left(progress, $2) AS progress, NULL AS result,
+       "unique", blocked_on, blocked_since, cancel_requested, left(progress, $2) AS progress, NULL AS result,
        NULL AS result_error, error, on_dead,
-       life, tenant, schedule, trace
+       replays, tenant, schedule, trace
   FROM drumbeat.job
  WHERE job.id = ANY ($1::text[]::uuid[]);
 
 -- name: history_record
 SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, signature, created_at, due_at, run_at,
        started_at, finished_at,
-       instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
-       NULL::bigint AS waits_since, cancel_requested, left(progress, $2) AS progress,
-       left(result, $2) AS result, result_error, error, on_dead, life, tenant,
+       instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS blocked_on,
+       NULL::bigint AS blocked_since, cancel_requested, left(progress, $2) AS progress,
+       left(result, $2) AS result, result_error, error, on_dead, replays, tenant,
        schedule, trace
   FROM drumbeat.history
  WHERE history.id = ANY ($1::text[]::uuid[]);
@@ -24,9 +24,9 @@ SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, sign
 -- name: dead_record
 SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, signature, created_at, due_at, run_at,
        started_at, finished_at,
-       instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS waits_for,
-       NULL::bigint AS waits_since, cancel_requested, left(progress, $2) AS progress,
-       left(result, $2) AS result, result_error, error, on_dead, life, tenant,
+       instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS blocked_on,
+       NULL::bigint AS blocked_since, cancel_requested, left(progress, $2) AS progress,
+       left(result, $2) AS result, result_error, error, on_dead, replays, tenant,
        schedule, trace
   FROM drumbeat.dead
  WHERE dead.id = ANY ($1::text[]::uuid[]);
@@ -42,11 +42,11 @@ SELECT token, instance, outcome, started_at, finished_at, error
 -- Each source gives what it knows of a queue, and they are added up. How many jobs are due is another question (`due`): this
 -- one takes no longer where there are many.
   WITH RECURSIVE lined (queue) AS (
-       SELECT min(job.queue) FROM drumbeat.job WHERE job.state = 'pending' AND job.waits_for IS NULL
+       SELECT min(job.queue) FROM drumbeat.job WHERE job.state = 'pending' AND job.blocked_on IS NULL
         UNION ALL
        SELECT (SELECT min(job.queue)
                  FROM drumbeat.job
-                WHERE job.queue > lined.queue AND job.state = 'pending' AND job.waits_for IS NULL)
+                WHERE job.queue > lined.queue AND job.state = 'pending' AND job.blocked_on IS NULL)
          FROM lined
         WHERE lined.queue IS NOT NULL),
        known AS (
@@ -57,7 +57,7 @@ SELECT token, instance, outcome, started_at, finished_at, error
                   AND job.priority = level
                   AND job.run_at <= drumbeat.now_us()
                   AND job.state = 'pending'
-                  AND job.waits_for IS NULL
+                  AND job.blocked_on IS NULL
                 ORDER BY job.run_at
                 LIMIT 1) AS oldest_due
          FROM lined
@@ -66,7 +66,7 @@ SELECT token, instance, outcome, started_at, finished_at, error
         UNION ALL
        SELECT queue, 0, count(*), NULL
          FROM drumbeat.job
-        WHERE state = 'pending' AND waits_for IS NOT NULL
+        WHERE state = 'pending' AND blocked_on IS NOT NULL
         GROUP BY queue
         UNION ALL
        SELECT queue, count(*), 0, NULL
@@ -82,18 +82,18 @@ SELECT token, instance, outcome, started_at, finished_at, error
         CROSS JOIN json_array_elements_text(instance.queues::json) AS taken (value)
         WHERE instance.state = 'alive')
 SELECT known.name, sum(running)::bigint AS running, sum(waiting)::bigint AS waiting, min(oldest_due) AS oldest_due,
-       queue.paused_by, queue.paused_why, queue.paused_at
+       queue.paused_by, queue.paused_reason, queue.paused_at
   FROM known
   LEFT JOIN drumbeat.queue
     ON queue.name = known.name
- GROUP BY known.name, queue.paused_by, queue.paused_why, queue.paused_at
+ GROUP BY known.name, queue.paused_by, queue.paused_reason, queue.paused_at
  ORDER BY known.name;
 
 -- name: due
 SELECT queue, count(*) FILTER (WHERE run_at <= drumbeat.now_us()) AS ready,
        count(*) FILTER (WHERE run_at > drumbeat.now_us()) AS scheduled
   FROM drumbeat.job
- WHERE state = 'pending' AND waits_for IS NULL
+ WHERE state = 'pending' AND blocked_on IS NULL
  GROUP BY queue;
 
 -- name: tasks
@@ -129,13 +129,13 @@ SELECT name COLLATE "C" AS name, sum(pending)::bigint AS pending, sum(running)::
 
 -- name: instances
 SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at, beat_at,
-       rooms, ended_at, ended_why
+       rooms, ended_at, ended_reason
   FROM drumbeat.instance
  WHERE $1 OR state = 'alive'
  ORDER BY started_at, id;
 
--- name: groups
--- $1 limit, $2 how many letters to look at. Columns as in model.DeadGroup.
+-- name: dead_groups
+-- $1 limit, $2 how many letters to look at. Columns as in core.DeadGroup.
 SELECT found.task, found.error, found.count, found.first_at, found.last_at, found.sample::text AS sample,
        coalesce(letter.error::json ->> 'message', '') AS message
   FROM (SELECT task, error, count(*) AS count, min(finished_at) AS first_at, max(finished_at) AS last_at,
@@ -157,7 +157,7 @@ SELECT instance, term, since, until
  WHERE instance IS NOT NULL
    AND until > drumbeat.now_us();
 
--- name: ahead
+-- name: count_ahead
 -- In the order of claims: level by level, so that future jobs of a more urgent one are never stepped over. $1 queue, $2 priority,
 -- $3 run_at, $4 id, $5 limit.
 SELECT count(*)
@@ -170,7 +170,7 @@ SELECT count(*)
                   AND job.priority = level.priority
                   AND job.run_at <= drumbeat.now_us()
                   AND job.state = 'pending'
-                  AND job.waits_for IS NULL
+                  AND job.blocked_on IS NULL
                 LIMIT $5) AS urgent
          UNION ALL
         SELECT 1
@@ -180,5 +180,5 @@ SELECT count(*)
            AND job.run_at <= drumbeat.now_us()
            AND (job.run_at, job.id) < ($3::bigint, $4::text::uuid)
            AND job.state = 'pending'
-           AND job.waits_for IS NULL
+           AND job.blocked_on IS NULL
          LIMIT $5) AS before;

@@ -20,15 +20,15 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, drumbeat.now_us(), drumbea
           AND state = 'alive'
        RETURNING beat),
        waiting (value) AS (
-       SELECT min(waits_for)
+       SELECT min(blocked_on)
          FROM drumbeat.job
-        WHERE state = 'pending' AND waits_for IS NOT NULL
+        WHERE state = 'pending' AND blocked_on IS NOT NULL
         UNION ALL
-       SELECT (SELECT min(job.waits_for)
+       SELECT (SELECT min(job.blocked_on)
                  FROM drumbeat.job
                 WHERE job.state = 'pending'
-                  AND job.waits_for IS NOT NULL
-                  AND job.waits_for > CASE WHEN starts_with(waiting.value, 'schedule:') THEN 'schedule;' ELSE waiting.value END)
+                  AND job.blocked_on IS NOT NULL
+                  AND job.blocked_on > CASE WHEN starts_with(waiting.value, 'schedule:') THEN 'schedule;' ELSE waiting.value END)
          FROM waiting
         WHERE waiting.value IS NOT NULL),
        led AS (
@@ -83,7 +83,7 @@ SELECT instance AS leader, term
  WHERE instance IS NOT NULL
    AND until > drumbeat.now_us();
 
--- name: give_up_lead
+-- name: resign_lead
 UPDATE drumbeat.leader
    SET instance = NULL,
        until = 0
@@ -102,14 +102,14 @@ SELECT id
 UPDATE drumbeat.instance
    SET state = $2,
        ended_at = drumbeat.now_us(),
-       ended_why = $3,
+       ended_reason = $3,
        running = 0
  WHERE id = $1;
 
--- name: tell_end
+-- name: set_end_reason
 -- What became of its jobs is known only after it has ended.
 UPDATE drumbeat.instance
-   SET ended_why = $2
+   SET ended_reason = $2
  WHERE id = $1;
 
 -- name: leave_rooms

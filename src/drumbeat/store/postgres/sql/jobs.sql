@@ -38,7 +38,7 @@ SELECT drumbeat.now_us() AS now,
 
 -- name: add_one
 -- The same for a single job that is not unique, which is planned in a tenth of the time. NewJob's fields in their order, but
--- for `unique`; $15 since, $16 trace; $17 who tells the workers, or null: not here. told: whether that was done. What tells holds
+-- for `unique`; $15 since, $16 trace; $17 who tells the workers, or null: not here. notified: whether that was done. What tells holds
 -- a lock of the whole database until the commit is on disk, so one does at a time, and nobody waits for it.
 INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, retries, timeout,
                           crash_limit, on_dead, tenant, trace)
@@ -49,7 +49,7 @@ RETURNING drumbeat.now_us() AS now, drumbeat.refuse_known(0, 0, id, id, $15),
                WHEN pg_try_advisory_xact_lock(hashtextextended('drumbeat' || '.wake', 0))
                THEN pg_notify('drumbeat' || '.wake', run_at::text || ' ' || $17) IS NOT NULL
                ELSE false
-           END AS told;
+           END AS notified;
 
 -- name: before_copy
 -- For jobs that are about to be copied into the table. $1 the tasks of those of Unique.LIVE; doubtful: whether such a task has
@@ -80,7 +80,7 @@ SELECT wanted.id::text
     OR EXISTS (SELECT FROM drumbeat.history WHERE history.id = wanted.id)
     OR EXISTS (SELECT FROM drumbeat.dead WHERE dead.id = wanted.id);
 
--- name: holders
+-- name: key_holders
 -- Live unique jobs of these (task, key).
 SELECT job.task, job.key, job.id::text, job.state
   FROM unnest($1::text[], $2::text[]) AS wanted (task, key)
@@ -91,7 +91,7 @@ SELECT job.task, job.key, job.id::text, job.state
    AND job."unique" <> ''
  ORDER BY job.id;
 
--- name: insert
+-- name: insert_unknown
 -- Store those of these new jobs that collide with nothing; whoever calls has looked before, and looks at the answer.
 INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, "unique", retries,
                           timeout, crash_limit, on_dead, tenant, trace)
@@ -112,17 +112,17 @@ SELECT new.id, coalesce(new.task, $17), coalesce(new.queue, $18), new.args, coal
 RETURNING id::text, drumbeat.now_us() AS now;
 
 -- name: refuse_held
--- After `insert`, for jobs of Unique.LIVE. $1 ids, $2 their tasks.
+-- After `insert_unknown`, for jobs of Unique.LIVE. $1 ids, $2 their tasks.
 SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
 
--- name: exchange
+-- name: report_and_claim
 -- The hot one: runs that succeeded become history, and the next jobs are claimed, in one statement.
 -- $1 instance; $2 to $7 ids, tokens, started_at, finished_at, result, result_error of the runs (the first four as array
 -- literals, which cost the driver a fifth of an array; the last two are empty where all are null);
 -- $8, $9 queues and shares in the order of their turn; $10 limit; $11 for each queue and level a lower bound of run_at,
 -- $12 and of the id where run_at is that bound (an array literal; empty: none).
 -- The first row is no job: token is now, created_at how many runs were recorded, due_at the next due moment if fewer than
--- the limit were claimed, args the ids that were recorded if those were not all. Then columns as in model.job.Claimed.
+-- the limit were claimed, args the ids that were recorded if those were not all. Then columns as in core.job.ClaimedJob.
   WITH ended AS MATERIALIZED (
        SELECT id, token, started_at, finished_at, result, result_error
          FROM unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[], $6::text[], $7::text[])
@@ -134,17 +134,17 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
           -- Inside CASE it stays a filter; as a plain condition it could become a join, and the join a walk of the table.
           AND CASE WHEN (id, token) IN (SELECT ended.id, ended.token FROM ended) THEN true ELSE false END
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, failures, crashes,
-                 retries, timeout, crash_limit, "unique", cancel_requested, progress, on_dead, life, tenant, schedule, trace),
+                 retries, timeout, crash_limit, "unique", cancel_requested, progress, on_dead, replays, tenant, schedule, trace),
        kept AS (
        INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
                                      created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
                                      crash_limit, "unique", cancel_requested, progress, result, result_error, on_dead,
-                                     life, tenant, schedule, trace)
+                                     replays, tenant, schedule, trace)
        SELECT 'succeeded', coalesce(ended.finished_at, drumbeat.now_us()), $1, 'succeeded', gone.id, gone.task, gone.queue,
               gone.priority, gone.key, gone.args, gone.signature, gone.created_at, gone.due_at, gone.run_at,
               ended.started_at, gone.token, gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit,
               gone."unique", gone.cancel_requested, gone.progress, ended.result, ended.result_error, gone.on_dead,
-              gone.life, gone.tenant, gone.schedule, gone.trace
+              gone.replays, gone.tenant, gone.schedule, gone.trace
          FROM gone
          JOIN ended ON ended.id = gone.id
        RETURNING id),
@@ -172,7 +172,7 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
                         AND job.run_at <= drumbeat.now_us()
                         AND (job.run_at, job.id) >= (level.bound, level.first)
                         AND job.state = 'pending'
-                        AND job.waits_for IS NULL
+                        AND job.blocked_on IS NULL
                       ORDER BY job.run_at, job.id
                       LIMIT $10
                         FOR UPDATE SKIP LOCKED) AS job
@@ -200,7 +200,7 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
                         AND job.run_at <= drumbeat.now_us()
                         AND (job.run_at, job.id) >= (level.bound, level.first)
                         AND job.state = 'pending'
-                        AND job.waits_for IS NULL
+                        AND job.blocked_on IS NULL
                       ORDER BY job.run_at, job.id
                       LIMIT $10
                         FOR UPDATE SKIP LOCKED) AS job
@@ -220,11 +220,11 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
               instance = $1,
               token = greatest(least(token, 1000000000000000000) + 1, (SELECT drumbeat.now_us())),
               claimed_at = (SELECT drumbeat.now_us()),
-              waits_for = NULL
+              blocked_on = NULL
         WHERE ctid = ANY (ARRAY(SELECT tid FROM shared UNION ALL SELECT tid FROM rest))
           AND EXISTS (SELECT FROM living)
        RETURNING id, token, task, queue, priority, key, args, signature, created_at, due_at, run_at, failures, crashes,
-                 retries, timeout, crash_limit, on_dead, life, waits_since, trace)
+                 retries, timeout, crash_limit, on_dead, replays, blocked_since, trace)
 SELECT NULL AS id, drumbeat.now_us() AS token, NULL AS task, NULL AS queue, NULL AS priority, NULL AS key,
        CASE WHEN (SELECT count(*) FROM kept) < (SELECT count(*) FROM ended)
             THEN (SELECT string_agg(kept.id::text, ' ') FROM kept)
@@ -242,23 +242,23 @@ SELECT NULL AS id, drumbeat.now_us() AS token, NULL AS task, NULL AS queue, NULL
                             AND job.priority = level.priority
                             AND job.run_at > drumbeat.now_us()
                             AND job.state = 'pending'
-                            AND job.waits_for IS NULL
+                            AND job.blocked_on IS NULL
                           ORDER BY job.run_at
                           LIMIT 1) AS soon)
         END AS due_at,
        NULL AS run_at, NULL AS failures, NULL AS crashes, NULL AS retries, NULL AS timeout, NULL AS crash_limit,
-       NULL AS on_dead, NULL AS life, NULL AS waits_since, NULL AS trace
+       NULL AS on_dead, NULL AS replays, NULL AS blocked_since, NULL AS trace
  UNION ALL
 SELECT id::text, token, task, queue, priority, key, args, signature, created_at, due_at, run_at, failures, crashes, retries,
-       timeout, crash_limit, on_dead, life, waits_since, trace
+       timeout, crash_limit, on_dead, replays, blocked_since, trace
   FROM claimed;
 
--- name: claim_waiting
+-- name: claim_blocked
 -- Claim jobs that wait for something this worker has. $1 instance, $2 wants, $3 queues, $4 limit.
   WITH picked AS MATERIALIZED (
        SELECT due.tid
-         FROM (SELECT wanted.waits_for, asked.queue, level.priority
-                 FROM unnest($2::text[]) WITH ORDINALITY AS wanted (waits_for, place)
+         FROM (SELECT wanted.blocked_on, asked.queue, level.priority
+                 FROM unnest($2::text[]) WITH ORDINALITY AS wanted (blocked_on, place)
                 CROSS JOIN unnest($3::text[]) WITH ORDINALITY AS asked (queue, turn)
                 CROSS JOIN generate_series(0, 9) AS level (priority)
                 WHERE NOT EXISTS (SELECT FROM drumbeat.queue WHERE queue.name = asked.queue)
@@ -266,12 +266,12 @@ SELECT id::text, token, task, queue, priority, key, args, signature, created_at,
         CROSS JOIN LATERAL (
               SELECT job.ctid AS tid
                 FROM drumbeat.job
-               WHERE job.waits_for = line.waits_for
+               WHERE job.blocked_on = line.blocked_on
                  AND job.queue = line.queue
                  AND job.priority = line.priority
                  AND job.run_at <= drumbeat.now_us()
                  AND job.state = 'pending'
-                 AND job.waits_for IS NOT NULL
+                 AND job.blocked_on IS NOT NULL
                ORDER BY job.run_at, job.id
                LIMIT $4
                  FOR UPDATE SKIP LOCKED) AS due
@@ -288,15 +288,15 @@ UPDATE drumbeat.job
        instance = $1,
        token = greatest(least(token, 1000000000000000000) + 1, drumbeat.now_us()),
        claimed_at = drumbeat.now_us(),
-       waits_for = NULL
+       blocked_on = NULL
  WHERE ctid = ANY (ARRAY(SELECT tid FROM picked))
    AND EXISTS (SELECT FROM living)
 RETURNING id::text, token, task, queue, priority, key, args, signature, created_at, due_at, run_at, failures, crashes,
-          retries, timeout, crash_limit, on_dead, life, waits_since, trace;
+          retries, timeout, crash_limit, on_dead, replays, blocked_since, trace;
 
--- name: held
+-- name: lock_running
 -- Those of these jobs that run under this instance, locked in the order of ids. Columns as in rows.Held.
-SELECT id::text, token, task, key, "unique", run_at, claimed_at, failures, crashes, crash_limit, waits_since,
+SELECT id::text, token, task, key, "unique", run_at, claimed_at, failures, crashes, crash_limit, blocked_since,
        cancel_requested, on_dead, drumbeat.now_us() AS now
   FROM drumbeat.job
  WHERE id = ANY ($2::text[]::uuid[])
@@ -304,9 +304,9 @@ SELECT id::text, token, task, key, "unique", run_at, claimed_at, failures, crash
  ORDER BY job.id
    FOR UPDATE;
 
--- name: held_by
+-- name: lock_running_of_instance
 -- All jobs that run under this instance, likewise.
-SELECT id::text, token, task, key, "unique", run_at, claimed_at, failures, crashes, crash_limit, waits_since,
+SELECT id::text, token, task, key, "unique", run_at, claimed_at, failures, crashes, crash_limit, blocked_since,
        cancel_requested, on_dead, drumbeat.now_us() AS now
   FROM drumbeat.job
  WHERE instance = $1
@@ -314,7 +314,7 @@ SELECT id::text, token, task, key, "unique", run_at, claimed_at, failures, crash
  ORDER BY job.id
    FOR UPDATE;
 
--- name: finish
+-- name: move_to_history
 -- Move live jobs to history; they are locked. Columns: id, state, outcome, started_at, finished_at, result, result_error,
 -- error. The instance is the job's own: a pending one has none.
   WITH ended AS MATERIALIZED (
@@ -326,23 +326,23 @@ SELECT id::text, token, task, key, "unique", run_at, claimed_at, failures, crash
        DELETE FROM drumbeat.job
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, run_at, instance, token, failures,
-                 crashes, retries, timeout, crash_limit, "unique", cancel_requested, progress, error, on_dead, life, tenant,
+                 crashes, retries, timeout, crash_limit, "unique", cancel_requested, progress, error, on_dead, replays, tenant,
                  schedule, trace)
 INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
                               created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
-                              crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead, life,
+                              crash_limit, "unique", cancel_requested, progress, result, result_error, error, on_dead, replays,
                               tenant, schedule, trace)
 SELECT ended.state, coalesce(ended.finished_at, drumbeat.now_us()), gone.instance, ended.outcome, gone.id, coalesce(gone.task, ''),
        coalesce(gone.queue, ''), coalesce(gone.priority, 5), gone.key, coalesce(gone.args, ''), coalesce(gone.signature, ''), coalesce(gone.created_at, 0), coalesce(gone.due_at, 0), coalesce(gone.run_at, 0),
        ended.started_at, coalesce(gone.token, 0), coalesce(gone.failures, 0), coalesce(gone.crashes, 0), gone.retries, gone.timeout, coalesce(gone.crash_limit, 0),
        coalesce(gone."unique", ''), coalesce(gone.cancel_requested, false) OR (ended.state = 'cancelled' AND ended.outcome IS NULL), gone.progress,
        ended.result, ended.result_error,
-       CASE WHEN ended.outcome IS NULL THEN gone.error ELSE ended.error END, gone.on_dead, coalesce(gone.life, 0), coalesce(gone.tenant, ''),
+       CASE WHEN ended.outcome IS NULL THEN gone.error ELSE ended.error END, gone.on_dead, coalesce(gone.replays, 0), coalesce(gone.tenant, ''),
        gone.schedule, gone.trace
   FROM gone
   JOIN ended ON ended.id = gone.id;
 
--- name: die
+-- name: move_to_dead
 -- Make dead letters of live jobs; they are locked. Columns: id, outcome, started_at, finished_at, failures, crashes, error.
   WITH ended AS MATERIALIZED (
        SELECT id, outcome, started_at, finished_at, failures, crashes, error
@@ -352,20 +352,20 @@ SELECT ended.state, coalesce(ended.finished_at, drumbeat.now_us()), gone.instanc
        DELETE FROM drumbeat.job
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, run_at, instance, token, retries,
-                 timeout, crash_limit, "unique", cancel_requested, progress, on_dead, life, tenant, schedule, trace)
+                 timeout, crash_limit, "unique", cancel_requested, progress, on_dead, replays, tenant, schedule, trace)
 INSERT INTO drumbeat.dead (finished_at, id, task, queue, priority, key, args, signature, created_at, due_at, run_at,
                            started_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique",
-                           cancel_requested, progress, error, on_dead, life, tenant, schedule, trace)
+                           cancel_requested, progress, error, on_dead, replays, tenant, schedule, trace)
 SELECT coalesce(ended.finished_at, drumbeat.now_us()), gone.id, coalesce(gone.task, ''), coalesce(gone.queue, ''), coalesce(gone.priority, 5), gone.key, coalesce(gone.args, ''),
        coalesce(gone.signature, ''), coalesce(gone.created_at, 0), coalesce(gone.due_at, 0), coalesce(gone.run_at, 0), ended.started_at, gone.instance, coalesce(gone.token, 0),
        ended.outcome, ended.failures, ended.crashes, gone.retries, gone.timeout, coalesce(gone.crash_limit, 0), coalesce(gone."unique", ''),
-       coalesce(gone.cancel_requested, false), gone.progress, ended.error, gone.on_dead, coalesce(gone.life, 0), coalesce(gone.tenant, ''), gone.schedule, gone.trace
+       coalesce(gone.cancel_requested, false), gone.progress, ended.error, gone.on_dead, coalesce(gone.replays, 0), coalesce(gone.tenant, ''), gone.schedule, gone.trace
   FROM gone
   JOIN ended ON ended.id = gone.id;
 
--- name: give_back
+-- name: requeue
 -- Make running jobs pending again; they are locked.
--- Columns: id, run_at, failures, crashes, unique, waits_for, waits_since, error.
+-- Columns: id, run_at, failures, crashes, unique, blocked_on, blocked_since, error.
 UPDATE drumbeat.job
    SET state = 'pending',
        instance = NULL,
@@ -375,16 +375,16 @@ UPDATE drumbeat.job
        failures = back.failures,
        crashes = back.crashes,
        "unique" = back."unique",
-       waits_for = back.waits_for,
-       waits_since = back.waits_since,
+       blocked_on = back.blocked_on,
+       blocked_since = back.blocked_since,
        error = coalesce(back.error, job.error)
   FROM unnest($1::text[]::uuid[], $2::bigint[], $3::integer[], $4::integer[], $5::text[], $6::text[], $7::bigint[],
               $8::text[])
-       AS back (id, run_at, failures, crashes, "unique", waits_for, waits_since, error)
+       AS back (id, run_at, failures, crashes, "unique", blocked_on, blocked_since, error)
  WHERE job.id = ANY ($1::text[]::uuid[])
    AND job.id = back.id;
 
--- name: keep_attempts
+-- name: insert_attempts
 -- Columns: id, token, instance, outcome, started_at, finished_at, error.
 INSERT INTO drumbeat.attempt (id, token, instance, outcome, started_at, finished_at, error)
 SELECT id, token, instance, outcome, started_at, finished_at, error
@@ -437,7 +437,7 @@ SELECT id::text, state
  ORDER BY job.id
    FOR UPDATE;
 
--- name: live_of_keys
+-- name: lock_live_of_keys
 SELECT id::text, state
   FROM drumbeat.job
  WHERE task = $1
@@ -474,7 +474,7 @@ UPDATE drumbeat.job
  WHERE id = ANY (ARRAY(SELECT due.id FROM due))
 RETURNING drumbeat.now_us();
 
--- name: dead_letters
+-- name: lock_dead_letters
 -- What a replay must know, locked in the order of ids.
 SELECT id::text, task, key, "unique"
   FROM drumbeat.dead
@@ -482,7 +482,7 @@ SELECT id::text, task, key, "unique"
  ORDER BY dead.id
    FOR UPDATE;
 
--- name: keep_last_attempts
+-- name: insert_last_attempts
 -- Before a dead letter lives again: its last run becomes one of its earlier runs.
 INSERT INTO drumbeat.attempt (id, token, instance, outcome, started_at, finished_at, error)
 SELECT id, token, instance, outcome, started_at, finished_at, error
@@ -491,17 +491,17 @@ SELECT id, token, instance, outcome, started_at, finished_at, error
    AND outcome IS NOT NULL
     ON CONFLICT DO NOTHING;
 
--- name: revive
+-- name: replay
 -- A new life under the same id. The token goes on growing from where it was.
   WITH gone AS (
        DELETE FROM drumbeat.dead
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, priority, key, args, signature, created_at, due_at, token, retries, timeout, crash_limit,
-                 "unique", on_dead, life, tenant, schedule, trace)
+                 "unique", on_dead, replays, tenant, schedule, trace)
 INSERT INTO drumbeat.job (id, task, queue, priority, key, args, signature, created_at, due_at, run_at, token, retries,
-                          timeout, crash_limit, "unique", on_dead, life, tenant, schedule, trace)
+                          timeout, crash_limit, "unique", on_dead, replays, tenant, schedule, trace)
 SELECT id, task, queue, CASE WHEN priority BETWEEN 0 AND 9 THEN priority ELSE 5 END, key, args, signature, created_at, due_at,
-       drumbeat.now_us(), token, retries, timeout, crash_limit, "unique", on_dead, least(life, 2147483646) + 1, tenant, schedule,
+       drumbeat.now_us(), token, retries, timeout, crash_limit, "unique", on_dead, least(replays, 2147483646) + 1, tenant, schedule,
        trace
   FROM gone
 RETURNING id::text, drumbeat.now_us() AS now;
@@ -512,14 +512,14 @@ RETURNING id::text, drumbeat.now_us() AS now;
         WHERE id = ANY ($1::text[]::uuid[])
        RETURNING id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at,
                  instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", cancel_requested,
-                 progress, result, result_error, error, on_dead, life, tenant, schedule, trace)
+                 progress, result, result_error, error, on_dead, replays, tenant, schedule, trace)
 INSERT INTO drumbeat.history (id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at,
                               finished_at, instance, token, outcome, failures, crashes, retries, timeout, crash_limit,
-                              "unique", cancel_requested, progress, result, result_error, error, on_dead, life, tenant,
+                              "unique", cancel_requested, progress, result, result_error, error, on_dead, replays, tenant,
                               schedule, trace)
 SELECT id, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, started_at, finished_at, instance,
        token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", cancel_requested, progress, result,
-       result_error, error, on_dead, life, tenant, schedule, trace
+       result_error, error, on_dead, replays, tenant, schedule, trace
   FROM gone
 RETURNING id::text;
 
@@ -543,18 +543,18 @@ SELECT value
   FROM drumbeat.meta
  WHERE name = 'pruned_before';
 
--- name: waited_too_long
+-- name: lock_expired_waits
 -- Jobs that have waited since before $2 for something beginning with $1, locked. Columns as in rows.job.
 SELECT id::text, task, queue, state, priority, key, args, signature, created_at, due_at, run_at, claimed_at,
        NULL::bigint AS finished_at, instance, token, NULL AS outcome, failures, crashes, retries, timeout, crash_limit,
-       "unique", waits_for, waits_since, cancel_requested, progress, NULL AS result, NULL AS result_error, error, on_dead,
-       life, tenant, schedule, trace, drumbeat.now_us() AS now
+       "unique", blocked_on, blocked_since, cancel_requested, progress, NULL AS result, NULL AS result_error, error, on_dead,
+       replays, tenant, schedule, trace, drumbeat.now_us() AS now
   FROM drumbeat.job
- WHERE waits_for >= $1
-   AND starts_with(waits_for, $1)
-   AND waits_since < $2
+ WHERE blocked_on >= $1
+   AND starts_with(blocked_on, $1)
+   AND blocked_since < $2
    AND state = 'pending'
-   AND waits_for IS NOT NULL
+   AND blocked_on IS NOT NULL
  LIMIT $3
    FOR UPDATE SKIP LOCKED;
 
@@ -591,13 +591,13 @@ DELETE FROM drumbeat.attempt
           AND NOT EXISTS (SELECT FROM drumbeat.history WHERE history.id = attempt.id)
         LIMIT $2));
 
--- name: keep_pruned_before
+-- name: raise_pruned_before
 INSERT INTO drumbeat.meta AS meta (name, value)
 VALUES ('pruned_before', $1)
     ON CONFLICT (name) DO UPDATE SET value = greatest(meta.value, excluded.value);
 
 -- name: pause
-INSERT INTO drumbeat.queue (name, paused_at, paused_by, paused_why)
+INSERT INTO drumbeat.queue (name, paused_at, paused_by, paused_reason)
 VALUES ($1, drumbeat.now_us(), $2, $3)
     ON CONFLICT (name) DO NOTHING;
 

@@ -1,31 +1,31 @@
 -- Statements about locks. What they do is in the functions of the schema.
 
--- name: enter
+-- name: acquire
 SELECT ticket, token, lane, place, look_after, granted_at
   FROM drumbeat.lock_enter($1, $2, $3, $4, $5, $6, $7);
 
--- name: enter_all
+-- name: acquire_all
 SELECT ticket, token, lane, place, look_after, granted_at
   FROM drumbeat.lock_enter_all($1, $2, $3, $4, $5, $6, $7);
 
--- name: look
+-- name: ticket_status
 SELECT ticket, token, lane, place, look_after, granted_at
   FROM drumbeat.lock_look($1, $2);
 
--- name: leave
+-- name: release
 SELECT drumbeat.lock_leave($1);
 
--- name: release
+-- name: force_release
 SELECT drumbeat.lock_release($1, $2, $3, $4);
 
--- name: reasons
+-- name: release_reasons
 -- Why these were released by force.
-SELECT released, released_by, released_why
+SELECT released, released_by, released_reason
   FROM drumbeat.lock
  WHERE released <> ''
    AND string_to_array(released, ' ') && $1::text[];
 
--- name: mend
+-- name: repair_limits
 -- A limit that no lock can have.
 UPDATE drumbeat.lock
    SET "limit" = 1
@@ -34,7 +34,7 @@ UPDATE drumbeat.lock
 -- name: page
 -- $1 after, $2 limit, $3 idle ones as well, $4 only this one. opens_at: when a full window has room again.
 SELECT lock.name, lock."limit", lock.per, count(ticket.granted_at) AS holding,
-       count(ticket.id) - count(ticket.granted_at) AS waiting, lock.released_at, lock.released_by, lock.released_why,
+       count(ticket.id) - count(ticket.granted_at) AS waiting, lock.released_at, lock.released_by, lock.released_reason,
        (SELECT past.at + lock.per
           FROM drumbeat.lock_grant AS past
          WHERE past.lock = lock.name

@@ -39,5 +39,5 @@ SELECT audit.*
 -- name: rollups
 SELECT rollup.*
   FROM drumbeat.rollup
- ORDER BY rollup.grain DESC, rollup.at DESC
+ ORDER BY rollup.resolution DESC, rollup.at DESC
  LIMIT $1;

@@ -8,7 +8,7 @@
 INSERT INTO drumbeat.schedule (name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit,
                                on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start, "end", origin, app,
                                version, every, cursor, next_at, changed_by, state, revision, created_at, changed_at,
-                               declared_at, why)
+                               declared_at, reason)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
         $26, $27, 'active', 1, drumbeat.now_us(), drumbeat.now_us(), CASE WHEN $21 = 'code' THEN drumbeat.now_us() END, '')
     ON CONFLICT (name) DO UPDATE
@@ -44,7 +44,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
        changed_at = excluded.changed_at,
        declared_at = excluded.declared_at,
        changed_by = excluded.changed_by,
-       why = excluded.why
+       reason = excluded.reason
  WHERE schedule.state = 'retired'
 RETURNING name;
 
@@ -82,7 +82,7 @@ UPDATE drumbeat.schedule
        changed_at = drumbeat.now_us(),
        declared_at = CASE WHEN $21 = 'code' THEN drumbeat.now_us() ELSE declared_at END,
        changed_by = $27,
-       why = ''
+       reason = ''
  WHERE name = $1
    AND revision = $28
 RETURNING name;
@@ -114,7 +114,7 @@ UPDATE drumbeat.schedule
                       THEN NULL ELSE $5::bigint END,
        changed_at = drumbeat.now_us(),
        changed_by = $6,
-       why = $7
+       reason = $7
  WHERE name = $1
    AND revision = $2
 RETURNING changed_at;
@@ -122,7 +122,7 @@ RETURNING changed_at;
 -- name: get
 SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
        catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor, next_at,
-       current::text, created_at, changed_at, declared_at, changed_by, why
+       current::text, created_at, changed_at, declared_at, changed_by, reason
   FROM drumbeat.schedule
  WHERE name = $1;
 
@@ -130,14 +130,14 @@ SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, ti
 -- $1 after, $2 also those that are retired, $3 limit.
 SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
        catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor, next_at,
-       current::text, created_at, changed_at, declared_at, changed_by, why
+       current::text, created_at, changed_at, declared_at, changed_by, reason
   FROM drumbeat.schedule
  WHERE name > $1
    AND ($2 OR state <> 'retired')
  ORDER BY name
  LIMIT $3;
 
--- name: ahead
+-- name: next_due
 -- When to look again: the next moment after now, and the shortest interval of those whose job is under way.
 SELECT drumbeat.now_us() AS now,
        (SELECT min(next_at) FROM drumbeat.schedule WHERE next_at > drumbeat.now_us()) AS next_at,
@@ -151,21 +151,21 @@ SELECT drumbeat.now_us() AS now,
 -- $1 now, $2 limit.
 SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
        catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor, next_at,
-       current::text, created_at, changed_at, declared_at, changed_by, why
+       current::text, created_at, changed_at, declared_at, changed_by, reason
   FROM drumbeat.schedule
  WHERE next_at <= $1
  ORDER BY next_at, name
  LIMIT $2;
 
 -- name: lock
--- How these schedules stand; not those that somebody else is at. Columns as in store.scheduled.Standing, but for the jobs.
+-- How these schedules stand; not those that somebody else is at. Columns as in store.overlap.ScheduleSnapshot, but for the jobs.
 SELECT name, revision, cursor, state, overlap, every, current::text, drumbeat.now_us() AS now
   FROM drumbeat.schedule
  WHERE name = ANY ($1::text[])
  ORDER BY name
    FOR UPDATE SKIP LOCKED;
 
--- name: known
+-- name: existing_names
 SELECT name
   FROM drumbeat.schedule
  WHERE name = ANY ($1::text[]);
@@ -177,13 +177,13 @@ SELECT id::text, state
  WHERE id = ANY ($1::text[]::uuid[]);
 
 -- name: waiting
-SELECT id::text, waits_for
+SELECT id::text, blocked_on
   FROM drumbeat.job
- WHERE waits_for = ANY ($1::text[])
+ WHERE blocked_on = ANY ($1::text[])
    AND state = 'pending'
-   AND waits_for IS NOT NULL;
+   AND blocked_on IS NOT NULL;
 
--- name: seize
+-- name: lock_jobs
 -- Jobs that are to be cancelled; not those that somebody else is at.
 SELECT id::text, state
   FROM drumbeat.job
@@ -191,7 +191,7 @@ SELECT id::text, state
  ORDER BY job.id
    FOR UPDATE SKIP LOCKED;
 
--- name: recorded
+-- name: find_fired
 -- Which of these (schedule, moment) were fired before.
 SELECT wanted.schedule, wanted.at
   FROM unnest($1::text[], $2::bigint[]) AS wanted (schedule, at)
@@ -200,21 +200,21 @@ SELECT wanted.schedule, wanted.at
          WHERE fire.schedule = wanted.schedule AND fire.at = wanted.at AND NOT fire.skipped) IS NOT NULL;
 
 -- name: enqueue
--- Make jobs of their schedules. Columns: schedule, id, due_at, run_at, waits_for.
+-- Make jobs of their schedules. Columns: schedule, id, due_at, run_at, blocked_on.
 INSERT INTO drumbeat.job (id, task, queue, priority, args, signature, created_at, due_at, run_at, retries, timeout, crash_limit,
-                          waits_for, waits_since, on_dead, schedule)
+                          blocked_on, blocked_since, on_dead, schedule)
 SELECT fired.id, plan.task, plan.queue, plan.priority, plan.args, plan.signature, drumbeat.now_us(), fired.due_at, fired.run_at,
-       plan.retries, plan.timeout, plan.crash_limit, fired.waits_for,
-       CASE WHEN fired.waits_for IS NOT NULL THEN drumbeat.now_us() END, plan.on_dead, fired.schedule
+       plan.retries, plan.timeout, plan.crash_limit, fired.blocked_on,
+       CASE WHEN fired.blocked_on IS NOT NULL THEN drumbeat.now_us() END, plan.on_dead, fired.schedule
   FROM unnest($1::text[], $2::text[]::uuid[], $3::bigint[], $4::bigint[], $5::text[])
-       AS fired (schedule, id, due_at, run_at, waits_for)
+       AS fired (schedule, id, due_at, run_at, blocked_on)
  CROSS JOIN LATERAL (
        SELECT task, queue, priority, args, signature, retries, timeout, crash_limit, on_dead
          FROM drumbeat.schedule
         WHERE schedule.name = fired.schedule
         LIMIT 1) AS plan;
 
--- name: let_go
+-- name: clear_current
 -- Before current jobs are cancelled for the sake of their successors: their end must not set anybody free.
 UPDATE drumbeat.schedule
    SET current = NULL
@@ -228,7 +228,7 @@ SELECT schedule, at, outcome = 'skipped', last, count, outcome, reason, job, rec
        AS fire (schedule, at, last, count, outcome, reason, job, recorded_at)
     ON CONFLICT DO NOTHING;
 
--- name: move
+-- name: move_cursor
 -- Columns: name, moves, cursor, next_at, current.
 UPDATE drumbeat.schedule
    SET cursor = CASE WHEN moved.moves THEN moved.cursor ELSE schedule.cursor END,
@@ -239,7 +239,7 @@ UPDATE drumbeat.schedule
  WHERE schedule.name = ANY ($1::text[])
    AND schedule.name = moved.name;
 
--- name: standing_still
+-- name: find_stalled
 -- Active series without a next moment whose current job is not live. One with an end may have come to it.
 -- $1 only these; null: any.
 SELECT name
@@ -251,19 +251,19 @@ SELECT name
    AND ("end" IS NULL OR (current IS NOT NULL AND "end" > drumbeat.now_us()))
    AND ($1::text[] IS NULL OR name = ANY ($1));
 
--- name: waiting_for_nobody
--- Schedules whose current job is not live while others wait for it. From one value of waits_for to the next.
+-- name: find_orphaned_waits
+-- Schedules whose current job is not live while others wait for it. From one value of blocked_on to the next.
   WITH RECURSIVE waiting (value) AS (
-       SELECT min(waits_for)
+       SELECT min(blocked_on)
          FROM drumbeat.job
-        WHERE state = 'pending' AND waits_for IS NOT NULL AND waits_for >= 'schedule:' AND waits_for < 'schedule;'
+        WHERE state = 'pending' AND blocked_on IS NOT NULL AND blocked_on >= 'schedule:' AND blocked_on < 'schedule;'
         UNION ALL
-       SELECT (SELECT min(job.waits_for)
+       SELECT (SELECT min(job.blocked_on)
                  FROM drumbeat.job
                 WHERE job.state = 'pending'
-                  AND job.waits_for IS NOT NULL
-                  AND job.waits_for > waiting.value
-                  AND job.waits_for < 'schedule;')
+                  AND job.blocked_on IS NOT NULL
+                  AND job.blocked_on > waiting.value
+                  AND job.blocked_on < 'schedule;')
          FROM waiting
         WHERE waiting.value IS NOT NULL)
 SELECT substr(waiting.value, 10) AS name
@@ -274,13 +274,13 @@ SELECT substr(waiting.value, 10) AS name
           FROM drumbeat.job
          WHERE job.id = (SELECT current FROM drumbeat.schedule WHERE schedule.name = substr(waiting.value, 10))) IS NULL;
 
--- name: rearm
+-- name: advance_schedule
 UPDATE drumbeat.schedule
    SET next_at = drumbeat.now_us(),
        current = NULL
  WHERE name = ANY ($1::text[]);
 
--- name: go_on
+-- name: start_next
 UPDATE drumbeat.schedule
    SET current = drumbeat.successor(name)
  WHERE name = ANY ($1::text[]);
@@ -302,7 +302,7 @@ UPDATE drumbeat.schedule
        next_at = NULL,
        changed_at = drumbeat.now_us(),
        changed_by = '',
-       why = 'no longer declared'
+       reason = 'no longer declared'
  WHERE name = ANY (ARRAY(SELECT silent.name FROM silent))
 RETURNING name;
 
@@ -315,7 +315,7 @@ SELECT schedule, at, last, count, outcome, reason, job::text, recorded_at
  ORDER BY at DESC, skipped DESC
  LIMIT $3;
 
--- name: forget
+-- name: delete_fires
 -- $1 before, $2 limit.
 DELETE FROM drumbeat.fire
  WHERE ctid = ANY (ARRAY(
@@ -342,7 +342,7 @@ SELECT instance, done_at
   FROM drumbeat.once
  WHERE key = $1;
 
--- name: once_done
+-- name: finish_once
 UPDATE drumbeat.once
    SET done_at = coalesce(done_at, drumbeat.now_us())
  WHERE key = $1

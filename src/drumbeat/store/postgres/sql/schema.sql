@@ -8,7 +8,7 @@ SELECT name, value
   FROM drumbeat.meta
  WHERE name IN ('version', 'oldest_code');
 
--- name: keep
+-- name: set_version
 INSERT INTO drumbeat.meta (name, value)
 VALUES ('version', $1), ('oldest_code', $2)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value;
@@ -22,7 +22,7 @@ SELECT current_setting('server_version_num')::integer AS version, pg_is_in_recov
        current_setting('transaction_read_only')::boolean AS read_only,
        current_setting('synchronous_commit') = 'off' AS careless;
 
--- name: careful
+-- name: enable_synchronous_commit
 -- Where the database forgets commits in a crash by default, ours are kept all the same.
 SET synchronous_commit = on;
 
@@ -31,17 +31,17 @@ SET synchronous_commit = on;
 SELECT set_config(setting.name, setting.value, false)
   FROM unnest($1::text[], $2::text[]) AS setting (name, value);
 
--- name: one_snapshot
+-- name: use_snapshot
 -- For looks of several statements, so that a job that moves meanwhile is neither missed nor seen twice.
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
 
 -- name: now
 SELECT drumbeat.now_us();
 
--- name: ahead
+-- name: days_ahead
 -- Make the days of history from today on; how many were missing.
-SELECT count(*) FILTER (WHERE drumbeat.ensure_day((drumbeat.now_us() / 86400000000 + ahead) * 86400000000))
-  FROM generate_series(0, $1::integer) AS ahead;
+SELECT count(*) FILTER (WHERE drumbeat.ensure_day((drumbeat.now_us() / 86400000000 + days_ahead) * 86400000000))
+  FROM generate_series(0, $1::integer) AS days_ahead;
 
 -- name: ensure_day
 SELECT drumbeat.ensure_day($1);
@@ -57,15 +57,15 @@ SELECT part.relname::text AS name, pg_relation_size(part.oid) AS size, link.inhr
    AND part.relkind = 'r'
  ORDER BY part.relname;
 
--- name: patience
+-- name: local_timeouts
 -- How long a removal waits for whoever is looking.
 SELECT set_config('lock_timeout', '500ms', true), set_config('statement_timeout', '2s', true);
 
--- name: patient_session
+-- name: session_timeouts
 -- The same where there is no transaction to set it for.
 SELECT set_config('lock_timeout', '500ms', false), set_config('statement_timeout', '2s', false);
 
--- name: usual_session
+-- name: reset_timeouts
 SELECT set_config('lock_timeout', reset_val, false) FROM pg_settings WHERE name = 'lock_timeout'
  UNION ALL
 SELECT set_config('statement_timeout', reset_val, false) FROM pg_settings WHERE name = 'statement_timeout';
@@ -79,10 +79,10 @@ ALTER TABLE drumbeat.history DETACH PARTITION drumbeat.history_of_day CONCURRENT
 -- name: detach_finalize
 ALTER TABLE drumbeat.history DETACH PARTITION drumbeat.history_of_day FINALIZE;
 
--- name: any_of_day
+-- name: day_has_rows
 SELECT EXISTS (SELECT FROM drumbeat.history_of_day);
 
--- name: drop
+-- name: drop_day
 DROP TABLE IF EXISTS drumbeat.history_of_day;
 
 -- name: notify

@@ -1,4 +1,4 @@
--- How people search jobs. `store/searching.py` says which of these is asked, and when; the names are the same on SQLite.
+-- How people search jobs. `store/job_search.py` says which of these is asked, and when; the names are the same on SQLite.
 -- A walk looks at so many jobs and no more, whether they are wanted or not.
 
 -- name: _answer
@@ -25,7 +25,7 @@ SELECT count(*) AS looked, min(id::text COLLATE "C") AS smallest, array_agg(id::
 -- name: _live
 id, state, task, queue, key, error, schedule, instance,
 CASE WHEN state = 'running' THEN 'running'
-     WHEN waits_for IS NOT NULL THEN 'waiting'
+     WHEN blocked_on IS NOT NULL THEN 'waiting'
      WHEN run_at <= drumbeat.now_us() THEN 'ready'
      WHEN failures + crashes > 0 THEN 'retrying'
      ELSE 'scheduled'
@@ -186,11 +186,11 @@ SELECT job.id::text
   WITH RECURSIVE known (queue) AS (
        SELECT coalesce($1::text COLLATE "C", (SELECT min(job.queue)
                                                 FROM drumbeat.job
-                                               WHERE job.state = 'pending' AND job.waits_for IS NULL))
+                                               WHERE job.state = 'pending' AND job.blocked_on IS NULL))
         UNION ALL
        SELECT (SELECT min(job.queue)
                  FROM drumbeat.job
-                WHERE job.queue > known.queue AND job.state = 'pending' AND job.waits_for IS NULL)
+                WHERE job.queue > known.queue AND job.state = 'pending' AND job.blocked_on IS NULL)
          FROM known
         WHERE known.queue IS NOT NULL
           AND $1 IS NULL)
@@ -203,7 +203,7 @@ SELECT job.id::text
                         AND each.priority = level
                         AND each.run_at <= drumbeat.now_us()
                         AND each.state = 'pending'
-                        AND each.waits_for IS NULL
+                        AND each.blocked_on IS NULL
                       ORDER BY each.run_at
                       LIMIT $2) AS job
  LIMIT $2;
@@ -212,11 +212,11 @@ SELECT job.id::text
   WITH RECURSIVE known (queue) AS (
        SELECT coalesce($1::text COLLATE "C", (SELECT min(job.queue)
                                                 FROM drumbeat.job
-                                               WHERE job.state = 'pending' AND job.waits_for IS NULL))
+                                               WHERE job.state = 'pending' AND job.blocked_on IS NULL))
         UNION ALL
        SELECT (SELECT min(job.queue)
                  FROM drumbeat.job
-                WHERE job.queue > known.queue AND job.state = 'pending' AND job.waits_for IS NULL)
+                WHERE job.queue > known.queue AND job.state = 'pending' AND job.blocked_on IS NULL)
          FROM known
         WHERE known.queue IS NOT NULL
           AND $1 IS NULL)
@@ -229,7 +229,7 @@ SELECT job.id::text
                         AND each.priority = level
                         AND each.run_at > drumbeat.now_us()
                         AND each.state = 'pending'
-                        AND each.waits_for IS NULL
+                        AND each.blocked_on IS NULL
                       ORDER BY each.run_at
                       LIMIT $2) AS job
  LIMIT $2;
@@ -249,8 +249,8 @@ SELECT job.id::text
 SELECT job.id::text
   FROM drumbeat.job
  WHERE job.state = 'pending'
-   AND job.waits_for IS NOT NULL
- ORDER BY job.waits_for
+   AND job.blocked_on IS NOT NULL
+ ORDER BY job.blocked_on
  LIMIT $1;
 
 -- name: few_unsucceeded
@@ -270,12 +270,12 @@ SELECT due.ready, due.future - tried.number AS scheduled, tried.number AS retryi
   FROM (SELECT count(*) FILTER (WHERE job.run_at <= drumbeat.now_us()) AS ready,
                count(*) FILTER (WHERE job.run_at > drumbeat.now_us()) AS future
           FROM drumbeat.job
-         WHERE job.state = 'pending' AND job.waits_for IS NULL) AS due,
+         WHERE job.state = 'pending' AND job.blocked_on IS NULL) AS due,
        (SELECT count(*) AS number
           FROM drumbeat.job
          WHERE job.state = 'pending' AND job.failures + job.crashes > 0 AND job.run_at > drumbeat.now_us()
-           AND job.waits_for IS NULL) AS tried,
-       (SELECT count(*) AS number FROM drumbeat.job WHERE job.state = 'pending' AND job.waits_for IS NOT NULL) AS waiting,
+           AND job.blocked_on IS NULL) AS tried,
+       (SELECT count(*) AS number FROM drumbeat.job WHERE job.state = 'pending' AND job.blocked_on IS NOT NULL) AS waiting,
        (SELECT count(*) AS number FROM drumbeat.job WHERE job.state = 'running') AS running,
        (SELECT count(*) AS number FROM drumbeat.history) AS ended,
        (SELECT count(*) FILTER (WHERE history.state = 'cancelled') AS cancelled,

@@ -1,26 +1,26 @@
 -- Statements about roll-ups.
 
 -- name: put
--- $1 instance, $7 its state; $2 grain, $3 at, $4 queue, $5 task, $6 counts, each an array, in the order of the key: two of one instance, of
+-- $1 instance, $7 its state; $2 resolution, $3 at, $4 queue, $5 task, $6 counts, each an array, in the order of the key: two of one instance, of
 -- which one is repeated, must not wait for each other crosswise.
   WITH living AS (
        SELECT id FROM drumbeat.instance WHERE id = $1 AND state = $7),
        kept AS (
-       INSERT INTO drumbeat.rollup (grain, at, queue, task, instance, written_at, counts)
-       SELECT new.grain, new.at, new.queue, new.task, living.id, drumbeat.now_us(), new.counts
+       INSERT INTO drumbeat.rollup (resolution, at, queue, task, instance, written_at, counts)
+       SELECT new.resolution, new.at, new.queue, new.task, living.id, drumbeat.now_us(), new.counts
          FROM living
         CROSS JOIN unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[])
-                AS new (grain, at, queue, task, counts)
-           ON CONFLICT (grain, at, queue, task, instance) DO UPDATE
+                AS new (resolution, at, queue, task, counts)
+           ON CONFLICT (resolution, at, queue, task, instance) DO UPDATE
           SET written_at = excluded.written_at,
               counts = excluded.counts)
 SELECT EXISTS (SELECT 1 FROM living);
 
 -- name: read
--- $1 grain, $2 since, $3 until, $4 queue, $5 task.
+-- $1 resolution, $2 since, $3 until, $4 queue, $5 task.
 SELECT at, queue, task, counts
   FROM drumbeat.rollup
- WHERE grain = $1
+ WHERE resolution = $1
    AND at >= $2
    AND at < $3
    AND queue <> ''
@@ -28,23 +28,23 @@ SELECT at, queue, task, counts
    AND ($5::text IS NULL OR task = $5);
 
 -- name: overall
--- $1 grain, $2 since, $3 until.
+-- $1 resolution, $2 since, $3 until.
 SELECT at, queue, task, counts
   FROM drumbeat.rollup
- WHERE grain = $1
+ WHERE resolution = $1
    AND at >= $2
    AND at < $3
    AND queue = '';
 
 -- name: written
 -- $1 instance, $2 since.
-SELECT grain, at, queue, task, counts, written_at
+SELECT resolution, at, queue, task, counts, written_at
   FROM drumbeat.rollup
  WHERE instance = $1
-   AND (grain = 0 AND at = 0 OR grain IN (10000000, 60000000) AND at >= $2);
+   AND (resolution = 0 AND at = 0 OR resolution IN (10000000, 60000000) AND at >= $2);
 
 -- name: run_ends
--- $1 instance, $2 since. Columns as in model.stats.RunEnd.
+-- $1 instance, $2 since. Columns as in core.stats.RunEnd.
 SELECT queue, task, outcome, false AS dead, run_at AS due_at, started_at, finished_at
   FROM drumbeat.history
  WHERE finished_at >= $2
@@ -70,23 +70,23 @@ SELECT job.queue, job.task, attempt.outcome, false, attempt.token, attempt.start
    AND attempt.instance = $1;
 
 -- name: prune
--- $1 grain, $2 before, $3 limit.
+-- $1 resolution, $2 before, $3 limit.
 DELETE FROM drumbeat.rollup
- WHERE (grain, at, queue, task, instance) IN (SELECT grain, at, queue, task, instance
+ WHERE (resolution, at, queue, task, instance) IN (SELECT resolution, at, queue, task, instance
                                                 FROM drumbeat.rollup
-                                               WHERE grain = $1
+                                               WHERE resolution = $1
                                                  AND at < $2
                                                ORDER BY at
                                                LIMIT $3
                                                  FOR UPDATE SKIP LOCKED)
 RETURNING task;
 
--- name: take_gone
+-- name: delete_gone_totals
 -- TOTAL rows of instances that have gone. $1 gone, $2 limit.
 DELETE FROM drumbeat.rollup
- WHERE (grain, at, queue, task, instance) IN (SELECT grain, at, queue, task, instance
+ WHERE (resolution, at, queue, task, instance) IN (SELECT resolution, at, queue, task, instance
                                                 FROM drumbeat.rollup
-                                               WHERE grain = 0
+                                               WHERE resolution = 0
                                                  AND at = 0
                                                  AND instance <> ''
                                                  AND written_at < $1
@@ -100,18 +100,18 @@ RETURNING at, queue, task, counts;
 -- The rows of nobody, one at a time for whoever adds to them.
 SELECT pg_advisory_xact_lock(hashtext('drumbeat' || '.rollup'));
 
--- name: folded
+-- name: folded_totals
 SELECT at, queue, task, counts
   FROM drumbeat.rollup
- WHERE grain = 0
+ WHERE resolution = 0
    AND at = 0
    AND instance = '';
 
--- name: keep_folded
+-- name: upsert_folded
 -- $1 queue, $2 task, $3 counts, each an array.
-INSERT INTO drumbeat.rollup (grain, at, queue, task, instance, written_at, counts)
+INSERT INTO drumbeat.rollup (resolution, at, queue, task, instance, written_at, counts)
 SELECT 0, 0, new.queue, new.task, '', drumbeat.now_us(), new.counts
   FROM unnest($1::text[], $2::text[], $3::text[]) AS new (queue, task, counts)
-    ON CONFLICT (grain, at, queue, task, instance) DO UPDATE
+    ON CONFLICT (resolution, at, queue, task, instance) DO UPDATE
    SET written_at = excluded.written_at,
        counts = excluded.counts;

@@ -12,9 +12,9 @@ local call, try, format, sub, find, match = redis.call, redis.pcall, string.form
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local CHUNK = 1000
-local PLACE = '^.%[%-?%d+,%-?%d+,"([^"]*)","([^"]*)",(%d)'
-local TASK = '^.%[%-?%d+,%-?%d+,"([^"]*)"'
-local DUE_AT = '^.%[%-?%d+,(%-?%d+)'
+local HEADER_PATTERN = '^.%[%-?%d+,%-?%d+,"([^"]*)","([^"]*)",(%d)'
+local TASK_PATTERN = '^.%[%-?%d+,%-?%d+,"([^"]*)"'
+local DUE_AT_PATTERN = '^.%[%-?%d+,(%-?%d+)'
 
 local function us(n)
   return format('%.0f', n)
@@ -22,24 +22,24 @@ end
 local now_text = us(now)
 
 -- A server that is full refuses a first write that adds. There, history and attempts are not kept.
-local full = false
-local function look_if_full()
+local is_full = false
+local function check_if_full()
   local answer = redis.pcall('SETRANGE', P .. 'probe', 0, '')
   -- Any other error will be met, and told, by the writes that follow.
-  full = type(answer) == 'table' and answer.err ~= nil and find(answer.err, 'OOM', 1, true) ~= nil
+  is_full = type(answer) == 'table' and answer.err ~= nil and find(answer.err, 'OOM', 1, true) ~= nil
 end
 
 -- To ask for a cancellation adds, and must be possible all the same: a first write that adds nothing lets the others pass.
-local function make_way()
+local function allow_adding_when_full()
   call('DEL', P)
 end
 
 -- Records may not be as we write them: a key of another type, a text that does not parse. A script must not fail on one of them,
 -- least of all after its first write: the others would be half done. So keys that belong to one record, line or bucket are read by
--- `ask` and written by `put`.
+-- `safe_read` and written by `safe_write`.
 
 -- A read; false if the key is of another type.
-local function ask(...)
+local function safe_read(...)
   local answer = try(...)
   if type(answer) == 'table' and answer.err then
     return false
@@ -48,7 +48,7 @@ local function ask(...)
 end
 
 -- A write. A key of another type, which none of us has made, gives way.
-local function put(command, key, ...)
+local function safe_write(command, key, ...)
   local answer = try(command, key, ...)
   if type(answer) == 'table' and answer.err then
     if find(answer.err, 'WRONGTYPE', 1, true) then
@@ -63,11 +63,11 @@ end
 local function bulk(command, key, list)
   local n = #list
   for first = 1, n, CHUNK do
-    -- Not by `put`, which would copy a long list once more.
+    -- Not by `safe_write`, which would copy a long list once more.
     local last = math.min(first + CHUNK - 1, n)
     local answer = try(command, key, unpack(list, first, last))
     if type(answer) == 'table' and answer.err then
-      put(command, key, unpack(list, first, last))
+      safe_write(command, key, unpack(list, first, last))
     end
   end
 end
@@ -81,7 +81,7 @@ local function bulk_get(command, key, list)
   end
   local found = {}
   for first = 1, n, CHUNK do
-    local part = ask(command, key, unpack(list, first, math.min(first + CHUNK - 1, n))) or {}
+    local part = safe_read(command, key, unpack(list, first, math.min(first + CHUNK - 1, n))) or {}
     for i = 1, #part do
       found[first + i - 1] = part[i]
     end
@@ -104,19 +104,19 @@ end
 
 -- Keeps on record in which order ids of a bucket can be listed: their hash has none. A run is ids that ascend and came together:
 -- its smallest and largest id and its size in the list ids:<bucket>, all of them in the hash runs:<bucket>. Others are single.
-local RUN = 8
-local function enter_ids(name, ids, first, last, ascend)
-  if ascend and last - first >= RUN then
+local MIN_RUN = 8
+local function record_ids(name, ids, first, last, ascend)
+  if ascend and last - first >= MIN_RUN then
     local ends = ids[first] .. ids[last]
-    put('HSET', P .. 'runs:' .. name, ends, table.concat(ids, '', first, last))
-    put('RPUSH', P .. 'ids:' .. name, ends .. (last - first + 1))
+    safe_write('HSET', P .. 'runs:' .. name, ends, table.concat(ids, '', first, last))
+    safe_write('RPUSH', P .. 'ids:' .. name, ends .. (last - first + 1))
   else
-    put('RPUSH', P .. 'ids:' .. name, unpack(ids, first, last))
+    safe_write('RPUSH', P .. 'ids:' .. name, unpack(ids, first, last))
   end
 end
 
 -- Calls visit(bucket, first, last) for each stretch of ids that are in one bucket. Ids are nearly always in order.
-local function by_bucket(ids, visit)
+local function for_each_bucket(ids, visit)
   local n, first = #ids, 1
   while first <= n do
     local name, last = bucket(ids[first]), first
@@ -132,7 +132,7 @@ end
 -- The values of ids in the hashes <kind><bucket>; false for those that are not there.
 local function fetch(kind, ids)
   local found = {}
-  by_bucket(ids, function(name, first, last)
+  for_each_bucket(ids, function(name, first, last)
     local part = try('HMGET', P .. kind .. name, unpack(ids, first, last))
     if part.err then
       for i = first, last do
@@ -153,12 +153,12 @@ end
 
 -- After so many ids of a bucket have gone. Where nothing is left, all about it goes. Else what is left is listed anew each time
 -- that half of it has gone: one dead letter must not keep the ids of the 100,000 jobs that came with it.
-local LISTED_ANEW = 4096
-local function tidy(name, gone)
-  local left = ask('HLEN', P .. 'job:' .. name) or 0
+local MAX_RELISTED = 4096
+local function compact_bucket(name, gone)
+  local left = safe_read('HLEN', P .. 'job:' .. name) or 0
   local _, halvings = math.frexp(left)
   local _, before = math.frexp(left + gone)
-  if left > LISTED_ANEW or (left > 0 and halvings == before) then
+  if left > MAX_RELISTED or (left > 0 and halvings == before) then
     return
   end
   call('DEL', P .. 'ids:' .. name, P .. 'runs:' .. name)
@@ -170,23 +170,23 @@ local function tidy(name, gone)
 end
 
 -- What a text of JSON says; nothing if it is none.
-local function table_of(text)
+local function decode_table(text)
   local is_json, value = pcall(cjson.decode, text)
   return is_json and type(value) == 'table' and value or {}
 end
 
 -- The decoded array of a body.
-local function head_of(body)
-  return table_of(sub(body, 2, (find(body, '\n', 1, true) or 1) - 1))
+local function decode_header(body)
+  return decode_table(sub(body, 2, (find(body, '\n', 1, true) or 1) - 1))
 end
 
 local function due_key(queue, priority)
   return P .. 'due:' .. queue .. ':' .. priority
 end
 
--- Counters of tasks: collected, and written by settle_up.
+-- Counters of tasks: collected, and written by flush_effects.
 local counts = {}
-local function count(task, what, by)
+local function add_to_counter(task, what, by)
   if task == '' then  -- it could not be read
     return
   end
@@ -194,19 +194,19 @@ local function count(task, what, by)
   counts[field] = (counts[field] or 0) + by
 end
 
--- The smallest due moment of what became pending; told by settle_up.
+-- The smallest due moment of what became pending; told by flush_effects.
 local soonest = nil
-local function due_from(moment)
+local function wake_at(moment)
   if not soonest or moment < soonest then
     soonest = moment
   end
 end
 
 -- The last step of every script that writes.
-local function settle_up()
+local function flush_effects()
   for field, by in pairs(counts) do
     -- A count that is no number begins anew. Below nothing it was of another task than its job says now.
-    if by ~= 0 and (ask('HINCRBY', P .. 'count', field, by) or 0) <= 0 then
+    if by ~= 0 and (safe_read('HINCRBY', P .. 'count', field, by) or 0) <= 0 then
       call('HDEL', P .. 'count', field)
     end
   end
@@ -217,28 +217,28 @@ end
 
 -- More: what is known of a live job beyond its body, a text of three lines. There is none for a job that was never claimed and
 -- never moved: then run_at is the body's due_at, and all else is nothing.
---     run_at,token,failures,crashes,life,waits_since (or nothing)
+--     run_at,token,failures,crashes,life,blocked_since (or nothing)
 --     error as JSON, or nothing
---     waits_for, or nothing
-local function more_of(text, body)
-  local run_at, token, failures, crashes, life, since, at
+--     blocked_on, or nothing
+local function parse_live_state(text, body)
+  local run_at, token, failures, crashes, replays, since, at
   if text then
-    run_at, token, failures, crashes, life, since, at = match(text, '^(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d*)\n()')
+    run_at, token, failures, crashes, replays, since, at = match(text, '^(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d*)\n()')
   end
   local stop = at and find(text, '\n', at, true)
   if not stop then  -- there is none, or one that cannot be read
     return {
-      run_at = tonumber(body and match(body, DUE_AT)) or now, token = 0, failures = 0, crashes = 0, life = 0, error = '',
-      waits_for = '',
+      run_at = tonumber(body and match(body, DUE_AT_PATTERN)) or now, token = 0, failures = 0, crashes = 0, replays = 0, error = '',
+      blocked_on = '',
     }
   end
   return {
     run_at = tonumber(run_at), token = tonumber(token), failures = tonumber(failures), crashes = tonumber(crashes),
-    life = tonumber(life), waits_since = tonumber(since), error = sub(text, at, stop - 1), waits_for = sub(text, stop + 1),
+    replays = tonumber(replays), blocked_since = tonumber(since), error = sub(text, at, stop - 1), blocked_on = sub(text, stop + 1),
   }
 end
 
-local function more_text(more)
-  return format('%.0f,%.0f,%d,%d,%d,%s\n%s\n%s', more.run_at, more.token, more.failures, more.crashes, more.life,
-    more.waits_since and us(more.waits_since) or '', more.error, more.waits_for)
+local function format_live_state(more)
+  return format('%.0f,%.0f,%d,%d,%d,%s\n%s\n%s', more.run_at, more.token, more.failures, more.crashes, more.replays,
+    more.blocked_since and us(more.blocked_since) or '', more.error, more.blocked_on)
 end

@@ -23,7 +23,7 @@ local function us(n)
 end
 
 -- A lock's own keys: facts, those who wait and those who hold by their number, leases, free lanes, and what its window counts.
-local function keys_of(name)
+local function lock_keys(name)
   return {
     name = name,
     lock = P .. 'lock:' .. name, line = P .. 'line:' .. name, holders = P .. 'holders:' .. name,
@@ -36,7 +36,7 @@ local function ticket_key(id)
 end
 
 -- Who has a lane holds, who has none waits.
-local function remove(keys, id, lane)
+local function remove_ticket(keys, id, lane)
   if lane then
     if tonumber(lane) then
       call('ZADD', keys.lanes, lane, lane)
@@ -50,23 +50,23 @@ local function remove(keys, id, lane)
 end
 
 -- The dead leave the line before anything else is done with it.
-local function bury(keys)
+local function expire_tickets(keys)
   for _, id in ipairs(call('ZRANGEBYSCORE', keys.leases, '-inf', us(now))) do
-    remove(keys, id, call('HGET', ticket_key(id), 'lane'))
+    remove_ticket(keys, id, call('HGET', ticket_key(id), 'lane'))
   end
 end
 
-local function tell(id, after)
+local function notify_ticket(id, after)
   call('PUBLISH', P .. 'tickets', id .. ' ' .. us(after))
 end
 
 -- The smallest lane that nobody has: one that was given back, or a new one.
-local function free_lane(keys)
+local function take_lane(keys)
   return call('ZPOPMIN', keys.lanes)[1] or call('HINCRBY', keys.lock, 'lanes', 1) - 1
 end
 
 -- Grants what is free to the first in line, and tells those who have not asked. Gives when a closed window opens.
-local function serve(keys, asked)
+local function grant_next(keys, asked)
   if call('ZCARD', keys.line) == 0 then
     return nil
   end
@@ -81,7 +81,7 @@ local function serve(keys, asked)
     local heads = call('ZRANGE', keys.line, 0, free - 1, 'WITHSCORES')
     for i = 1, #heads, 2 do
       local id, number = heads[i], us(heads[i + 1])
-      local lane = free_lane(keys)
+      local lane = take_lane(keys)
       call('ZREM', keys.line, id)
       call('ZADD', keys.holders, number, id)
       call('HSET', ticket_key(id), 'granted_at', us(now), 'lane', lane)
@@ -89,7 +89,7 @@ local function serve(keys, asked)
         call('ZADD', keys.grants, us(now), number)
       end
       if not asked[id] then
-        tell(id, 0)
+        notify_ticket(id, 0)
       end
     end
   end
@@ -104,13 +104,13 @@ local function serve(keys, asked)
   end
   local opens = math.max(0, tonumber(last) + per - now)
   if not asked[first] then
-    tell(first, opens)
+    notify_ticket(first, opens)
   end
   return opens
 end
 
 -- {state: 1 holds, 2 waits; token, lane, granted_at}, or nil if it is not there
-local function stands(id)
+local function ticket_status(id)
   local facts = call('HMGET', ticket_key(id), 'number', 'lane', 'granted_at')
   if not tonumber(facts[1]) then
     return nil

@@ -1,1 +1,1 @@
-"""The numbered migrations of the SQLite engine; see `drumbeat.store.migrate`."""
+"""The numbered migrations of the SQLite engine; see `drumbeat.store.migrations`."""

@@ -6,9 +6,9 @@ SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.p
                                    substr(job.args, 1, :preview), job.signature,
                                    job.created_at, job.due_at, job.run_at, job.claimed_at, NULL, job.instance, job.token,
                                    NULL, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit, job."unique",
-                                   job.waits_for, job.waits_since, job.cancel_requested,
+                                   job.blocked_on, job.blocked_since, job.cancel_requested,
                                    substr(job.progress, 1, :preview), NULL, NULL, job.error,
-                                   job.on_dead, job.life, job.tenant, job.schedule, job.trace))
+                                   job.on_dead, job.replays, job.tenant, job.schedule, job.trace))
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = wanted.value;
@@ -20,7 +20,7 @@ SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.p
                                    job.token, job.outcome, job.failures, job.crashes, job.retries, job.timeout,
                                    job.crash_limit, job."unique", NULL, NULL, job.cancel_requested,
                                    substr(job.progress, 1, :preview), substr(job.result, 1, :preview),
-                                   job.result_error, job.error, job.on_dead, job.life, job.tenant, job.schedule,
+                                   job.result_error, job.error, job.on_dead, job.replays, job.tenant, job.schedule,
                                    job.trace))
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_history AS job
@@ -33,7 +33,7 @@ SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.p
                                    job.token, job.outcome, job.failures, job.crashes, job.retries, job.timeout,
                                    job.crash_limit, job."unique", NULL, NULL, job.cancel_requested,
                                    substr(job.progress, 1, :preview), substr(job.result, 1, :preview),
-                                   job.result_error, job.error, job.on_dead, job.life, job.tenant, job.schedule,
+                                   job.result_error, job.error, job.on_dead, job.replays, job.tenant, job.schedule,
                                    job.trace))
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_dead AS job
@@ -51,11 +51,11 @@ SELECT json_group_array(json_array(token, instance, outcome, started_at, finishe
 -- Columns as in rows.QueueRow; each source gives what it knows of a queue, and they are added up. How many jobs are due is
 -- another question (`due`): this one takes no longer where there are many.
   WITH RECURSIVE lined (queue) AS (
-       SELECT min(queue) FROM drumbeat_job INDEXED BY drumbeat_job_for_claim WHERE state = 'pending' AND waits_for IS NULL
+       SELECT min(queue) FROM drumbeat_job INDEXED BY drumbeat_job_for_claim WHERE state = 'pending' AND blocked_on IS NULL
         UNION ALL
        SELECT (SELECT min(job.queue)
                  FROM drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
-                WHERE job.queue > lined.queue AND job.state = 'pending' AND job.waits_for IS NULL)
+                WHERE job.queue > lined.queue AND job.state = 'pending' AND job.blocked_on IS NULL)
          FROM lined
         WHERE lined.queue IS NOT NULL)
 SELECT json_group_array(json_array(name, running, waiting, oldest_due))
@@ -67,14 +67,14 @@ SELECT json_group_array(json_array(name, running, waiting, oldest_due))
                            AND job.priority = level.priority
                            AND job.run_at <= :now
                            AND job.state = 'pending'
-                           AND job.waits_for IS NULL) AS oldest_due
+                           AND job.blocked_on IS NULL) AS oldest_due
                   FROM lined
                  CROSS JOIN drumbeat_level AS level
                  WHERE queue IS NOT NULL
                  UNION ALL
                 SELECT queue, 0, count(*), NULL
                   FROM drumbeat_job
-                 WHERE waits_for IS NOT NULL
+                 WHERE blocked_on IS NOT NULL
                  GROUP BY queue
                  UNION ALL
                 SELECT queue, count(*), 0, NULL
@@ -97,12 +97,12 @@ SELECT json_group_array(json_array(name, running, waiting, oldest_due))
 SELECT json_group_array(json_array(queue, ready, scheduled))
   FROM (SELECT queue, sum(run_at <= :now) AS ready, sum(run_at > :now) AS scheduled
           FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
-         WHERE state = 'pending' AND waits_for IS NULL
+         WHERE state = 'pending' AND blocked_on IS NULL
          GROUP BY queue);
 
 -- name: pauses
--- [name, paused_by, paused_why, paused_at]
-SELECT json_group_array(json_array(name, paused_by, paused_why, paused_at))
+-- [name, paused_by, paused_reason, paused_at]
+SELECT json_group_array(json_array(name, paused_by, paused_reason, paused_at))
   FROM drumbeat_queue;
 
 -- name: tasks
@@ -138,9 +138,9 @@ SELECT json_group_array(json_array(name, pending, running, ended - dead - cancel
 -- name: instances
 -- Columns as in rows.InstanceRow.
 SELECT json_group_array(json_array(id, state, app, version, host, pid, json(roles), json(queues), json(tasks), concurrency,
-                                   running, refused, beat, started_at, beat_at, json(rooms), ended_at, ended_why))
+                                   running, refused, beat, started_at, beat_at, json(rooms), ended_at, ended_reason))
   FROM (SELECT id, state, app, version, host, pid, roles, queues, tasks, concurrency, running, refused, beat, started_at,
-               beat_at, rooms, ended_at, ended_why
+               beat_at, rooms, ended_at, ended_reason
           FROM drumbeat_instance
          WHERE :all OR state = 'alive'
          ORDER BY started_at, id);
@@ -186,7 +186,7 @@ SELECT count(*)
            AND job.priority = level.priority
            AND job.run_at <= :now
            AND job.state = 'pending'
-           AND job.waits_for IS NULL
+           AND job.blocked_on IS NULL
          UNION ALL
         SELECT 1
           FROM drumbeat_job AS job
@@ -195,5 +195,5 @@ SELECT count(*)
            AND job.run_at <= :now
            AND (job.run_at, job.id) < (:run_at, :id)
            AND job.state = 'pending'
-           AND job.waits_for IS NULL
+           AND job.blocked_on IS NULL
          LIMIT :limit);

@@ -13,18 +13,18 @@ UPDATE drumbeat_instance
  WHERE id = :id
    AND state = 'alive';
 
--- name: pulse
+-- name: heartbeat_reply
 -- Everything an instance must know, in one row: [beat, running, cancels, waiting, peers, leader, next_fire].
 -- Nobody but the end of a job sets free what waits for a schedule: all these are jumped over together.
   WITH RECURSIVE waiting (value) AS (
-       SELECT min(waits_for)
+       SELECT min(blocked_on)
          FROM drumbeat_job
-        WHERE waits_for IS NOT NULL
+        WHERE blocked_on IS NOT NULL
         UNION ALL
-       SELECT (SELECT min(waits_for)
+       SELECT (SELECT min(blocked_on)
                  FROM drumbeat_job
-                WHERE waits_for IS NOT NULL
-                  AND waits_for > CASE WHEN waiting.value GLOB 'schedule:*' THEN 'schedule;' ELSE waiting.value END)
+                WHERE blocked_on IS NOT NULL
+                  AND blocked_on > CASE WHEN waiting.value GLOB 'schedule:*' THEN 'schedule;' ELSE waiting.value END)
          FROM waiting
         WHERE waiting.value IS NOT NULL
         LIMIT 1000)
@@ -39,33 +39,33 @@ SELECT json_array(
                   WHERE instance IS NOT NULL AND until > :now)),
            (SELECT min(next_at) FROM drumbeat_schedule WHERE next_at < 9e18));
 
--- name: pulse_own
--- The parts of a pulse one by one, for when one of the rows that it looks at cannot be made JSON.
+-- name: reply_own
+-- The parts of a heartbeat_reply one by one, for when one of the rows that it looks at cannot be made JSON.
 SELECT (SELECT beat FROM drumbeat_instance WHERE id = :id),
        (SELECT count(*) FROM drumbeat_job WHERE instance = :id AND state = 'running'),
        (SELECT min(next_at) FROM drumbeat_schedule WHERE next_at < 9e18);
 
--- name: pulse_cancels
+-- name: reply_cancels
 SELECT id, token
   FROM drumbeat_job
  WHERE instance = :id
    AND state = 'running'
    AND cancel_requested;
 
--- name: pulse_waiting
-SELECT DISTINCT waits_for
+-- name: reply_waiting
+SELECT DISTINCT blocked_on
   FROM drumbeat_job
- WHERE waits_for IS NOT NULL
-   AND waits_for NOT GLOB 'schedule:*'
+ WHERE blocked_on IS NOT NULL
+   AND blocked_on NOT GLOB 'schedule:*'
  LIMIT 1000;
 
--- name: pulse_peers
+-- name: reply_peers
 SELECT id, beat
   FROM drumbeat_instance
  WHERE state = 'alive'
    AND id <> :id;
 
--- name: pulse_leader
+-- name: reply_leader
 SELECT instance, term
   FROM drumbeat_leader
  WHERE instance IS NOT NULL
@@ -83,7 +83,7 @@ UPDATE drumbeat_leader
     OR until <= :now
     OR until > :now + :lease;
 
--- name: give_up_lead
+-- name: release_leadership
 UPDATE drumbeat_leader
    SET instance = NULL,
        until = 0
@@ -94,16 +94,16 @@ UPDATE drumbeat_leader
 UPDATE drumbeat_instance
    SET state = :state,
        ended_at = :now,
-       ended_why = :why,
+       ended_reason = :reason,
        running = 0
  WHERE id = :id
    AND state = 'alive'
    AND (:beat IS NULL OR beat = :beat);
 
--- name: tell_end
+-- name: set_end_reason
 -- What became of its jobs is known only after it has ended.
 UPDATE drumbeat_instance
-   SET ended_why = :why
+   SET ended_reason = :reason
  WHERE id = :id;
 
 -- name: leave_rooms
@@ -111,12 +111,12 @@ UPDATE drumbeat_instance
    SET rooms = '{}'
  WHERE id = :id;
 
--- name: forget
+-- name: delete_ended
 DELETE FROM drumbeat_instance
  WHERE state <> 'alive'
    AND ended_at < :before;
 
--- name: addresses
+-- name: wake_addresses
 -- Where hints reach living workers.
 SELECT json_group_array(wake)
   FROM drumbeat_instance

@@ -5,7 +5,7 @@ SELECT boot
   FROM drumbeat_lock
  WHERE name = :lock;
 
--- name: open
+-- name: upsert_lock
 -- Gives the number of the next ticket.
 INSERT INTO drumbeat_lock (name, "limit", per, last, boot, used_at)
 VALUES (:lock, :limit, :per, :wall, :boot, :hour)
@@ -16,28 +16,28 @@ VALUES (:lock, :limit, :per, :wall, :boot, :hour)
        used_at = excluded.used_at
 RETURNING last;
 
--- name: after_boot
+-- name: set_boot
 UPDATE drumbeat_lock
    SET boot = :boot
  WHERE name = :lock;
 
--- name: clear
+-- name: delete_tickets_of_lock
 DELETE FROM drumbeat_ticket
  WHERE lock = :lock;
 
--- name: redate
+-- name: rebase_grants
 -- Grants from before a reboot, in the boot time of today.
 UPDATE drumbeat_lock_grant
    SET at = granted_at - :wall + :now
  WHERE lock = :lock;
 
--- name: expire
+-- name: delete_expired
 -- A text or a blob is greater than every number: a lease that ends at no moment has ended.
 DELETE FROM drumbeat_ticket
  WHERE lock = :lock
    AND (expires_at <= :now OR expires_at > 9e18);
 
--- name: drop_malformed
+-- name: delete_malformed_tickets
 -- Tickets that are not as we write them.
 DELETE FROM drumbeat_ticket
  WHERE typeof(id) <> 'text'
@@ -52,7 +52,7 @@ DELETE FROM drumbeat_ticket
     OR typeof(what) <> 'text'
     OR typeof(wake) NOT IN ('text', 'null');
 
--- name: mend
+-- name: repair_locks
 -- What cannot be read of a lock begins anew.
 UPDATE drumbeat_lock
    SET "limit" = CASE WHEN typeof("limit") = 'integer' THEN "limit" ELSE 1 END,
@@ -63,7 +63,7 @@ UPDATE drumbeat_lock
        released = CASE WHEN typeof(released) = 'text' THEN released ELSE '' END,
        released_at = CASE WHEN typeof(released_at) = 'integer' THEN released_at END,
        released_by = CASE WHEN typeof(released_by) = 'text' THEN released_by END,
-       released_why = CASE WHEN typeof(released_why) = 'text' THEN released_why END
+       released_reason = CASE WHEN typeof(released_reason) = 'text' THEN released_reason END
  WHERE typeof("limit") <> 'integer'
     OR typeof(per) NOT IN ('integer', 'null')
     OR typeof(last) <> 'integer'
@@ -73,19 +73,19 @@ UPDATE drumbeat_lock
     OR typeof(released) <> 'text'
     OR typeof(released_at) NOT IN ('integer', 'null')
     OR typeof(released_by) NOT IN ('text', 'null')
-    OR typeof(released_why) NOT IN ('text', 'null');
+    OR typeof(released_reason) NOT IN ('text', 'null');
 
 -- name: texts_of_tickets
 SELECT id, owner, what, wake
   FROM drumbeat_ticket;
 
--- name: drop_ticket
+-- name: delete_malformed_ticket
 -- By the bytes of its id, which may be no text.
 DELETE FROM drumbeat_ticket
  WHERE id = CAST(:id AS TEXT);
 
 -- name: texts_of_locks
-SELECT name, boot, released, released_by, released_why
+SELECT name, boot, released, released_by, released_reason
   FROM drumbeat_lock;
 
 -- name: clear_texts
@@ -93,16 +93,16 @@ UPDATE drumbeat_lock
    SET boot = '',
        released = '',
        released_by = NULL,
-       released_why = NULL
+       released_reason = NULL
  WHERE name = CAST(:name AS TEXT);
 
--- name: drop_malformed_grants
+-- name: delete_malformed_grants
 DELETE FROM drumbeat_lock_grant
  WHERE typeof(at) <> 'integer'
     OR typeof(number) <> 'integer'
     OR typeof(granted_at) <> 'integer';
 
--- name: admit
+-- name: upsert_ticket
 INSERT INTO drumbeat_ticket (id, lock, number, lease, expires_at, entered_at, owner, what, wake)
 VALUES (:id, :lock, :number, :lease, :now + :lease, :wall, :owner, :what, :wake)
     ON CONFLICT (id) DO UPDATE
@@ -113,20 +113,20 @@ UPDATE drumbeat_ticket
    SET expires_at = :now + lease
  WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: lines
+-- name: locks_of_tickets
 -- The locks of these tickets: [[name, boot], ...]
 SELECT json_group_array(json_array(name, boot))
   FROM drumbeat_lock
  WHERE name IN (SELECT lock FROM drumbeat_ticket WHERE id IN (SELECT value FROM json_each(:ids)));
 
--- name: standing
+-- name: lock_state
 -- [limit, per, lanes in use]
 SELECT json_array("limit", per, json((SELECT json_group_array(lane) FROM drumbeat_ticket
                                        WHERE lock = name AND granted_at IS NOT NULL)))
   FROM drumbeat_lock
  WHERE name = :lock;
 
--- name: shut_window
+-- name: prune_window
 DELETE FROM drumbeat_lock_grant
  WHERE lock = :lock
    AND at <= :now - :per;
@@ -136,7 +136,7 @@ SELECT count(*)
   FROM drumbeat_lock_grant
  WHERE lock = :lock;
 
--- name: heads
+-- name: first_waiting
 SELECT json_group_array(json_array(id, number, wake))
   FROM (SELECT id, number, wake
           FROM drumbeat_ticket
@@ -151,7 +151,7 @@ UPDATE drumbeat_ticket
        lane = :lane
  WHERE id = :id;
 
--- name: note_grant
+-- name: insert_grant
 INSERT INTO drumbeat_lock_grant (lock, at, number, granted_at)
 VALUES (:lock, :now, :number, :wall);
 
@@ -163,7 +163,7 @@ SELECT at + :per
  ORDER BY at DESC, number DESC
  LIMIT 1 OFFSET :limit - 1;
 
--- name: seen
+-- name: ticket_statuses
 -- How these tickets stand, and when the next lease ahead of them ends: [[id, number, lane, granted_at, place, ahead], ...]
 SELECT json_group_array(json_array(id, number, lane, granted_at, place, ahead))
   FROM (SELECT id, number, lane, granted_at,
@@ -175,7 +175,7 @@ SELECT json_group_array(json_array(id, number, lane, granted_at, place, ahead))
         WINDOW queue AS (PARTITION BY lock ORDER BY granted_at IS NULL, number))
  WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: seen_alone
+-- name: ticket_status
 -- The same for one ticket: with a long line a tenth of the time.
 SELECT json_array(json_array(own.id, own.number, own.lane, own.granted_at,
            (SELECT count(*)
@@ -189,8 +189,8 @@ SELECT json_array(json_array(own.id, own.number, own.lane, own.granted_at,
   FROM drumbeat_ticket AS own
  WHERE own.id = :id;
 
--- name: granted
--- Those of these tickets that hold their lock, in the form of `seen`.
+-- name: granted_tickets
+-- Those of these tickets that hold their lock, in the form of `ticket_statuses`.
 SELECT json_group_array(json_array(id, number, lane, granted_at, 0, NULL))
   FROM drumbeat_ticket
  WHERE id IN (SELECT value FROM json_each(:ids))
@@ -198,14 +198,14 @@ SELECT json_group_array(json_array(id, number, lane, granted_at, 0, NULL))
    AND expires_at > :now
    AND lock IN (SELECT name FROM drumbeat_lock WHERE boot = :boot);
 
--- name: reasons
+-- name: release_reasons
 -- Why these were released by force: [[tickets, by, why], ...]
-SELECT json_group_array(json_array(released, released_by, released_why))
+SELECT json_group_array(json_array(released, released_by, released_reason))
   FROM drumbeat_lock
  WHERE released <> ''
    AND EXISTS (SELECT 1 FROM json_each(:ids) WHERE instr(released, value));
 
--- name: leave
+-- name: delete_tickets
 DELETE FROM drumbeat_ticket
  WHERE id IN (SELECT value FROM json_each(:ids));
 
@@ -216,15 +216,15 @@ SELECT json_group_array(json_array(id, wake))
  WHERE lock = :lock
    AND CASE WHEN :ticket IS NULL THEN granted_at IS NOT NULL ELSE id = :ticket END;
 
--- name: note_release
+-- name: record_release
 UPDATE drumbeat_lock
    SET released = :released,
        released_at = :wall,
        released_by = :by,
-       released_why = :why
+       released_reason = :reason
  WHERE name = :lock;
 
--- name: idle
+-- name: idle_locks
 -- Some locks that nobody has used for a day and the length of their window.
 SELECT json_group_array(name)
   FROM (SELECT name
@@ -238,22 +238,22 @@ SELECT json_group_array(name)
                               AND ticket.expires_at > :now)
          LIMIT 20);
 
--- name: forget_tickets
+-- name: delete_idle_tickets
 DELETE FROM drumbeat_ticket
  WHERE lock IN (SELECT value FROM json_each(:locks));
 
--- name: forget_grants
+-- name: delete_idle_grants
 DELETE FROM drumbeat_lock_grant
  WHERE lock IN (SELECT value FROM json_each(:locks));
 
--- name: forget_locks
+-- name: delete_idle_locks
 DELETE FROM drumbeat_lock
  WHERE name IN (SELECT value FROM json_each(:locks));
 
 -- name: page
 -- opens_in: until a full window has room again.
-SELECT json_group_array(json_array(name, "limit", per, holding, waiting, released_at, released_by, released_why, opens_in))
-  FROM (SELECT lock.name, lock."limit", lock.per, lock.released_at, lock.released_by, lock.released_why,
+SELECT json_group_array(json_array(name, "limit", per, holding, waiting, released_at, released_by, released_reason, opens_in))
+  FROM (SELECT lock.name, lock."limit", lock.per, lock.released_at, lock.released_by, lock.released_reason,
                count(ticket.granted_at) AS holding, count(ticket.id) - count(ticket.granted_at) AS waiting,
                (SELECT past.at + lock.per - :now
                   FROM (SELECT at, row_number() OVER (ORDER BY at DESC, number DESC) AS place

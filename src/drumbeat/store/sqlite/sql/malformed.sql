@@ -51,7 +51,7 @@ SELECT *, 0 AS holding, 0 AS waiting
 -- name: rollups
 SELECT *
   FROM drumbeat_rollup
- ORDER BY grain DESC, at DESC
+ ORDER BY resolution DESC, at DESC
  LIMIT :limit;
 
 -- name: messages

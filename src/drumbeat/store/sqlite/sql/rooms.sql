@@ -5,7 +5,7 @@ INSERT INTO drumbeat_room_message ("to", id, sent_at, room, signature, args)
 VALUES (:to, :id, :now, :room, :signature, :args)
     ON CONFLICT ("to", id) DO NOTHING;
 
--- name: addresses
+-- name: wake_addresses
 -- Where hints reach these instances.
 SELECT json_group_array(wake)
   FROM drumbeat_instance
@@ -16,7 +16,7 @@ SELECT json_group_array(wake)
 -- name: has_any
 SELECT EXISTS (SELECT 1 FROM drumbeat_room_message WHERE "to" = :to);
 
--- name: first
+-- name: first_messages
 -- Columns as in rooms.MessageRow.
 SELECT json_group_array(json_array(place, id, room, "to", args, signature))
   FROM (SELECT rowid AS place, id, room, "to", args, signature
@@ -25,7 +25,7 @@ SELECT json_group_array(json_array(place, id, room, "to", args, signature))
          ORDER BY id
          LIMIT :limit);
 
--- name: take
+-- name: delete_taken
 DELETE FROM drumbeat_room_message
  WHERE rowid IN (SELECT value FROM json_each(:places));
 

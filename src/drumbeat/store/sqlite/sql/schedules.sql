@@ -6,7 +6,7 @@
 INSERT INTO drumbeat_schedule (name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit,
                                on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start, "end", origin, app,
                                version, every, state, revision, cursor, next_at, created_at, changed_at, declared_at,
-                               changed_by, why)
+                               changed_by, reason)
 VALUES (:name, :task, :kind, :rule, :queue, :args, :signature, :tz, :priority, :retries, :timeout, :crash_limit, :on_dead,
         :catch_up, :catch_up_limit, :max_late, :overlap, :jitter, :start, :end, :origin, :app, :version, :every, 'active',
         1, :cursor, :next_at, :now, :now, CASE WHEN :origin = 'code' THEN :now END, :by, '')
@@ -44,7 +44,7 @@ VALUES (:name, :task, :kind, :rule, :queue, :args, :signature, :tz, :priority, :
        changed_at = excluded.changed_at,
        declared_at = excluded.declared_at,
        changed_by = excluded.changed_by,
-       why = excluded.why
+       reason = excluded.reason
  WHERE drumbeat_schedule.state = 'retired';
 
 -- name: put_changed
@@ -80,7 +80,7 @@ UPDATE drumbeat_schedule
        changed_at = :now,
        declared_at = CASE WHEN :origin = 'code' THEN :now ELSE declared_at END,
        changed_by = :by,
-       why = ''
+       reason = ''
  WHERE name = :name
    AND revision = :revision;
 
@@ -89,7 +89,7 @@ UPDATE drumbeat_schedule
    SET declared_at = :now
  WHERE name IN (SELECT value FROM json_each(:names));
 
--- name: missing
+-- name: unknown_names
 SELECT json_group_array(value)
   FROM json_each(:names)
  WHERE value NOT IN (SELECT name FROM drumbeat_schedule);
@@ -104,7 +104,7 @@ UPDATE drumbeat_schedule
                       THEN NULL ELSE :next_at END,
        changed_at = :now,
        changed_by = :by,
-       why = :why
+       reason = :reason
 -- One whose revision is no number can be changed by whoever wants to.
  WHERE name = :name
    AND (revision = :revision OR typeof(revision) <> 'integer');
@@ -113,10 +113,10 @@ UPDATE drumbeat_schedule
 SELECT json_group_array(json_array(name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout,
                                         crash_limit, on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start,
                                         "end", origin, app, version, state, revision, cursor, next_at, current, created_at,
-                                        changed_at, declared_at, changed_by, why))
+                                        changed_at, declared_at, changed_by, reason))
 FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
                catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor,
-               next_at, current, created_at, changed_at, declared_at, changed_by, why
+               next_at, current, created_at, changed_at, declared_at, changed_by, reason
           FROM drumbeat_schedule
          WHERE name = :name);
 
@@ -124,10 +124,10 @@ FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retri
 SELECT json_group_array(json_array(name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout,
                                         crash_limit, on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start,
                                         "end", origin, app, version, state, revision, cursor, next_at, current, created_at,
-                                        changed_at, declared_at, changed_by, why))
+                                        changed_at, declared_at, changed_by, reason))
 FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
                catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor,
-               next_at, current, created_at, changed_at, declared_at, changed_by, why
+               next_at, current, created_at, changed_at, declared_at, changed_by, reason
           FROM drumbeat_schedule
          WHERE name > :after
            AND (:all OR state <> 'retired')
@@ -138,10 +138,10 @@ FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retri
 SELECT json_group_array(json_array(name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout,
                                         crash_limit, on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start,
                                         "end", origin, app, version, state, revision, cursor, next_at, current, created_at,
-                                        changed_at, declared_at, changed_by, why))
+                                        changed_at, declared_at, changed_by, reason))
 FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
                catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor,
-               next_at, current, created_at, changed_at, declared_at, changed_by, why
+               next_at, current, created_at, changed_at, declared_at, changed_by, reason
           FROM drumbeat_schedule
          WHERE next_at IS NOT NULL
            AND next_at <= :now
@@ -167,19 +167,19 @@ SELECT every
  ORDER BY every
  LIMIT 1;
 
--- name: standing
--- How these schedules stand. Columns as in store.scheduled.Standing.
+-- name: snapshots
+-- How these schedules stand. Columns as in store.overlap.ScheduleSnapshot.
 SELECT json_group_array(json_array(plan.name, plan.revision, plan.cursor, plan.state, plan.overlap, plan.every, plan.current,
                                    (SELECT state FROM drumbeat_job WHERE id = plan.current),
                                    json((SELECT json_group_array(id)
                                            FROM drumbeat_job
                                           WHERE plan.overlap = 'cancel'
-                                            AND waits_for = 'schedule:' || plan.name))))
+                                            AND blocked_on = 'schedule:' || plan.name))))
   FROM json_each(:names) AS wanted
  CROSS JOIN drumbeat_schedule AS plan
  WHERE plan.name = wanted.value;
 
--- name: recorded
+-- name: recorded_fires
 -- Which of these [schedule, moment] were fired before.
 SELECT json_group_array(json_array(fire.schedule, fire.at))
   FROM json_each(:moments) AS wanted
@@ -188,10 +188,10 @@ SELECT json_group_array(json_array(fire.schedule, fire.at))
    AND fire.at = json_extract(wanted.value, '$[1]')
    AND fire.skipped = 0;
 
--- name: enqueue
--- Make jobs of their schedules. Of each: [schedule, id, due_at, run_at, waits_for].
+-- name: insert_jobs
+-- Make jobs of their schedules. Of each: [schedule, id, due_at, run_at, blocked_on].
 INSERT INTO drumbeat_job (id, task, queue, priority, args, signature, created_at, due_at, run_at, retries, timeout,
-                          crash_limit, waits_for, waits_since, on_dead, schedule)
+                          crash_limit, blocked_on, blocked_since, on_dead, schedule)
 SELECT json_extract(fired.value, '$[1]'), plan.task, plan.queue, plan.priority, plan.args, plan.signature, :now,
        json_extract(fired.value, '$[2]'), json_extract(fired.value, '$[3]'), plan.retries, plan.timeout, plan.crash_limit,
        json_extract(fired.value, '$[4]'), CASE WHEN json_extract(fired.value, '$[4]') IS NOT NULL THEN :now END,
@@ -200,7 +200,7 @@ SELECT json_extract(fired.value, '$[1]'), plan.task, plan.queue, plan.priority, 
  CROSS JOIN drumbeat_schedule AS plan
  WHERE plan.name = json_extract(fired.value, '$[0]');
 
--- name: let_go
+-- name: clear_current
 -- Before current jobs are cancelled for the sake of their successors: their end must not set anybody free.
 UPDATE drumbeat_schedule
    SET current = NULL
@@ -216,7 +216,7 @@ SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(va
  WHERE true
     ON CONFLICT DO NOTHING;
 
--- name: move
+-- name: advance
 -- Of each: [name, moves, cursor, next_at, current].
 UPDATE drumbeat_schedule
    SET cursor = CASE WHEN moved.moves THEN moved.cursor ELSE drumbeat_schedule.cursor END,
@@ -228,7 +228,7 @@ UPDATE drumbeat_schedule
           FROM json_each(:moved)) AS moved
  WHERE drumbeat_schedule.name = moved.name;
 
--- name: standing_still
+-- name: stalled
 -- Active series without a next moment whose current job is not live. One with an end may have come to it.
 SELECT json_group_array(name)
   FROM drumbeat_schedule AS plan
@@ -238,22 +238,22 @@ SELECT json_group_array(name)
    AND NOT EXISTS (SELECT 1 FROM drumbeat_job WHERE id = plan.current)
    AND ("end" IS NULL OR (current IS NOT NULL AND "end" > :now));
 
--- name: rearm
+-- name: advance_stalled
 UPDATE drumbeat_schedule
    SET next_at = :now,
        current = NULL
  WHERE name IN (SELECT value FROM json_each(:names));
 
--- name: waiting_for_nobody
--- Schedules whose current job is not live while others wait for it. From one value of waits_for to the next.
+-- name: orphaned
+-- Schedules whose current job is not live while others wait for it. From one value of blocked_on to the next.
   WITH RECURSIVE waiting (value) AS (
-       SELECT min(waits_for)
+       SELECT min(blocked_on)
          FROM drumbeat_job
-        WHERE waits_for IS NOT NULL AND waits_for >= 'schedule:' AND waits_for < 'schedule;'
+        WHERE blocked_on IS NOT NULL AND blocked_on >= 'schedule:' AND blocked_on < 'schedule;'
         UNION ALL
-       SELECT (SELECT min(waits_for)
+       SELECT (SELECT min(blocked_on)
                  FROM drumbeat_job
-                WHERE waits_for IS NOT NULL AND waits_for > waiting.value AND waits_for < 'schedule;')
+                WHERE blocked_on IS NOT NULL AND blocked_on > waiting.value AND blocked_on < 'schedule;')
          FROM waiting
         WHERE waiting.value IS NOT NULL)
 SELECT json_group_array(substr(waiting.value, 10))
@@ -265,28 +265,28 @@ SELECT json_group_array(substr(waiting.value, 10))
                     WHERE plan.name = substr(waiting.value, 10)
                       AND job.id = plan.current);
 
--- name: succeed
+-- name: promote_next
 -- The oldest job that waits becomes the current one ...
 UPDATE drumbeat_schedule
    SET current = (SELECT id
                     FROM drumbeat_job
-                   WHERE waits_for = 'schedule:' || drumbeat_schedule.name
-                   ORDER BY waits_since, seq
+                   WHERE blocked_on = 'schedule:' || drumbeat_schedule.name
+                   ORDER BY blocked_since, seq
                    LIMIT 1)
  WHERE name IN (SELECT value FROM json_each(:names));
 
--- name: go_on
+-- name: start_next
 -- ... and waits no more.
 UPDATE drumbeat_job
-   SET waits_for = NULL,
-       waits_since = NULL
- WHERE waits_for IS NOT NULL
+   SET blocked_on = NULL,
+       blocked_since = NULL
+ WHERE blocked_on IS NOT NULL
    AND id IN (SELECT plan.current
                 FROM json_each(:names) AS wanted
                CROSS JOIN drumbeat_schedule AS plan
                WHERE plan.name = wanted.value);
 
--- name: silent
+-- name: undeclared
 -- Those of code that nobody declares any more, though instances of the same app live.
 SELECT json_group_array(name)
   FROM drumbeat_schedule
@@ -302,7 +302,7 @@ UPDATE drumbeat_schedule
        next_at = NULL,
        changed_at = :now,
        changed_by = '',
-       why = 'no longer declared'
+       reason = 'no longer declared'
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: fires
@@ -315,7 +315,7 @@ SELECT json_group_array(json_array(schedule, at, last, count, outcome, reason, j
          ORDER BY at DESC, skipped DESC
          LIMIT :limit);
 
--- name: forgettable
+-- name: prunable_fires
 SELECT json_group_array(json_array(schedule, at, skipped))
   FROM (SELECT schedule, at, skipped
           FROM drumbeat_fire
@@ -323,7 +323,7 @@ SELECT json_group_array(json_array(schedule, at, skipped))
          ORDER BY last
          LIMIT :limit);
 
--- name: forget
+-- name: delete_fires
 DELETE FROM drumbeat_fire
  WHERE (schedule, at, skipped) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),
                                           json_extract(value, '$[2]')

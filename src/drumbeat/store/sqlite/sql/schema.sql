@@ -16,7 +16,7 @@ SELECT value
   FROM drumbeat_meta
  WHERE name = 'oldest_code';
 
--- name: keep
+-- name: set_meta
 INSERT INTO drumbeat_meta (name, value)
 VALUES (:name, :value)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value;

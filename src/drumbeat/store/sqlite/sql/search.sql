@@ -1,4 +1,4 @@
--- How people search jobs. `store/searching.py` says which of these is asked, and when; the names are the same on PostgreSQL.
+-- How people search jobs. `store/job_search.py` says which of these is asked, and when; the names are the same on PostgreSQL.
 -- A walk looks at so many jobs and no more, whether they are wanted or not.
 
 -- name: _answer
@@ -17,7 +17,7 @@ SELECT json_array(count(*), min(id), json_group_array(json_array(id, word)) FILT
 -- name: _live
 id, task, queue, state, key, schedule, instance, error,
 CASE WHEN state = 'running' THEN 'running'
-     WHEN waits_for IS NOT NULL THEN 'waiting'
+     WHEN blocked_on IS NOT NULL THEN 'waiting'
      WHEN run_at <= :now THEN 'ready'
      WHEN failures + crashes > 0 THEN 'retrying'
      ELSE 'scheduled'
@@ -171,11 +171,11 @@ SELECT json_group_array(id)
   WITH RECURSIVE known (queue) AS (
        SELECT ifnull(:queue, (SELECT min(queue)
                                 FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
-                               WHERE state = 'pending' AND waits_for IS NULL))
+                               WHERE state = 'pending' AND blocked_on IS NULL))
         UNION ALL
        SELECT (SELECT min(job.queue)
                  FROM drumbeat_job AS job INDEXED BY drumbeat_job_for_claim
-                WHERE job.queue > known.queue AND job.state = 'pending' AND job.waits_for IS NULL)
+                WHERE job.queue > known.queue AND job.state = 'pending' AND job.blocked_on IS NULL)
          FROM known
         WHERE known.queue IS NOT NULL
           AND :queue IS NULL)
@@ -191,7 +191,7 @@ SELECT json_group_array(id)
            AND job.priority = level.priority
            AND job.run_at <= :now
            AND job.state = 'pending'
-           AND job.waits_for IS NULL
+           AND job.blocked_on IS NULL
          LIMIT :limit);
 
 -- name: few_future
@@ -205,7 +205,7 @@ SELECT json_group_array(id)
            AND job.priority = level.priority
            AND job.run_at > :now
            AND job.state = 'pending'
-           AND job.waits_for IS NULL
+           AND job.blocked_on IS NULL
          LIMIT :limit);
 
 -- name: few_tried
@@ -221,7 +221,7 @@ SELECT json_group_array(id)
 SELECT json_group_array(id)
   FROM (SELECT id
           FROM drumbeat_job INDEXED BY drumbeat_job_for_those_who_can
-         WHERE waits_for IS NOT NULL
+         WHERE blocked_on IS NOT NULL
          LIMIT :limit);
 
 -- name: few_unsucceeded
@@ -239,13 +239,13 @@ SELECT json_array(due.ready, due.future, tried.number, waiting.number, running.n
                   ended.discarded, letters.number)
   FROM (SELECT count(*) FILTER (WHERE run_at <= :now) AS ready, count(*) FILTER (WHERE run_at > :now) AS future
           FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
-         WHERE state = 'pending' AND waits_for IS NULL) AS due,
+         WHERE state = 'pending' AND blocked_on IS NULL) AS due,
        (SELECT count(*) AS number
           FROM drumbeat_job INDEXED BY drumbeat_job_tried
-         WHERE state = 'pending' AND failures + crashes > 0 AND run_at > :now AND waits_for IS NULL) AS tried,
+         WHERE state = 'pending' AND failures + crashes > 0 AND run_at > :now AND blocked_on IS NULL) AS tried,
        (SELECT count(*) AS number
           FROM drumbeat_job INDEXED BY drumbeat_job_for_those_who_can
-         WHERE waits_for IS NOT NULL) AS waiting,
+         WHERE blocked_on IS NOT NULL) AS waiting,
        (SELECT count(*) AS number
           FROM drumbeat_job INDEXED BY drumbeat_job_of_instance
          WHERE state = 'running') AS running,

@@ -4,21 +4,21 @@
 SELECT EXISTS (SELECT 1 FROM drumbeat_instance WHERE id = :instance AND state = :state);
 
 -- name: put
--- ?1 instance, ?2 now; a row: at, grain, queue, task, counts. Batches as in jobs.sql: a step for each of hundreds of rows would
+-- ?1 instance, ?2 now; a row: at, resolution, queue, task, counts. Batches as in jobs.sql: a step for each of hundreds of rows would
 -- keep every writer of every process waiting.
-INSERT INTO drumbeat_rollup (grain, at, queue, task, instance, written_at, counts)
+INSERT INTO drumbeat_rollup (resolution, at, queue, task, instance, written_at, counts)
 SELECT column2, column1, column3, column4, ?1, ?2, column5
   FROM (VALUES (?, ?, ?, ?, ?))
  WHERE column1 <> -1
-    ON CONFLICT (grain, at, queue, task, instance) DO UPDATE
+    ON CONFLICT (resolution, at, queue, task, instance) DO UPDATE
    SET written_at = excluded.written_at,
        counts = excluded.counts;
 
 -- name: read
--- Columns as in model.stats.Row.
+-- Columns as in core.stats.Row.
 SELECT json_group_array(json_array(at, queue, task, json(counts)))
   FROM drumbeat_rollup
- WHERE grain = :grain
+ WHERE resolution = :resolution
    AND at >= :since
    AND at < :until
    AND queue <> ''
@@ -29,23 +29,23 @@ SELECT json_group_array(json_array(at, queue, task, json(counts)))
 -- By its own index: left alone, SQLite walks over the rows of all queues and tasks.
 SELECT json_group_array(json_array(at, queue, task, json(counts)))
   FROM drumbeat_rollup INDEXED BY drumbeat_rollup_overall
- WHERE grain = :grain
+ WHERE resolution = :resolution
    AND at >= :since
    AND at < :until
    AND queue = '';
 
 -- name: written
--- [grain, at, queue, task, counts, written_at] of one instance.
-SELECT json_group_array(json_array(grain, at, queue, task, json(counts), written_at))
+-- [resolution, at, queue, task, counts, written_at] of one instance.
+SELECT json_group_array(json_array(resolution, at, queue, task, json(counts), written_at))
   FROM drumbeat_rollup
  WHERE instance = :instance
-   AND (grain, at) IN (VALUES (0, 0))
+   AND (resolution, at) IN (VALUES (0, 0))
     OR instance = :instance
-   AND grain IN (10000000, 60000000)
+   AND resolution IN (10000000, 60000000)
    AND at >= :since;
 
 -- name: run_ends
--- Columns as in model.stats.RunEnd. History is in the order of ends: only its newest rows are looked at.
+-- Columns as in core.stats.RunEnd. History is in the order of ends: only its newest rows are looked at.
 SELECT json_group_array(json_array(queue, task, outcome, json(iif(dead, 'true', 'false')), due_at, started_at, finished_at))
   FROM (SELECT queue, task, outcome, 0 AS dead, run_at AS due_at, started_at, finished_at
           FROM drumbeat_history
@@ -73,9 +73,9 @@ SELECT json_group_array(json_array(queue, task, outcome, json(iif(dead, 'true', 
 
 -- name: prune
 DELETE FROM drumbeat_rollup
- WHERE (grain, at, queue, task, instance) IN (SELECT grain, at, queue, task, instance
+ WHERE (resolution, at, queue, task, instance) IN (SELECT resolution, at, queue, task, instance
                                                 FROM drumbeat_rollup
-                                               WHERE grain = :grain
+                                               WHERE resolution = :resolution
                                                  AND at < :before
                                                ORDER BY at
                                                LIMIT :limit);
@@ -85,7 +85,7 @@ DELETE FROM drumbeat_rollup
 SELECT json_group_array(json_array(queue, task, instance, json(counts)))
   FROM (SELECT queue, task, instance, counts
           FROM drumbeat_rollup
-         WHERE grain = 0
+         WHERE resolution = 0
            AND at = 0
            AND instance <> ''
            AND written_at < :gone
@@ -93,16 +93,16 @@ SELECT json_group_array(json_array(queue, task, instance, json(counts)))
          LIMIT :limit);
 
 -- name: folded
--- Columns as in model.stats.Row.
+-- Columns as in core.stats.Row.
 SELECT json_group_array(json_array(at, queue, task, json(counts)))
   FROM drumbeat_rollup
- WHERE grain = 0
+ WHERE resolution = 0
    AND at = 0
    AND instance = '';
 
--- name: drop
+-- name: delete_folded
 -- TOTAL rows: [queue, task, instance] of each.
 DELETE FROM drumbeat_rollup
- WHERE (grain, at, queue, task, instance) IN (SELECT 0, 0, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+ WHERE (resolution, at, queue, task, instance) IN (SELECT 0, 0, json_extract(value, '$[0]'), json_extract(value, '$[1]'),
                                                      json_extract(value, '$[2]')
                                                 FROM json_each(:rows));

@@ -24,11 +24,11 @@ CREATE TABLE drumbeat.job (
     token            bigint NOT NULL DEFAULT 0,
     claimed_at       bigint,
     timeout          bigint,
-    waits_since      bigint,
+    blocked_since      bigint,
     failures         integer NOT NULL DEFAULT 0,
     crashes          integer NOT NULL DEFAULT 0,
     crash_limit      integer NOT NULL,
-    life             integer NOT NULL DEFAULT 0,
+    replays             integer NOT NULL DEFAULT 0,
     retries          integer,
     priority         smallint NOT NULL CHECK (priority BETWEEN 0 AND 9),
     cancel_requested boolean NOT NULL DEFAULT false,
@@ -40,7 +40,7 @@ CREATE TABLE drumbeat.job (
     "unique"         text COLLATE "C" NOT NULL DEFAULT '',
     tenant           text COLLATE "C" NOT NULL DEFAULT '',
     instance         text COLLATE "C",
-    waits_for        text COLLATE "C",
+    blocked_on        text COLLATE "C",
     on_dead          text COLLATE "C",
     schedule         text COLLATE "C",
     trace            text COLLATE "C", -- the span that enqueued it: a W3C traceparent
@@ -58,11 +58,11 @@ CREATE TABLE drumbeat.job (
     vacuum_truncate = false
 );
 CREATE INDEX job_for_claim
-    ON drumbeat.job (queue, priority, run_at, id) WHERE state = 'pending' AND waits_for IS NULL;
+    ON drumbeat.job (queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NULL;
 CREATE INDEX job_for_those_who_can
-    ON drumbeat.job (waits_for, queue, priority, run_at, id) WHERE state = 'pending' AND waits_for IS NOT NULL;
+    ON drumbeat.job (blocked_on, queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NOT NULL;
 CREATE INDEX job_waiting_since
-    ON drumbeat.job (waits_for, waits_since) WHERE state = 'pending' AND waits_for IS NOT NULL;
+    ON drumbeat.job (blocked_on, blocked_since) WHERE state = 'pending' AND blocked_on IS NOT NULL;
 CREATE INDEX job_of_instance
     ON drumbeat.job (instance) WHERE state = 'running';
 CREATE INDEX job_to_be_cancelled
@@ -97,7 +97,7 @@ CREATE TABLE drumbeat.history (
     failures         integer NOT NULL,
     crashes          integer NOT NULL,
     crash_limit      integer NOT NULL,
-    life             integer NOT NULL,
+    replays             integer NOT NULL,
     retries          integer,
     priority         smallint NOT NULL,
     cancel_requested boolean NOT NULL,
@@ -141,7 +141,7 @@ CREATE TABLE drumbeat.dead (
     failures         integer NOT NULL,
     crashes          integer NOT NULL,
     crash_limit      integer NOT NULL,
-    life             integer NOT NULL,
+    replays             integer NOT NULL,
     retries          integer,
     priority         smallint NOT NULL,
     cancel_requested boolean NOT NULL,
@@ -186,7 +186,7 @@ CREATE TABLE drumbeat.queue (
     name       text COLLATE "C" PRIMARY KEY,
     paused_at  bigint NOT NULL,
     paused_by  text NOT NULL,
-    paused_why text NOT NULL
+    paused_reason text NOT NULL
 );
 
 -- Make the partition of history for the day that begins at this moment, if it is missing. Created first and attached then:

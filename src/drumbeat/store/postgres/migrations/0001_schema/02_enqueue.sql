@@ -209,16 +209,16 @@ BEGIN
             AND job.instance = holder
          RETURNING job.id, job.task, job.queue, job.priority, job.key, job.args, job.signature, job.created_at, job.due_at,
                    job.run_at, job.instance, job.token, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit,
-                   job."unique", job.cancel_requested, job.progress, job.on_dead, job.life, job.tenant,
+                   job."unique", job.cancel_requested, job.progress, job.on_dead, job.replays, job.tenant,
                    job.schedule, job.trace)
     INSERT INTO drumbeat.history (state, finished_at, instance, outcome, id, task, queue, priority, key, args, signature,
                                   created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
-                                  crash_limit, "unique", cancel_requested, progress, result, result_error, on_dead, life,
+                                  crash_limit, "unique", cancel_requested, progress, result, result_error, on_dead, replays,
                                   tenant, schedule, trace)
     SELECT 'succeeded', moment, gone.instance, 'succeeded', gone.id, gone.task, gone.queue, gone.priority, gone.key, gone.args,
            gone.signature, gone.created_at, gone.due_at, gone.run_at, (given ->> 'started_at')::bigint, gone.token,
            gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit, gone."unique", gone.cancel_requested,
-           gone.progress, given ->> 'result', given ->> 'result_error', gone.on_dead, gone.life, gone.tenant,
+           gone.progress, given ->> 'result', given ->> 'result_error', gone.on_dead, gone.replays, gone.tenant,
            gone.schedule, gone.trace
       FROM gone;
     IF FOUND THEN

@@ -35,7 +35,7 @@ CREATE TABLE drumbeat.schedule (
     changed_at     bigint NOT NULL,
     declared_at    bigint,
     changed_by     text NOT NULL,
-    why            text NOT NULL
+    reason            text NOT NULL
 ) WITH (fillfactor = 70);
 -- What is not active has no next_at.
 CREATE INDEX schedule_by_moment
@@ -83,16 +83,16 @@ BEGIN
     SELECT job.id, job.run_at
       INTO heir, due
       FROM drumbeat.job
-     WHERE job.waits_for = 'schedule:' || plan
+     WHERE job.blocked_on = 'schedule:' || plan
        AND job.state = 'pending'
-       AND job.waits_for IS NOT NULL
-     ORDER BY job.waits_since, job.id
+       AND job.blocked_on IS NOT NULL
+     ORDER BY job.blocked_since, job.id
      LIMIT 1
        FOR UPDATE SKIP LOCKED;
     IF heir IS NOT NULL THEN
         UPDATE drumbeat.job
-           SET waits_for = NULL,
-               waits_since = NULL
+           SET blocked_on = NULL,
+               blocked_since = NULL
          WHERE job.id = heir;
         PERFORM pg_notify('drumbeat' || '.wake', due::text);
     END IF;

@@ -17,7 +17,7 @@ CREATE TABLE drumbeat.instance (
     started_at  bigint NOT NULL,
     beat_at     bigint NOT NULL,
     ended_at    bigint,
-    ended_why   text,
+    ended_reason   text,
     wake        text,
     rooms       text NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50);

@@ -11,7 +11,7 @@ CREATE TABLE drumbeat.lock (
     name         text COLLATE "C" PRIMARY KEY,
     released     text NOT NULL DEFAULT '',
     released_by  text,
-    released_why text
+    released_reason text
 ) WITH (fillfactor = 50);
 CREATE INDEX lock_by_use
     ON drumbeat.lock (used_at);

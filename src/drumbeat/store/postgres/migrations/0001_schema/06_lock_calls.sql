@@ -187,7 +187,7 @@ END
 $$;
 
 -- By force. wanted NULL: all that hold it. Their owners are told, so that they look and find out.
-CREATE FUNCTION drumbeat.lock_release(line text, wanted text, who text, why text) RETURNS bigint
+CREATE FUNCTION drumbeat.lock_release(line text, wanted text, who text, reason text) RETURNS bigint
     LANGUAGE plpgsql VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
@@ -214,7 +214,7 @@ BEGIN
        SET released = array_to_string(gone, ' '),
            released_at = moment,
            released_by = who,
-           released_why = why
+           released_reason = reason
      WHERE known.name = line;
     DELETE FROM drumbeat.ticket AS held WHERE held.id = ANY (gone);
     PERFORM pg_notify('drumbeat' || '.locks', each || ' 0') FROM unnest(gone) AS each;

@@ -13,7 +13,7 @@ CREATE TABLE drumbeat.audit (
     via          text NOT NULL,
     verb         text COLLATE "C" NOT NULL,
     target       text COLLATE "C" NOT NULL,
-    why          text NOT NULL,
+    reason          text NOT NULL,
     request_key  text COLLATE "C",
     request_hash text,
     outcome      text,

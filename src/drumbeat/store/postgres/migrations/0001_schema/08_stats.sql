@@ -2,15 +2,15 @@
 
 -- One row for each stretch of time, queue, task and instance, which replaces it as it grows.
 CREATE TABLE drumbeat.rollup (
-    grain      bigint NOT NULL,
+    resolution      bigint NOT NULL,
     at         bigint NOT NULL,
     queue      text COLLATE "C" NOT NULL,
     task       text COLLATE "C" NOT NULL,
     instance   text COLLATE "C" NOT NULL,
     written_at bigint NOT NULL,
     counts     text NOT NULL,
-    PRIMARY KEY (grain, at, queue, task, instance)
+    PRIMARY KEY (resolution, at, queue, task, instance)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 -- Rows of all queues and tasks together, for charts of everything.
 CREATE INDEX rollup_overall
-    ON drumbeat.rollup (grain, at) WHERE queue = '';
+    ON drumbeat.rollup (resolution, at) WHERE queue = '';

@@ -38,13 +38,13 @@ CREATE TABLE drumbeat_job (
     timeout          INTEGER,
     crash_limit      INTEGER NOT NULL,
     "unique"         TEXT NOT NULL DEFAULT '',
-    waits_for        TEXT,
-    waits_since      INTEGER,
+    blocked_on        TEXT,
+    blocked_since      INTEGER,
     cancel_requested INTEGER NOT NULL DEFAULT 0,
     progress         TEXT,
     error            TEXT,
     on_dead          TEXT,
-    life             INTEGER NOT NULL DEFAULT 0,
+    replays             INTEGER NOT NULL DEFAULT 0,
     tenant           TEXT NOT NULL DEFAULT '',
     schedule         TEXT,
     trace            TEXT, -- the span that enqueued it: a W3C traceparent
@@ -53,12 +53,12 @@ CREATE TABLE drumbeat_job (
 CREATE UNIQUE INDEX drumbeat_job_one_per_id
     ON drumbeat_job (id);
 CREATE INDEX drumbeat_job_for_claim
-    ON drumbeat_job (queue, priority, run_at, id) WHERE state = 'pending' AND waits_for IS NULL;
--- Who waits is pending: a claim makes waits_for null. The state is left out so that ordinary claims do not touch these.
+    ON drumbeat_job (queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NULL;
+-- Who waits is pending: a claim makes blocked_on null. The state is left out so that ordinary claims do not touch these.
 CREATE INDEX drumbeat_job_for_those_who_can
-    ON drumbeat_job (waits_for, queue, priority, run_at, id) WHERE waits_for IS NOT NULL;
+    ON drumbeat_job (blocked_on, queue, priority, run_at, id) WHERE blocked_on IS NOT NULL;
 CREATE INDEX drumbeat_job_waiting_since
-    ON drumbeat_job (waits_for, waits_since) WHERE waits_for IS NOT NULL;
+    ON drumbeat_job (blocked_on, blocked_since) WHERE blocked_on IS NOT NULL;
 CREATE INDEX drumbeat_job_of_instance
     ON drumbeat_job (instance) WHERE state = 'running';
 CREATE INDEX drumbeat_job_by_key
@@ -103,7 +103,7 @@ CREATE TABLE drumbeat_history (
     result_error     TEXT,
     error            TEXT,
     on_dead          TEXT,
-    life             INTEGER,
+    replays             INTEGER,
     tenant           TEXT,
     schedule         TEXT,
     trace            TEXT, -- the span that enqueued it: a W3C traceparent
@@ -148,7 +148,7 @@ CREATE TABLE drumbeat_dead (
     result_error     TEXT,
     error            TEXT,
     on_dead          TEXT,
-    life             INTEGER NOT NULL,
+    replays             INTEGER NOT NULL,
     tenant           TEXT NOT NULL,
     schedule         TEXT,
     trace            TEXT
@@ -173,5 +173,5 @@ CREATE TABLE drumbeat_queue (
     name       TEXT PRIMARY KEY,
     paused_at  INTEGER NOT NULL,
     paused_by  TEXT NOT NULL,
-    paused_why TEXT NOT NULL
+    paused_reason TEXT NOT NULL
 ) WITHOUT ROWID;

@@ -35,7 +35,7 @@ CREATE TABLE drumbeat_schedule (
     changed_at     INTEGER NOT NULL,
     declared_at    INTEGER,
     changed_by     TEXT NOT NULL,
-    why            TEXT NOT NULL
+    reason            TEXT NOT NULL
 );
 -- What is not active has no next_at.
 CREATE INDEX drumbeat_schedule_by_moment
@@ -70,18 +70,18 @@ BEGIN
     UPDATE drumbeat_schedule
        SET current = (SELECT id
                         FROM drumbeat_job
-                       WHERE waits_for = 'schedule:' || OLD.schedule
-                       ORDER BY waits_since, seq
+                       WHERE blocked_on = 'schedule:' || OLD.schedule
+                       ORDER BY blocked_since, seq
                        LIMIT 1),
            next_at = CASE WHEN every IS NULL THEN next_at END
      WHERE name = OLD.schedule
        AND current = OLD.id
        AND (every IS NULL OR state <> 'active'
-            OR EXISTS (SELECT 1 FROM drumbeat_job WHERE waits_for = 'schedule:' || OLD.schedule));
+            OR EXISTS (SELECT 1 FROM drumbeat_job WHERE blocked_on = 'schedule:' || OLD.schedule));
     UPDATE drumbeat_job
-       SET waits_for = NULL,
-           waits_since = NULL
-     WHERE waits_for = 'schedule:' || OLD.schedule
+       SET blocked_on = NULL,
+           blocked_since = NULL
+     WHERE blocked_on = 'schedule:' || OLD.schedule
        AND id = (SELECT current FROM drumbeat_schedule WHERE name = OLD.schedule);
     UPDATE drumbeat_schedule
        SET current = NULL,

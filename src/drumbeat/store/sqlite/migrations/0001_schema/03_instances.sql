@@ -17,7 +17,7 @@ CREATE TABLE drumbeat_instance (
     started_at  INTEGER NOT NULL,
     beat_at     INTEGER NOT NULL,
     ended_at    INTEGER,
-    ended_why   TEXT,
+    ended_reason   TEXT,
     wake        TEXT,
     rooms       TEXT NOT NULL DEFAULT '{}'
 ) WITHOUT ROWID;

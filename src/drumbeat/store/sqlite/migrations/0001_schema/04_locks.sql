@@ -12,7 +12,7 @@ CREATE TABLE drumbeat_lock (
     released     TEXT NOT NULL DEFAULT '',
     released_at  INTEGER,
     released_by  TEXT,
-    released_why TEXT
+    released_reason TEXT
 ) WITHOUT ROWID;
 CREATE INDEX drumbeat_lock_by_use
     ON drumbeat_lock (used_at);

@@ -10,7 +10,7 @@ CREATE TABLE drumbeat_audit (
     via          TEXT NOT NULL,
     verb         TEXT NOT NULL,
     target       TEXT NOT NULL,
-    why          TEXT NOT NULL,
+    reason          TEXT NOT NULL,
     request_key  TEXT,
     request_hash TEXT,
     holds_key    INTEGER NOT NULL,

@@ -1,0 +1,166 @@
+"""`app.audit`: who did what, when, to how many, and why.
+
+An act is on record before it is done: whoever acts for a person (the dashboard, the command line, a script of yours) does it
+inside `app.audit.act(...)`. What a program does by itself is not recorded.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import TypedDict, Unpack
+
+from drumbeat.client import Client
+from drumbeat.codec import make_storable
+from drumbeat.core.audit import MAX_NAME_LENGTH, MAX_REASON_LENGTH, MAX_TARGET_LENGTH, AuditEntry, NewAuditEntry
+from drumbeat.errors import DrumbeatError, InvalidArguments, StoreError
+from drumbeat.ids import is_job_id, new_job_id
+from drumbeat.names import short_repr
+from drumbeat.sync_loop import SYNC_LOOP, to_sync
+
+log = logging.getLogger(__name__)
+
+MAX_LISTED = 10_000
+_MAX_OUTCOME_LENGTH = 500
+
+
+class ActOptions(TypedDict, total=False):
+    """What is known of an act besides who, verb and target."""
+
+    role: str
+    via: str
+    """"python" if it is not said."""
+    reason: str
+
+
+class ActInProgress:
+    """An act that is being done: say how many it touched."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.touched = 0
+        self.outcome = "done"
+        self.answer: str | None = None
+        """JSON text of what came of it, such as the job that was made; None: nothing worth keeping."""
+
+
+class Audit:
+    """Look at the record, and put acts on it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def list(
+        self,
+        *,
+        who: str | None = None,
+        verb: str | None = None,
+        target: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> builtins.list[AuditEntry]:
+        """Acts, newest first; `before=` the last one's id gives the next page. `verb` is the beginning of one: "queues."."""
+        store = await self._client.store()
+        texts = {"who": who, "verb": verb, "target": target}
+        chosen = {name: _check_text(name, text) for name, text in texts.items() if text is not None}
+        return await store.audit.list_page(before=_check_before(before), limit=_check_limit(limit), **chosen)
+
+    async def show(self, id: str) -> AuditEntry:
+        """One act, with the answer that was given."""
+        found = await (await self._client.store()).audit.get(id) if is_job_id(id) else None
+        if found is None:
+            raise InvalidArguments(f"there is no act {short_repr(id)} on record", "id")
+        return found
+
+    @contextlib.asynccontextmanager
+    async def act(
+        self, *, who: str, verb: str, target: str, **more: Unpack[ActOptions]
+    ) -> AsyncIterator[ActInProgress]:
+        """Do something on record: `async with app.audit.act(who="ada", verb="queues.pause", target="mail") as act: ...`.
+
+        Set `act.touched` to how many it changed. What the block raises goes on, and is on record as refused or failed.
+        """
+        acting = await self.begin(new_act(who=who, verb=verb, target=target, **more))
+        try:
+            yield acting
+        except BaseException as error:
+            await self.end(acting, error)
+            raise
+        await self.end(acting, None)
+
+    async def begin(self, act: NewAuditEntry) -> ActInProgress:
+        """For `act` here and in `app.sync`: put it on record."""
+        await (await self._client.store()).audit.begin(act)
+        return ActInProgress(act.id)
+
+    async def end(self, act: ActInProgress, error: BaseException | None) -> None:
+        """For `act` here and in `app.sync`: put on record how it ended."""
+        outcome = act.outcome if error is None else _describe_outcome(error)
+        try:
+            store = await self._client.store()
+            await store.audit.end(act.id, touched=act.touched, outcome=outcome, answer=act.answer)
+        except StoreError as lost:
+            # It is on record that it was begun. What was done must be told to the caller all the same.
+            log.warning("end of an act was not recorded", extra={"act": act.id, "reason": str(lost)})
+
+
+class SyncAudit:
+    """As `app.audit`, for code without a loop."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self.list = to_sync("app.sync.audit.list", audit.list)
+        self.show = to_sync("app.sync.audit.show", audit.show)
+
+    @contextlib.contextmanager
+    def act(self, *, who: str, verb: str, target: str, **more: Unpack[ActOptions]) -> Iterator[ActInProgress]:
+        """As `app.audit.act`: `with app.sync.audit.act(...) as act: ...`."""
+        begun = self._audit.begin(new_act(who=who, verb=verb, target=target, **more))
+        acting = SYNC_LOOP.run("app.sync.audit.act", begun)
+        try:
+            yield acting
+        except BaseException as error:
+            SYNC_LOOP.run("app.sync.audit.act", self._audit.end(acting, error))
+            raise
+        SYNC_LOOP.run("app.sync.audit.act", self._audit.end(acting, None))
+
+
+def new_act(*, who: str, verb: str, target: str, **more: Unpack[ActOptions]) -> NewAuditEntry:
+    """An act with texts that every store can keep."""
+    return NewAuditEntry(
+        id=new_job_id(),
+        who=make_storable(who, MAX_NAME_LENGTH),
+        role=make_storable(more.get("role", ""), MAX_NAME_LENGTH),
+        via=make_storable(more.get("via", "python"), MAX_NAME_LENGTH),
+        verb=make_storable(verb, MAX_NAME_LENGTH),
+        target=make_storable(target, MAX_TARGET_LENGTH),
+        reason=make_storable(more.get("reason", ""), MAX_REASON_LENGTH),
+    )
+
+
+def _check_limit(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_LISTED:
+        raise InvalidArguments(f"limit must be a whole number from 1 to {MAX_LISTED}, not {short_repr(value)}", "limit")
+    return value
+
+
+def _check_before(value: object) -> str | None:
+    if value is not None and not (isinstance(value, str) and is_job_id(value)):
+        raise InvalidArguments(f"before must be the id of an act, not {short_repr(value)}", "before")
+    return value
+
+
+def _check_text(name: str, text: object) -> str:
+    if not isinstance(text, str) or make_storable(text, MAX_TARGET_LENGTH) != text:
+        raise InvalidArguments(
+            f"{name} must be text of at most {MAX_TARGET_LENGTH} characters, not {short_repr(text)}", name
+        )
+    return text
+
+
+def _describe_outcome(error: BaseException) -> str:
+    if isinstance(error, DrumbeatError) and not isinstance(error, StoreError):
+        return "refused"
+    return make_storable(f"failed: {type(error).__name__}: {error}", _MAX_OUTCOME_LENGTH)

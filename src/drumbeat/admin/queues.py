@@ -1,0 +1,54 @@
+"""`app.queues`: the named lines that jobs stand in."""
+
+from __future__ import annotations
+
+import builtins
+
+from drumbeat.client import Client
+from drumbeat.core.job import QueueStats
+from drumbeat.names import check_name
+
+from .filters import check_queue
+from .notes import check_note
+
+
+class Queues:
+    """Look at queues, pause and resume them."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def list(self) -> builtins.list[QueueStats]:
+        """Every queue that has jobs, a pause or a worker, and those that this program declares, by name."""
+        store = await self._client.store()
+        known = {stats.name: stats for stats in await store.inspect.list_queues()}
+        for name in self._client.declared_queues() - known.keys():
+            known[name] = _empty_stats(name)
+        return sorted(known.values(), key=lambda stats: stats.name)
+
+    async def show(self, name: str) -> QueueStats:
+        """One queue."""
+        await check_queue(self._client, check_name("queue", name))
+        found = {stats.name: stats for stats in await self.list()}
+        # Between the two looks its last job may have ended; the queue is known all the same.
+        return found.get(name, _empty_stats(name))
+
+    async def pause(self, name: str, *, reason: str = "", by: str | None = None) -> None:
+        """Let no worker take a job of this queue from now on. Those that run go on; new ones wait.
+
+        `by` and `reason` are shown wherever the queue is; `by` is the app's own name if it is not given.
+        """
+        await check_queue(self._client, check_name("queue", name))
+        by = check_note("by", self._client.settings.name if by is None else by)
+        store = await self._client.store()
+        await store.jobs.pause_queue(name, by=by, reason=check_note("reason", reason))
+
+    async def resume(self, name: str) -> bool:
+        """Undo `pause`. False if it was not paused."""
+        await check_queue(self._client, check_name("queue", name))
+        store = await self._client.store()
+        return await store.jobs.resume_queue(name)
+
+
+def _empty_stats(name: str) -> QueueStats:
+    return QueueStats(name=name, ready=0, scheduled=0, running=0, waiting=0, oldest_due=None)

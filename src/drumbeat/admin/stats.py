@@ -1,0 +1,74 @@
+"""`app.stats`: what workers counted, by stretches of 10 s or a minute, and altogether."""
+
+from __future__ import annotations
+
+import builtins
+from datetime import datetime
+from typing import Literal
+
+from drumbeat.client import Client
+from drumbeat.core.stats import Resolution, Rollup
+from drumbeat.durations import to_us
+from drumbeat.errors import InvalidArguments
+from drumbeat.names import check_name, short_repr
+from drumbeat.store.protocol import Store
+
+RESOLUTIONS = {"10s": Resolution.TEN_SECONDS, "1m": Resolution.MINUTE}
+_DEFAULT_SPAN_US = {Resolution.TEN_SECONDS: 3_600_000_000, Resolution.MINUTE: 86_400_000_000}
+"""How far back is looked if nothing is said: an hour, a day."""
+
+
+class Stats:
+    """Look at counts and latencies. Workers write them every 10 s: what is newer is not there yet."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def read(
+        self,
+        *,
+        resolution: Literal["10s", "1m"] = "10s",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+    ) -> builtins.list[Rollup]:
+        """What was counted in each stretch for each queue and task, in this order. Stretches without a run are not there.
+
+        resolution: stretches of "10s", kept for 2 hours, or of "1m", kept as long as history (`retention`).
+        since, until: stretches that begin in this span; the last hour, with "1m" the last day, if it is not said.
+        """
+        store, length, begin, end = await self._read_span(resolution, since, until)
+        return await store.stats.read(
+            length,
+            begin,
+            end,
+            queue=None if queue is None else check_name("queue", queue),
+            task=None if task is None else check_name("task", task),
+        )
+
+    async def overall(
+        self, *, resolution: Literal["10s", "1m"] = "10s", since: datetime | None = None, until: datetime | None = None
+    ) -> builtins.list[Rollup]:
+        """The same for all queues and tasks together: one for each stretch, whose `queue` and `task` are empty. Quick, however
+        many tasks there are."""
+        store, length, begin, end = await self._read_span(resolution, since, until)
+        return await store.stats.read_overall(length, begin, end)
+
+    async def totals(self) -> builtins.list[Rollup]:
+        """Everything that was ever counted, for each queue and task, also by instances that have gone. It only grows."""
+        store = await self._client.store()
+        return await store.stats.read_totals()
+
+    async def _read_span(
+        self, resolution: str, since: datetime | None, until: datetime | None
+    ) -> tuple[Store, Resolution, int, int]:
+        if resolution not in RESOLUTIONS:
+            raise InvalidArguments(
+                f"resolution must be one of {', '.join(RESOLUTIONS)}, not {short_repr(resolution)}", "resolution"
+            )
+        length = RESOLUTIONS[resolution]
+        store = await self._client.store()
+        end = await store.inspect.now() + 1 if until is None else to_us(until, name="until")
+        begin = end - _DEFAULT_SPAN_US[length] if since is None else to_us(since, name="since")
+        return store, length, begin, end

@@ -1,0 +1,178 @@
+"""`app.tasks`: the functions that jobs are calls of."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from typing import Any, Unpack
+
+import msgspec
+
+from drumbeat.client import Client
+from drumbeat.codec import Signature
+from drumbeat.codec.hints import format_hint
+from drumbeat.codec.json_codec import encoder, is_model
+from drumbeat.core.job import TaskStats
+from drumbeat.errors import UnknownTask
+from drumbeat.names import check_name
+from drumbeat.redaction import is_secret
+from drumbeat.tasks import Task
+
+from .history import RunPage, RunQuery, history_page
+
+
+class ParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One parameter of a task."""
+
+    name: str
+    type: str
+    """As it is annotated: `int`, `list[str]`."""
+    required: bool
+    schema: dict[str, Any]
+    """JSON Schema of its value; empty: anything."""
+    default: str | None = None
+    """JSON text; None: it is required, or its default cannot be written as JSON, or is named like a secret."""
+
+
+class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A task as people see it: what the store knows of its jobs, and what this program knows of its function."""
+
+    name: str
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    """Those that history still has."""
+    dead: int = 0
+    cancelled: int = 0
+    registered: bool = False
+    """Whether this program has it; what follows is None if not."""
+    call: str | None = None
+    """How it is called: `charge(customer: int, amount: Decimal) -> str`."""
+    place: str | None = None
+    """file:line."""
+    queue: str | None = None
+    priority: int | None = None
+    retries: int | None = None
+    timeout: float | None = None
+    """Seconds; None also if there is no limit."""
+    pool: str | None = None
+    batch: int | None = None
+    on_dead: str | None = None
+    signature: str | None = None
+    """Changes when the stored form of its arguments does. It, and what follows, only where one task is shown."""
+    parameters: tuple[ParameterInfo, ...] = ()
+    """What it takes, for a form."""
+
+
+class Tasks:
+    """Look at tasks."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def list(self) -> builtins.list[TaskInfo]:
+        """Every task that this program has, that has jobs, or that a living instance knows, by name."""
+        store = await self._client.store()
+        stats = {each.name: each for each in await store.inspect.list_tasks()}
+        names = stats.keys() | {task.name for task in self._client.registry}
+        return [_task_info(name, stats.get(name), self._client.registry.find(name)) for name in sorted(names)]
+
+    async def show(self, name: str) -> TaskInfo:
+        """One task.
+
+        Raises:
+            UnknownTask: nobody has heard of it.
+        """
+        known = {info.name: info for info in await self.list()}
+        if name not in known:
+            raise UnknownTask(name, known)
+        return _add_parameters(known[name], self._client.registry.find(name))
+
+    async def history(self, name: str, **query: Unpack[RunQuery]) -> RunPage:
+        """Every run on record of its jobs: due, started, finished, where, how it ended, how late. Newest job first.
+
+        Raises:
+            UnknownTask: nobody has heard of it.
+        """
+        return await history_page(self._client, check_name("task", name), query)
+
+
+def _task_info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) -> TaskInfo:
+    facts: dict[str, Any] = {} if stats is None else msgspec.structs.asdict(stats)
+    if task is not None:
+        facts |= {
+            "registered": True,
+            "call": f"{name}{_visible_signature(task)}",
+            "place": task.source_location,
+            "queue": task.queue,
+            "priority": task.options.priority,
+            "retries": task.retries,
+            "timeout": None if task.timeout_us is None else task.timeout_us / 1_000_000,
+            "pool": task.pool,
+            "batch": task.batch,
+            "on_dead": None if task.on_dead_task is None else task.on_dead_task.name,
+        }
+    return TaskInfo(**{"name": name, **facts})
+
+
+class _HiddenDefault:
+    def __repr__(self) -> str:
+        return "•••"
+
+
+def _visible_signature(task: Task[..., Any]) -> inspect.Signature:
+    """The signature, without a default that is named like a secret."""
+    signature = inspect.signature(task.function)
+    parameters = signature.parameters.values()
+    return signature.replace(
+        parameters=[
+            each.replace(default=_HiddenDefault()) if _has_secret_default(each) else each for each in parameters
+        ]
+    )
+
+
+def _has_secret_default(parameter: inspect.Parameter) -> bool:
+    has_one = parameter.default is not inspect.Parameter.empty and parameter.default is not None
+    return has_one and is_secret(parameter.name)
+
+
+def _add_parameters(info: TaskInfo, task: Task[..., Any] | None) -> TaskInfo:
+    if task is None:
+        return info
+    signature = task.signature
+    info = msgspec.structs.replace(info, signature=signature.hash)
+    if not isinstance(signature, Signature):
+        return info
+    defaults = {name: each.default for name, each in inspect.signature(task.function).parameters.items()}
+    found = (
+        ParameterInfo(
+            name=each.name,
+            type=format_hint(signature.hints[each.name]),
+            required=each.required,
+            schema=_schema(signature.hints[each.name]),
+            default=None if each.required or is_secret(each.name) else _to_json(defaults.get(each.name)),
+        )
+        for each in signature.parameters
+    )
+    return msgspec.structs.replace(info, parameters=tuple(found))
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    try:
+        return msgspec.json.schema(hint, schema_hook=_model_schema)
+    except TypeError:
+        return {}  # a courtesy: what it takes is judged by its type, not by this
+
+
+def _model_schema(kind: type) -> dict[str, Any]:
+    if not is_model(kind):
+        raise NotImplementedError
+    described: dict[str, Any] = kind.model_json_schema()  # type: ignore[attr-defined]
+    return described
+
+
+def _to_json(value: Any) -> str | None:
+    try:
+        return encoder.encode(value).decode()
+    except (TypeError, ValueError, NotImplementedError):
+        return None

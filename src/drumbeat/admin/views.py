@@ -1,0 +1,209 @@
+"""Schedules, fires and runs as people and programs see them: datetimes and seconds instead of microseconds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from drumbeat.core.job import Attempt, Failure, Job, JobState
+from drumbeat.core.schedule import CatchUp, Fire, FireOutcome, Origin, Overlap, RuleKind, Schedule, ScheduleState
+from drumbeat.durations import from_us
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.schedules.description import describe_schedule
+from drumbeat.schedules.interval import try_parse_us
+from drumbeat.schedules.rules import describe_rule
+
+
+class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule as it stands."""
+
+    name: str
+    task: str
+    state: ScheduleState
+    when: str
+    """Its rule, short: `0 3 * * * (Europe/Berlin)`."""
+    words: str
+    """Its rule as people say it: `every day at 03:00 Europe/Berlin`."""
+    cron: str | None
+    every: float | None
+    """Seconds; None: it is a cron expression."""
+    grid: bool
+    tz: str
+    next_at: datetime | None
+    """None: it has none, is not active, or (intervals by completion) its run has not ended yet."""
+    last_at: datetime | None
+    """The last moment that was dealt with, fired or skipped."""
+    job: JobId | None
+    """The job of the last fire, while it is not done."""
+    args: str
+    """JSON text."""
+    queue: str
+    priority: int
+    retries: int | None
+    """None: as the task says; likewise `timeout`, in seconds."""
+    timeout: float | None
+    catch_up: CatchUp
+    catch_up_limit: int
+    max_late: float | None
+    overlap: Overlap
+    jitter: float
+    start: datetime | None
+    end: datetime | None
+    origin: Origin
+    app: str
+    version: str
+    revision: int
+    created_at: datetime
+    changed_at: datetime
+    changed_by: str
+    reason: str
+    declared_at: datetime | None
+    """When a running instance last said that its code declares it."""
+
+
+def schedule_info(schedule: Schedule) -> ScheduleInfo:
+    made = schedule.definition
+    return ScheduleInfo(
+        name=made.name,
+        task=made.task,
+        state=schedule.state,
+        when=describe_rule(made),
+        words=describe_schedule(made),
+        cron=made.rule if made.kind is RuleKind.CRON else None,
+        every=None if made.kind is RuleKind.CRON else _to_seconds(try_parse_us(made.rule)),
+        grid=made.kind is RuleKind.GRID,
+        tz=made.tz,
+        next_at=_to_datetime(schedule.next_at),
+        last_at=_to_datetime(schedule.cursor),
+        job=schedule.current,
+        args=made.args,
+        queue=made.queue,
+        priority=made.priority,
+        retries=made.retries,
+        timeout=_to_seconds(made.timeout),
+        catch_up=made.catch_up,
+        catch_up_limit=made.catch_up_limit,
+        max_late=_to_seconds(made.max_late),
+        overlap=made.overlap,
+        jitter=made.jitter / 1_000_000,
+        start=_to_datetime(made.start),
+        end=_to_datetime(made.end),
+        origin=made.origin,
+        app=made.app,
+        version=made.version,
+        revision=schedule.revision,
+        created_at=from_us(schedule.created_at),
+        changed_at=from_us(schedule.changed_at),
+        changed_by=schedule.changed_by,
+        reason=schedule.reason,
+        declared_at=_to_datetime(schedule.declared_at),
+    )
+
+
+class FireInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a moment, or of a skipped stretch of them."""
+
+    schedule: str
+    at: datetime
+    last: datetime
+    """The end of a skipped stretch; equal to `at` otherwise."""
+    count: int
+    outcome: FireOutcome
+    reason: str
+    job: JobId | None
+    recorded_at: datetime
+    late: float
+    """Seconds from the moment (of a stretch: its last) to its record."""
+    state: JobState | None = None
+    """Of its job, if that is still known; and so on."""
+    attempt: int | None = None
+    """The run that is next, under way, or was the last."""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    instance: InstanceId | None = None
+    error: Failure | None = None
+
+
+def fire_info(fire: Fire, job: Job | None) -> FireInfo:
+    return FireInfo(
+        schedule=fire.schedule,
+        at=from_us(fire.at),
+        last=from_us(fire.last),
+        count=fire.count,
+        outcome=fire.outcome,
+        reason=fire.reason,
+        job=fire.job,
+        recorded_at=from_us(fire.recorded_at),
+        late=max(0, fire.recorded_at - fire.last) / 1_000_000,
+        state=None if job is None else job.state,
+        attempt=None if job is None else job.attempt,
+        started_at=None if job is None else job.started_at,
+        finished_at=None if job is None else job.finished_at,
+        instance=None if job is None else job.instance,
+        error=None if job is None else job.error,
+    )
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a job: when it was due, when and where it ran, and how it ended."""
+
+    job: JobId
+    task: str
+    schedule: str | None
+    number: int
+    """Which of the job's runs, from 1."""
+    due_at: datetime
+    """The moment it was first meant for: of a fire the schedule's, else that of the enqueue."""
+    started_at: datetime | None
+    finished_at: datetime | None
+    """None: it is under way."""
+    instance: InstanceId | None
+    outcome: str
+    """succeeded, retry, dead, cancelled, snoozed, released, crashed; or running."""
+    error: Failure | None
+    late: float | None
+    """Seconds from due_at to started_at."""
+
+
+def job_runs(job: Job, attempts: list[Attempt]) -> list[Run]:
+    """All runs of a job, the newest first."""
+    found = [
+        _run(job, number, str(each.outcome), each.started_at, each.finished_at, each.instance, each.error)
+        for number, each in enumerate(attempts, start=1)
+    ]
+    if job.state is JobState.RUNNING:
+        found.append(_run(job, len(attempts) + 1, "running", job.started_at, None, job.instance, None))
+    return found[::-1]
+
+
+def _run(
+    job: Job,
+    number: int,
+    outcome: str,
+    started_at: datetime | None,
+    finished_at: datetime | None,
+    instance: InstanceId | None,
+    error: Failure | None,
+) -> Run:
+    return Run(
+        job=job.id,
+        task=job.task,
+        schedule=job.schedule,
+        number=number,
+        due_at=job.due_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        instance=instance,
+        outcome=outcome,
+        error=error,
+        late=None if started_at is None else max(0.0, (started_at - job.due_at).total_seconds()),
+    )
+
+
+def _to_datetime(us: int | None) -> datetime | None:
+    return None if us is None else from_us(us)
+
+
+def _to_seconds(us: int | None) -> float | None:
+    return None if us is None else us / 1_000_000

@@ -1,0 +1,163 @@
+"""A job, a dead letter and their runs, as rows and pages: what `jobs` and `dead` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from drumbeat.cli import formatting, output
+from drumbeat.core.job import Attempt, Failure, Job, JobState
+from drumbeat.redaction import mask_urls
+
+JOB_COLUMNS = output.Columns(
+    names=("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments"),
+    numbers=frozenset({"attempts"}),
+    elastic=frozenset({"task", "queue", "key", "arguments"}),
+    droppable=("queue", "attempts", "key", "arguments", "at (UTC)"),
+)
+DEAD_COLUMNS = output.Columns(
+    names=("id", "task", "queue", "attempts", "died at (UTC)", "error", "arguments"),
+    numbers=frozenset({"attempts"}),
+    elastic=frozenset({"task", "queue", "error", "arguments"}),
+    droppable=("queue", "attempts", "arguments", "died at (UTC)"),
+)
+RUN_COLUMNS = output.Columns(
+    names=("run", "ended", "started at (UTC)", "took", "instance", "error"),
+    numbers=frozenset({"run"}),
+    elastic=frozenset({"error"}),
+    droppable=("instance",),
+)
+
+
+MAX_ARGUMENTS_READ = 2_000
+"""Characters of arguments that a list reads: enough for a cell, and for their names to be told."""
+
+
+class JobListing(NamedTuple):
+    """How a list of jobs is shown."""
+
+    columns: output.Columns
+    row: Callable[[Job, datetime], list[str]]
+    empty: str
+
+
+def preview_options(json: bool) -> dict[str, int]:
+    """What a list asks for beyond its filter: a table shows the beginning of arguments, JSON is exact."""
+    return {} if json else {"preview": MAX_ARGUMENTS_READ}
+
+
+def show_list(jobs: Sequence[Job], how: JobListing, *, now: datetime, limit: int, json: bool) -> None:
+    if json:
+        output.print_json_lines(to_json_record(job, now) for job in jobs)
+        return
+    output.show_table(how.columns, [how.row(job, now) for job in jobs], empty=how.empty)
+    if len(jobs) == limit:
+        output.print_line(f"The newest {len(jobs)}; go on with --before {jobs[-1].id}, or raise --limit.")
+
+
+def job_row(job: Job, now: datetime) -> list[str]:
+    moment = job.finished_at or (job.started_at if job.state is JobState.RUNNING else None) or job.run_at
+    return [
+        job.id,
+        formatting.format_value(job.task, 40),
+        formatting.format_value(job.queue, 30),
+        format_state(job, now),
+        format_attempts(job),
+        formatting.format_timestamp(moment, now),
+        formatting.format_value(job.key, 30),
+        formatting.format_arguments(job.args),
+    ]
+
+
+def dead_row(job: Job, now: datetime) -> list[str]:
+    return [
+        job.id,
+        formatting.format_value(job.task, 40),
+        formatting.format_value(job.queue, 30),
+        format_attempts(job),
+        formatting.format_timestamp(job.finished_at, now),
+        format_error(job.error),
+        formatting.format_arguments(job.args, 40),
+    ]
+
+
+def format_state(job: Job, now: datetime) -> str:
+    word = str(job.view(now))
+    return f"{word} (cancelling)" if job.cancel_requested and job.state is JobState.RUNNING else word
+
+
+def format_attempts(job: Job) -> str:
+    """How often a job was tried, a run under way included; crashes of its worker are told apart."""
+    crashes = f" + {formatting.format_count(job.crashes, 'crash', 'crashes')}" if job.crashes else ""
+    return f"{job.attempts}{crashes}"
+
+
+def format_error(error: Failure | None, limit: int = 60) -> str:
+    if error is None:
+        return formatting.EMPTY
+    kind = error.type.rpartition(".")[2]
+    return formatting.format_value(mask_urls(": ".join(part for part in (kind, error.message) if part)), limit)
+
+
+def show_job(job: Job, attempts: Sequence[Attempt], now: datetime) -> None:
+    """Everything about one job."""
+    facts = _facts(job, now)
+    blocks = {"Arguments": formatting.format_arguments_indented(job.args)}
+    if job.progress is not None:
+        blocks["Progress"] = formatting.format_json(job.progress)
+    if job.result is not None:
+        blocks["Result"] = formatting.format_json(job.result)
+    if job.error is not None:
+        blocks["Error"] = formatting.escape_lines(
+            mask_urls(job.error.traceback or f"{job.error.type}: {job.error.message}")
+        )
+    output.show_page(facts, blocks)
+    if attempts:
+        show_attempts(attempts, now)
+
+
+def _facts(job: Job, now: datetime) -> dict[str, str]:
+    facts = {
+        "id": job.id,
+        "task": formatting.format_value(job.task, 200),
+        "queue": formatting.format_value(job.queue, 200),
+        "state": format_state(job, now),
+        "key": formatting.format_value(job.key, 200) + (f" (unique: {job.unique})" if job.unique else ""),
+        "priority": str(job.priority),
+        "attempts": f"{format_attempts(job)} (failures {job.failures}, crashes {job.crashes} of {job.crash_limit})",
+        "created at": formatting.format_exact(job.created_at, now),
+        "due at": formatting.format_exact(job.due_at, now),
+        "run at": formatting.format_exact(job.run_at, now),
+        "started at": formatting.format_exact(job.started_at, now),
+        "finished at": formatting.format_exact(job.finished_at, now),
+        "took": formatting.format_elapsed(job.started_at, job.finished_at),
+        "instance": formatting.format_value(job.instance),
+        "waits for": formatting.format_value(job.blocked_on, 200),
+        "on dead": formatting.format_value(job.on_dead, 200),
+        "replays": str(job.replays) if job.replays else formatting.EMPTY,
+        "result error": formatting.format_value(job.result_error, 400),
+    }
+    always = ("id", "task", "queue", "state", "attempts")
+    return {name: value for name, value in facts.items() if name in always or value != formatting.EMPTY}
+
+
+def show_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
+    rows = [
+        [
+            str(number),
+            str(attempt.outcome),
+            formatting.format_exact(attempt.started_at, now),
+            formatting.format_elapsed(attempt.started_at, attempt.finished_at),
+            formatting.format_value(attempt.instance),
+            format_error(attempt.error, 80),
+        ]
+        for number, attempt in enumerate(attempts, start=1)
+    ]
+    output.print_line("")
+    output.show_table(RUN_COLUMNS, rows, empty="")
+
+
+def to_json_record(job: Job, now: datetime, **more: object) -> dict[str, object]:
+    """A job for --json: its fields as stored, the attempt that people count, and the word they see."""
+    return output.record_fields(job, attempt=job.attempt, view=str(job.view(now)), **more)

@@ -1,0 +1,98 @@
+"""The messages of refused arguments: slow paths that look for the argument to name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from drumbeat.codec.fidelity import Difference
+from drumbeat.codec.hints import format_hint
+from drumbeat.codec.json_codec import encoder
+from drumbeat.errors import InvalidArguments
+
+_PATH = re.compile(r"\$\.([^.\[`]+)([^`]*)`$")
+
+
+class _Parameter(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def required(self) -> bool: ...
+
+
+def binding_error(
+    task: str, parameters: Iterable[_Parameter], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> InvalidArguments:
+    """The call does not fit the parameters."""
+    known = {parameter.name: parameter for parameter in parameters}
+    positional = [parameter.name for parameter in known.values() if parameter.kind != "keyword"]
+    filled = set(positional[: len(args)])
+    for name in kwargs:
+        if name not in known:
+            takes = ", ".join(known) or "no arguments"
+            return InvalidArguments(f"{task}: unknown argument {name!r}; it takes {takes}", name)
+        if known[name].kind == "positional":
+            return InvalidArguments(f"{task}: argument {name!r} must be given by position, not by name", name)
+        if name in filled:
+            return InvalidArguments(f"{task}: argument {name!r} was given twice, by position and by name", name)
+    if len(args) > len(positional):
+        return InvalidArguments(f"{task}: takes at most {len(positional)} positional arguments, but got {len(args)}")
+    missing = [name for name, p in known.items() if p.required and name not in filled and name not in kwargs]
+    return InvalidArguments(f"{task}: argument {missing[0]!r} is missing", missing[0])
+
+
+def encoding_error(task: str, given: Mapping[str, Any], error: Exception) -> InvalidArguments:
+    """Some value could not be written as JSON at all: find whose."""
+    for name, value in given.items():
+        try:
+            encoder.encode(value)
+        except Exception as own:  # the same broad kind as in the caller, now for one argument
+            return InvalidArguments(f"{task}: argument {name!r} {_describe_encoding_problem(own)}", name)
+    return InvalidArguments(f"{task}: the arguments cannot be written as JSON: {error}")
+
+
+def _describe_encoding_problem(error: Exception) -> str:
+    match error:
+        case UnicodeEncodeError():
+            return "contains a lone surrogate, which is not valid Unicode"
+        case RecursionError():
+            return "is nested too deeply, or contains itself"
+        case _ if "surrogates not allowed" in str(error):  # as pydantic says it
+            return "contains a lone surrogate, which is not valid Unicode"
+        case _:
+            return f"cannot be written as JSON: {' '.join(str(error).split())}"
+
+
+def size_error(task: str, given: Mapping[str, Any], size: int, limit: int) -> InvalidArguments:
+    """The whole is too large: name the largest part of it."""
+    name = max(given, key=lambda name: len(encoder.encode(given[name])))
+    return InvalidArguments(
+        f"{task}: the arguments are {size:,} bytes of JSON, over the limit of {limit:,}, and {name!r} is the largest: "
+        "store the data elsewhere and pass a reference",
+        name,
+    )
+
+
+def type_error(task: str, given: Mapping[str, Any], hints: Mapping[str, Any], error: Exception) -> InvalidArguments:
+    """The typed decoder refused what was written: its message ends with the path."""
+    message, _, place = str(error).rpartition(" - at ")
+    path = _PATH.search(place)
+    if path is None or path[1] not in given:
+        return InvalidArguments(f"{task}: {' '.join(str(error).split())}")
+    name, rest = path[1], path[2]
+    message = " ".join(message.split())
+    if not rest and message.startswith("Expected `") and ", got `" in message:
+        message = f"must be {format_hint(hints[name])}, not {type(given[name]).__name__}"
+        return InvalidArguments(f"{task}: argument {name!r} {message}", name)
+    return InvalidArguments(f"{task}: argument {name!r}{f' at {rest}' if rest else ''}: {message}", name)
+
+
+def changed_value_error(task: str, name: str, value: Any, hint: Any, found: Difference) -> InvalidArguments:
+    """The value is JSON, and was read back, but as something else."""
+    where, reason = found
+    if not where and hint is not Any and reason.startswith("is ") and "would arrive as" in reason:
+        reason = f"must be {format_hint(hint)}, not {type(value).__name__}"
+    return InvalidArguments(f"{task}: argument {name!r}{f' at {where}' if where else ''} {reason}", name)

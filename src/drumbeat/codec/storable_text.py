@@ -1,0 +1,28 @@
+"""Text that every store can keep: error messages, tracebacks, progress."""
+
+from __future__ import annotations
+
+_NOTE = " ... [{} characters cut] ... "
+
+
+def make_storable(text: str, limit: int) -> str:
+    """The text with NUL and lone surrogates written visibly, in at most `limit` characters.
+
+    One bad character would make a store refuse the whole batch it travels in. What is too long loses its middle: an
+    error is told by its beginning, a traceback by its end.
+    """
+    # Cut first, so that a text of megabytes is not escaped whole; again after, because escaping lengthens.
+    text = _cut(text, limit)
+    text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+    return _cut(text, limit)
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    kept = limit - len(_NOTE.format(len(text)))
+    if kept < 20:
+        return text[: max(limit, 0)]
+    head = kept // 2
+    tail = kept - head
+    return text[:head] + _NOTE.format(len(text) - kept) + text[len(text) - tail :]

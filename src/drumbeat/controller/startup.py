@@ -1,0 +1,218 @@
+"""What `@app.on_start` asks for: calls that a process makes before its first claim.
+
+With `once` they are made by one instance for each version of the app; the others wait until it is done, and if its runner dies
+or leaves, one of them takes it up. Each call has the time-out and the retries of its task. One that fails for good ends
+the process: a worker whose start-up failed must not work.
+
+A process that is asked to stop while it starts tells the call that is under way (`abort_signal()`), and makes no other. One
+that is `async def` has a moment to end by itself and is cancelled then; a thread has the time that jobs have to drain. A call
+that returns is done, also then; one that raises or is cancelled is not, and `once` is for another instance to take up.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Protocol, TypeVar
+
+from drumbeat.clock import Clock, jitter
+from drumbeat.context import CURRENT_SIGNAL, AbortReason, AbortSignal
+from drumbeat.core.schedule import OnceState
+from drumbeat.durations import format_duration
+from drumbeat.errors import ConfigError, StartFailed, StoreUnavailable
+from drumbeat.ids import InstanceId
+from drumbeat.retry import RetryLater, SkipRetry, Snooze
+from drumbeat.service import OutageBackoff
+from drumbeat.settings import Settings
+from drumbeat.store.protocol import ScheduleStore
+from drumbeat.tasks import Task
+
+log = logging.getLogger(__name__)
+
+POLL_INTERVAL = 0.5
+CANCEL_DELAY = 1.0
+"""How long an async call may go on after it was told that its process stops."""
+
+T = TypeVar("T")
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+AcquireLock = Callable[[str], AbstractAsyncContextManager[Any]]
+
+
+class StartupCall(Protocol):
+    """A declared start-up call."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def task(self) -> Task[..., Any]: ...
+    @property
+    def role(self) -> str:
+        """worker, controller or both: in which instances."""
+        ...
+
+    @property
+    def once(self) -> bool: ...
+    @property
+    def lock(self) -> str | None: ...
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+    @property
+    def kwargs(self) -> dict[str, Any]: ...
+
+
+class StartupRunner:
+    """All start-up calls of a process, one after the other, in the order of their declaration."""
+
+    def __init__(
+        self,
+        calls: Sequence[StartupCall],
+        settings: Settings,
+        clock: Clock,
+        backoff: OutageBackoff,
+        *,
+        in_thread: InThread,
+        acquire_lock: AcquireLock,
+        identity: Callable[[], InstanceId],
+    ) -> None:
+        self._calls = [each for each in calls if _applies_to_role(each.role, settings.role)]
+        self._settings = settings
+        self._clock = clock
+        self._backoff = backoff
+        self._in_thread = in_thread
+        self._acquire_lock = acquire_lock
+        self._identity = identity
+        self._task: asyncio.Task[Any] | None = None
+        self._signal: AbortSignal | None = None
+        self._runs_in_thread = False
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """The process stops: tell the call that is under way, and make no other. `run` returns when it has ended."""
+        self._is_stopped = True
+        if self._signal is None:
+            self._cancel()
+            return
+        self._signal.set(AbortReason.DRAINING)
+        if not self._runs_in_thread:
+            self._clock.call_later(CANCEL_DELAY, self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self, schedules: ScheduleStore) -> None:
+        """Make them all, or as many as there is time for until `stop`.
+
+        Raises:
+            StartFailed: one failed, and no retry is left.
+        """
+        self._task = task = asyncio.current_task()
+        try:
+            await self._run(schedules)
+        except asyncio.CancelledError:
+            if not self._is_stopped or task is None or task.uncancel():
+                raise
+        finally:
+            self._task = None
+
+    async def _run(self, schedules: ScheduleStore) -> None:
+        for starter in self._calls:
+            if starter.once:
+                await self._run_once(schedules, starter)
+            else:
+                await self._call(starter)
+
+    async def _run_once(self, schedules: ScheduleStore, starter: StartupCall) -> None:
+        key = f"{self._settings.name}:{self._settings.version}:{starter.name}"
+        while True:
+            me = self._identity()
+            match await self._ask_store(lambda me=me: schedules.claim_once(key, me)):  # type: ignore[misc]
+                case OnceState.DONE:
+                    return
+                case OnceState.BUSY:
+                    await self._clock.sleep(jitter(POLL_INTERVAL))
+                case OnceState.YOURS:
+                    if not await self._call(starter):
+                        return
+                    # Refused if we were taken for dead meanwhile and another is at it: then it is theirs to finish.
+                    if await self._ask_store(lambda me=me: schedules.complete_once(key, me)):  # type: ignore[misc]
+                        return
+
+    async def _ask_store(self, question: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                answer = await question()
+            except StoreUnavailable as error:
+                await self._backoff.wait(error)
+            else:
+                self._backoff.reset()
+                return answer
+
+    async def _call(self, starter: StartupCall) -> bool:
+        """Until it is done; False: it is not, and the process stops."""
+        task, failures = starter.task, 0
+        while not self._is_stopped:
+            try:
+                async with self._acquire_lock(starter.lock) if starter.lock is not None else nullcontext():
+                    await self._attempt(starter)
+            except Snooze as signal:
+                await self._clock.sleep(signal.delay_us / 1e6)
+            except BaseException as error:  # the user's own code, whatever it raises
+                if _is_cancellation(error):
+                    raise
+                if self._is_stopped:
+                    return False
+                failures += 1
+                if isinstance(error, SkipRetry | ConfigError) or failures > task.retries:
+                    raise StartFailed(starter.name, _describe_error(error)) from error
+                delay_us = error.delay_us if isinstance(error, RetryLater) else task.backoff.delay_us(failures)
+                facts = {
+                    "task": task.name,
+                    "attempt": failures,
+                    "error": _describe_error(error),
+                    "retry_in": delay_us / 1e6,
+                }
+                log.warning("start-up task failed; trying again", extra=facts)
+                await self._clock.sleep(delay_us / 1e6)
+            else:
+                log.debug("start-up task done", extra={"task": task.name})
+                return True
+        return False
+
+    async def _attempt(self, starter: StartupCall) -> None:
+        task = starter.task
+        limit = None if task.timeout_us is None else task.timeout_us / 1e6
+        self._signal, self._runs_in_thread = AbortSignal(), not task.is_async
+        token = CURRENT_SIGNAL.set(self._signal)
+        try:
+            async with asyncio.timeout(limit) as patience:
+                if task.is_async:
+                    await task.function(*starter.args, **starter.kwargs)
+                else:
+                    await self._in_thread(functools.partial(task.function, *starter.args, **starter.kwargs))
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            self._signal.set(AbortReason.TIMED_OUT)  # for a thread, which goes on
+            raise TimeoutError(f"timed out after {format_duration(task.timeout_us or 0)}") from None
+        finally:
+            CURRENT_SIGNAL.reset(token)
+            self._signal = None
+
+
+def _describe_error(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # its own __str__
+        return type(error).__name__
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Of the process that starts, and not one of the call's own making."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _applies_to_role(wanted: str, role: str) -> bool:
+    return "both" in (wanted, role) or wanted == role

@@ -1,0 +1,230 @@
+"""How the value of each setting is read, from text or from code: what it may be, and what is said where it is not.
+
+Each reader gives the value as `settings.Settings` holds it. A ValueError says what it must be; the caller adds which setting it
+is and where it came from. Nothing here reads the environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from .durations import seconds
+from .errors import ConfigError
+from .names import check_name, check_namespace
+
+DEFAULT_WEIGHT = 3
+DEFAULT_WEIGHTS = {"critical": 6, "default": 3, "low": 1}
+ROLES = ("both", "worker", "controller")
+WEB_ROLES = ("viewer", "operator", "admin")
+FOREVER = "forever"
+MAX_PAYLOAD_LIMIT = 64 * 1024 * 1024
+"""The highest payload_limit. Whoever reads goes by this one: a job may come from a program with a higher limit."""
+
+
+def default_weight(queue: str) -> int:
+    return DEFAULT_WEIGHTS.get(queue, DEFAULT_WEIGHT)
+
+
+def parse_text(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable() or len(value) > 200:
+        raise ValueError("text of at most 200 printable characters")
+    return value
+
+
+def parse_url(value: object) -> str:
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        raise ValueError("a URL such as sqlite:///jobs.db")
+    scheme, mark, rest = text.partition("://")
+    if not mark:
+        # Without its scheme a URL may still hold a password: it is not repeated.
+        raise ConfigError("this is no URL; write sqlite:///jobs.db for a file")
+    if scheme != "sqlite" or not rest.startswith("/") or rest.startswith("//"):
+        return text
+    path, question, query = rest[1:].partition("?")
+    if not path or path.startswith((":", "~")):
+        return text
+    # The path stands percent-encoded in a URL; the current folder does not.
+    return f"sqlite:///{quote(str(Path.cwd()))}/{path}{question}{query}"
+
+
+def parse_outbox(value: object) -> str | None:
+    return parse_url(value) if value else None  # the outbox's own app has none, whatever the environment says
+
+
+def parse_module_names(value: object) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, Iterable):
+        raise ValueError("names of modules")
+    names = tuple(part.strip() for part in parts if isinstance(part, str) and part.strip())
+    if not all(piece.isidentifier() for name in names for piece in name.split(".")):
+        raise ValueError("names of modules, such as shop.tasks,shop.mail")
+    return names
+
+
+def parse_queues(value: object) -> dict[str, int]:
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        items: Iterable[tuple[Any, Any]] = [
+            (name.strip(), weight.strip() if mark else None) for name, mark, weight in pairs
+        ]
+    elif isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, Iterable):
+        items = [(name, None) for name in value]
+    else:
+        raise ValueError("queues with weights, such as critical=6,default=3")
+    queues: dict[str, int] = {}
+    for name, weight in items:
+        check_name("queue", name, ConfigError)
+        queues[name] = default_weight(name) if weight is None else int_between(1, 1000)(weight)
+    return queues
+
+
+def parse_bool(value: object) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    answer = value if isinstance(value, bool) else words.get(str(value).strip().lower())
+    if answer is None:
+        raise ValueError("true or false")
+    return answer
+
+
+def int_between(minimum: int, maximum: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        text = str(value).strip()
+        if isinstance(value, bool) or not text.isdecimal() or not minimum <= int(text) <= maximum:
+            raise ValueError(f"a whole number from {minimum} to {maximum}")
+        return int(text)
+
+    return read
+
+
+def duration_at_least(minimum: float) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        length = seconds(value, name="it")  # type: ignore[arg-type]
+        if length < minimum:
+            raise ValueError(f"at least {minimum:g} s")
+        return length
+
+    return read
+
+
+def parse_drain(value: object) -> float | None:
+    return None if value == FOREVER else duration_at_least(0)(value)
+
+
+def parse_address(value: object) -> str:
+    host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535 or "/" in host or not host.isprintable():
+        raise ValueError("HOST:PORT, such as 127.0.0.1:7777 or [::1]:7777")
+    return f"{host}:{int(port)}"
+
+
+def parse_tokens(value: object) -> tuple[str, ...]:
+    """`name:role:sha256:hash` of each. What is refused is not repeated: it may be a secret."""
+    return tuple(dict.fromkeys(parse_token(part) for part in split_list(value)))
+
+
+def parse_token(part: str) -> str:
+    name, _, rest = part.partition(":")
+    role, _, token = rest.partition(":")
+    if not name.isprintable() or not name or role not in WEB_ROLES or not token:
+        raise ConfigError("each token is written name:role:token, and a role is viewer, operator or admin")
+    kind, colon, digest = token.partition(":")
+    if colon and kind == "sha256":
+        if len(digest) != 64 or not set(digest.lower()) <= set("0123456789abcdef"):
+            raise ConfigError(f"the hash of {name}'s token is not 64 hexadecimal digits")
+        return f"{name}:{role}:sha256:{digest.lower()}"
+    if len(token) < 16:
+        raise ConfigError(f"the token of {name} is shorter than 16 characters: make one with `openssl rand -hex 16`")
+    return f"{name}:{role}:sha256:{hashlib.sha256(token.encode()).hexdigest()}"
+
+
+def parse_networks(value: object) -> tuple[str, ...]:
+    from ipaddress import ip_network
+
+    try:
+        return tuple(
+            str(ip_network(part, strict=False)).removesuffix("/32").removesuffix("/128") for part in split_list(value)
+        )
+    except ValueError:
+        raise ValueError("addresses or networks, such as 10.0.0.0/8") from None
+
+
+def parse_hosts(value: object) -> tuple[str, ...]:
+    hosts = tuple(part.lower() for part in split_list(value))
+    if not all(re.fullmatch(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*", host) for host in hosts):
+        raise ValueError("names of hosts without port, such as jobs.example.com,.internal")
+    return hosts
+
+
+def parse_header(value: object) -> str | None:
+    if value and not re.fullmatch(r"[A-Za-z0-9-]{1,100}", str(value)):
+        raise ValueError("the name of a header, such as X-Forwarded-User")
+    return str(value) if value else None
+
+
+def parse_role_or_header(value: object) -> str:
+    # Admin is the role, too, and not a header that callers could send.
+    return str(value).lower() if str(value).lower() in WEB_ROLES else parse_header(value) or "viewer"
+
+
+def split_list(value: object) -> list[str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, Iterable):
+        raise ConfigError("it must be text with commas between the parts, or a list of texts")
+    return [part.strip() for part in parts if isinstance(part, str) and part.strip()]
+
+
+def one_of(*words: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value.lower() not in words:
+            raise ValueError(" or ".join(words))
+        return value.lower()
+
+    return read
+
+
+PARSERS: dict[str, Callable[[object], object]] = {
+    "url": parse_url,
+    "coordination": parse_url,
+    "outbox": parse_outbox,
+    "namespace": lambda value: check_namespace(value),
+    "app": parse_text,
+    "name": parse_text,
+    "version": parse_text,
+    "imports": parse_module_names,
+    "queues": parse_queues,
+    "strict": parse_bool,
+    "role": one_of(*ROLES),
+    "concurrency": int_between(1, 10_000),
+    "batch": int_between(1, 10_000),
+    "processes": int_between(1, 1_000),
+    "drain": parse_drain,
+    "heartbeat": duration_at_least(0.05),
+    "dead_after": duration_at_least(0.5),
+    "poll": duration_at_least(0.01),
+    "leader_lease": duration_at_least(0.5),
+    "max_failed_beats": int_between(1, 1_000_000),
+    "lock_lease": duration_at_least(0.3),
+    "lock_renew": duration_at_least(0.1),
+    "retention": duration_at_least(0),
+    "audit_retention": duration_at_least(0),
+    "crash_limit": int_between(1, 1_000),
+    "payload_limit": int_between(1_024, MAX_PAYLOAD_LIMIT),
+    "wait_for_version": duration_at_least(0),
+    "dashboard": parse_address,
+    "dashboard_tokens": parse_tokens,
+    "dashboard_proxy": parse_header,
+    "dashboard_proxy_role": parse_role_or_header,
+    "dashboard_proxy_from": parse_networks,
+    "dashboard_hosts": parse_hosts,
+    "log_level": one_of("debug", "info", "warning", "error"),
+    "log_format": one_of("text", "json"),
+}

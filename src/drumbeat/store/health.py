@@ -1,0 +1,60 @@
+"""What the engines say alike about themselves: sizes and ages in words, and when a fact is a reason to worry. No I/O."""
+
+from drumbeat import durations
+from drumbeat.core.health import HealthCheck, HealthLevel
+
+SECOND_US = 1_000_000
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def healthy(name: str, value: str) -> HealthCheck:
+    """A fact that is as it should be."""
+    return HealthCheck(name=name, level=HealthLevel.OK, value=value)
+
+
+def check_schema(version: int, known: int) -> HealthCheck:
+    """Which version the store is of, beside the one that this code makes."""
+    if version == known:
+        return healthy("schema", f"version {version}")
+    advice = "another Drumbeat has upgraded it: bring this program to the same release"
+    if version < known:
+        advice = "run `drumbeat migrate`"
+    return HealthCheck(
+        name="schema", level=HealthLevel.NOTE, value=f"version {version}, this code has {known}", advice=advice
+    )
+
+
+def check_clock(before: int, store: int, after: int) -> HealthCheck:
+    """How far the store's clock is from this host's: it was asked between `before` and `after` (µs, this host's)."""
+    # It answered at some moment in between: only what lies outside is known to be off.
+    offset = store - after if store > after else min(0, store - before)
+    value = f"{offset / SECOND_US:+.3f} s from this host's" if offset else "the same as this host's"
+    if abs(offset) < SECOND_US:
+        return healthy("clock", value)
+    return HealthCheck(
+        name="clock",
+        level=HealthLevel.NOTE if abs(offset) < 60 * SECOND_US else HealthLevel.WARN,
+        value=value,
+        advice="jobs are due by the store's clock, so none is early or late; but times in logs and ids made here are off:"
+        " synchronise both clocks (NTP)",
+    )
+
+
+def check_usage(name: str, used: int, limit: int, value: str, advice: str) -> HealthCheck:
+    """Something that has room for `most`: a warning from nine tenths on. `most` 0: no limit is known."""
+    is_full = limit > 0 and used * 10 >= limit * 9
+    return HealthCheck(
+        name=name, level=HealthLevel.WARN if is_full else HealthLevel.OK, value=value, advice=advice if is_full else ""
+    )
+
+
+def format_size(count: int) -> str:
+    """So many bytes, in words."""
+    power = min(max(count.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    amount = count / 1024**power
+    return f"{amount:.1f} {_UNITS[power]}" if power and amount < 100 else f"{amount:.0f} {_UNITS[power]}"
+
+
+def format_age(seconds: float) -> str:
+    """So long, in words."""
+    return durations.format_duration(max(0, int(seconds)) * SECOND_US)

@@ -1,0 +1,125 @@
+"""The counts of an instance that died: completed from what is on record, by whoever has buried it.
+
+An instance writes what it has counted every 10 s (`worker/stats_recorder.py`); what it counted since then dies with it, but the ends
+of its runs are in the store. A stretch of time is counted by the moment at which runs finished, so it can be counted again
+from the record and compared with what was written: the difference is what is missing. To do so twice is harmless.
+
+What is not kept (no retention, a full Redis) cannot be counted, and the wait of a run that was not its job's last is not on
+record. No lost count is worth a failed burial: nothing here raises.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.stats import (
+    BUCKETS,
+    COUNTS_LENGTH,
+    OVERALL,
+    RUN_OFFSET,
+    WAIT_OFFSET,
+    Resolution,
+    Rollup,
+    RunEnd,
+    add_counts,
+    bucket_index,
+    from_counts,
+    to_counts,
+)
+from drumbeat.ids import InstanceId
+from drumbeat.store.protocol import Store
+
+log = logging.getLogger(__name__)
+
+MAX_REPORT_DELAY_US = 20_000_000
+"""The end of a run that is told later than this counts in the stretch in which it was told."""
+MAX_LOOK_BACK_US = 300_000_000
+
+RollupKey = tuple[Resolution, int, str, str]
+"""resolution, at, queue, task."""
+
+_STARTED, _SUCCEEDED, _FAILED, _DEAD, _CANCELLED, _CRASHED, _WAIT_US, _RUN_US = range(WAIT_OFFSET)
+_COUNTED_AS = {
+    OutcomeKind.SUCCEEDED.value: _SUCCEEDED,
+    OutcomeKind.RETRY.value: _FAILED,
+    OutcomeKind.DEAD.value: _FAILED,
+    OutcomeKind.CANCELLED.value: _CANCELLED,
+    OutcomeKind.CRASHED.value: _CRASHED,
+}
+
+
+async def recover_counts(store: Store, instance: InstanceId) -> None:
+    """Write what this instance, which has been buried, had counted and not yet written."""
+    try:
+        now = await store.inspect.now()
+        first = (now - MAX_LOOK_BACK_US) // Resolution.MINUTE * Resolution.MINUTE
+        written = await store.stats.read_written(instance, first)
+        since = (
+            first
+            if written.written_at is None
+            else max(
+                first, (written.written_at - MAX_REPORT_DELAY_US) // Resolution.TEN_SECONDS * Resolution.TEN_SECONDS
+            )
+        )
+        rollups = find_missing_rollups(written.rollups, await store.stats.read_run_ends(instance, since))
+        if rollups:
+            await store.stats.put(instance, rollups, instance_died=True)
+    except Exception as error:  # a record that cannot be read, too: no count is worth a heart
+        log.warning("the last counts of a dead instance are lost", extra={"instance": instance, "reason": str(error)})
+
+
+def find_missing_rollups(written: Iterable[Rollup], run_ends: Iterable[RunEnd]) -> list[Rollup]:
+    """The roll-ups of an instance that must be written anew, so that these ends are in them."""
+    known = {(each.resolution, each.at, each.queue, each.task): to_counts(each) for each in written}
+    changed: set[RollupKey] = set()
+    for place, counts in _count_run_ends(run_ends).items():
+        before = known.get(place, [0] * COUNTS_LENGTH)
+        lost = [max(0, count - known) for count, known in zip(counts, before, strict=True)]
+        _trim_histogram(lost, WAIT_OFFSET)
+        _trim_histogram(lost, RUN_OFFSET)
+        if not any(lost[:WAIT_OFFSET]):
+            continue
+        _, at, queue, task = place
+        minute = at // Resolution.MINUTE * Resolution.MINUTE
+        for each in (
+            (Resolution.TOTAL, 0, queue, task),
+            place,
+            (Resolution.TEN_SECONDS, at, OVERALL, OVERALL),
+            (Resolution.MINUTE, minute, queue, task),
+            (Resolution.MINUTE, minute, OVERALL, OVERALL),
+        ):
+            known[each] = add_counts(known.get(each, [0] * COUNTS_LENGTH), lost)
+            changed.add(each)
+    return [from_counts(*place, known[place]) for place in sorted(changed)]
+
+
+def _trim_histogram(lost: list[int], histogram: int) -> None:
+    """No more in a histogram than runs are missing: the wait of some is not on record, and they stand in its first bucket."""
+    over = sum(lost[histogram : histogram + BUCKETS]) - lost[_STARTED]
+    for place in range(histogram, histogram + BUCKETS):
+        if over <= 0:
+            return
+        taken = min(over, lost[place])
+        lost[place] -= taken
+        over -= taken
+
+
+def _count_run_ends(ends: Iterable[RunEnd]) -> dict[RollupKey, list[int]]:
+    """By stretches of 10 s, as `worker.recording.Recorder` counts."""
+    found: dict[RollupKey, list[int]] = {}
+    for end in ends:
+        at = end.finished_at // Resolution.TEN_SECONDS * Resolution.TEN_SECONDS
+        counts = found.setdefault((Resolution.TEN_SECONDS, at, end.queue, end.task), [0] * COUNTS_LENGTH)
+        if (how := _COUNTED_AS.get(end.outcome)) is not None:
+            counts[how] += 1
+        if end.dead:
+            counts[_DEAD] += 1
+        if end.started_at is None:
+            continue
+        waited, took = max(0, end.started_at - end.due_at), max(0, end.finished_at - end.started_at)
+        counts[_STARTED] += 1
+        counts[_WAIT_US] += waited
+        counts[_RUN_US] += took
+        counts[WAIT_OFFSET + bucket_index(waited)] += 1
+        counts[RUN_OFFSET + bucket_index(took)] += 1
+    return found

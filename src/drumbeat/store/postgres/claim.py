@@ -1,0 +1,175 @@
+"""Claiming, and the bound that keeps it quick where dead rows cannot be cleared away, or not yet.
+
+Every row that was ever claimed stays in the index until a vacuum clears it away, which an open snapshot of another session
+prevents, and each claim would step over all of them. So a claim that was filled is remembered by queue and level: the next
+one starts shortly before the last due moment that it saw. (Not a whole second: at 100,000 enqueued in a second that would
+still be all of them.) Where a whole claim had one due moment, as in a batch or a burst, it starts at the last id instead. What
+may lie below is looked for whenever a claim is not filled, once a second, and as far down as a hint says.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from drumbeat.clock import Clock
+from drumbeat.core.job import ClaimedJob, ClaimRequest, MalformedJob, Outcome
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.store.postgres.connections import Session
+from drumbeat.store.postgres.rows import array_literal, claimed_jobs
+from drumbeat.store.postgres.statements import PostgresJobSql
+
+_PRIORITY_LEVELS = 10
+_MARGIN_US = 100_000
+_MAX_AGE_S = 1.0
+_by_level = attrgetter("queue", "priority")
+
+
+class ScanBound(NamedTuple):
+    """From where on to look, in the order of claims."""
+
+    run_at: int
+    id: JobId | None
+    """None: whatever its id."""
+
+
+NO_BOUND = ScanBound(-(2**63), None)
+"""Not 0: a job may be due since before 1970."""
+
+
+class ScanBounds:
+    """For each queue and level, from where on to look."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._bounds: dict[str, list[ScanBound]] = {}
+        self._since = float("-inf")
+
+    def for_claim(self, claim: ClaimRequest) -> list[ScanBound]:
+        """The bounds of the claim's queues, one after the other."""
+        if self._bounds and self._clock.monotonic() - self._since > _MAX_AGE_S:
+            self.reset()
+        found: list[ScanBound] = []
+        for queue, _ in claim.queues:
+            found += self._bounds.get(queue) or [NO_BOUND] * _PRIORITY_LEVELS
+        return found
+
+    def advance(self, jobs: Sequence[ClaimedJob]) -> None:
+        """A claim was filled with these, in the order of claims."""
+        if not self._bounds:
+            self._since = self._clock.monotonic()
+        for (queue, priority), group in groupby(jobs, _by_level):
+            some = list(group)
+            last = some[-1]
+            is_one_moment = len(some) > 1 and some[0].run_at == last.run_at
+            bound = ScanBound(last.run_at, last.id) if is_one_moment else ScanBound(last.run_at - _MARGIN_US, None)
+            levels = self._bounds.setdefault(queue, [NO_BOUND] * _PRIORITY_LEVELS)
+            if _sort_key(bound) > _sort_key(levels[priority]):
+                levels[priority] = bound
+
+    def lower_to(self, due: int) -> None:
+        """A job with this due moment may have come: look from there on."""
+        for levels in self._bounds.values():
+            for level, bound in enumerate(levels):
+                if due <= bound.run_at:
+                    levels[level] = ScanBound(due, None)
+
+    def reset(self) -> None:
+        self._bounds.clear()
+
+
+def _sort_key(bound: ScanBound) -> tuple[int, str]:
+    return bound.run_at, bound.id or ""
+
+
+class ReportAndClaimReply:
+    """What the statement `exchange` gave."""
+
+    __slots__ = ("jobs", "malformed", "next_due", "now", "recorded_count", "recorded_ids")
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        first = rows[0]
+        self.now: int = first["token"]
+        self.recorded_count: int = first["created_at"]
+        self.recorded_ids: str | None = first["args"]
+        """The ids of the runs that were recorded, if those were not all."""
+        self.next_due: int | None = first["due_at"]
+        self.jobs, self.malformed = claimed_jobs(rows[1:])
+
+
+class PostgresClaimer:
+    def __init__(self, sql: PostgresJobSql, bounds: ScanBounds) -> None:
+        self._sql = sql
+        self._bounds = bounds
+
+    def lower_bounds(self, due: int) -> None:
+        """A job with this due moment may have come."""
+        self._bounds.lower_to(due)
+
+    async def report_and_claim(
+        self,
+        session: Session,
+        instance: InstanceId,
+        successes: Sequence[Outcome],
+        claim: ClaimRequest | None,
+    ) -> ReportAndClaimReply:
+        """Record successes and claim. The claim is in order: by queue in their turn, then priority, run_at, id."""
+        bounds = [] if claim is None else self._bounds.for_claim(claim)
+        answer = await self._execute(session, instance, successes, claim, bounds)
+        if claim is None:
+            return answer
+        missing = claim.limit - len(answer.jobs) - len(answer.malformed)
+        if missing > 0 and any(bound != NO_BOUND for bound in bounds):
+            self._bounds.reset()
+            rest = ClaimRequest(queues=tuple((queue, missing) for queue, _ in claim.queues), limit=missing)
+            more = await self._execute(session, instance, (), rest, self._bounds.for_claim(rest))
+            answer.jobs += more.jobs
+            answer.malformed += more.malformed
+            answer.next_due = more.next_due
+        answer.jobs.sort(key=attrgetter("priority", "run_at", "id"))
+        if len(claim.queues) > 1:
+            turns = {queue: turn for turn, (queue, _) in enumerate(claim.queues)}
+            answer.jobs.sort(key=lambda job: turns[job.queue])
+        if answer.jobs and len(answer.jobs) >= claim.limit:
+            self._bounds.advance(answer.jobs)
+        return answer
+
+    async def claim_blocked(
+        self, session: Session, instance: InstanceId, claim: ClaimRequest
+    ) -> tuple[list[ClaimedJob], list[MalformedJob]]:
+        """Jobs that wait for what this worker has."""
+        queues = [queue for queue, _ in claim.queues]
+        rows = await session.fetch(self._sql.claim_blocked, instance, list(claim.unblocks), queues, claim.limit)
+        jobs, malformed = claimed_jobs(rows)
+        return sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id)), malformed
+
+    async def _execute(
+        self,
+        session: Session,
+        instance: InstanceId,
+        successes: Sequence[Outcome],
+        claim: ClaimRequest | None,
+        bounds: list[ScanBound],
+    ) -> ReportAndClaimReply:
+        queues = () if claim is None else claim.queues
+        rows = await session.fetch(
+            self._sql.report_and_claim,
+            instance,
+            array_literal([each.id for each in successes]),
+            array_literal([each.token for each in successes]),
+            array_literal([each.started_at for each in successes]),
+            array_literal([each.finished_at for each in successes]),
+            _empty_if_null([each.result for each in successes]),
+            _empty_if_null([each.result_error for each in successes]),
+            [queue for queue, _ in queues],
+            [max(0, share) for _, share in queues],
+            0 if claim is None else max(0, claim.limit),
+            [bound.run_at for bound in bounds],
+            array_literal([bound.id for bound in bounds]) if any(bound.id for bound in bounds) else "{}",
+        )
+        return ReportAndClaimReply(rows)
+
+
+def _empty_if_null(values: list[str | None]) -> list[str | None]:
+    """Nothing where all are null: what is missing from an array is null anyway."""
+    return [] if values.count(None) == len(values) else values

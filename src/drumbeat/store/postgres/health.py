@@ -1,0 +1,102 @@
+"""What a person should know of a PostgreSQL store: the server, what its settings mean for jobs, and what slows claims."""
+
+from typing import Any
+
+from drumbeat.clock import Clock
+from drumbeat.core.health import HealthCheck, HealthLevel
+from drumbeat.store import health
+from drumbeat.store.health import healthy
+from drumbeat.store.postgres import schema
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
+from drumbeat.store.postgres.error_translation import LATEST_VERSION
+from drumbeat.store.postgres.statements import PostgresStatements
+
+_LONG_TRANSACTION_S = 300.0
+"""Seconds. While a transaction is open, no row that died since can be removed, in any table."""
+_MAX_DEAD_ROWS = 200_000
+"""Ten times what sets autovacuum going on this table."""
+
+
+class PostgresHealth:
+    def __init__(self, sql: PostgresStatements, *, connection: PostgresConnection, clock: Clock) -> None:
+        self._sql = sql
+        self._connection = connection
+        self._clock = clock
+
+    async def check_all(self) -> list[HealthCheck]:
+        version = (await schema.load_schema(self._connection, self._sql)).version
+        before, server, after = await self._connection.call(self._read_server, timeout=LONG_TIMEOUT)
+        transactions = await self._connection.call(lambda session: session.fetchrow(self._sql.health.transactions))
+        vacuum = await self._connection.call(lambda session: session.fetchrow(self._sql.health.vacuum))
+        return [
+            healthy("engine", f"PostgreSQL {server['version']}"),
+            health.check_schema(version, LATEST_VERSION),
+            healthy(
+                "size",
+                f"{health.format_size(server['size'])} of a database of {health.format_size(server['database_size'])}",
+            ),
+            _durability(server),
+            health.check_clock(before, server["now"], after),
+            _pooler(self._connection.pooled),
+            _connections(server),
+            _transactions(transactions),
+            _autovacuum(server["autovacuum"], vacuum),
+        ]
+
+    async def _read_server(self, session: Session) -> tuple[int, Any, int]:
+        before = self._clock.now_us()
+        server = await session.fetchrow(self._sql.health.server)
+        return before, server, self._clock.now_us()
+
+
+def _durability(server: Any) -> HealthCheck:
+    off = [name for name in ("fsync", "full_page_writes") if server[name] == "off"]
+    if off:
+        advice = "a crash of the machine may damage the whole database: switch it on"
+        return HealthCheck(name="durability", level=HealthLevel.BAD, value=f"{' and '.join(off)} off", advice=advice)
+    value = f"fsync on, synchronous_commit {server['synchronous_commit']}"
+    if server["synchronous_commit"] != "off":
+        return healthy("durability", value)
+    advice = "a crash of the server loses the last acknowledged jobs: set synchronous_commit to on for this user"
+    return HealthCheck(name="durability", level=HealthLevel.WARN, value=value, advice=advice)
+
+
+def _pooler(pooled: bool) -> HealthCheck:
+    if not pooled:
+        return healthy("pooler", "none, or one of sessions")
+    value = "transactions: nothing can be heard through it, workers look twice a second"
+    return HealthCheck(
+        name="pooler", level=HealthLevel.NOTE, value=value, advice="connect workers directly for quicker pickups"
+    )
+
+
+def _connections(server: Any) -> HealthCheck:
+    used, most = server["connections"], server["max_connections"]
+    advice = "new programs may not get in: raise max_connections, or put a pooler before the server"
+    return health.check_usage("connections", used, most, f"{used} of {most}", advice)
+
+
+def _transactions(row: Any) -> HealthCheck:
+    if not row["open"]:
+        return healthy("long transactions", "none")
+    value = f"{row['open']} open, the oldest for {health.format_age(row['seconds'])}"
+    if row["seconds"] < _LONG_TRANSACTION_S:
+        return healthy("long transactions", value)
+    advice = "while it is open no dead row can be removed and claims get slower: end it, and set a time-out for such sessions"
+    return HealthCheck(
+        name="long transactions", level=HealthLevel.WARN, value=f"{value} ({row['what']})", advice=advice
+    )
+
+
+def _autovacuum(setting: str, row: Any) -> HealthCheck:
+    if setting == "off":
+        advice = "dead rows of the queue are never removed, and claims get slower and slower: switch it on"
+        return HealthCheck(name="autovacuum", level=HealthLevel.BAD, value="off", advice=advice)
+    if row is None:
+        return HealthCheck(name="autovacuum", level=HealthLevel.NOTE, value="on; nothing is known of the table of jobs")
+    last = "never yet" if row["seconds"] is None else f"{health.format_age(row['seconds'])} ago"
+    value = f"on; {row['dead']:,} dead rows beside {row['live']:,} live jobs, last vacuum {last}"
+    if row["dead"] <= max(_MAX_DEAD_ROWS, row["live"]):
+        return healthy("autovacuum", value)
+    advice = "it does not keep up, or a long transaction keeps it from removing them; claims get slower"
+    return HealthCheck(name="autovacuum", level=HealthLevel.WARN, value=value, advice=advice)

@@ -1,0 +1,13 @@
+-- What is said on a connection of the program's own: one call with one text. $1 is written as its driver wants it.
+
+-- name: enqueue
+SELECT drumbeat.enqueue($1);
+
+-- name: complete
+SELECT drumbeat.complete($1);
+
+-- name: terminate_session
+SELECT pg_terminate_backend(pid)
+  FROM pg_stat_activity
+ WHERE pid = $1
+   AND state <> 'idle';

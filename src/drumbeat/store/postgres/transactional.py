@@ -1,0 +1,138 @@
+"""Jobs inside a transaction of the caller's own, on PostgreSQL. The contract is in `store.protocol.Inside`.
+
+What is to be done is a function of the schema (migration 0002), called with one text on the caller's connection: see
+`drivers`. Errors of the caller's own connection are the caller's, and stay what its driver makes of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from drumbeat.clock import Clock
+from drumbeat.core.job import AddResult, ClaimRef, NewJob
+from drumbeat.errors import ClaimLost, InvalidArguments
+from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
+from drumbeat.store import sqlfile
+from drumbeat.store.postgres import drivers
+from drumbeat.store.postgres.connections import PostgresAddress
+from drumbeat.store.postgres.job_transaction import PostgresTransaction, TransactionPool
+from drumbeat.store.postgres.statements import in_schema
+
+CLAIM_LOST_STATE, COMPLETED_STATE = "DB002", "DB003"
+# No such function, schema or table.
+_MISSING_SCHEMA_STATES = frozenset({"42883", "3F000", "42P01"})
+
+
+class PostgresTransactionalSql(msgspec.Struct, frozen=True, kw_only=True):
+    enqueue: str
+    complete: str
+    terminate_session: str
+
+
+_SQL = sqlfile.load(PostgresTransactionalSql, "drumbeat.store.postgres.sql", "transactional.sql")
+_encode = msgspec.json.Encoder().encode
+_decode_answers = msgspec.json.Decoder(list[tuple[JobId, bool]]).decode
+
+
+class PostgresTransactional:
+    """Needs no open store. `transaction()` belongs to the loop that it is first used on."""
+
+    def __init__(self, address: PostgresAddress, *, namespace: str, clock: Clock) -> None:
+        self._address = address
+        self._enqueue = in_schema(_SQL.enqueue, namespace)
+        self._complete = in_schema(_SQL.complete, namespace)
+        self._pool = TransactionPool(address, _SQL.terminate_session)
+
+    def check(self) -> None:
+        pass  # every PostgreSQL has transactions
+
+    async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
+        if not jobs:
+            return []
+        with self._translate_errors():
+            return _decode_added(await drivers.call(conn, self._enqueue, _encode_jobs(jobs, notify)))
+
+    def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
+        if not jobs:
+            return []
+        with self._translate_errors():
+            return _decode_added(drivers.call_sync(conn, self._enqueue, _encode_jobs(jobs, notify)))
+
+    async def complete(
+        self,
+        conn: Any,
+        instance: InstanceId,
+        claim: ClaimRef,
+        *,
+        started_at: int,
+        result: str | None,
+        result_error: str | None,
+    ) -> None:
+        with self._translate_errors(claim):
+            await drivers.call(
+                conn, self._complete, _encode_completion(instance, claim, started_at, result, result_error)
+            )
+
+    def complete_sync(
+        self,
+        conn: Any,
+        instance: InstanceId,
+        claim: ClaimRef,
+        *,
+        started_at: int,
+        result: str | None,
+        result_error: str | None,
+    ) -> None:
+        with self._translate_errors(claim):
+            drivers.call_sync(
+                conn, self._complete, _encode_completion(instance, claim, started_at, result, result_error)
+            )
+
+    def transaction(self) -> PostgresTransaction:
+        return PostgresTransaction(self._pool)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    @contextmanager
+    def _translate_errors(self, hold: ClaimRef | None = None) -> Iterator[None]:
+        """Say in our words what is ours; everything else is the caller's."""
+        try:
+            yield
+        except Exception as error:  # of any driver
+            state = drivers.sqlstate(error)
+            if state in _MISSING_SCHEMA_STATES:
+                raise InvalidArguments(
+                    f"conn is connected to a database without the functions of Drumbeat: if it is {self._address.masked_url}, "
+                    "run `drumbeat migrate`",
+                    "conn",
+                ) from error
+            if hold is not None and state in (CLAIM_LOST_STATE, COMPLETED_STATE):
+                raise ClaimLost(hold.id, hold.token, completed=state == COMPLETED_STATE) from error
+            raise
+
+
+def _encode_jobs(jobs: Sequence[NewJob], notify: bool) -> str:
+    earliest = min(job.id for job in jobs)
+    since = created_us(earliest) if is_job_id(earliest) else 0
+    return _encode({"jobs": jobs, "since": since, "notify": notify}).decode()
+
+
+def _decode_added(answer: str) -> list[AddResult]:
+    return [AddResult(id, created) for id, created in _decode_answers(answer)]
+
+
+def _encode_completion(
+    instance: InstanceId, hold: ClaimRef, started_at: int, result: str | None, result_error: str | None
+) -> str:
+    facts = {
+        "id": hold.id,
+        "token": hold.token,
+        "instance": instance,
+        "started_at": started_at,
+        "result": result,
+        "result_error": result_error,
+    }
+    return _encode(facts).decode()

@@ -1,0 +1,151 @@
+"""How outcomes and claims are sent, and what comes back: one script, whatever the outcomes are.
+
+What a claim has told of a job is remembered until its outcome, so that the server need not look at the job again. It is a hint:
+without it the server looks.
+
+A claim that found nothing stands while somebody listens at the door: then whoever adds a job answers it (lua/_handoff.lua).
+"""
+
+import secrets
+from collections.abc import Sequence
+
+from drumbeat.core.job import ClaimedJob, ClaimRequest, ClaimResult, MalformedJob, Outcome, OutcomeKind, WriteStatus
+from drumbeat.ids import InstanceId, JobId, pack_id
+from drumbeat.store.redis import rows
+from drumbeat.store.redis.connection import Value
+from drumbeat.store.redis.insert import follow_up_arguments
+from drumbeat.store.redis.pool import RedisPool
+from drumbeat.store.redis.rows import encode_json
+
+_ID_BYTES = 16
+_SUCCEEDED = OutcomeKind.SUCCEEDED
+_MAX_HINTS = 50_000
+"""More than any worker holds: what is left over, others have ended."""
+
+
+class CompletionClient:
+    def __init__(self, pool: RedisPool) -> None:
+        self._pool = pool
+        self._hints: dict[JobId, rows.Hint] = {}
+        self.reply_channel = secrets.token_hex(8)
+        """Where answers to claims that stand are heard, by all workers of this store: each knows its own."""
+        self.listeners = 0
+        """How many listen there; while nobody does, no claim stands."""
+
+    async def report_and_claim(
+        self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None
+    ) -> ClaimResult:
+        values: list[Value] = [instance, *_claim_arguments(claim, self.reply_channel if self.listeners else "")]
+        places = self._append_outcomes(values, instance.encode(), outcomes)
+        now, next_due, unsure, ids, bodies, mores, is_parked = await self._pool.run("report_and_claim", *values)
+        verdicts = [WriteStatus.APPLIED] * len(outcomes)
+        for position, recorded in zip(unsure[::2], unsure[1::2], strict=True):
+            verdicts[places[position - 1]] = WriteStatus.DUPLICATE if recorded else WriteStatus.STALE
+        jobs, malformed = self._decode_jobs(now, ids, bodies, mores)
+        return ClaimResult(
+            statuses=verdicts,
+            jobs=jobs,
+            now=now,
+            next_due_at=next_due,
+            parked_claim=is_parked == 1,
+            malformed=malformed,
+        )
+
+    def parse_handoff(self, text: bytes) -> tuple[InstanceId, ClaimResult]:
+        """What was heard at the door: whose claim got what (lua/_handoff.lua: hand_off)."""
+        head, _, rest = text.partition(b"\n")
+        instance, now, *sizes = head.split(b" ")
+        ids: list[bytes] = []
+        bodies: list[bytes] = []
+        at = 0
+        for size in map(int, sizes):
+            start, end = at + _ID_BYTES, at + _ID_BYTES + size
+            ids.append(rest[at:start])
+            bodies.append(rest[start:end])
+            at = end
+        jobs, malformed = self._decode_jobs(int(now), ids, bodies, ())
+        if malformed:  # whoever adds a job sends what it has just written: this came from somebody else
+            raise ValueError(malformed[0].reason)
+        return InstanceId(instance.decode()), ClaimResult(statuses=[], jobs=jobs, now=int(now))
+
+    def _decode_jobs(
+        self, now: int, ids: Sequence[bytes], bodies: Sequence[bytes], mores: Sequence[bytes | None]
+    ) -> tuple[list[ClaimedJob], list[MalformedJob]]:
+        if len(self._hints) > _MAX_HINTS:
+            self._hints.clear()
+        return rows.decode_claimed(now, ids, bodies, mores, self._hints)
+
+    def _append_outcomes(self, values: list[Value], instance: bytes, outcomes: Sequence[Outcome]) -> list[int]:
+        """Add the outcomes to the values; gives the place of each, for the script has them in another order."""
+        groups: dict[tuple[int, str], list[Value]] = {}
+        placed: dict[tuple[int, str], list[int]] = {}
+        others: list[Value] = []
+        other_places: list[int] = []
+        last: tuple[int, str] | None = None
+        for place, each in enumerate(outcomes):
+            if each.kind is not _SUCCEEDED:
+                others += outcome_arguments(each)
+                other_places.append(place)
+                continue
+            hint = self._hints.pop(each.id, None)
+            raw, task = (pack_id(each.id), "") if hint is None else hint
+            key = (each.token, task)
+            if key != last:
+                last = key
+                group = groups.setdefault(key, [])
+                group_places = placed.setdefault(key, [])
+            group.append(raw)
+            group.append(success_record(each, instance))
+            group_places.append(place)
+        values.append(len(groups))
+        for key, group in groups.items():
+            values += (*key, len(group) // 2)
+            values += group
+        values.append(len(other_places))
+        values += others
+        return [place for group_places in placed.values() for place in group_places] + other_places
+
+
+def _claim_arguments(claim: ClaimRequest | None, reply_channel: str) -> list[Value]:
+    if claim is None:
+        return [-1, "", 0, 0]
+    values: list[Value] = [max(0, claim.limit), reply_channel, len(claim.queues)]
+    for queue, share in claim.queues:
+        values += (queue, max(0, share))
+    # In order: which of those who wait comes first is the same on every engine.
+    values += (len(claim.unblocks), *sorted(claim.unblocks))
+    return values
+
+
+def success_record(outcome: Outcome, instance: bytes) -> bytes:
+    """The record of a run that went well, as lua/_transitions.lua describes it."""
+    started_at, finished_at = outcome.started_at, outcome.finished_at
+    if outcome.result is None and outcome.result_error is None and started_at is not None and finished_at is not None:
+        return b'[%d,"succeeded","succeeded",%d,"%b",%d]' % (finished_at, started_at, instance, outcome.token)
+    return encode_json(
+        [
+            finished_at,
+            "succeeded",
+            "succeeded",
+            started_at,
+            instance.decode(),
+            outcome.token,
+            outcome.result,
+            outcome.result_error,
+        ]
+    )
+
+
+def outcome_arguments(outcome: Outcome) -> list[Value]:
+    """The values of any other outcome."""
+    return [
+        pack_id(outcome.id),
+        outcome.token,
+        outcome.kind.value,
+        "" if outcome.started_at is None else outcome.started_at,
+        "" if outcome.finished_at is None else outcome.finished_at,
+        outcome.delay,
+        outcome.blocked_on or "",
+        b"" if outcome.error is None else encode_json(outcome.error),
+        *follow_up_arguments(outcome.follow_up),
+    ]

@@ -1,0 +1,173 @@
+"""How new jobs are sent: what they have in common once, and calls that come while another is under way together.
+
+A thousand coroutines that enqueue one job each cost a few calls. All jobs of a call go to one script, which stores all or
+none.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+from drumbeat.core.job import AddResult, NewJob, Unique
+from drumbeat.errors import DrumbeatError, StoreUnavailable
+from drumbeat.ids import JobId, pack_id, unpack_id
+from drumbeat.names import check_priority
+from drumbeat.store.redis.connection import Value
+from drumbeat.store.redis.pool import CALL_TIMEOUT, RedisPool
+from drumbeat.store.redis.rows import encode_json
+
+_MAX_GROUP_SIZE = 10_000
+_MIN_JOBS_PER_SECOND = 5_000
+"""A batch may take longer than a call: so many even a slow server stores in a second."""
+_UNIQUE_FLAGS = {Unique.NO.value: "k", Unique.LIVE.value: "l", Unique.PENDING.value: "p"}
+
+# An enum's value by its plain attribute: `.value` is a call.
+_template_fields = attrgetter(
+    "task",
+    "queue",
+    "signature",
+    "priority",
+    "run_at",
+    "delay",
+    "unique._value_",
+    "retries",
+    "timeout",
+    "crash_limit",
+    "on_dead",
+    "tenant",
+    "trace",
+)
+
+
+def job_template(job: NewJob) -> list[Value]:
+    """What it has in common with others, as lua/_insert_jobs.lua reads it."""
+    check_priority(job.priority)
+    before = encode_json([job.task, job.queue, job.priority])[1:-1]
+    rest = [job.signature, job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant]
+    if job.trace is not None:
+        rest += ("", job.trace)  # of no schedule
+    after = encode_json(rest)[1:] + b"\n"
+    when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
+    if job.key is None:
+        return [job.queue, job.priority, when, "-", job.task, before + b",null," + after, b""]
+    return [job.queue, job.priority, when, _UNIQUE_FLAGS[job.unique.value], job.task, before + b",", b"," + after]
+
+
+def insert_arguments(jobs: Iterable[NewJob]) -> list[Value]:
+    """The values of the script `add_jobs`."""
+    numbers: dict[object, int] = {}
+    templates: list[Value] = []
+    values: list[Value] = []
+    last: object = None
+    start = width = 0
+    last_id, is_ascending = b"", 1
+    for job in jobs:
+        key = job.key
+        common = (_template_fields(job), key is None)
+        if common != last:
+            if width:
+                values[start - 1] = (len(values) - start) // width
+            last = common
+            number = numbers.get(common, 0)
+            if not number:
+                number = numbers[common] = len(numbers) + 1
+                templates += job_template(job)
+            values += (number, 0)
+            start, width = len(values), 2 if key is None else 3
+        id = pack_id(job.id)
+        if id < last_id:
+            is_ascending = 0
+        last_id = id
+        values.append(id)
+        values.append(job.args)
+        if key is not None:
+            values.append(key)
+    values[start - 1] = (len(values) - start) // width
+    return [is_ascending, len(numbers), *templates, *values]
+
+
+def follow_up_arguments(job: NewJob | None) -> list[Value]:
+    """The values of a follow-up, with the sign whether there is one."""
+    return [0] if job is None else [1, *job_template(job), pack_id(job.id), job.args, job.key or ""]
+
+
+_Waiting = tuple[Sequence[NewJob], "asyncio.Future[list[AddResult]]"]
+
+
+class RedisInserter:
+    def __init__(self, pool: RedisPool) -> None:
+        self._pool = pool
+        self._waiting: list[_Waiting] = []
+        self._task: asyncio.Task[None] | None = None
+        self._is_inserting_directly = False
+
+    async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
+        """All or none; one answer for each."""
+        if self._task is None and not self._is_inserting_directly:
+            self._is_inserting_directly = True
+            try:
+                return await self._insert(jobs)
+            finally:
+                self._is_inserting_directly = False
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[AddResult]] = loop.create_future()
+        self._waiting.append((jobs, answer))
+        if self._task is None:
+            # Not in a task group: it works for several callers, none of which may take it down. It ends by itself.
+            self._task = loop.create_task(self._run(), name="drumbeat inserter")
+        return await answer
+
+    async def _run(self) -> None:
+        group: list[_Waiting] = []
+        try:
+            while self._waiting:
+                group = self._take_group()
+                await self._insert_group(group)
+        finally:
+            self._task = None
+            # Only if the loop is being closed is anybody left.
+            for _, answer in (*group, *self._waiting):
+                if not answer.done():
+                    answer.set_exception(StoreUnavailable("the store was closed"))
+            self._waiting.clear()
+
+    def _take_group(self) -> list[_Waiting]:
+        size = taken = 0
+        for jobs, _ in self._waiting:
+            if taken and size + len(jobs) > _MAX_GROUP_SIZE:
+                break
+            size += len(jobs)
+            taken += 1
+        group, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        return [(jobs, answer) for jobs, answer in group if not answer.done()]
+
+    async def _insert_group(self, group: list[_Waiting]) -> None:
+        """Together; alone if that fails for any other reason than that the server is away."""
+        try:
+            answers = iter(await self._insert([job for jobs, _ in group for job in jobs]) if group else ())
+        except (DrumbeatError, ValueError) as error:
+            if len(group) > 1 and not isinstance(error, StoreUnavailable):
+                for each in group:
+                    await self._insert_group([each])
+                return
+            for _, answer in group:
+                if not answer.done():
+                    answer.set_exception(error)
+            return
+        for jobs, answer in group:
+            given = [next(answers) for _ in jobs]
+            if not answer.done():
+                answer.set_result(given)
+
+    async def _insert(self, jobs: Sequence[NewJob]) -> list[AddResult]:
+        timeout = CALL_TIMEOUT + len(jobs) / _MIN_JOBS_PER_SECOND
+        _, refused = await self._pool.run("add_jobs", *insert_arguments(jobs), timeout=timeout)
+        if not refused:
+            return [AddResult(job.id, True) for job in jobs]
+        existing: dict[int, JobId] = {
+            position: unpack_id(id) for position, id in zip(refused[::2], refused[1::2], strict=True)
+        }
+        return [
+            AddResult(existing.get(position, job.id), position not in existing)
+            for position, job in enumerate(jobs, start=1)
+        ]

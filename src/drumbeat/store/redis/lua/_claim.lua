@@ -1,0 +1,155 @@
+-- How jobs are claimed. A claim that finds nothing may stand: see _handoff.lua.
+-- include: _transitions
+
+-- The keys of a queue's lines, the most urgent first, and how many of these lines there are. Where there is one, it is nearly always
+-- that of the usual priority, which then comes first.
+local USUAL_PRIORITY = 5
+-- A moment beyond all that can be named: nobody waits for it.
+local NEVER = 1e18
+local function due_keys_of(queue)
+  local keys = {}
+  for priority = 0, 9 do
+    keys[priority + 1] = due_key(queue, priority)
+  end
+  local filled = call('EXISTS', unpack(keys))
+  if filled == 1 then
+    keys[1], keys[USUAL_PRIORITY + 1] = keys[USUAL_PRIORITY + 1], keys[1]
+  end
+  return keys, filled
+end
+
+-- The next jobs of a queue, taken out of their lines and added to `picked`: of each line the first ones. Gives how many.
+local function pop_due(queue, wanted, picked)
+  local keys, filled = due_keys_of(queue)
+  local left = wanted
+  for _, key in ipairs(keys) do
+    if left <= 0 or filled == 0 then
+      break
+    end
+    local found = safe_read('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, left) or {}
+    if #found > 0 then
+      call('ZREMRANGEBYRANK', key, 0, #found - 1)
+      filled = filled - 1
+    end
+    for _, id in ipairs(found) do
+      picked[#picked + 1] = id
+    end
+    left = left - #found
+  end
+  return wanted - left
+end
+
+-- What waits for something that this worker has. Its wait is over: more says so.
+local function pop_unblocked(unblocks, open, limit, picked)
+  local present = bulk_get('HMGET', P .. 'waiting', unblocks)
+  for i, reason in ipairs(unblocks) do
+    for _, queue in ipairs(present[i] and open or {}) do
+      for priority = 0, 9 do
+        local key = wait_key(reason, queue, priority)
+        local found = #picked < limit
+          and safe_read('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', 0, limit - #picked) or {}
+        for _, id in ipairs(found) do
+          picked[#picked + 1] = id
+          end_wait(reason, queue, priority, id)
+          local text = call('HGET', P .. 'more', id)
+          if text then
+            local more = parse_live_state(text)
+            more.blocked_on = ''
+            call('HSET', P .. 'more', id, format_live_state(more))
+          end
+        end
+      end
+    end
+  end
+end
+
+-- Those of its queues that are not paused, and their shares.
+local function unpaused_queues(claim)
+  local paused = exists('paused') and bulk_get('HMGET', P .. 'paused', claim.queues) or {}
+  local open, shares = {}, {}
+  for i, queue in ipairs(claim.queues) do
+    if not paused[i] then
+      local n = #open + 1
+      open[n], shares[n] = queue, claim.shares[i]
+    end
+  end
+  return open, shares
+end
+
+local function pick_jobs(claim, open, shares)
+  local picked, limit = {}, claim.limit
+  if #claim.unblocks > 0 and exists('waiting') then
+    pop_unblocked(claim.unblocks, open, limit, picked)
+  end
+  local emptied = {}
+  for i, queue in ipairs(open) do
+    local share = math.min(shares[i], limit - #picked)
+    emptied[i] = share > 0 and pop_due(queue, share, picked) < share
+  end
+  for i, queue in ipairs(open) do
+    if not emptied[i] and #picked < limit then
+      pop_due(queue, limit - #picked, picked)
+    end
+  end
+  return picked
+end
+
+-- Gives the jobs that were picked to an instance: ids, bodies, mores (empty if none has more).
+local function assign_jobs(instance, picked)
+  local known = exists('more') and bulk_get('HMGET', P .. 'more', picked)
+  local found, list, n = fetch('job:', picked), {}, 0
+  local ids, bodies, mores = {}, {}, {}
+  for i, id in ipairs(picked) do
+    if found[i] and #id == 16 then
+      local token = now_text
+      n = n + 1
+      ids[n], bodies[n] = id, found[i]
+      if known then
+        mores[n] = known[i]
+        if known[i] then
+          token = us(math.max(now, parse_live_state(known[i]).token + 1))
+        end
+      end
+      list[2 * n - 1], list[2 * n] = token, id
+    end
+  end
+  bulk('ZADD', P .. 'held:' .. instance, list)
+  return ids, bodies, mores
+end
+
+-- The next moment at which one of these queues has a job due, or nil.
+local function next_due_at(queues)
+  local first = nil
+  for _, queue in ipairs(queues) do
+    local keys, filled = due_keys_of(queue)
+    for _, key in ipairs(keys) do
+      if filled == 0 then
+        break
+      end
+      local found = safe_read('ZRANGEBYSCORE', key, '(' .. now_text, '+inf', 'WITHSCORES', 'LIMIT', 0, 1) or {}
+      local moment = tonumber(found[2])
+      if moment and moment < NEVER then
+        filled = filled - 1
+        first = first and math.min(first, moment) or moment
+      end
+    end
+  end
+  return first
+end
+
+local function unpark_claim(instance)
+  call('ZREM', P .. 'standing', instance)
+end
+
+-- Gives 1 if the claim stands, else 0. Only that of a worker that runs nothing does: another may be kept by what it runs. A full
+-- server has no place for it.
+local function park_claim(instance, claim)
+  check_if_full()
+  if is_full or exists('held:' .. instance) then
+    unpark_claim(instance)
+    return 0
+  end
+  call('ZADD', P .. 'standing', now_text, instance)
+  call('HSET', P .. 'asked', instance, claim.reply_channel .. ' ' .. claim.limit .. '\n' .. table.concat(claim.queues, '\n') .. '\n')
+  return 1
+end

@@ -1,0 +1,66 @@
+-- Where a job is.
+-- include: _transitions
+
+local living = nil
+-- The instance that holds a job, and its token; nil if none does. Only the living hold jobs.
+local function find_runner(id)
+  living = living or call('ZRANGE', P .. 'alive', 0, -1)
+  for _, instance in ipairs(living) do
+    local token = safe_read('ZSCORE', P .. 'held:' .. instance, id)
+    if token then
+      return instance, tonumber(token)
+    end
+  end
+end
+
+-- What cannot be read is dead: people see it there, and may discard it.
+local STATES = {succeeded = true, cancelled = true, dead = true}
+local function ended_state(done)
+  local state = match(done, '^%[%-?%d+,"(%a+)"')
+  return STATES[state] and state or 'dead'
+end
+
+-- The job of an id with its state; of a live one also more, of a running one instance and token, of an ended one done (text).
+local function find_job(id)
+  local job = load_job(id)
+  if not job then
+    return nil
+  end
+  job.done = safe_read('HGET', P .. 'done:' .. job.bucket, id)
+  if job.done then
+    job.state = ended_state(job.done)
+    return job
+  end
+  job.more = parse_live_state(call('HGET', P .. 'more', id), job.body)
+  job.state = 'pending'
+  if job.more.blocked_on == '' and not safe_read('ZSCORE', due_key(job.queue, job.priority), id) then
+    job.instance, job.token = find_runner(id)
+    job.state = 'running'
+  end
+  return job
+end
+
+-- Out of its line, for good or for another moment.
+local function remove_from_queue(job)
+  if job.more.blocked_on ~= '' then
+    end_wait(job.more.blocked_on, job.queue, job.priority, job.id)
+  else
+    safe_write('ZREM', due_key(job.queue, job.priority), job.id)
+  end
+end
+
+-- Cancels a job; gives the state it was found in, nil if there is none.
+local function cancel_job(id)
+  local job = find_job(id)
+  if not job then
+    return nil
+  end
+  if job.state == 'pending' then
+    remove_from_queue(job)
+    job.token, job.cancel_requested = job.more.token, true
+    finish_cancelled(job, {started = '', finished = '', error = job.more.error}, nil)
+  elseif job.state == 'running' and job.instance then
+    safe_write('SADD', P .. 'cancels:' .. job.instance, id)
+  end
+  return job.state
+end

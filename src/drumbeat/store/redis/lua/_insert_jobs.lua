@@ -1,0 +1,74 @@
+-- How new jobs are written.
+-- include: _base
+-- include: _uniqueness
+
+-- A template is what jobs of one call have in common: TEMPLATE_SIZE values from `at` on:
+--     queue, priority, delay (or '@' and run_at), flag, task, the head up to the key, the head after the key
+-- For jobs without a key the head is whole in the first part.
+local TEMPLATE_SIZE = 7
+local function read_template(at)
+  local when, flag = ARGV[at + 2], ARGV[at + 3]
+  local due = sub(when, 1, 1) == '@' and tonumber(sub(when, 2)) or now + tonumber(when)
+  return {
+    due_key = due_key(ARGV[at], ARGV[at + 1]), queue = ARGV[at], priority = tonumber(ARGV[at + 1]), due = due, score = us(due), flag = flag,
+    task = ARGV[at + 4], head = flag .. '[' .. now_text .. ',' .. us(due) .. ',' .. ARGV[at + 5], rest = ARGV[at + 6],
+  }
+end
+
+-- Writes jobs that are new and collide with nothing: lists of ids, templates, args, and keys (by position, where there is one).
+-- ascend: the ids do; given (or nil): what somebody gets at once (see _handoff.lua) has its position there, enters no line, and
+-- its body is kept there. The first write adds, so that a full server refuses all.
+local function insert_jobs(ids, templates, args, keys, ascend, given)
+  local lines, tasks, names, waiting, last_waiting = {}, {}, {}, {}, nil
+  for_each_bucket(ids, function(name, first, last)
+    local list, n = {}, 0
+    for i = first, last do
+      local template = templates[i]
+      local body = template.head
+      if keys[i] then
+        body = body .. cjson.encode(keys[i]) .. template.rest
+      end
+      body = body .. args[i]
+      list[n + 1], list[n + 2] = ids[i], body
+      n = n + 2
+      if given and given[i] then
+        given[i] = body
+      end
+    end
+    bulk('HSET', P .. 'job:' .. name, list)
+    record_ids(name, ids, first, last, ascend)
+    names[name] = true
+  end)
+  for name in pairs(names) do
+    call('ZADD', P .. 'buckets', tonumber(name, 16), name)
+  end
+  for i, id in ipairs(ids) do
+    local template = templates[i]
+    if not (given and given[i]) then
+      local line = lines[template.due_key]
+      if not line then
+        line = {n = 0}
+        lines[template.due_key] = line
+      end
+      line[line.n + 1], line[line.n + 2] = template.score, id
+      line.n = line.n + 2
+      if template ~= last_waiting then
+        waiting[template], last_waiting = true, template
+      end
+    end
+    tasks[template] = (tasks[template] or 0) + 1
+    if keys[i] then
+      add_key(key_field(template.flag, template.task, keys[i]), id)
+    end
+  end
+  for key, line in pairs(lines) do
+    bulk('ZADD', key, line)
+  end
+  for template, n in pairs(tasks) do
+    call('SADD', P .. 'queues', template.queue)
+    add_to_counter(template.task, 'live', n)
+    if waiting[template] then
+      wake_at(template.due)
+    end
+  end
+end

@@ -1,0 +1,27 @@
+-- What the living do: their records, and what they hold.
+-- include: _base
+
+-- visit(task, queue) for each running job; gives the records (JSON) of all living instances.
+local function for_each_running(visit)
+  local records = {}
+  for _, instance in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do
+    records[#records + 1] = safe_read('HGET', P .. 'inst:' .. instance, 'record') or nil
+    for _, body in ipairs(fetch('job:', safe_read('ZRANGE', P .. 'held:' .. instance, 0, -1) or {})) do
+      local task, queue = match(body or '', HEADER_PATTERN)
+      if task then
+        visit(task, queue)
+      end
+    end
+  end
+  return records
+end
+
+-- A table as a flat list.
+local function flatten(counted)
+  local list = {}
+  for name, n in pairs(counted) do
+    list[#list + 1] = name
+    list[#list + 1] = n
+  end
+  return list
+end

@@ -1,0 +1,321 @@
+-- How runs end: what becomes of a job that an instance holds. Include it, and for each held job:
+--
+--     local job = load_held_job(instance, id, token)      nil: there is no such job (it is taken out of `held`)
+--         job.cancel_requested, job.more.crashes, job.crash_limit(), job.on_dead() (a name, or nil) tell what there is to decide
+--     local run = {kind = 'crashed', started = '1794...', finished = '', delay = 0, blocked_on = '', error = '{"type":...}'}
+--         texts of µs, '' for nothing; error is JSON. UNSTARTED_RUN is the run of a claim that never started.
+--     then exactly one of
+--         return_to_pending(job, run, crashes)                  pending again, with so many crashes; run.kind says when and how
+--         make_dead_letter(job, run, crashes, follow)              a dead letter; follow: a job made by read_follow_up, or nil
+--         cancel_run(job, run, recorded)                  history; recorded: the outcome on record ('cancelled', 'crashed' or nil)
+--         apply_outcome(job, run, follow)                    whichever of these the outcome `run.kind` of a worker calls for
+-- and flush_effects() once in the end: it writes the counters and wakes workers. All of it may run on a full server.
+-- include: _base
+-- include: _uniqueness
+-- include: _insert_jobs
+-- include: _schedule
+
+local UNSTARTED_RUN = {kind = 'released', started = '', finished = '', delay = 0, blocked_on = '', error = ''}
+
+local function or_null(text)
+  return text == '' and 'null' or text
+end
+
+-- The job of an id, live or ended, with what is common to both; nil if there is none.
+local function load_job(id)
+  local name = bucket(id)
+  local body = safe_read('HGET', P .. 'job:' .. name, id)
+  if not body then
+    return nil
+  end
+  local job = {id = id, bucket = name, body = body, flag = match(body, '^[klp]') or '-'}
+  job.task, job.queue, job.priority = match(body, HEADER_PATTERN)
+  if not job.queue then
+    -- Nobody knows its line: it cannot be pending again, and dies instead (see return_to_pending).
+    job.task, job.queue, job.priority, job.is_malformed = match(body, TASK_PATTERN) or '', 'default', '5', true
+  end
+  local head = nil
+  job.head = function()
+    head = head or decode_header(body)
+    return head
+  end
+  job.crash_limit = function()
+    return tonumber(job.head()[10]) or 3
+  end
+  job.on_dead = function()
+    local task = job.head()[11]
+    return type(task) == 'string' and task or nil
+  end
+  return job
+end
+
+local function load_held_job(instance, id, token)
+  local job = load_job(id)
+  if not job then
+    call('ZREM', P .. 'held:' .. instance, id)
+    return nil
+  end
+  job.instance, job.token = instance, token
+  job.more = parse_live_state(call('HGET', P .. 'more', id), job.body)
+  job.cancel_requested = safe_read('SISMEMBER', P .. 'cancels:' .. instance, id) == 1
+  return job
+end
+
+-- Frees before anything is added.
+local function release_hold(job)
+  safe_write('ZREM', P .. 'held:' .. job.instance, job.id)
+  if job.cancel_requested then
+    call('SREM', P .. 'cancels:' .. job.instance, job.id)
+  end
+  job.progress = call('HGET', P .. 'progress', job.id)
+  if job.progress then
+    call('HDEL', P .. 'progress', job.id)
+  end
+end
+
+-- The name of the schedule whose fire a job is, or nil.
+local schedules = nil
+local function schedule_name_of(body)
+  if schedules == nil then
+    schedules = exists('schedules')
+  end
+  local name = schedules and decode_header(body)[13]
+  return type(name) == 'string' and name ~= '' and name or nil
+end
+
+-- The end of a job of this schedule; see below.
+local start_next = nil
+
+-- A job is live no more: its key is free, and its schedule goes on.
+local function remove_from_live(job)
+  call('HDEL', P .. 'more', job.id)
+  local schedule = job.flag == '-' and schedule_name_of(job.body)
+  if schedule then
+    start_next(schedule, job.id)
+  end
+  if job.flag ~= '-' then
+    remove_key(key_field(job.flag, job.task, job.head()[6]), job.id)
+  end
+  add_to_counter(job.task, 'live', -1)
+end
+
+-- What is in the hash done:<bucket>: a JSON array [finished_at, state, outcome, started_at, instance, token, result,
+-- result_error, error]; where more is known, a line run_at,failures,crashes,life,cancel_requested; and a line of progress.
+local function format_end_tail(more, cancel_requested, progress)
+  return format('\n%.0f,%d,%d,%d,%d\n%s', more.run_at, more.failures, more.crashes, more.replays, cancel_requested and 1 or 0,
+    progress or '')
+end
+
+local function format_end_record(job, state, outcome, run, finished)
+  local who = job.instance and '"' .. job.instance .. '"' or 'null'
+  return '[' .. finished .. ',"' .. state .. '",' .. (outcome and '"' .. outcome .. '"' or 'null') .. ',' .. or_null(run.started)
+    .. ',' .. who .. ',' .. us(job.token) .. ',null,null,' .. or_null(run.error) .. ']'
+    .. format_end_tail(job.more, job.cancel_requested, job.progress)
+end
+
+-- History that is not kept: as if it had been pruned at once.
+local function delete_job(id, name)
+  safe_write('HDEL', P .. 'job:' .. name, id)
+  safe_write('HDEL', P .. 'done:' .. name, id)
+  call('DEL', P .. 'tries:' .. id)
+  compact_bucket(name, 1)
+end
+
+local function advance_pruned_before(moment)
+  local before = tonumber(call('HGET', P .. 'meta', 'pruned_before') or '0') or 0
+  if moment > before then
+    call('HSET', P .. 'meta', 'pruned_before', us(moment))
+  end
+end
+
+-- A job that was pending or let go becomes history as cancelled.
+local function finish_cancelled(job, run, recorded)
+  remove_from_live(job)
+  if is_full then
+    delete_job(job.id, job.bucket)
+    advance_pruned_before(now)
+    return
+  end
+  local finished = run.finished ~= '' and run.finished or now_text
+  safe_write('HSET', P .. 'done:' .. job.bucket, job.id, format_end_record(job, 'cancelled', recorded, run, finished))
+  call('ZADD', P .. 'history', finished, job.id)
+  call('ZADD', P .. 'unsucceeded', 0, job.id)
+  add_to_counter(job.task, 'cancelled', 1)
+end
+
+-- A job that was waiting or let go becomes a dead letter; its more says how often it failed.
+local function finish_dead(job, run, recorded, follow)
+  remove_from_live(job)
+  local finished = run.finished ~= '' and run.finished or now_text
+  safe_write('HSET', P .. 'done:' .. job.bucket, job.id, format_end_record(job, 'dead', recorded, run, finished))
+  call('ZADD', P .. 'dead', 0, job.id)
+  add_to_counter(job.task, 'dead', 1)
+  if follow and not call('HGET', P .. 'job:' .. bucket(follow.id), follow.id) then
+    insert_jobs({follow.id}, {follow.template}, {follow.args}, {follow.key})
+  end
+end
+
+-- A follow-up among ARGV: a template, then id, args, key ('' for none). FOLLOW_UP_SIZE values from `at` on.
+local FOLLOW_UP_SIZE = TEMPLATE_SIZE + 3
+local function read_follow_up(at)
+  local id, args, key = ARGV[at + TEMPLATE_SIZE], ARGV[at + TEMPLATE_SIZE + 1], ARGV[at + TEMPLATE_SIZE + 2]
+  return {template = read_template(at), id = id, args = args, key = key ~= '' and key or nil}
+end
+
+local function wait_key(blocked_on, queue, priority)
+  return P .. 'wait:' .. blocked_on .. '\0' .. queue .. ':' .. priority
+end
+
+-- Pending jobs that wait for something other than time, and those that do no longer.
+local function begin_wait(job)
+  local reason = job.more.blocked_on
+  safe_write('ZADD', wait_key(reason, job.queue, job.priority), us(job.more.run_at), job.id)
+  safe_write('ZADD', P .. 'waits:' .. reason, us(job.more.blocked_since), job.id)
+  call('HINCRBY', P .. 'waiting', reason, 1)
+  call('HINCRBY', P .. 'blocked', job.queue, 1)
+end
+
+local function end_wait(reason, queue, priority, id)
+  safe_write('ZREM', wait_key(reason, queue, priority), id)
+  safe_write('ZREM', P .. 'waits:' .. reason, id)
+  if (safe_read('HINCRBY', P .. 'waiting', reason, -1) or 0) <= 0 then
+    call('HDEL', P .. 'waiting', reason)
+  end
+  if (safe_read('HINCRBY', P .. 'blocked', queue, -1) or 0) <= 0 then
+    call('HDEL', P .. 'blocked', queue)
+  end
+end
+
+-- A job of unique="pending" whose key was taken while it ran comes back as one that is not unique.
+local function drop_taken_key(job)
+  local key = job.head()[6]
+  if type(key) ~= 'string' or not find_key_holder('p', job.task, key, job.id) then
+    return
+  end
+  remove_key(key_field('p', job.task, key), job.id)
+  add_key(key_field('k', job.task, key), job.id)
+  call('HSET', P .. 'job:' .. job.bucket, job.id, 'k' .. sub(job.body, 2))
+end
+
+-- Into its line again.
+local function make_pending(job)
+  local more = job.more
+  call('HSET', P .. 'more', job.id, format_live_state(more))
+  if more.blocked_on ~= '' then
+    begin_wait(job)
+  else
+    safe_write('ZADD', due_key(job.queue, job.priority), us(more.run_at), job.id)
+  end
+  call('SADD', P .. 'queues', job.queue)
+  wake_at(more.run_at)
+end
+
+-- The oldest job that waits for a schedule waits no more; gives its id, or ''.
+local function unblock_successor(name)
+  local reason = 'schedule:' .. name
+  local id, job = nil, nil
+  repeat
+    id = call('ZRANGE', P .. 'waits:' .. reason, 0, 0)[1]
+    job = id and load_job(id)
+    if id and not job then
+      call('ZREM', P .. 'waits:' .. reason, id)
+    end
+  until job or not id
+  if not job then
+    return ''
+  end
+  job.more = parse_live_state(call('HGET', P .. 'more', id), job.body)
+  end_wait(reason, job.queue, job.priority, id)
+  job.more.blocked_on, job.more.blocked_since = '', nil
+  make_pending(job)
+  return id
+end
+
+-- The end of the current job of a schedule lets the next in line go on; with AFTER and nobody in line, it sets the next moment.
+start_next = function(name, id)
+  local schedule = load_schedule(name, 'current', 'next_at', 'every', 'end')
+  if not schedule or schedule.current ~= id then
+    return
+  end
+  schedule.current = unblock_successor(name)
+  if schedule.every ~= '' then
+    local moment, stop = now + (tonumber(schedule.every) or 0), tonumber(schedule['end'])
+    local is_over = schedule.current ~= '' or schedule.state ~= 'active' or (stop and moment >= stop)
+    schedule.next_at = is_over and '' or us(moment)
+  end
+  save_next_fire(schedule)
+end
+
+local function record_attempt(job, run)
+  if is_full then
+    return
+  end
+  local finished = run.finished ~= '' and run.finished or now_text
+  safe_write('RPUSH', P .. 'tries:' .. job.id, '[' .. us(job.token) .. ',"' .. job.instance .. '","' .. run.kind .. '",'
+    .. or_null(run.started) .. ',' .. finished .. ',' .. or_null(run.error) .. ']')
+end
+
+local UNREADABLE_ERROR = '{"type":"Undecodable","message":"stored body cannot be read: it was changed while the job ran"}'
+local make_dead_letter = nil
+
+local function return_to_pending(job, run, crashes)
+  if job.is_malformed then
+    make_dead_letter(job, {kind = 'dead', started = run.started, finished = run.finished, error = UNREADABLE_ERROR}, crashes, nil)
+    return
+  end
+  local kind, more = run.kind, job.more
+  local started = run.started ~= '' or (kind ~= 'released' and kind ~= 'blocked')
+  release_hold(job)
+  more.token, more.crashes = job.token, crashes
+  if kind == 'retry' then
+    more.failures = more.failures + 1
+  end
+  more.blocked_on = kind == 'blocked' and run.blocked_on or ''
+  if started then
+    more.blocked_since = nil
+  end
+  if more.blocked_on ~= '' then
+    more.blocked_since = more.blocked_since or now
+  end
+  if kind == 'retry' or kind == 'snoozed' then
+    more.run_at = now + run.delay
+  elseif kind ~= 'blocked' then
+    more.run_at = math.min(more.run_at, now)
+  end
+  if run.error ~= '' then
+    more.error = run.error
+  end
+  if job.flag == 'p' then
+    drop_taken_key(job)
+  end
+  make_pending(job)
+  if started then
+    record_attempt(job, run)
+  end
+end
+
+make_dead_letter = function(job, run, crashes, follow)
+  release_hold(job)
+  job.more.crashes = crashes
+  if run.kind == 'dead' then
+    job.more.failures = job.more.failures + 1
+  end
+  finish_dead(job, run, run.kind, follow)
+end
+
+local function cancel_run(job, run, recorded)
+  release_hold(job)
+  finish_cancelled(job, run, recorded)
+end
+
+local function apply_outcome(job, run, follow)
+  local kind = run.kind
+  local crashes = job.more.crashes + (kind == 'crashed' and 1 or 0)
+  if kind == 'dead' or (kind == 'crashed' and crashes >= job.crash_limit()) then
+    make_dead_letter(job, run, crashes, follow)
+  elseif kind == 'cancelled' or job.cancel_requested then
+    cancel_run(job, run, 'cancelled')
+  else
+    return_to_pending(job, run, crashes)
+  end
+end

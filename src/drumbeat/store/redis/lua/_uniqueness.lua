@@ -1,0 +1,65 @@
+-- Who is live under a task and key. Unique jobs are kept apart from others, so that looking for a holder of a unique key never
+-- walks over 100,000 jobs that only share it.
+-- include: _base
+
+-- The field of the hash `keys`: 'k' or 'u' (unique), task, NUL, key.
+local function key_field(flag, task, key)
+  key = type(key) == 'string' and key or ''
+  return (flag == 'k' and 'k' or 'u') .. task .. '\0' .. key
+end
+
+-- Enter a live job. The first one stands in the hash, further ones in a set.
+local function add_key(field, id)
+  if call('HSETNX', P .. 'keys', field, id) == 0 then
+    safe_write('SADD', P .. 'keyset:' .. field, id)
+  end
+end
+
+local function remove_key(field, id)
+  if call('HGET', P .. 'keys', field) ~= id then
+    safe_write('SREM', P .. 'keyset:' .. field, id)
+    return
+  end
+  local following = safe_read('SPOP', P .. 'keyset:' .. field)
+  if following then
+    call('HSET', P .. 'keys', field, following)
+  else
+    call('HDEL', P .. 'keys', field)
+  end
+end
+
+-- All live jobs of a field.
+local function key_ids(field)
+  local first = call('HGET', P .. 'keys', field)
+  if not first then
+    return {}
+  end
+  local found = safe_read('SMEMBERS', P .. 'keyset:' .. field) or {}
+  found[#found + 1] = first
+  return found
+end
+
+-- Whether a live job is pending: it waits for its moment, or for something else.
+local function is_pending(id, body)
+  local _, queue, priority = match(body, HEADER_PATTERN)
+  if queue and safe_read('ZSCORE', due_key(queue, priority), id) then
+    return true
+  end
+  local text = call('HGET', P .. 'more', id)
+  return text and parse_live_state(text, body).blocked_on ~= ''
+end
+
+-- The live unique job that makes one of this flag unnecessary, or nil: for 'p' only a pending one counts.
+local function find_key_holder(flag, task, key, except_id)
+  for _, id in ipairs(key_ids(key_field(flag, task, key))) do
+    if id ~= except_id then
+      if flag == 'l' then
+        return id
+      end
+      local body = safe_read('HGET', P .. 'job:' .. bucket(id), id)
+      if body and is_pending(id, body) then
+        return id
+      end
+    end
+  end
+end

@@ -1,0 +1,42 @@
+-- How many jobs there are, by the word that people see. Among those that were claimed or moved before, a bounded number is looked
+-- at for those that are retrying.
+-- KEYS: 1 the prefix
+-- ARGV: 1 how many to look at
+-- returns: ready, all that have a moment to come, retrying (of these), waiting, running, 1 if there may be more that are retrying;
+-- then counters ("task NUL what" and how many, flat)
+-- include: _base
+
+local ready, future, waiting, running, retrying, looked = 0, 0, 0, 0, 0, 0
+for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
+  for priority = 0, 9 do
+    local key = due_key(queue, priority)
+    local size = safe_read('ZCARD', key) or 0
+    if size > 0 then
+      local due = call('ZCOUNT', key, '-inf', now_text)
+      ready, future = ready + due, future + size - due
+    end
+  end
+end
+for _, number in ipairs(call('HVALS', P .. 'blocked')) do
+  waiting = waiting + (tonumber(number) or 0)
+end
+for _, instance in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do
+  running = running + (safe_read('ZCARD', P .. 'held:' .. instance) or 0)
+end
+
+-- What runs was due when it was claimed: whoever has a moment to come is pending.
+local cursor, seen = '0', {}
+repeat
+  local page = call('HSCAN', P .. 'more', cursor, 'COUNT', 500)
+  cursor = page[1]
+  for i = 1, #page[2], 2 do
+    local run_at, failures, crashes = match(page[2][i + 1], '^(%-?%d+),%d+,(%d+),(%d+),')
+    -- A scan may give one twice.
+    if run_at and tonumber(run_at) > now and failures + crashes > 0 and sub(page[2][i + 1], -1) == '\n' and not seen[page[2][i]] then
+      seen[page[2][i]] = true
+      retrying = retrying + 1
+    end
+  end
+  looked = looked + #page[2] / 2
+until cursor == '0' or looked >= tonumber(ARGV[1])
+return {ready, future, retrying, waiting, running, cursor ~= '0' and 1 or 0, call('HGETALL', P .. 'count')}

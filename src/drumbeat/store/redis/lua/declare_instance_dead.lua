@@ -1,0 +1,75 @@
+-- Declare an instance dead, only if its count is still what the caller saw, and free its jobs.
+-- KEYS: 1 the prefix
+-- ARGV: 1 instance, 2 its count (or empty: whatever it is), 3 why, 4 the same as an error (JSON), 5 number of follow-ups, then of
+-- each the id of the job that dies and its FOLLOW_UP_SIZE values (see _transitions.lua); then, if only some jobs had started, 'started' and
+-- id, token of each of these
+-- returns: 0 (not buried); 1, suspect, released, dead, cancelled; or -1 and the ids of jobs that are about to die and whose
+-- follow-ups are missing: nothing was done
+-- touches: alive, gone, standing, asked, inst:<instance>, and what _transitions.lua does
+-- include: _end_instance
+local instance, count_seen, reason = ARGV[1], ARGV[2], ARGV[3]
+if not call('ZSCORE', P .. 'alive', instance) then return {0} end
+if count_seen ~= '' and (safe_read('HGET', P .. 'inst:' .. instance, 'beat') or '0') ~= count_seen then return {0} end
+
+local at, follow_ups = 6, {}
+for _ = 1, tonumber(ARGV[5]) do
+  follow_ups[ARGV[at]] = read_follow_up(at + 1)
+  at = at + 1 + FOLLOW_UP_SIZE
+end
+local marks = nil
+if ARGV[at] == 'started' then
+  marks = {}
+  for i = at + 1, #ARGV, 2 do
+    marks[ARGV[i]] = tonumber(ARGV[i + 1])
+  end
+end
+
+local jobs, started = load_held_jobs(instance), 0
+for _, job in ipairs(jobs) do
+  job.is_blamed = not marks or marks[job.id] == job.token
+  started = started + (job.is_blamed and 1 or 0)
+end
+local missing = {-1}
+for _, job in ipairs(jobs) do
+  -- A suspect runs alone: if it was the only one that ran, the crash is its own, and counts further.
+  local crashes = job.more.crashes
+  job.crashes = (crashes > 0 and started == 1) and crashes + 1 or math.max(crashes, 1)
+  job.dies = job.is_blamed and not job.cancel_requested and job.crashes >= job.crash_limit()
+  if job.dies and job.on_dead() and not follow_ups[job.id] then
+    missing[#missing + 1] = job.id
+  end
+end
+if #missing > 1 then return missing end
+
+check_if_full()
+end_instance(instance, 'dead', reason)
+local crash_suspect, released, dead, cancelled = 0, 0, 0, 0
+for _, job in ipairs(jobs) do
+  -- Nobody else knows when it began; it was claimed at its token, or a little before.
+  local crash = {kind = 'crashed', started = us(job.token), finished = '', delay = 0, blocked_on = '', error = ARGV[4]}
+  if job.cancel_requested then
+    cancel_run(job, job.is_blamed and crash or UNSTARTED_RUN, job.is_blamed and 'crashed' or nil)
+    cancelled = cancelled + 1
+  elseif not job.is_blamed then
+    return_to_pending(job, UNSTARTED_RUN, job.more.crashes)
+    released = released + 1
+  elseif job.dies then
+    make_dead_letter(job, crash, job.crashes, follow_ups[job.id])
+    dead = dead + 1
+  else
+    return_to_pending(job, crash, job.crashes)
+    crash_suspect = crash_suspect + 1
+  end
+end
+call('DEL', P .. 'held:' .. instance, P .. 'cancels:' .. instance)
+flush_effects()
+local parts = {}
+for _, part in ipairs({{crash_suspect, 'to run again alone'}, {released, 'given back'}, {dead, 'dead'}, {cancelled, 'cancelled'}}) do
+  if part[1] > 0 then
+    parts[#parts + 1] = part[1] .. ' ' .. part[2]
+  end
+end
+if #parts > 0 then
+  safe_write('HSET', P .. 'inst:' .. instance, 'reason', reason .. '; its jobs: ' .. table.concat(parts, ', '))
+end
+return {1, crash_suspect, released, dead, cancelled}

@@ -1,0 +1,20 @@
+-- Notes that a running instance declares these schedules now.
+-- KEYS: 1 the prefix
+-- ARGV: names
+-- returns: those that are not there
+-- flags: allow-oom
+-- include: _schedule
+
+local missing = {}
+for _, name in ipairs(ARGV) do
+  local schedule = load_schedule(name, 'origin')
+  if schedule then
+    call('HSET', schedule_key(name), 'declared_at', now_text)
+    if schedule.origin == 'code' and schedule.state ~= 'retired' then
+      call('ZADD', P .. 'declared', now_text, name)
+    end
+  else
+    missing[#missing + 1] = name
+  end
+end
+return missing

@@ -1,0 +1,25 @@
+-- Makes dead letters of jobs that wait, each only if it still waits since the same moment.
+-- KEYS: 1 the prefix
+-- ARGV: for each: id, blocked_since, error (JSON), 1 with a follow-up (see _transitions.lua) or 0
+-- returns: how many
+-- flags: allow-oom
+-- include: _find_job
+
+local at, dead = 1, 0
+while at <= #ARGV do
+  local id, since, failure, follow = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], nil
+  at = at + 4
+  if ARGV[at - 1] == '1' then
+    follow = read_follow_up(at)
+    at = at + FOLLOW_UP_SIZE
+  end
+  local job = find_job(id)
+  if job and job.state == 'pending' and job.more.blocked_on ~= '' and job.more.blocked_since == since then
+    remove_from_queue(job)
+    job.token = job.more.token
+    finish_dead(job, {started = '', finished = '', error = failure}, nil, follow)
+    dead = dead + 1
+  end
+end
+flush_effects()
+return dead

@@ -1,0 +1,139 @@
+-- Fires schedules: of each by itself, all that is asked for, or nothing. The rules of overlap are those of store/overlap.py.
+-- KEYS: 1 the prefix
+-- ARGV: for each: name, 1 if it moves or 0, revision, cursor before, cursor, next_at ('' for none), number of moments, then of each:
+-- at, run_at, id; number of skipped stretches, then of each: first, last, how many, reason
+-- returns: for each 0 (refused), or how many moments were not fired and the ids of the jobs that were made
+-- include: _find_job
+
+local at = 0
+local function arg()
+  at = at + 1
+  return ARGV[at]
+end
+
+local function read_firing()
+  local firing = {name = arg(), moves = arg() == '1', revision = arg(), before = arg(), cursor = arg(), next_at = arg()}
+  firing.moments, firing.skipped = {}, {}
+  for i = 1, tonumber(arg()) do
+    firing.moments[i] = {at = arg(), run_at = arg(), id = arg()}
+  end
+  for i = 1, tonumber(arg()) do
+    firing.skipped[i] = {first = arg(), last = arg(), number = arg(), reason = arg()}
+  end
+  return firing
+end
+
+local function enqueue(schedule, moment, waits)
+  local id, name = moment.id, bucket(moment.id)
+  local body = '-[' .. now_text .. ',' .. moment.at .. ',' .. schedule.head .. 'null' .. schedule.rest
+  safe_write('HSET', P .. 'job:' .. name, id, body)
+  safe_write('RPUSH', P .. 'ids:' .. name, id)
+  call('ZADD', P .. 'buckets', tonumber(name, 16), name)
+  add_to_counter(schedule.task, 'live', 1)
+  if waits or moment.run_at ~= moment.at then
+    make_pending({id = id, queue = schedule.queue, priority = schedule.priority, more = {
+      run_at = tonumber(moment.run_at), token = 0, failures = 0, crashes = 0, replays = 0, error = '',
+      blocked_on = waits and 'schedule:' .. schedule.name or '', blocked_since = waits and now or nil,
+    }})
+  else
+    safe_write('ZADD', due_key(schedule.queue, schedule.priority), moment.run_at, id)
+    call('SADD', P .. 'queues', schedule.queue)
+    wake_at(tonumber(moment.run_at))
+  end
+  if not waits then
+    schedule.current = id
+  end
+  record_fire(schedule.name, 'f', moment.at, moment.at, '1', waits and 'queued' or 'fired', '', id)
+end
+
+local function skip(schedule, moment)
+  record_fire(schedule.name, 's', moment.at, moment.at, '1', 'skipped', 'overlap', '')
+end
+
+-- Cancels those in line, and the current job; true if the current one has to stop first.
+local function cancel_before(schedule, live)
+  for _, id in ipairs(safe_read('ZRANGE', P .. 'waits:schedule:' .. schedule.name, 0, -1) or {}) do
+    cancel_job(id)
+  end
+  if live == 'pending' then
+    -- Its end must not set anything going.
+    call('HSET', schedule_key(schedule.name), 'current', '')
+  end
+  if live then
+    cancel_job(schedule.current)
+  end
+  return live == 'running'
+end
+
+-- Moments that are new; gives the ids of jobs.
+local function fire(schedule, moments)
+  local job = schedule.current ~= '' and find_job(schedule.current)
+  local live, ids = job and not job.done and job.state or nil, {}
+  schedule.was_live = live ~= nil
+  local waits = schedule.overlap == 'cancel' and #moments > 0 and cancel_before(schedule, live)
+  for i, moment in ipairs(moments) do
+    if schedule.overlap == 'cancel' then
+      if i == #moments then
+        enqueue(schedule, moment, waits)
+        ids[1] = moment.id
+      else
+        skip(schedule, moment)
+      end
+    elseif not live or schedule.overlap == 'allow' then
+      enqueue(schedule, moment, false)
+      ids[#ids + 1] = moment.id
+      live = 'pending'
+    elseif schedule.overlap == 'queue' then
+      enqueue(schedule, moment, true)
+      ids[#ids + 1] = moment.id
+    else
+      skip(schedule, moment)
+    end
+  end
+  return ids
+end
+
+-- nil: refused.
+local function fire_schedule(firing)
+  local schedule = load_schedule(firing.name, 'revision', 'cursor', 'next_at', 'current', 'task', 'queue', 'priority', 'head', 'rest',
+    'overlap', 'every')
+  if not schedule or schedule.state ~= 'active' then
+    return nil
+  end
+  -- What its jobs are made of.
+  if not match('-[0,0,' .. schedule.head, HEADER_PATTERN) or schedule.rest == '' or schedule.queue == '' or not match(schedule.priority, '^%d$') then
+    return nil
+  end
+  if firing.moves and (schedule.revision ~= firing.revision or schedule.cursor ~= firing.before) then
+    return nil
+  end
+  local new, seen = {}, {}
+  for _, moment in ipairs(firing.moments) do
+    if not seen[moment.at] and not safe_read('ZSCORE', P .. 'fires:' .. schedule.name, 'f' .. moment.at) then
+      seen[moment.at] = true
+      new[#new + 1] = moment
+    end
+  end
+  local before = schedule.current
+  local ids = fire(schedule, new)
+  for _, each in ipairs(firing.skipped) do
+    record_fire(schedule.name, 's', each.first, each.last, each.number, 'skipped', each.reason, '')
+  end
+  if firing.moves then
+    call('HSET', schedule_key(schedule.name), 'cursor', firing.cursor)
+    local is_busy = schedule.every ~= '' and (schedule.was_live or schedule.current ~= before)
+    schedule.next_at = is_busy and '' or firing.next_at
+  end
+  save_next_fire(schedule)
+  return ids
+end
+
+check_if_full()
+local answers = {}
+while at < #ARGV do
+  local firing = read_firing()
+  local ids = fire_schedule(firing)
+  answers[#answers + 1] = ids and {#firing.moments - #ids, unpack(ids)} or 0
+end
+flush_effects()
+return answers

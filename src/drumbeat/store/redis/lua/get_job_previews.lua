@@ -1,0 +1,76 @@
+-- The same as get_jobs about as many of some jobs as are read quickly, with only the beginning of long texts. A field of a
+-- hash is read as a whole, so that 500 jobs with the largest arguments are 131 MB, during which the server does nothing else.
+-- KEYS: 1 the prefix
+-- ARGV: 1 how many bytes of arguments, result and progress, 2 after how many bytes to stop, then ids
+-- returns: as get_jobs, without the first; fewer than there are ids where it stopped
+-- include: _find_job
+
+local most, enough, read = tonumber(ARGV[1]), tonumber(ARGV[2]), 0
+
+-- Without a character that is cut off.
+local function cut_text(text, last)
+  return (string.gsub(sub(text, 1, last), '[\192-\255][\128-\191]*$', ''))
+end
+
+-- The JSON string that begins here with its first characters only; nothing is left of an escape that is cut off.
+local function shorten(text, at)
+  local part = sub(text, at, at + most)
+  for place = #part, math.max(2, #part - 4), -1 do
+    if sub(part, place, place) == '\\' then
+      local first = place
+      while sub(part, first - 1, first - 1) == '\\' do
+        first = first - 1
+      end
+      if (place - first) % 2 == 0 and (place == #part or sub(part, place + 1, place + 1) == 'u') then
+        part = sub(part, 1, place - 1)
+      end
+      break
+    end
+  end
+  return cut_text(part, #part) .. '"'
+end
+
+local function short_body(body)
+  local last = (find(body, '\n', 1, true) or 0) + most
+  return #body > last and cut_text(body, last) or body
+end
+
+local function short_progress(text)
+  return text and #text > most + 2 and shorten(text, 1) or text
+end
+
+-- Who has a result has no error.
+local RESULT = '^%[%-?%d+,"%a+",[^,]*,[^,]*,[^,]*,%d+,"'
+local function short_done(done)
+  local line, facts, progress = match(done, '^([^\n]*)(\n?[^\n]*\n?)(.*)$')
+  local _, at = find(line, RESULT)
+  if at and #line > at + most + 200 then
+    line = sub(line, 1, at - 1) .. shorten(line, at) .. ']'
+  end
+  return line .. facts .. short_progress(progress)
+end
+
+local found = {}
+for i = 3, #ARGV do
+  local id = ARGV[i]
+  local job = find_job(id)
+  if not job then
+    found[i - 2] = false
+  else
+    read = read + #job.body + #(job.done or '')
+    local body = short_body(job.body)
+    if job.state ~= 'running' then
+      found[i - 2] = {body, job.state, job.done and short_done(job.done) or call('HGET', P .. 'more', id)}
+    else
+      local who = job.instance or ''
+      found[i - 2] = {
+        body, job.state, call('HGET', P .. 'more', id), who, job.token or 0,
+        safe_read('SISMEMBER', P .. 'cancels:' .. who, id) or 0, short_progress(call('HGET', P .. 'progress', id)),
+      }
+    end
+  end
+  if read >= enough then
+    break
+  end
+end
+return found

@@ -1,0 +1,7 @@
+-- One schedule.
+-- KEYS: 1 the prefix
+-- ARGV: 1 name
+-- returns: its fields (see _schedule_fields.lua)
+-- include: _schedule_fields
+
+return call('ZSCORE', P .. 'schedules', ARGV[1]) and schedule_fields(ARGV[1])

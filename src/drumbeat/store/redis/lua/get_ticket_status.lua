@@ -1,0 +1,74 @@
+-- How tickets stand; renews their leases if asked to.
+-- KEYS: 1 the prefix
+-- ARGV: 1 renew (1 or 0), then tickets, each once
+-- returns: for each: {state (1 holds, 2 waits), token, lane, granted_at (0: not), place, look after (µs; -1: nothing to wait
+-- for)}, or {0, why it was released by force, or nothing}
+-- flags: allow-oom
+-- touches: lock:<name>, line:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>, released
+-- include: _locks
+local asked, lines, lock_of = {}, {}, {}
+for i = 2, #ARGV do
+  local id = ARGV[i]
+  asked[id] = true
+  local name = call('HGET', ticket_key(id), 'lock')
+  if name then
+    lock_of[id] = name
+    lines[name] = lines[name] or lock_keys(name)
+  end
+end
+for _, keys in pairs(lines) do
+  expire_tickets(keys)
+end
+if ARGV[1] == '1' then
+  for id, name in pairs(lock_of) do
+    local lease = tonumber(call('HGET', ticket_key(id), 'lease'))
+    if lease then
+      call('ZADD', lines[name].leases, us(now + lease), id)
+    end
+  end
+end
+for _, keys in pairs(lines) do
+  keys.opens = grant_next(keys, asked)
+end
+
+-- The place of everybody who waits in a line, and when the next lease ahead of it ends.
+local function compute_places(keys)
+  local leases, list = {}, call('ZRANGE', keys.leases, 0, -1, 'WITHSCORES')
+  for i = 1, #list, 2 do
+    leases[list[i]] = tonumber(list[i + 1])
+  end
+  local ahead
+  for _, id in ipairs(call('ZRANGE', keys.holders, 0, -1)) do
+    local ends = leases[id] or now
+    ahead = math.min(ahead or ends, ends)
+  end
+  keys.places, keys.ahead = {}, {}
+  for place, id in ipairs(call('ZRANGE', keys.line, 0, -1)) do
+    local ends = leases[id] or now
+    keys.places[id], keys.ahead[id] = place, ahead
+    ahead = math.min(ahead or ends, ends)
+  end
+end
+
+local answers = {}
+for i = 2, #ARGV do
+  local id = ARGV[i]
+  local answer = ticket_status(id)
+  if not answer then
+    answer = {0, call('HGET', P .. 'released', id)}
+  elseif answer[1] == 1 then
+    answer[5], answer[6] = 0, -1
+  else
+    local keys = lines[lock_of[id]]
+    if not keys.places then
+      compute_places(keys)
+    end
+    local after = keys.ahead[id] and math.max(0, keys.ahead[id] - now) or -1
+    if keys.places[id] == 1 and keys.opens and (after < 0 or keys.opens < after) then
+      after = keys.opens
+    end
+    answer[5], answer[6] = keys.places[id] or 1, after
+  end
+  answers[#answers + 1] = answer
+end
+return answers

@@ -1,0 +1,42 @@
+-- Ids of pending jobs, if they are few.
+-- KEYS: 1 the prefix
+-- ARGV: 1 which: pending, ready, scheduled (and all else that has a moment to come), retrying (and all else that was claimed or moved
+-- before), waiting; 2 how many are few; 3 only of this queue ('' for any)
+-- returns: ids, or nothing if there are more
+-- include: _base
+
+local which, few = ARGV[1], tonumber(ARGV[2])
+local ids = {}
+local function add(some)
+  if #ids + #some > few then
+    return false
+  end
+  for _, id in ipairs(some) do
+    ids[#ids + 1] = id
+  end
+  return true
+end
+
+if which == 'retrying' then
+  return call('HLEN', P .. 'more') <= few and call('HKEYS', P .. 'more')
+end
+if which ~= 'waiting' then
+  local least = which == 'scheduled' and '(' .. now_text or '-inf'
+  local most = which == 'ready' and now_text or '+inf'
+  for _, queue in ipairs(ARGV[3] ~= '' and {ARGV[3]} or call('SMEMBERS', P .. 'queues')) do
+    for priority = 0, 9 do
+      local key = due_key(queue, priority)
+      if #ids + (safe_read('ZCOUNT', key, least, most) or 0) > few or not add(safe_read('ZRANGEBYSCORE', key, least, most) or {}) then
+        return false
+      end
+    end
+  end
+end
+if which == 'waiting' or which == 'pending' then
+  for _, reason in ipairs(call('HKEYS', P .. 'waiting')) do
+    if not add(safe_read('ZRANGE', P .. 'waits:' .. reason, 0, few) or {}) then
+      return false
+    end
+  end
+end
+return ids

@@ -1,0 +1,31 @@
+-- What lies in the queues.
+-- KEYS: 1 the prefix
+-- ARGV: none
+-- returns: {queue, ready, scheduled, moment of the oldest that is ready} of those that may have pending jobs; queue and running,
+-- flat; queue and waiting, flat; queue and pause, flat; records of living instances
+-- include: _running_jobs
+
+local queues = {}
+for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
+  local ready, all, oldest = 0, 0, false
+  for priority = 0, 9 do
+    local key = due_key(queue, priority)
+    local size = safe_read('ZCARD', key) or 0
+    if size > 0 then
+      local first = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+      all = all + size
+      ready = ready + call('ZCOUNT', key, '-inf', now_text)
+      if first <= now and first > -1e18 and (not oldest or first < oldest) then
+        oldest = first
+      end
+    end
+  end
+  if all > 0 then
+    queues[#queues + 1] = {queue, ready, all - ready, oldest}
+  end
+end
+local running = {}
+local records = for_each_running(function(_, queue)
+  running[queue] = (running[queue] or 0) + 1
+end)
+return {queues, flatten(running), call('HGETALL', P .. 'blocked'), call('HGETALL', P .. 'paused'), records}

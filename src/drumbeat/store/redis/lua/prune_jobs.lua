@@ -1,0 +1,41 @@
+-- Deletes the oldest of history with all that belongs to it. Also forgets some names of queues that are empty.
+-- KEYS: 1 the prefix
+-- ARGV: 1 finished before this moment (µs), 2 how many at most
+-- returns: how many
+-- flags: allow-oom
+-- include: _find_job
+
+local ids = call('ZRANGEBYSCORE', P .. 'history', '-inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[2])
+if #ids == 0 then
+  return 0
+end
+local bodies, dones = fetch('job:', ids), fetch('done:', ids)
+bulk('ZREM', P .. 'history', ids)
+bulk('ZREM', P .. 'unsucceeded', ids)
+local tries = {}
+for_each_bucket(ids, function(name, first, last)
+  safe_write('HDEL', P .. 'job:' .. name, unpack(ids, first, last))
+  safe_write('HDEL', P .. 'done:' .. name, unpack(ids, first, last))
+  compact_bucket(name, last - first + 1)
+end)
+for i, id in ipairs(ids) do
+  tries[i] = P .. 'tries:' .. id
+  if bodies[i] and dones[i] then
+    add_to_counter(match(bodies[i], TASK_PATTERN) or '', ended_state(dones[i]), -1)
+  end
+end
+for first = 1, #tries, CHUNK do
+  call('DEL', unpack(tries, first, math.min(first + CHUNK - 1, #tries)))
+end
+advance_pruned_before(tonumber(ARGV[1]))
+for _, queue in ipairs(call('SRANDMEMBER', P .. 'queues', 3)) do
+  local lines = {}
+  for priority = 0, 9 do
+    lines[priority + 1] = due_key(queue, priority)
+  end
+  if call('EXISTS', unpack(lines)) == 0 then
+    call('SREM', P .. 'queues', queue)
+  end
+end
+flush_effects()
+return #ids

@@ -1,0 +1,23 @@
+-- Gives up tickets, whether they wait or hold.
+-- KEYS: 1 the prefix
+-- ARGV: tickets
+-- returns: nothing
+-- flags: allow-oom
+-- touches: lock:<name>, line:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>
+-- include: _locks
+local asked, lines = {}, {}
+for _, id in ipairs(ARGV) do
+  asked[id] = true
+  local facts = call('HMGET', ticket_key(id), 'lock', 'lane')
+  local name = facts[1]
+  if name then
+    lines[name] = lines[name] or lock_keys(name)
+    remove_ticket(lines[name], id, facts[2])
+  end
+end
+for _, keys in pairs(lines) do
+  if call('ZCARD', keys.leases) > 0 then
+    expire_tickets(keys)
+    grant_next(keys, asked)
+  end
+end

@@ -1,0 +1,233 @@
+-- Records how claims ended, and claims the next jobs.
+-- KEYS: 1 the prefix
+-- ARGV: 1 instance, 2 limit (-1: no claim), 3 the door at which its worker hears answers to a parked claim (or ''), 4 number
+-- of queues, then queue and share of each; number of wanted, then these; number of groups of successes, then of each: token, task
+-- (or '', see succeed), how many, and id, record of each (the JSON array of _transitions.lua: format_end_record; finished_at null: now);
+-- number of other outcomes, then of each: id, token, kind, started_at, finished_at, delay, blocked_on, error, 1 with a follow-up
+-- or 0
+-- returns: now, next due moment, those outcomes that were not current (position and 1 if on record, else 0; flat), and of the
+-- claimed jobs: ids, bodies, mores (empty if none has more); 1 if the claim is parked, else 0
+-- include: _claim
+
+local at = 1
+local function arg()
+  at = at + 1
+  return ARGV[at - 1]
+end
+
+local instance = arg()
+local held = P .. 'held:' .. instance
+local claim = {limit = tonumber(arg()), reply_channel = arg(), queues = {}, shares = {}, unblocks = {}}
+for i = 1, tonumber(arg()) do
+  claim.queues[i] = arg()
+  claim.shares[i] = tonumber(arg())
+end
+for i = 1, tonumber(arg()) do
+  claim.unblocks[i] = arg()
+end
+
+-- Successes, a group at once.
+
+-- What must be known of a run that succeeded beyond its record; nothing for most.
+local function end_tail_of(i, id, body, mores, progress, cancels)
+  local more, requested = mores and mores[i], cancels and cancels[i] == 1
+  if requested or more or (progress and progress[i]) then
+    body = body or safe_read('HGET', P .. 'job:' .. bucket(id), id) or ''
+    return format_end_tail(parse_live_state(more, body), requested, progress and progress[i])
+  end
+end
+
+-- Moves runs to history that have left `held` already. A task that is given says that all are of it, have no key and are no
+-- fires of a schedule, so that nobody need look at their bodies; '' says nothing.
+local function succeed(ids, records, task)
+  local bodies = task == '' and fetch('job:', ids)
+  local mores = exists('more') and bulk_get('HMGET', P .. 'more', ids)
+  local progress = exists('progress') and bulk_get('HMGET', P .. 'progress', ids)
+  local cancels = exists('cancels:' .. instance) and bulk_get('SMISMEMBER', P .. 'cancels:' .. instance, ids)
+  if mores then bulk('HDEL', P .. 'more', ids) end
+  if progress then bulk('HDEL', P .. 'progress', ids) end
+  if cancels then bulk('SREM', P .. 'cancels:' .. instance, ids) end
+  local tasks, ended, n, of_schedules = {}, {}, 0, {}
+  for_each_bucket(ids, function(name, first, last)
+    local list, m = {}, 0
+    for i = first, last do
+      local id, body, record = ids[i], bodies and bodies[i], records[i]
+      if body or not bodies then
+        if sub(record, 2, 2) == 'n' then
+          record = '[' .. now_text .. sub(record, 6)
+        end
+        ended[n + 1], ended[n + 2] = match(record, '%-?%d+'), id
+        n = n + 2
+        local tail = (mores or progress or cancels) and end_tail_of(i, id, body, mores, progress, cancels)
+        list[m + 1], list[m + 2] = id, tail and record .. tail or record
+        m = m + 2
+        local its_task = body and match(body, TASK_PATTERN) or task
+        tasks[its_task] = (tasks[its_task] or 0) + 1
+        if body and find(body, '^[klp]') then
+          remove_key(key_field(sub(body, 1, 1), its_task, decode_header(body)[6]), id)
+        elseif body then
+          of_schedules[id] = schedule_name_of(body)
+        end
+        if is_full then delete_job(id, name) end
+      end
+    end
+    if m > 0 and not is_full then bulk('HSET', P .. 'done:' .. name, list) end
+  end)
+  if is_full then
+    advance_pruned_before(now)
+  else
+    bulk('ZADD', P .. 'history', ended)
+  end
+  for id, name in pairs(of_schedules) do
+    start_next(name, id)
+  end
+  for name, number in pairs(tasks) do
+    add_to_counter(name, 'live', -number)
+    if not is_full then add_to_counter(name, 'succeeded', number) end
+  end
+end
+
+local RETURNING = {retry = true, snoozed = true, released = true, blocked = true, crashed = true}
+
+-- Whether this very outcome of (id, token) by this instance is on record.
+local function is_on_record(id, token, kind)
+  local function same(recorded)
+    return recorded == kind or (recorded == 'cancelled' and RETURNING[kind])
+  end
+  local done = safe_read('HGET', P .. 'done:' .. bucket(id), id)
+  if done then
+    local recorded, who, its = match(done, '^%[%-?%d+,"%a+","?(%a+)"?,%-?%w+,"?(%w+)"?,(%d+)')
+    if who == instance and its == token and same(recorded) then
+      return true
+    end
+  end
+  for _, attempt in ipairs(safe_read('LRANGE', P .. 'tries:' .. id, 0, -1) or {}) do
+    local its, who, recorded = match(attempt, '^%[(%d+),"(.-)","(%a+)"')
+    if who == instance and its == token and same(recorded) then
+      return true
+    end
+  end
+  return false
+end
+
+local position, not_current = 0, {}
+local function is_current(score, token)
+  return score and (score == token or tonumber(score) == tonumber(token))
+end
+
+-- Which of these ids are held under this token, as a set, and how many others are, if that is known. Jobs that were claimed
+-- together have one token: for many it is less work to see all that have it.
+local FEW = 20
+local function find_held(token, ids)
+  local current = {}
+  if #ids > FEW then
+    local found = safe_read('ZRANGEBYSCORE', held, token, token) or {}
+    for _, id in ipairs(found) do
+      current[id] = true
+    end
+    return current, #found
+  end
+  for i, score in ipairs(bulk_get('ZMSCORE', held, ids)) do
+    current[ids[i]] = is_current(score, token)
+  end
+  return current, nil
+end
+
+local function finish_group(token, task, ids, records)
+  local current, all = find_held(token, ids)
+  local kept, texts, n = {}, {}, 0
+  for i, id in ipairs(ids) do
+    if current[id] then
+      current[id] = nil
+      n = n + 1
+      kept[n], texts[n] = id, records[i]
+    else
+      not_current[#not_current + 1] = {position = position + i, id = id, token = token, kind = 'succeeded'}
+    end
+  end
+  position = position + #ids
+  if n == 0 then
+    return
+  end
+  if n == all then
+    call('ZREMRANGEBYSCORE', held, token, token)
+  else
+    bulk('ZREM', held, kept)
+  end
+  succeed(kept, texts, task)
+end
+
+local groups = tonumber(arg())
+if groups > 0 then
+  check_if_full()
+end
+for _ = 1, groups do
+  local token, task, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  local ids, records = {}, {}
+  at = at + 3
+  for i = 1, n do
+    ids[i], records[i] = ARGV[at], ARGV[at + 1]
+    at = at + 2
+  end
+  finish_group(token, task, ids, records)
+end
+
+-- Other outcomes, one by one.
+
+local others = tonumber(arg())
+if others > 0 and groups == 0 then
+  check_if_full()
+end
+for _ = 1, others do
+  position = position + 1
+  local id, token, follow = ARGV[at], ARGV[at + 1], nil
+  local run = {
+    kind = ARGV[at + 2], started = ARGV[at + 3], finished = ARGV[at + 4], delay = tonumber(ARGV[at + 5]),
+    blocked_on = ARGV[at + 6], error = ARGV[at + 7],
+  }
+  at = at + 9
+  if ARGV[at - 1] == '1' then
+    follow = read_follow_up(at)
+    at = at + FOLLOW_UP_SIZE
+  end
+  local job = is_current(safe_read('ZSCORE', held, id), token) and load_held_job(instance, id, tonumber(token))
+  if job then
+    apply_outcome(job, run, follow)
+  else
+    not_current[#not_current + 1] = {position = position, id = id, token = token, kind = run.kind}
+  end
+end
+
+local verdicts, refused = {}, 0
+for _, each in ipairs(not_current) do
+  local recorded = is_on_record(each.id, each.token, each.kind)
+  verdicts[#verdicts + 1] = each.position
+  verdicts[#verdicts + 1] = recorded and 1 or 0
+  refused = refused + (recorded and 0 or 1)
+end
+if refused > 0 and exists('inst:' .. instance) then
+  -- Alone, on a full server, it would be refused: a count is not worth that.
+  redis.pcall('HINCRBY', P .. 'inst:' .. instance, 'refused', refused)
+end
+
+-- The claim.
+
+local next_due, is_parked, ids, bodies, mores = false, 0, {}, {}, {}
+if claim.limit >= 0 then
+  local open, shares = unpaused_queues(claim)
+  local lives = claim.limit > 0 and call('ZSCORE', P .. 'alive', instance)
+  local picked = lives and pick_jobs(claim, open, shares) or {}
+  if #picked < claim.limit then
+    next_due = next_due_at(open) or false
+  end
+  if #picked > 0 then
+    ids, bodies, mores = assign_jobs(instance, picked)
+  end
+  if lives and #picked == 0 and claim.reply_channel ~= '' then
+    is_parked = park_claim(instance, claim)
+  else
+    unpark_claim(instance)
+  end
+end
+flush_effects()
+return {now, next_due, verdicts, ids, bodies, mores, is_parked}

@@ -1,8 +1,0 @@
--- The record of a schedule's moments, newest first.
--- KEYS: 1 the prefix
--- ARGV: 1 name, 2 only those before this moment ('+inf', or '(' and µs), 3 at most so many
--- returns: for each its text (see _scheduling.lua: record_fire)
--- include: _scheduling
-
-local members = ask('ZREVRANGEBYSCORE', P .. 'fires:' .. ARGV[1], ARGV[2], '-inf', 'LIMIT', 0, ARGV[3]) or {}
-return #members > 0 and ask('HMGET', P .. 'records:' .. ARGV[1], unpack(members)) or {}

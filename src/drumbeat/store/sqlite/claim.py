@@ -1,0 +1,114 @@
+"""Which jobs a claim gets. `pick` and `look` are the two ends: inside the turn, and before going for it."""
+
+from typing import Any
+
+from drumbeat.core.job import ClaimRequest
+from drumbeat.ids import InstanceId, JobId, new_job_id
+from drumbeat.store.sqlite import rows
+from drumbeat.store.sqlite.connection import SqliteConnection
+from drumbeat.store.sqlite.row_decoder import UNREADABLE, is_text, without_json
+from drumbeat.store.sqlite.rows import as_json
+from drumbeat.store.sqlite.statements import SqliteJobSql
+from drumbeat.store.sqlite.writer import WriteContext
+
+_MIN_TIMESTAMP = -(2**63)
+"""Before every due moment: a job may be due since before 1970."""
+ClaimedRows = str | list[tuple[JobId | None, tuple[Any, ...]]]
+"""Jobs as JSON text (list[Claimed]); or, where that cannot be made, row by row, with the new id of one that had none."""
+
+
+class SqliteClaimRequest:
+    """A claim, made ready on the caller's thread."""
+
+    __slots__ = ("claim", "include_malformed", "instance", "queues", "unblocks")
+
+    def __init__(self, instance: InstanceId, claim: ClaimRequest) -> None:
+        self.instance = instance
+        self.claim = claim
+        self.queues = as_json([queue for queue, _ in claim.queues])
+        self.unblocks = as_json(claim.unblocks)
+        self.include_malformed = False
+        """A look has found jobs whose due moment is none: they are claimed too, and so found out."""
+
+
+class SqliteClaimer:
+    def __init__(self, sql: SqliteJobSql) -> None:
+        self._sql = sql
+
+    def claim(self, write: WriteContext, request: SqliteClaimRequest) -> tuple[ClaimedRows, int | None]:
+        """Claim: the jobs for `rows.claimed`, and the next due moment if there were fewer than wanted."""
+        waited = (
+            self._pick_unblocked(write.db, request, write.now, request.claim.limit) if request.claim.unblocks else []
+        )
+        if request.include_malformed:
+            waited += self._pick_malformed(write.db, request, request.claim.limit - len(waited))
+        picked = waited + self._pick_due(write, request, request.claim.limit - len(waited))
+        next_due = None
+        if len(picked) < request.claim.limit:
+            # Before the claim they are still in the index: look behind them.
+            next_due = self._find_next_due(write.db, request.queues, write.now)
+        if not picked:
+            return "[]", next_due
+        seqs = as_json(picked)
+        write.db.run(self._sql.claim, {"picked": seqs, "instance": request.instance, "now": write.now})
+        if waited:
+            write.db.run(self._sql.unblock, {"picked": as_json(waited)})
+        try:
+            return write.db.value(self._sql.claimed_jobs, {"picked": seqs}), next_due
+        except UNREADABLE:
+            return self._read_row_by_row(write, seqs), next_due
+
+    def _read_row_by_row(self, write: WriteContext, seqs: str) -> list[tuple[JobId | None, tuple[Any, ...]]]:
+        """What was claimed, where a row cannot be made JSON. One whose id is no text gets another, to be named by."""
+        picked = {"picked": seqs}
+        found: list[tuple[JobId | None, tuple[Any, ...]]] = []
+        places = rows.seqs(seqs)
+        for seq, row in zip(places, write.db.rows(without_json(self._sql.claimed_jobs), picked), strict=True):
+            new_id = None if is_text(row[0]) else new_job_id()
+            if new_id is not None:
+                write.db.run(self._sql.set_id, {"seq": seq, "id": new_id})
+            found.append((new_id, row))
+        return found
+
+    def has_due(self, db: SqliteConnection, request: SqliteClaimRequest, now: int) -> tuple[bool, int | None]:
+        """Whether anything may be there to claim, and else the next due moment. A read: it disturbs nobody."""
+        next_due = self._find_next_due(db, request.queues, None)
+        if next_due is not None and next_due <= now:
+            return True, None
+        if request.claim.unblocks and self._pick_unblocked(db, request, now, 1):
+            return True, None
+        request.include_malformed = bool(self._pick_malformed(db, request, 1))
+        return request.include_malformed, next_due
+
+    def _pick_due(self, write: WriteContext, request: SqliteClaimRequest, wanted: int) -> list[int]:
+        """Shares first, in the order of the queues' turn; then what is left of the limit, in the same order."""
+        shared: list[int] = []
+        rest: list[int] = []
+        for queue, share in request.claim.queues:
+            if len(shared) >= wanted:
+                break
+            parameters = {"queue": queue, "now": write.now, "limit": wanted, "instance": request.instance}
+            found = rows.seqs(write.db.value(self._sql.pick, parameters))
+            share = max(0, min(share, wanted - len(shared)))
+            shared += found[:share]
+            rest += found[share:]
+        return shared + rest[: max(0, wanted - len(shared))]
+
+    def _pick_unblocked(self, db: SqliteConnection, request: SqliteClaimRequest, now: int, limit: int) -> list[int]:
+        parameters = {
+            "unblocks": request.unblocks,
+            "queues": request.queues,
+            "now": now,
+            "limit": limit,
+            "instance": request.instance,
+        }
+        return rows.seqs(db.value(self._sql.pick_unblocked, parameters))
+
+    def _pick_malformed(self, db: SqliteConnection, request: SqliteClaimRequest, limit: int) -> list[int]:
+        parameters = {"queues": request.queues, "limit": limit, "instance": request.instance}
+        return rows.seqs(db.value(self._sql.pick_malformed, parameters))
+
+    def _find_next_due(self, db: SqliteConnection, queues: str, after: int | None) -> int | None:
+        parameters: dict[str, Any] = {"queues": queues, "after": _MIN_TIMESTAMP if after is None else after}
+        found = db.value(self._sql.next_due, parameters)
+        return found if type(found) is int else None

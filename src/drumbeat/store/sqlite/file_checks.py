@@ -1,0 +1,174 @@
+"""The file that a SQLite store lives in: whether it can be used at all, and whether there is room.
+
+Everything here answers before a connection is opened, so that a wrong path is one clear line and not an error of a driver.
+"""
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from drumbeat.clock import SYSTEM
+from drumbeat.errors import ConfigError, StoreFull, StoreLost, StoreUnavailable
+
+# Enqueue stops here, while there is still room to finish what is under way (guarantee O2).
+MIN_FREE_BYTES = 64 * 1024 * 1024
+
+# File locks and shared memory, which WAL stands on, do not work between machines on these.
+_NETWORK = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "coda", "lustre", "gpfs"),
+        *("beegfs", "orangefs", "ocfs2", "gfs2", "ncpfs", "davfs", "vboxsf", "prl_fs"),
+        *("fuse.glusterfs", "fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.davfs2"),
+    }
+)
+
+
+def check_path(path: Path, *, mounts: str | None = None) -> None:
+    """Refuse a path that cannot be a store, in one line.
+
+    Raises:
+        ConfigError: what is wrong with it.
+    """
+    folder = path.parent
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder: name a file in it, such as {path}/drumbeat.db", "url")
+    if not folder.is_dir():
+        raise ConfigError(f"{path}: the folder {folder} does not exist: make it, or choose another", "url")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{path}: the folder {folder} cannot be written by this user", "url")
+    if path.exists():
+        _check_permissions(path)
+    kind = find_file_system(folder, _read_mounts() if mounts is None else mounts)
+    if is_network(kind):
+        raise ConfigError(
+            f"{path} is on a network file system ({kind}), where SQLite can lose data: use a local disk, or PostgreSQL",
+            "url",
+        )
+
+
+def create_private_file(path: Path) -> None:
+    """Make an empty file that only this user can read: jobs may have secrets in their arguments. SQLite gives `-wal` and
+    `-shm` the same permissions. One that is there already is left as it is."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+
+def _check_permissions(path: Path) -> None:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ConfigError(f"{path} is not a file", "url")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise ConfigError(f"{path} cannot be read and written by this user", "url")
+
+
+def _read_mounts() -> str:
+    try:
+        return Path("/proc/self/mounts").read_text("utf-8", "surrogateescape")
+    except OSError:
+        return ""  # no such list on this system: nothing can be said
+
+
+def find_file_system(folder: Path, mounts: str) -> str:
+    """The kind of file system that holds this folder, by the kernel's list of mounts; empty if it is not in there."""
+    real = folder.resolve()
+    best, found = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = Path(fields[1].encode("utf-8", "surrogateescape").decode("unicode_escape"))
+        # A later line of the same mount point lies over the earlier one.
+        if (real == point or point in real.parents) and len(point.parts) >= best:
+            best, found = len(point.parts), fields[2]
+    return found
+
+
+def file_system_of_folder(folder: Path) -> str:
+    """The same by the mounts of this process."""
+    return find_file_system(folder, _read_mounts())
+
+
+def is_network(kind: str) -> bool:
+    return kind in _NETWORK
+
+
+class DiskSpaceGuard:
+    """Whether the disk has room for more jobs; looked up at most once a second."""
+
+    def __init__(self, path: Path, *, min_free_bytes: int = MIN_FREE_BYTES) -> None:
+        self._path = path
+        self._min_free_bytes = min_free_bytes
+        self._checked_at = float("-inf")
+        self._free_bytes = 0
+
+    def check(self) -> None:
+        """Raises:
+        StoreFull: there is not.
+        """
+        now = SYSTEM.monotonic()
+        if now - self._checked_at >= 1 or self._free_bytes < self._min_free_bytes:
+            try:
+                disk = os.statvfs(self._path.parent)
+            except OSError as error:
+                raise StoreUnavailable(f"{self._path}: {error}") from error
+            self._free_bytes, self._checked_at = disk.f_bavail * disk.f_frsize, now
+        if self._free_bytes < self._min_free_bytes:
+            raise StoreFull(
+                f"{self._path}: only {self._free_bytes >> 20} MB of its disk are free; jobs are taken again from"
+                f" {self._min_free_bytes >> 20} MB on"
+            )
+
+
+class FileIdentity:
+    """That the files which SQLite has open still stand at their paths: the database, its log and the index of that.
+
+    A descriptor outlives its path. What is written after somebody has deleted or replaced one of them is found by nobody: so
+    this is asked before a write is acknowledged and a read is answered. A few microseconds; there is no cheaper way to know.
+    Once lost, always lost: the open connections stay with the old files. An inode cannot be used again while they are open.
+
+    Make it when a connection has read something: before that, the log is not open yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._inodes = tuple((name, inode_of(name)) for name in (str(path), f"{path}-wal", f"{path}-shm"))
+        self._lost_file: str | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """False also where nothing can be said, because the folder cannot be read just now."""
+        with contextlib.suppress(OSError):
+            self._compare_inodes()
+        return self._lost_file is not None
+
+    def _compare_inodes(self) -> None:
+        if self._lost_file is None:
+            self._lost_file = next(
+                (name for name, opened in self._inodes if opened is None or inode_of(name) != opened), None
+            )
+
+    def check(self, *, refresh: bool = True) -> None:
+        """Not `anew`: without looking, by what is known already.
+
+        Raises:
+            StoreLost: one of them was deleted or replaced.
+            StoreUnavailable: the folder cannot be read, so that nobody knows.
+        """
+        if refresh:
+            try:
+                self._compare_inodes()
+            except OSError as error:
+                raise StoreUnavailable(f"{self._inodes[0][0]}: {error}") from error
+        if self._lost_file is not None:
+            raise StoreLost(
+                f"{self._lost_file} was deleted or replaced while it was in use: this program still has the old file open, and"
+                " writes nothing more; start it anew"
+            )
+
+
+def inode_of(path: str) -> tuple[int, int] | None:
+    """Which file stands at this path now; None: there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino

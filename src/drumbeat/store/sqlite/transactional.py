@@ -1,0 +1,229 @@
+"""Jobs inside a transaction of the caller's own, on SQLite. The contract is in `store.protocol.Inside`.
+
+The engine's own statements run on the caller's connection, on whichever thread that belongs to. Nobody takes a turn here and
+nobody rings a bell: the caller's connection waits for the lock as SQLite does, and workers see the commit by its version.
+Errors of the caller's own connection are the caller's, and stay what its driver makes of them.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from drumbeat.clock import Clock
+from drumbeat.core.job import AddResult, ClaimRef, NewJob, Outcome, OutcomeKind, WriteStatus
+from drumbeat.errors import ClaimLost, InvalidArguments, StoreLost
+from drumbeat.ids import InstanceId
+from drumbeat.store.driver_kinds import DriverKind, detect_kind, session_connection, unwrap_cursor
+from drumbeat.store.sqlfile import with_namespace
+from drumbeat.store.sqlite import schema
+from drumbeat.store.sqlite.completion import SqliteCompletionWriter
+from drumbeat.store.sqlite.connection import Parameters, SqliteConnection
+from drumbeat.store.sqlite.file_checks import DiskSpaceGuard, inode_of
+from drumbeat.store.sqlite.insert import SqliteInsertBatch, SqliteInserter
+from drumbeat.store.sqlite.job_transaction import SqliteTransaction
+from drumbeat.store.sqlite.statements import JOBS
+from drumbeat.store.sqlite.writer import WriteContext
+
+R = TypeVar("R")
+
+SUPPORTED_KINDS = frozenset(
+    {DriverKind.SQLITE3, DriverKind.AIOSQLITE, DriverKind.DJANGO, DriverKind.SQLALCHEMY, DriverKind.SQLALCHEMY_ASYNC}
+)
+
+
+class SqliteTransactional:
+    """Needs no open store: a path will do."""
+
+    def __init__(self, path: Path, *, namespace: str, clock: Clock, disk_space: DiskSpaceGuard) -> None:
+        self._path = path
+        self._namespace = namespace
+        self._clock = clock
+        self._disk_space = disk_space
+        self._inode: tuple[int, int] | None = None
+        sql = with_namespace(JOBS, namespace)
+        self._inserter = SqliteInserter(sql)
+        self._completion = SqliteCompletionWriter(sql, self._inserter)
+
+    def check(self) -> None:
+        pass  # every SQLite file has transactions
+
+    async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
+        return await self._run_on(conn, partial(self._add, jobs)) if jobs else []
+
+    def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
+        return self._run_on_sync(conn, partial(self._add, jobs)) if jobs else []
+
+    async def complete(
+        self,
+        conn: Any,
+        instance: InstanceId,
+        claim: ClaimRef,
+        *,
+        started_at: int,
+        result: str | None,
+        result_error: str | None,
+    ) -> None:
+        await self._run_on(conn, partial(self._complete, instance, claim, started_at, result, result_error))
+
+    def complete_sync(
+        self,
+        conn: Any,
+        instance: InstanceId,
+        claim: ClaimRef,
+        *,
+        started_at: int,
+        result: str | None,
+        result_error: str | None,
+    ) -> None:
+        self._run_on_sync(conn, partial(self._complete, instance, claim, started_at, result, result_error))
+
+    def transaction(self) -> SqliteTransaction:
+        return SqliteTransaction(self._path)
+
+    async def _run_on(self, conn: Any, work: Callable[[sqlite3.Connection], R]) -> R:
+        """Do this with the sqlite3 connection behind `conn`, on the thread that it lives on."""
+        kind = detect_kind(conn, SUPPORTED_KINDS, sync=False)
+        if kind is DriverKind.SQLALCHEMY_ASYNC:
+            session = session_connection(conn)
+            conn = (await (await session if session is not None else conn).get_raw_connection()).driver_connection
+            kind = detect_kind(conn, SUPPORTED_KINDS, sync=False)
+        if kind is DriverKind.AIOSQLITE:
+            # It has no public way to run a function on its thread; this one has not changed since its first release.
+            answer: R = await conn._execute(work, conn._conn)
+            return answer
+        return self._run_on_sync(conn, work)
+
+    def _run_on_sync(self, conn: Any, work: Callable[[sqlite3.Connection], R]) -> R:
+        kind = detect_kind(conn, SUPPORTED_KINDS, sync=True)
+        if kind is DriverKind.SQLALCHEMY:
+            conn = (session_connection(conn) or conn).connection.driver_connection
+            detect_kind(conn, frozenset({DriverKind.SQLITE3}), sync=True)
+        elif kind is DriverKind.DJANGO:
+            conn.ensure_connection()
+            conn = conn.connection
+            detect_kind(conn, frozenset({DriverKind.SQLITE3}), sync=True)
+        return work(unwrap_cursor(conn))
+
+    # On the thread of the caller's connection.
+
+    def _add(self, jobs: Sequence[NewJob], conn: sqlite3.Connection) -> list[AddResult]:
+        self._disk_space.check()
+        db = BorrowedConnection(conn)
+        with _ensure_transaction(db, conn):
+            self._check_same_file(db)
+            # All or none, whatever the caller makes of an error.
+            db.run("SAVEPOINT drumbeat_add")
+            try:
+                schema.upgrade_in_transaction(db, self._namespace)
+                answers = self._inserter.add(WriteContext(db, self._clock.now_us()), SqliteInsertBatch(jobs))
+            except BaseException:
+                if db.in_transaction:
+                    db.run("ROLLBACK TO drumbeat_add")
+                raise
+            finally:
+                if db.in_transaction:
+                    db.run("RELEASE drumbeat_add")
+            return answers
+
+    def _complete(
+        self,
+        instance: InstanceId,
+        hold: ClaimRef,
+        started_at: int,
+        result: str | None,
+        result_error: str | None,
+        conn: sqlite3.Connection,
+    ) -> None:
+        db = BorrowedConnection(conn)
+        with _ensure_transaction(db, conn):
+            self._check_same_file(db)
+            now = self._clock.now_us()
+            outcome = Outcome(
+                id=hold.id,
+                token=hold.token,
+                kind=OutcomeKind.SUCCEEDED,
+                started_at=started_at,
+                finished_at=now,
+                result=result,
+                result_error=result_error,
+            )
+            [verdict] = self._completion.record_outcomes(WriteContext(db, now), instance, [outcome])
+            if verdict is not WriteStatus.APPLIED:
+                # Here and not left to the caller: what a zombie has written must not be committed, even by mistake.
+                with contextlib.suppress(sqlite3.Error):
+                    conn.rollback()
+                raise ClaimLost(hold.id, hold.token, completed=verdict is WriteStatus.DUPLICATE)
+
+    def _check_same_file(self, db: "BorrowedConnection") -> None:
+        """That the caller's connection is one to our file, and that this is the file that it was at the first call.
+
+        Which file a connection has open cannot be asked: one that was made before the file was replaced has the old one. So
+        nothing is taken any more from this program.
+        """
+        file, found = db.file, inode_of(str(self._path))
+        if self._inode is not None and found != self._inode:
+            raise StoreLost(
+                f"{self._path} was deleted or replaced since this program first used it, and conn may still have the old"
+                " file open: start it anew"
+            )
+        if not file or not self._path.exists() or not os.path.samefile(file, self._path):
+            where = file or "a database in memory"
+            raise InvalidArguments(f"conn is connected to {where}, but the jobs are in {self._path}", "conn")
+        self._inode = found
+
+
+class BorrowedConnection(SqliteConnection):
+    """A caller's connection, as the engine's parts know it. Whatever the caller has set for its own rows is left alone."""
+
+    def __init__(self, conn: sqlite3.Connection) -> None:
+        self._db = _TupleRowConnection(conn)  # type: ignore[assignment]
+        self.last_rowid = 0
+
+    @property
+    def file(self) -> str:
+        """The main database's; empty for one in memory."""
+        file: str | bytes | None = self.row("PRAGMA database_list")[2]
+        return os.fsdecode(file or "")
+
+
+class _TupleRowConnection:
+    """As much of sqlite3.Connection as `Connection` uses, with rows that are tuples."""
+
+    def __init__(self, conn: sqlite3.Connection) -> None:
+        self._conn = conn
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> sqlite3.Cursor:
+        cursor = self._conn.cursor()
+        cursor.row_factory = None
+        return cursor.execute(sql, parameters)
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._conn.in_transaction
+
+    @property
+    def total_changes(self) -> int:
+        return self._conn.total_changes
+
+
+@contextlib.contextmanager
+def _ensure_transaction(db: BorrowedConnection, conn: sqlite3.Connection) -> Any:
+    """Inside the caller's transaction. If there is none, one is begun for the caller to commit; but a connection that
+    commits each statement by itself commits this at once."""
+    if db.in_transaction:
+        yield
+        return
+    alone = conn.isolation_level is None if getattr(conn, "autocommit", -1) == -1 else bool(conn.autocommit)  # type: ignore[attr-defined]
+    db.run("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if db.in_transaction:
+            db.run("ROLLBACK")
+        raise
+    if alone:
+        db.run("COMMIT")

@@ -1,0 +1,56 @@
+"""`app.sync`: what an app can do, for code without a loop. Every call waits for its end on a loop in a thread of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Unpack
+
+from drumbeat.admin import SyncAdmin
+from drumbeat.core.job import NewJob
+from drumbeat.handle import SyncJobHandle
+from drumbeat.locks import LockOptions, SyncLock
+from drumbeat.sync_loop import SYNC_LOOP, to_sync
+from drumbeat.tasks.options import check_new_jobs, check_notify
+from drumbeat.tasks.task import check_no_loop
+
+if TYPE_CHECKING:
+    from drumbeat.app import Drumbeat
+
+
+class SyncApp(SyncAdmin):
+    """`app.sync`: what an app can do, for code without a loop."""
+
+    def __init__(self, app: Drumbeat) -> None:
+        super().__init__(
+            app.client,
+            jobs=app.jobs,
+            dead=app.dead,
+            queues=app.queues,
+            tasks=app.tasks,
+            schedules=app.schedules,
+            instances=app.instances,
+            locks=app.locks,
+            stats=app.stats,
+            audit=app.audit,
+            system=app.system,
+        )
+        self._app = app
+        self.cancel = to_sync("app.sync.cancel", app.cancel)
+        self.history = to_sync("app.sync.history", app.history)
+        self.close = to_sync("app.sync.close", app.close)
+
+    def lock(self, name: str, **options: Unpack[LockOptions]) -> SyncLock:
+        """As `app.lock`, for a thread: `with app.sync.lock("sweep") as lock: ...`."""
+        return SyncLock(self._app.lock_client(name, options))
+
+    def enqueue_many(
+        self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True
+    ) -> list[SyncJobHandle[Any]]:
+        """As `app.enqueue_many`."""
+        check_no_loop("app.sync.enqueue_many", "await app.enqueue_many")
+        check_notify(conn, notify)
+        client = self._app.client
+        if conn is not None:
+            return client.enqueue_in_transaction_sync(conn, check_new_jobs(jobs), notify)
+        handles = SYNC_LOOP.run("app.sync.enqueue_many", client.enqueue_many(check_new_jobs(jobs)))
+        return [SyncJobHandle(client, handle) for handle in handles]

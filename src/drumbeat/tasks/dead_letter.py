@@ -1,0 +1,34 @@
+"""The task behind `@task.on_dead`: its arguments are written by whoever makes a job dead, not by an enqueue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from drumbeat.codec import MAX_PAYLOAD, Undecodable
+from drumbeat.core.dead_letter import SIGNATURE, DeadLetterPayload
+from drumbeat.errors import InvalidArguments
+from drumbeat.handle import job_error
+
+_decoder = msgspec.json.Decoder(DeadLetterPayload)
+
+
+class DeadLetterSignature:
+    """Stands in for `codec.Signature`: `(job, error)`, read from an Obituary."""
+
+    hash = SIGNATURE
+    returns: Any = Any
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, limit: int = MAX_PAYLOAD) -> str:
+        raise InvalidArguments("an on_dead task is enqueued by the death of a job, and in no other way")
+
+    def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            obituary = _decoder.decode(raw)
+        except msgspec.ValidationError as error:
+            raise Undecodable(str(error), json=True) from error
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+            raise Undecodable(f"not JSON: {error}", json=False) from error
+        job = obituary.job
+        return (job, job_error(job.id, job.task, job.state, obituary.error)), {}

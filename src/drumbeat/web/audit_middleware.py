@@ -1,0 +1,170 @@
+"""Every write goes through here: on record before it is done, done once for a request that is sent twice.
+
+    begin (who, what, why, key) --new--> do it --> end (how many, how it went, the answer)
+                                --the same request before--> its answer, again
+
+A request with an Idempotency-Key that the same caller has used in the last 24 hours gets the answer of the first one, also
+while that one is still under way. The same key with another request is refused. A dry run changes nothing and is not recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from drumbeat.admin.audit import new_act
+from drumbeat.core.audit import AuditEntry, NewAuditEntry
+from drumbeat.errors import StoreError
+from drumbeat.store.protocol import Store
+from drumbeat.web.problem import PROBLEM_MEDIA_TYPE, Problem, to_problem
+from drumbeat.web.request import DashboardRequest, DashboardResponse, HandlerReturn, Route
+
+log = logging.getLogger(__name__)
+
+KEY_HEADER = "idempotency-key"
+MAX_KEY_LENGTH, MAX_REASON_LENGTH = 200, 500
+MAX_POLLS, POLL_INTERVAL = 200, 0.05
+"""How often, and how far apart, it is looked whether the first of two equal requests has been answered: 10 seconds."""
+
+
+class StoredResponse(msgspec.Struct, frozen=True):
+    """An answer as the audit keeps it."""
+
+    status: int
+    body: msgspec.Raw
+
+
+async def perform_audited(request: DashboardRequest, route: Route) -> HandlerReturn:
+    """Do what the route does, on record."""
+    if getattr(request.payload, "dry_run", False):
+        return await route.handler(request)
+    store = await request.app.store()
+    act = _build_act(request, route)
+    request.act_id = act.id
+    earlier = await store.audit.begin(act)
+    if earlier is not None:
+        return await _replay_response(request, store, act, earlier)
+    try:
+        given = await route.handler(request)
+    except Exception as error:
+        problem = to_problem(error)
+        outcome = "refused" if problem.status < 500 else f"failed: {problem}"
+        await _record_end(store, act, 0, outcome, problem.to_response())
+        raise problem from error
+    answer = (
+        given if isinstance(given, DashboardResponse) else DashboardResponse(status_code=route.status, content=given)
+    )
+    if answer.background is not None:
+        return msgspec.structs.replace(
+            answer, background=partial(_finish_in_background, request, store, act, answer, answer.background)
+        )
+    await _record_end(store, act, request.touched, "done", answer)
+    return answer
+
+
+async def _finish_in_background(
+    request: DashboardRequest,
+    store: Store,
+    act: NewAuditEntry,
+    answer: DashboardResponse,
+    after: Callable[[], Awaitable[None]],
+) -> None:
+    """The rest of an act whose answer has been sent; only then it is known to how many it was done."""
+    try:
+        await after()
+    except asyncio.CancelledError:
+        await _record_end(store, act, request.touched, "failed: the dashboard was stopped", answer)
+        raise
+    except Exception as error:
+        problem = to_problem(error)
+        log.warning("act was broken off", extra={"act": act.id, "verb": act.verb, "reason": str(problem)})
+        await _record_end(store, act, request.touched, f"failed: {problem}", answer)
+    else:
+        await _record_end(store, act, request.touched, "done", answer)
+
+
+def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
+    key = request.headers.get(KEY_HEADER)
+    if key is not None and not (0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
+        raise Problem(422, f"it must have 1 to {MAX_KEY_LENGTH} printable ASCII characters", argument="Idempotency-Key")
+    query = msgspec.json.encode(request.query)
+    asked = b"\n".join((route.method.encode(), request.route_path.encode(errors="replace"), query, request.raw_body))
+    act = new_act(
+        who=request.caller.name,
+        role=request.caller.role.value,
+        via="api",
+        verb=route.verb,
+        target=_describe_target(request),
+        reason=_check_text(
+            getattr(request.payload, "reason", "") or getattr(request.query, "reason", ""), "reason", MAX_REASON_LENGTH
+        ),
+    )
+    request_hash = None if key is None else hashlib.sha256(asked).hexdigest()
+    return msgspec.structs.replace(act, request_key=key, request_hash=request_hash)
+
+
+def _describe_target(request: DashboardRequest) -> str:
+    described = getattr(request.payload, "target", None)
+    return str(described()) if callable(described) else "/".join(request.path_params.values())
+
+
+def _check_text(value: str, name: str, longest: int) -> str:
+    if len(value) > longest or not value.replace("\n", " ").isprintable():
+        raise Problem(422, f"{name} must have at most {longest} printable characters", argument=name)
+    return value
+
+
+async def _replay_response(
+    request: DashboardRequest, store: Store, act: NewAuditEntry, earlier: AuditEntry
+) -> DashboardResponse:
+    """The answer of the first of two requests with the same key."""
+    if earlier.request_hash != act.request_hash:
+        raise Problem(
+            422,
+            "this key has been used for another request: use a new one",
+            argument="Idempotency-Key",
+            type="key-reused",
+        )
+    for _ in range(MAX_POLLS):
+        if earlier.outcome is not None:
+            return _stored_response(earlier)
+        await request.app.clock.sleep(POLL_INTERVAL)
+        earlier = await store.audit.get(earlier.id) or earlier
+    raise Problem(
+        409,
+        "the first request with this key has not ended, or its end is not known: look whether it was done, then use a new key",
+        argument="Idempotency-Key",
+        type="key-in-use",
+    )
+
+
+def _stored_response(earlier: AuditEntry) -> DashboardResponse:
+    if earlier.answer is None:
+        raise Problem(
+            409, f"this was {earlier.outcome} before; its answer was too large to keep", type="answer-not-kept"
+        )
+    kept = msgspec.json.decode(earlier.answer, type=StoredResponse)
+    media = "application/json" if kept.status < 400 else PROBLEM_MEDIA_TYPE
+    return DashboardResponse(
+        status_code=kept.status, content=bytes(kept.body), media_type=media, headers={"Idempotent-Replayed": "true"}
+    )
+
+
+async def _record_end(store: Store, act: NewAuditEntry, touched: int, outcome: str, answer: DashboardResponse) -> None:
+    try:
+        await store.audit.end(
+            act.id, touched=touched, outcome=outcome, answer=_encode_response(answer.status_code, answer.content)
+        )
+    except StoreError as error:
+        # It is on record that it was begun. What was done must be told to the caller all the same.
+        log.warning("end of an act was not recorded", extra={"act": act.id, "verb": act.verb, "reason": str(error)})
+
+
+def _encode_response(status: int, body: Any) -> str:
+    return msgspec.json.encode(StoredResponse(status, msgspec.Raw(msgspec.json.encode(body)))).decode()

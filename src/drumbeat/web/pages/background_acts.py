@@ -1,0 +1,36 @@
+"""Acts on many jobs that go on in the background of this process: how far each is, and the button that stops it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from drumbeat.web.background_acts import BackgroundAct
+from drumbeat.web.request import AccessRole, DashboardRequest
+
+from .action_button import ActionButton, build_button
+
+
+class BackgroundActView(msgspec.Struct, frozen=True, kw_only=True):
+    it: BackgroundAct
+    stop: ActionButton | None
+
+
+def list_background_acts(request: DashboardRequest) -> list[BackgroundActView]:
+    """Oldest first; the button is for those who may have begun it."""
+    return [BackgroundActView(it=it, stop=_stop_button(request, it)) for it in request.dashboard.background_acts.list()]
+
+
+def _stop_button(request: DashboardRequest, it: BackgroundAct) -> ActionButton | None:
+    return build_button(
+        request,
+        AccessRole.ADMIN,
+        name="stop",
+        label="Stop",
+        url=f"/api/v1/audit/{it.id}/stop",
+        title="Stop this act?",
+        text="What it has done so far stays done; the rest is left as it is.",
+        confirm="Stop it",
+        dismiss="Let it go on",
+        done="It stops; the audit says how far it came",
+        danger=True,
+    )

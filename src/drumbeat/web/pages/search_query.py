@@ -1,0 +1,176 @@
+"""From what somebody types or clicks to the filter of the API: the search box's one line, and the fields of the jobs page.
+
+A line from the box is made into fields, and the browser sent there: what is found has an address that says what it means.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+
+import msgspec
+
+from drumbeat.core.job import JobState, PendingView
+from drumbeat.durations import seconds
+from drumbeat.errors import InvalidArguments
+from drumbeat.ids import is_job_id
+from drumbeat.names import short_repr
+from drumbeat.web.api import jobs, queues, tasks
+from drumbeat.web.api.job_filters import ApiJobFilter, JobListQuery
+from drumbeat.web.request import DashboardRequest
+
+STATES = (*PendingView, JobState.RUNNING, JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED)
+FILTER_FIELDS = ("state", "task", "queue", "key", "error", "schedule", "instance", "since", "until", "id", "id_end")
+ENDED_FIELDS = ("ended_since", "ended_until")
+SEARCH_HELP = (
+    ("state", "dead", "ready, scheduled, retrying, waiting, running, succeeded, dead or cancelled"),
+    ("task", "send_email", "the name of a task"),
+    ("queue", "mail", "the name of a queue"),
+    ("key", "order-7", "the whole key"),
+    ("error", '"mailbox full"', "a part of the error's type or message"),
+    ("schedule", "nightly", "fires of a schedule"),
+    ("instance", "1f0c…", "where it runs, or ran last: 16 characters"),
+    ("since", "2h", "made since: a moment such as 2026-11-15T09:30Z, or how long ago; so is until"),
+    ("ended_since", "15m", "ended since; so is ended_until"),
+    ("id", "01a1dfac", "how the id begins: at least 4 characters"),
+    ("id_end", "b1d099f427", "how the id ends, as lists show it"),
+)
+"""What the search box understands: a field, an example, what it is."""
+_PAIR = re.compile(r'(?<!\w)(\w++):(?:"([^"]*)"|(\S+))')
+_UNKNOWN = re.compile(r"(?:^|\s)([a-z_]+):(?!//)\S")
+"""What looks like a field. Errors (`ValueError: no`), addresses and times do not."""
+_ID_START = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")
+_CUT_ID = re.compile(r"(?:…|\.\.\.)([0-9a-f-]{4,36})")
+"""As lists show it."""
+MAX_ID_END = 12
+"""More than this many characters without a dash are no end of an id."""
+
+
+class JobsPageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What the address of the jobs page may say. Moments are ISO 8601 (UTC without an offset), or how long ago: 15m, 2h."""
+
+    q: str | None = None
+    state: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    key: str | None = None
+    error: str | None = None
+    schedule: str | None = None
+    instance: str | None = None
+    since: str | None = None
+    until: str | None = None
+    id: str | None = None
+    id_end: str | None = None
+    ended_since: str | None = None
+    ended_until: str | None = None
+    """What a bar of a chart means; counts and acts on many cannot go by them."""
+    before: str | None = None
+    limit: int = 50
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it asks when jobs ended."""
+        return self.ended_since is not None or self.ended_until is not None
+
+    def fields(self) -> dict[str, str]:
+        """Those that narrow, as the address has them."""
+        return {name: value for name in (*FILTER_FIELDS, *ENDED_FIELDS) if (value := getattr(self, name)) is not None}
+
+
+def to_api_filter(query: JobsPageQuery, now: datetime) -> ApiJobFilter:
+    """The same for the API.
+
+    Raises:
+        InvalidArguments: a moment that cannot be read.
+    """
+    given: dict[str, object] = {name: value for name, value in query.fields().items() if name in FILTER_FIELDS}
+    for name in ("since", "until"):
+        if (text := given.get(name)) is not None:
+            given[name] = parse_time(str(text), now, name)
+    return ApiJobFilter(**given)  # type: ignore[arg-type]
+
+
+def to_list_query(query: JobsPageQuery, now: datetime) -> JobListQuery:
+    chosen = msgspec.structs.asdict(to_api_filter(query, now))
+    for name in ENDED_FIELDS:
+        if (text := getattr(query, name)) is not None:
+            chosen[name] = parse_time(text, now, name)
+    return JobListQuery(**chosen, before=query.before, limit=query.limit)
+
+
+def parse_time(text: str, now: datetime, name: str) -> datetime:
+    """A moment that somebody wrote: exact, or so long ago."""
+    try:
+        read = datetime.fromisoformat(text)
+        return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
+    except ValueError:
+        try:
+            return now - timedelta(seconds=seconds(text, name=name, error=InvalidArguments))
+        except (InvalidArguments, OverflowError):
+            raise InvalidArguments(
+                f"{name} must be a moment such as 2026-11-15T09:30Z, or how long ago, such as 15m or 2h", name
+            ) from None
+
+
+async def parse_search(request: DashboardRequest, line: str) -> dict[str, str]:
+    """The fields that a line from the search box means: `task:send_email error:"mailbox full"`, an id, or one bare word.
+
+    Raises:
+        InvalidArguments: it has a field that there is not, and is no name or key as it stands.
+    """
+    found: dict[str, str] = {}
+    for name, quoted, plain in _PAIR.findall(line):
+        if name in (*FILTER_FIELDS, *ENDED_FIELDS):
+            found[name] = quoted or plain
+    rest = (
+        _PAIR.sub(lambda pair: "" if pair[1] in (*FILTER_FIELDS, *ENDED_FIELDS) else pair[0], line).strip().strip('"')
+    )
+    if rest:
+        name, value = await _guess_field(request, rest)
+        if name == "error" and (slip := _UNKNOWN.search(rest)) is not None:
+            raise _unknown_field_error(slip[1], rest)
+        found.setdefault(name, value)
+    return found
+
+
+def _unknown_field_error(name: str, text: str) -> InvalidArguments:
+    near = get_close_matches(name, (*FILTER_FIELDS, *ENDED_FIELDS), n=1)
+    meant = f"; did you mean {near[0]}?" if near else "."
+    return InvalidArguments(
+        f"there is no field {short_repr(name)}{meant} Fields are {', '.join((*FILTER_FIELDS, *ENDED_FIELDS))}. "
+        f'To look for this text in errors, write error:"{text}"',
+        "q",
+    )
+
+
+async def _guess_field(request: DashboardRequest, text: str) -> tuple[str, str]:
+    """What a bare word means: whatever has that very name, and else a part of an error."""
+    lower = text.lower()
+    if is_job_id(lower):
+        return "id", lower
+    if (cut := _CUT_ID.fullmatch(lower)) is not None:
+        return await _find_by_end(request, cut[1]) or ("id_end", cut[1])
+    if _ID_START.fullmatch(lower):
+        begins = await request.invoke(jobs.list_jobs, query=JobListQuery(id=lower, limit=1))
+        by_end = None if begins.items or len(lower) > MAX_ID_END else await _find_by_end(request, lower)
+        return by_end or ("id", lower)
+    if lower in STATES:
+        return "state", lower
+    if text in {task.name for task in (await request.invoke(tasks.list_tasks)).items}:
+        return "task", text
+    if text in {queue.name for queue in (await request.invoke(queues.list_queues)).items}:
+        return "queue", text
+    try:
+        keyed = await request.invoke(jobs.list_jobs, query=JobListQuery(key=text, limit=1))
+    except InvalidArguments:
+        return "error", text
+    return ("key", text) if keyed.items else ("error", text)
+
+
+async def _find_by_end(request: DashboardRequest, end: str) -> tuple[str, str] | None:
+    """The job whose id ends so, if a look at the newest finds just one; or all that do; None: there is none."""
+    found = await request.invoke(jobs.list_jobs, query=JobListQuery(id_end=end, limit=2))
+    if len(found.items) == 1:
+        return "id", found.items[0].id
+    return ("id_end", end) if found.items or found.next is not None else None

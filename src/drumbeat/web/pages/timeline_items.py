@@ -1,0 +1,196 @@
+"""Runs, fires and previews as pieces of a lane or a strip: when, how it went, what is said of it. Pure, free of HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from statistics import median
+
+import msgspec
+
+from drumbeat.admin import FireInfo, Run
+from drumbeat.core.job import Attempt, Failure, JobState
+from drumbeat.core.schedule import FireOutcome
+from drumbeat.durations import to_us
+from drumbeat.web.api.records import JobRecord
+
+from .formatting import exact, first_line, span
+from .timeline_layout import TimelineItem
+
+RUN_STYLES = {
+    "succeeded": ("succeeded", "succeeded"),
+    "retry": ("failed", "failed"),
+    "dead": ("dead", "failed for the last time"),
+    "crashed": ("failed", "crashed its process"),
+    "cancelled": ("cancelled", "cancelled"),
+    "snoozed": ("cancelled", "put off"),
+    "released": ("cancelled", "given back"),
+    "blocked": ("cancelled", "blocked"),
+    "running": ("running", "running"),
+}
+"""How a run ended: the class of its bar, and the words."""
+LATE_REASON = "late"
+SKIP_REASONS = {
+    LATE_REASON: "nobody fired it in time (catch_up, max_late)",
+    "overlap": "the run before was not done (overlap)",
+    "paused": "the schedule was paused",
+    "caught up": "only the last moment was run (catch_up)",
+    "limit": "more moments than catch_up_limit",
+}
+"""Why a moment was not fired. Only what came too late was missed; the rest is what the schedule's policies ask for."""
+STATE_STYLES = {
+    JobState.SUCCEEDED: "succeeded",
+    JobState.DEAD: "dead",
+    JobState.CANCELLED: "cancelled",
+    JobState.RUNNING: "running",
+    JobState.PENDING: "waiting",
+}
+
+
+class Lateness(msgspec.Struct, frozen=True, kw_only=True):
+    """How long after their moment runs began, in seconds; of those that were not tried before."""
+
+    count: int
+    usual: float | None
+    worst: float | None
+
+
+def attempt_runs(job: JobRecord, ended: Iterable[Attempt]) -> list[Run]:
+    """All runs of a job, oldest first: those that have ended, and the one that is under way."""
+    found = [
+        _run(job, number, str(each.outcome), each.started_at, each.finished_at, each.error)
+        for number, each in enumerate(ended, start=1)
+    ]
+    if job.state is JobState.RUNNING:
+        found.append(_run(job, len(found) + 1, "running", job.started_at, None, None))
+    return found
+
+
+def last_run(job: JobRecord) -> list[Run]:
+    """What the record of a job itself tells of its runs: the one that is under way, or was its last."""
+    if job.started_at is None or job.state is JobState.PENDING:
+        return []
+    ended = None if job.state is JobState.RUNNING else job.finished_at
+    return [_run(job, job.attempt, str(job.state), job.started_at, ended, job.error)]
+
+
+def _run(
+    job: JobRecord,
+    number: int,
+    outcome: str,
+    started_at: datetime | None,
+    finished_at: datetime | None,
+    error: Failure | None,
+) -> Run:
+    return Run(
+        job=job.id,
+        task=job.task,
+        schedule=job.schedule,
+        number=number,
+        due_at=job.due_at,
+        started_at=started_at,
+        finished_at=finished_at,
+        instance=None,
+        outcome=outcome,
+        error=error,
+        late=None if started_at is None else max(0.0, (started_at - job.due_at).total_seconds()),
+    )
+
+
+def run_item(run: Run, now: datetime, href: str) -> TimelineItem:
+    """One run, from its start to its end, or to now."""
+    first = run.started_at or run.finished_at or run.due_at
+    last = run.finished_at or now
+    took = span((last - first).total_seconds())
+    kind, word = RUN_STYLES.get(run.outcome, ("unknown", run.outcome))
+    story = f"{word} for {took}" if kind == "running" else f"{word} in {took}" if run.started_at else word
+    lines = [exact(first), story if run.number == 1 else f"{story}, run {run.number}"]
+    if run.number == 1 and run.late is not None and run.late >= 0.001:
+        lines.append(f"{span(run.late)} after its moment")
+    if run.error is not None:
+        lines.append(first_line(f"{run.error.type}: {run.error.message}", 80))
+    return TimelineItem(
+        first=to_us(first), last=max(to_us(first), to_us(last)), kind=kind, title="\n".join(lines), href=href
+    )
+
+
+def pending_item(job: JobRecord, href: str) -> TimelineItem:
+    """A job that is to run: at the moment when it is due."""
+    first = to_us(job.run_at)
+    return TimelineItem(first=first, last=first, kind="waiting", title=f"{exact(job.run_at)}\n{job.view}", href=href)
+
+
+def fire_item(fire: FireInfo, now: datetime, job_href: str, href: str) -> TimelineItem:
+    """A moment and what became of its job; `href` is the schedule's, for a moment without one."""
+    if fire.outcome is FireOutcome.SKIPPED:
+        return _skipped_item(fire, href)
+    first = fire.started_at or fire.at
+    last = fire.finished_at or (now if fire.state is JobState.RUNNING else first)
+    took = span((last - first).total_seconds())
+    kind = "unknown" if fire.state is None else STATE_STYLES[fire.state]
+    word = {"unknown": "its job is no longer on record", "waiting": "pending"}.get(kind, kind)
+    if fire.state is JobState.PENDING and fire.error is not None:
+        kind, word = "failed", f"failed, attempt {fire.attempt} is next"
+    elif fire.state is JobState.RUNNING:
+        word = f"running for {took}, attempt {fire.attempt}"
+    elif fire.started_at is not None and fire.finished_at is not None:
+        word = f"{kind} in {took}" + (f", attempt {fire.attempt}" if (fire.attempt or 1) > 1 else "")
+    lines = [exact(first), word]
+    if (late := start_delay(fire)) is not None and late >= 0.001:
+        lines.append(f"{span(late)} after its moment")
+    if fire.error is not None:
+        lines.append(first_line(f"{fire.error.type}: {fire.error.message}", 80))
+    start = to_us(first)
+    return TimelineItem(
+        first=start, last=max(start, to_us(last)), kind=kind, title="\n".join(lines), href=job_href or href
+    )
+
+
+def start_delay(fire: FireInfo) -> float | None:
+    """Seconds from the moment to the start of its first run; None: it has not begun, or was tried before."""
+    if fire.started_at is None or fire.attempt != 1:
+        return None
+    return max(0.0, (fire.started_at - fire.at).total_seconds())
+
+
+def _skipped_item(fire: FireInfo, href: str) -> TimelineItem:
+    """A moment, or a stretch of them, that was not fired."""
+    kind = "missed" if fire.reason == LATE_REASON else "skipped"
+    reason = SKIP_REASONS.get(fire.reason, fire.reason)
+    if fire.count == 1:
+        text = f"{exact(fire.at)}\n{kind}: {reason}"
+    else:
+        text = f"{exact(fire.at)}\nto {exact(fire.last)}\n{fire.count:,} moments {kind}: {reason}"
+    return TimelineItem(first=to_us(fire.at), last=to_us(fire.last), kind=kind, title=text, href=href, count=fire.count)
+
+
+def upcoming_item(at: datetime, note: str, href: str) -> TimelineItem:
+    """A moment to come."""
+    text = f"{exact(at)}\nto come" + (f"\n{note}" if note else "")
+    return TimelineItem(first=to_us(at), last=to_us(at), kind="future", title=text, href=href)
+
+
+def unread_item(first: int, until: int, href: str) -> TimelineItem:
+    """The part of a lane that would hold more runs than are drawn."""
+    return TimelineItem(
+        first=first,
+        last=until,
+        kind="unseen",
+        title="Runs before this are not drawn: choose a shorter range",
+        href=href,
+    )
+
+
+def summarize_lateness(fires: Iterable[FireInfo]) -> Lateness:
+    found = [late for fire in fires if (late := start_delay(fire)) is not None]
+    return Lateness(count=len(found), usual=median(found) if found else None, worst=max(found, default=None))
+
+
+def describe_items(pieces: Sequence[TimelineItem]) -> str:
+    """A strip in words, for whoever cannot see it."""
+    if not pieces:
+        return "no runs yet"
+    numbers: dict[str, int] = {}
+    for piece in pieces:
+        numbers[piece.kind] = numbers.get(piece.kind, 0) + piece.count
+    return ", ".join(f"{number:,} {kind}" for kind, number in numbers.items())

@@ -1,0 +1,217 @@
+"""The geometry of time: the timeline's lanes, and the strip of a schedule's last runs.
+
+Pure: microseconds in, percentages of the width out; the template draws them, and no HTML is here. A bar is never thinner than
+can be seen and pointed at, a lane never has more bars than can be told apart, and what is left out is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta, tzinfo
+from math import log1p
+
+import msgspec
+
+from drumbeat.durations import from_us
+
+MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
+RANGES = {
+    "15m": 15 * MINUTE,
+    "1h": HOUR,
+    "6h": 6 * HOUR,
+    "24h": DAY,
+    "7d": 7 * DAY,
+}
+"""What the URL may say, and how much of the past it means."""
+FUTURE_SHARE = 0.15
+"""So much of the picture is the future."""
+MIN_WIDTH = 0.3
+"""Per cent: about three pixels of a lane on a laptop."""
+_STEPS = (10_000_000, 30_000_000, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
+_LONG_STEPS = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY)
+_MAX_TICKS = 9
+_PAINT_ORDER = (
+    "unseen",
+    "future",
+    "skipped",
+    "succeeded",
+    "cancelled",
+    "waiting",
+    "running",
+    "failed",
+    "missed",
+    "dead",
+)
+
+
+class TimeWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """What the picture shows: from `first` to `last`, with `now` somewhere, perhaps outside."""
+
+    first: int
+    last: int
+    now: int
+
+    def x(self, at: int) -> float:
+        """Where a moment is, in per cent of the width, and never outside."""
+        share = (at - self.first) / (self.last - self.first)
+        return round(min(1.0, max(0.0, share)) * 100, 3)
+
+    def has(self, first: int, last: int) -> bool:
+        """Whether any of this stretch is in the picture."""
+        return last >= self.first and first <= self.last
+
+    @property
+    def length(self) -> int:
+        return self.last - self.first
+
+
+class AxisTick(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the grid, and what is written at it."""
+
+    x: float
+    label: str
+
+
+class TimelineItem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened, or will, before it has a place in a picture."""
+
+    first: int
+    last: int
+    kind: str
+    """succeeded, failed, dead, cancelled, running, waiting, missed, skipped or future: a class of the style sheet."""
+    title: str
+    href: str = ""
+    count: int = 1
+
+
+class TimelineBar(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece with its place, in per cent."""
+
+    x: float
+    width: float
+    kind: str
+    title: str
+    href: str
+    count: int
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the timeline."""
+
+    name: str
+    href: str
+    note: str
+    bars: tuple[TimelineBar, ...]
+    hidden: int = 0
+    """Pieces that lie so close to others that they are shown as one with them."""
+
+
+class StripMark(msgspec.Struct, frozen=True, kw_only=True):
+    """One run in a strip: equally wide, as high as it took long."""
+
+    x: float
+    width: float
+    y: float
+    height: float
+    kind: str
+    title: str
+    href: str
+
+
+def window_of(range: str, now: int, until: int | None = None) -> TimeWindow:
+    """The picture of a range that ends at `until`; None: a little after now, so that what comes is seen."""
+    length = RANGES[range]
+    if until is None:
+        return TimeWindow(first=now - length, last=now + int(length * FUTURE_SHARE / (1 - FUTURE_SHARE)), now=now)
+    return TimeWindow(first=until - length, last=until, now=now)
+
+
+def shift_window(span: TimeWindow, range: str, way: int) -> int | None:
+    """The `until` of the picture half a range earlier (-1) or later (1); None: that is the one that goes with time."""
+    until = min(span.last, span.now) + way * RANGES[range] // 2
+    return None if until >= span.now else until
+
+
+def axis_ticks(span: TimeWindow, tz: tzinfo) -> list[AxisTick]:
+    """Round moments, few enough to be read, in the zone of whoever looks."""
+    step = next((step for step in (*_STEPS, *_LONG_STEPS) if span.length / step <= _MAX_TICKS), _LONG_STEPS[-1])
+    form = "%H:%M:%S" if step < MINUTE else "%H:%M" if step < DAY else "%a %d"
+    found: list[AxisTick] = []
+    at = _align(span.first, step, tz)
+    while at <= span.last:
+        local = from_us(at).astimezone(tz)
+        is_midnight = (local.hour, local.minute, local.second) == (0, 0, 0)
+        label = f"{local:%a %d}" if is_midnight else f"{local:{form}}"
+        found.append(AxisTick(x=span.x(at), label=label))
+        at += step
+    return found
+
+
+def _align(first: int, step: int, tz: tzinfo) -> int:
+    """The first round moment by the clock of the zone: 00:00 there is a tick, whatever UTC has."""
+    local = from_us(first).astimezone(tz)
+    offset = (local.utcoffset() or timedelta()) // timedelta(microseconds=1)
+    return -(-(first + offset) // step) * step - offset
+
+
+def layout_bars(pieces: Iterable[TimelineItem], span: TimeWindow) -> tuple[tuple[TimelineBar, ...], int]:
+    """The bars of a lane, those that matter most last, so that they are on top; and how many pieces are shown within another.
+
+    Pieces of one kind that would lie on the same three pixels are one bar with their number: a lane of a schedule that runs
+    each second has no 3,600 links.
+    """
+    shown = sorted((piece for piece in pieces if span.has(piece.first, piece.last)), key=lambda piece: piece.first)
+    found: list[TimelineBar] = []
+    places: dict[str, int] = {}
+    hidden = 0
+    for piece in shown:
+        x, end = span.x(piece.first), span.x(piece.last)
+        width = max(MIN_WIDTH, end - x)
+        x = min(x, 100 - width)
+        place = places.get(piece.kind)
+        if place is not None and x < found[place].x + found[place].width and end - x < MIN_WIDTH:
+            found[place] = _merge(found[place], piece)
+            hidden += piece.count
+            continue
+        places[piece.kind] = len(found)
+        bar = TimelineBar(
+            x=x, width=round(width, 3), kind=piece.kind, title=piece.title, href=piece.href, count=piece.count
+        )
+        found.append(bar)
+    return tuple(sorted(found, key=lambda bar: _PAINT_ORDER.index(bar.kind) if bar.kind in _PAINT_ORDER else 0)), hidden
+
+
+def _merge(bar: TimelineBar, piece: TimelineItem) -> TimelineBar:
+    """It keeps its width, or a chain of neighbours would become one bar over the whole lane."""
+    count = bar.count + piece.count
+    title = f"{count} {piece.kind}, close together; the last: {piece.title}"
+    return msgspec.structs.replace(bar, title=title, href=piece.href or bar.href, count=count)
+
+
+def layout_strip(pieces: Sequence[TimelineItem], slots: int = 60) -> tuple[StripMark, ...]:
+    """The last `slots` pieces, oldest first, the newest at the right edge. Height is the logarithm of what it took."""
+    last = sorted(pieces, key=lambda piece: piece.first)[-slots:]
+    width = 100 / slots
+    longest = max((piece.last - piece.first for piece in last), default=0)
+    found: list[StripMark] = []
+    for place, piece in enumerate(last, start=slots - len(last)):
+        height = (
+            _height(piece.last - piece.first, longest) if piece.kind not in ("missed", "skipped", "future") else 1.0
+        )
+        found.append(
+            StripMark(
+                x=round(place * width, 3),
+                width=round(width * 0.76, 3),
+                y=round(100 * (1 - height), 1),
+                height=round(100 * height, 1),
+                kind=piece.kind,
+                title=piece.title,
+                href=piece.href,
+            )
+        )
+    return tuple(found)
+
+
+def _height(took: int, longest: int) -> float:
+    """From 0.3, so that the quickest is seen, to 1."""
+    return 0.3 + 0.7 * (log1p(took / 1_000) / log1p(longest / 1_000)) if longest > 0 else 0.6

@@ -1,0 +1,81 @@
+"""Static files: scripts and styles of our own, from this package and nowhere else.
+
+Each has a version made from its content. An address with the version may be kept for ever; one without is asked for again
+each time, and answered with 304 when nothing has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from drumbeat.web.problem import Problem
+from drumbeat.web.request import DashboardRequest, DashboardResponse
+
+FOLDER = Path(__file__).parent / "static"
+MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff2": "font/woff2",
+    ".webmanifest": "application/manifest+json",
+}
+IMMUTABLE = "public, max-age=31536000, immutable"
+
+
+class StaticQuery(msgspec.Struct, frozen=True, kw_only=True):
+    v: str | None = None
+    """The version that the page expects."""
+
+
+class StaticFile(msgspec.Struct, frozen=True):
+    content: bytes
+    version: str
+    changed_ns: int
+
+
+class StaticFileCache:
+    """The files of the folder, read once, and again when they change."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._folder = folder
+        self._read: dict[str, StaticFile] = {}
+
+    def version_of(self, name: str) -> str:
+        """Empty for a file that is not there: a page must not fail for the want of a picture."""
+        found = self.find(name)
+        return found.version if found else ""
+
+    def find(self, name: str) -> StaticFile | None:
+        # Names come from outside: only plain ones, so that none leads out of the folder.
+        if "/" in name or "\\" in name or name.startswith(".") or Path(name).suffix not in MEDIA_TYPES:
+            return None
+        path = self._folder / name
+        try:
+            changed_ns = path.stat().st_mtime_ns
+            if (known := self._read.get(name)) is None or known.changed_ns != changed_ns:
+                content = path.read_bytes()
+                version = hashlib.sha256(content).hexdigest()[:16]
+                known = self._read[name] = StaticFile(content, version, changed_ns)
+        except (OSError, ValueError):
+            return None
+        return known
+
+
+async def serve_static(request: DashboardRequest) -> DashboardResponse:
+    """GET /static/{file}."""
+    name = request.path_params["file"]
+    found = request.dashboard.static_files.find(name)
+    if found is None:
+        raise Problem(404, "there is no such file")
+    tag = f'"{found.version}"'
+    headers = {"ETag": tag, "Cache-Control": IMMUTABLE if request.query.v == found.version else "no-cache"}
+    if tag in request.headers.get("if-none-match", ""):
+        return DashboardResponse(
+            status_code=304, content=b"", media_type=MEDIA_TYPES[Path(name).suffix], headers=headers
+        )
+    return DashboardResponse(content=found.content, media_type=MEDIA_TYPES[Path(name).suffix], headers=headers)

@@ -1,0 +1,144 @@
+"""How a handler finishes its job inside a transaction: its own, or one that is brought along.
+
+Used by the worker and by its child processes. Whether a transaction was committed is not known here, but for those that were
+brought along: for the others the worker asks the store when the handler has ended (`doubts`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any
+
+from drumbeat.codec import Unstorable, encode_result
+from drumbeat.context import Aborted, AbortReason, Completion, JobTransaction, RunningJob
+from drumbeat.core.job import ClaimRef
+from drumbeat.errors import ClaimLost, StoreUnavailable, TransactionTooLong
+from drumbeat.ids import InstanceId
+from drumbeat.store.protocol import Transactional
+
+
+class JobCompleter:
+    """A `context.Completer`. `identity` is asked at each completion: what was claimed under an earlier one is refused."""
+
+    def __init__(
+        self,
+        inside: Transactional,
+        identity: Callable[[], InstanceId],
+        *,
+        payload_limit: int,
+        is_committed: Callable[[ClaimRef], Awaitable[bool]] | None = None,
+    ) -> None:
+        self.inside = inside
+        self._identity = identity
+        self._payload_limit = payload_limit
+        self.is_committed = is_committed
+        """Asks the store; None where there is none to ask: then the worker does when the handler has ended."""
+
+    async def complete(self, job: RunningJob, conn: Any, result: Any) -> None:
+        facts = self._completion_fields(job, result)
+        try:
+            await self.inside.complete(conn, self._identity(), ClaimRef(job.id, job.token), **facts)
+        except ClaimLost as lost:
+            raise self._translate_lost_claim(job, lost) from lost
+
+    def complete_sync(self, job: RunningJob, conn: Any, result: Any) -> None:
+        facts = self._completion_fields(job, result)
+        try:
+            self.inside.complete_sync(conn, self._identity(), ClaimRef(job.id, job.token), **facts)
+        except ClaimLost as lost:
+            raise self._translate_lost_claim(job, lost) from lost
+
+    def transaction(self, job: RunningJob) -> JobTransaction:
+        return CompletingTransaction(self, job)
+
+    def _completion_fields(self, job: RunningJob, result: Any) -> dict[str, Any]:
+        """Everything that can go wrong with the result goes wrong before the store is asked."""
+        kept = reason = None
+        if result is not None:
+            try:
+                kept = encode_result(result, limit=self._payload_limit)
+            except Unstorable as error:
+                reason = error.reason
+        job.completion = Completion.UNCONFIRMED
+        return {"started_at": job.started_us, "result": kept, "result_error": reason}
+
+    def _translate_lost_claim(self, job: RunningJob, lost: ClaimLost) -> BaseException:
+        """A lost lease ends the attempt as one that the worker hears of by itself does. A second completion is a mistake."""
+        if lost.completed:
+            return lost
+        job.aborted.set(AbortReason.LEASE_LOST)
+        return Aborted(AbortReason.LEASE_LOST)
+
+
+class CompletingTransaction:
+    """A `context.JobTransaction`: begin, the handler's block, complete unless the block has done so itself, commit."""
+
+    def __init__(self, completing: JobCompleter, job: RunningJob) -> None:
+        self._completer = completing
+        self._job = job
+        self._transaction = completing.inside.transaction()
+        self._conn: Any = None
+        self._timeout: asyncio.Timeout | None = None
+        self._previous_completion: Completion | None = None
+
+    async def __aenter__(self) -> Any:
+        self._conn = await self._transaction.begin()
+        self._reset_completion()
+        if self._transaction.timeout is not None:
+            # What waits in the block is told at once; the transaction itself is watched by the engine.
+            self._timeout = asyncio.timeout(self._transaction.timeout)
+            await self._timeout.__aenter__()
+        return self._conn
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._timeout is not None:
+                await self._timeout.__aexit__(kind, error, trace)
+            if error is None and self._job.completion is None:
+                await self._completer.complete(self._job, self._conn, None)
+        except TimeoutError as late:
+            await self._transaction.rollback()
+            assert self._transaction.timeout is not None
+            raise TransactionTooLong(self._transaction.timeout) from late
+        except BaseException:
+            await self._transaction.rollback()
+            raise
+        if error is not None:
+            self._job.completion = self._previous_completion
+            await self._transaction.rollback()
+            return
+        try:
+            await self._transaction.commit()
+        except StoreUnavailable:
+            # The answer is lost, which says nothing about the commit.
+            asks = self._completer.is_committed
+            if asks is None or not await asks(ClaimRef(self._job.id, self._job.token)):
+                raise
+        self._job.completion = Completion.CONFIRMED
+
+    def __enter__(self) -> Any:
+        self._conn = self._transaction.begin_sync()
+        self._reset_completion()
+        return self._conn
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and self._job.completion is None:
+                self._completer.complete_sync(self._job, self._conn, None)
+        except BaseException:
+            self._transaction.rollback_sync()
+            raise
+        if error is not None:
+            self._job.completion = self._previous_completion
+            self._transaction.rollback_sync()
+            return
+        self._transaction.commit_sync()
+        self._job.completion = Completion.CONFIRMED
+
+    def _reset_completion(self) -> None:
+        """Whether this block completes the job is seen by a clean slate; what an earlier transaction left is put back."""
+        self._previous_completion, self._job.completion = self._job.completion, None

@@ -1,0 +1,254 @@
+"""How a handler ended, and what becomes of its job: the one place that turns the first into the second.
+
+Handlers run on the loop, in threads or in other processes; each of these gives an `Ending`. `judge` is pure.
+"""
+
+import random
+import traceback
+from collections.abc import Callable
+from enum import StrEnum
+from types import TracebackType
+from typing import Protocol
+
+import msgspec
+
+from drumbeat.codec import make_storable
+from drumbeat.context import Aborted, AbortReason, Completion
+from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.job import ClaimedJob, Failure, Job, JobState, MalformedJob, NewJob, Outcome, OutcomeKind
+from drumbeat.durations import from_us
+from drumbeat.ids import InstanceId
+from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
+
+MESSAGE_LIMIT = 4_000
+TRACEBACK_LIMIT = 20_000
+MAX_FRAMES = 50
+MAX_CHAIN = 50
+
+
+class ResultKind(StrEnum):
+    RETURNED = "returned"
+    RAISED = "raised"  # any exception of the task's own: charged
+    SKIP_RETRY = "skip retry"
+    RETRY_LATER = "retry later"
+    SNOOZED = "snoozed"
+    ABORTED = "aborted"  # `reason` says why: cancelled, timed out, draining, lease lost
+    CRASHED = "crashed"  # the process that ran just this job died
+    UNDECODABLE = "undecodable"  # no version can read the arguments
+
+
+class HandlerResult(msgspec.Struct, frozen=True, kw_only=True):
+    kind: ResultKind
+    result: str | None = None
+    result_error: str | None = None
+    error: Failure | None = None
+    delay: int = 0
+    reason: AbortReason | None = None
+    completion: Completion | None = None
+    """The handler has completed its job in a transaction; told by a child process."""
+
+
+NOT_COMMITTED = HandlerResult(
+    kind=ResultKind.RAISED,
+    error=Failure("NotCommitted", "the handler called complete(), but its transaction was not committed"),
+)
+
+
+class RetryPolicy(Protocol):
+    """What `judge` must know of a task."""
+
+    retries: int
+    backoff: Backoff
+
+
+def describe_failure(error: BaseException) -> Failure:
+    """An exception as storable text: type, message, traceback without locals.
+
+    Never raises: an exception is the task's own code as well (`__str__`, `__notes__`, `__cause__`), and one that cannot be
+    described must not end the worker that describes it.
+    """
+    name = _safe_text(lambda: _name_of(type(error)), "an exception whose class has no name")
+    message = _safe_text(lambda: str(error), None)
+    trace = _safe_text(lambda: _format_traceback(error), "")
+    if not trace:
+        frames = _safe_text(lambda: "".join(traceback.format_tb(_traceback_of(error), limit=-MAX_FRAMES)), "")
+        trace = f"Traceback (most recent call last):\n{frames}{name}: {message}\n"
+    return Failure(
+        make_storable(name, 200), make_storable(message, MESSAGE_LIMIT), make_storable(trace, TRACEBACK_LIMIT)
+    )
+
+
+def _safe_text(make: Callable[[], str], fallback: str | None) -> str:
+    try:
+        # Joined: a subclass of str becomes a plain one, whose methods are not the task's own.
+        return "".join((make(),))
+    except BaseException as broken:  # the task's own code, as in the runner
+        return f"<str() of this error raised {type(broken).__name__}>" if fallback is None else fallback
+
+
+def _name_of(kind: type[BaseException]) -> str:
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _format_traceback(error: BaseException) -> str:
+    chain = _chain_length(error) <= MAX_CHAIN
+    return "".join(traceback.format_exception(type(error), error, _traceback_of(error), limit=-MAX_FRAMES, chain=chain))
+
+
+def _traceback_of(error: BaseException) -> TracebackType | None:
+    """The real one, though the class may have an attribute of this name."""
+    found: TracebackType | None = vars(BaseException)["__traceback__"].__get__(error)
+    return found
+
+
+def _chain_length(error: BaseException) -> int:
+    """How many causes are told with it: formatting thousands of them would hold up the loop for seconds."""
+    length, each = 0, error.__cause__ or error.__context__
+    while each is not None and length <= MAX_CHAIN:
+        length, each = length + 1, each.__cause__ or each.__context__
+    return length
+
+
+def from_exception(error: BaseException, aborted: AbortReason | None = None) -> HandlerResult:
+    """The ending of a handler that raised this; `aborted`: why its run was told to stop, if it was. Never raises."""
+    try:
+        return _from_signal(_unwrap_group(error), aborted) or HandlerResult(
+            kind=ResultKind.RAISED, error=describe_failure(error)
+        )
+    except BaseException:  # a signal that was never initialised, a class that lies about itself
+        return HandlerResult(kind=ResultKind.RAISED, error=describe_failure(error))
+
+
+def _from_signal(error: BaseException, aborted: AbortReason | None) -> HandlerResult | None:
+    """How a signal ends the attempt; None: it is no signal."""
+    match error:
+        case Snooze():
+            return HandlerResult(kind=ResultKind.SNOOZED, delay=error.delay_us)
+        case RetryLater():
+            return HandlerResult(kind=ResultKind.RETRY_LATER, delay=error.delay_us, error=describe_failure(error))
+        case SkipRetry():
+            return HandlerResult(kind=ResultKind.SKIP_RETRY, error=describe_failure(error))
+        case Aborted() if aborted is not None:
+            # The reason is the worker's: a handler that raises one of its own making has just failed.
+            return HandlerResult(kind=ResultKind.ABORTED, reason=aborted, error=describe_failure(error))
+        case _:
+            return None
+
+
+def _unwrap_group(error: BaseException) -> BaseException:
+    """The one exception in a group, however deep: a signal that was raised in a TaskGroup of the handler is still meant."""
+    for _ in range(MAX_CHAIN):
+        if not isinstance(error, BaseExceptionGroup) or len(error.exceptions) != 1:
+            return error
+        error = error.exceptions[0]
+    return error
+
+
+def to_outcome(
+    job: ClaimedJob,
+    policy: RetryPolicy,
+    result: HandlerResult,
+    *,
+    instance: InstanceId,
+    started_at: int,
+    finished_at: int,
+) -> Outcome | None:
+    """The outcome to store; None when the job is no longer ours to write about (its lease is lost)."""
+    match result.kind:
+        case ResultKind.RETURNED:
+            return Outcome(
+                id=job.id,
+                token=job.token,
+                kind=OutcomeKind.SUCCEEDED,
+                started_at=started_at,
+                finished_at=finished_at,
+                result=result.result,
+                result_error=result.result_error,
+            )
+        case ResultKind.ABORTED if result.reason is AbortReason.LEASE_LOST:
+            return None
+        case ResultKind.ABORTED if result.reason is AbortReason.DRAINING:
+            kind, delay = OutcomeKind.RELEASED, 0
+        case ResultKind.ABORTED if result.reason is AbortReason.CANCELLED:
+            kind, delay = OutcomeKind.CANCELLED, 0
+        case ResultKind.SNOOZED:
+            kind, delay = OutcomeKind.SNOOZED, result.delay
+        case ResultKind.CRASHED:
+            kind, delay = OutcomeKind.CRASHED, 0
+        case ResultKind.SKIP_RETRY | ResultKind.UNDECODABLE:
+            kind, delay = OutcomeKind.DEAD, 0
+        case ResultKind.RAISED | ResultKind.RETRY_LATER | ResultKind.ABORTED:
+            kind, delay = _retry_or_die(job, policy, result)
+    dies = kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit)
+    return Outcome(
+        id=job.id,
+        token=job.token,
+        kind=kind,
+        started_at=started_at,
+        finished_at=finished_at,
+        error=result.error,
+        delay=delay,
+        follow_up=_follow_up(job, kind, result, instance, started_at, finished_at) if dies and job.on_dead else None,
+    )
+
+
+def malformed_outcome(malformed: MalformedJob, instance: InstanceId) -> Outcome:
+    """The outcome of a claimed job whose stored record cannot be read. It never started."""
+    job = malformed.job
+    ending = HandlerResult(
+        kind=ResultKind.UNDECODABLE, error=Failure("Undecodable", make_storable(malformed.reason, MESSAGE_LIMIT))
+    )
+    can_follow = job.on_dead and job.queue
+    return Outcome(
+        id=job.id,
+        token=job.token,
+        kind=OutcomeKind.DEAD,
+        error=ending.error,
+        follow_up=_follow_up(job, OutcomeKind.DEAD, ending, instance, job.token, job.token) if can_follow else None,
+    )
+
+
+def _retry_or_die(job: ClaimedJob, policy: RetryPolicy, ending: HandlerResult) -> tuple[OutcomeKind, int]:
+    """A failed attempt: another try, or the end."""
+    retries = policy.retries if job.retries is None else job.retries
+    if job.failures >= retries:
+        return OutcomeKind.DEAD, 0
+    if ending.kind is ResultKind.RETRY_LATER:
+        return OutcomeKind.RETRY, ending.delay
+    return OutcomeKind.RETRY, policy.backoff.delay_us(job.failures + 1, random.random)
+
+
+def _follow_up(
+    job: ClaimedJob, kind: OutcomeKind, ending: HandlerResult, instance: InstanceId, started_at: int, finished_at: int
+) -> NewJob | None:
+    error = ending.error or Failure("Unknown", "")
+    crashed = kind is OutcomeKind.CRASHED
+    record = Job(
+        id=job.id,
+        task=job.task,
+        queue=job.queue,
+        state=JobState.DEAD,
+        priority=job.priority,
+        key=job.key,
+        args=job.args,
+        signature=job.signature,
+        created_at=from_us(job.created_at),
+        due_at=from_us(job.due_at),
+        run_at=from_us(job.run_at),
+        started_at=from_us(started_at),
+        finished_at=from_us(finished_at),
+        instance=instance,
+        token=job.token,
+        failures=job.failures + (not crashed),
+        crashes=job.crashes + crashed,
+        retries=job.retries,
+        timeout=None if job.timeout is None else job.timeout / 1e6,
+        crash_limit=job.crash_limit,
+        error=error,
+        on_dead=job.on_dead,
+        replays=job.replays,
+        trace=job.trace,
+    )
+    return make_follow_up(record, error)

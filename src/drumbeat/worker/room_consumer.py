@@ -1,0 +1,226 @@
+"""Messages of rooms: taken when a hint says so, or every few seconds, and handled beside the jobs.
+
+    hint, or POLL --> take --> a call of the handler, on the loop or in a thread --> ended, or RoomFailed
+
+A message is out of the store before its handler is called: whatever happens, nobody gets it again. At most MOST are handled
+at once; the rest waits in the store. A worker that drains leaves its rooms first, so that nobody sends it more, and handles
+what was sent before. Handlers hear that it drains (`abort_signal()`); after some seconds those that are `async def` are
+cancelled, those in threads have the time that jobs have. Jobs know nothing of this.
+"""
+
+import asyncio
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from drumbeat.clock import Clock, jitter
+from drumbeat.codec import Undecodable
+from drumbeat.context import CURRENT_SIGNAL, AbortReason, AbortSignal
+from drumbeat.core.job import Failure
+from drumbeat.core.room import RoomMessage
+from drumbeat.durations import format_duration
+from drumbeat.errors import StoreUnavailable
+from drumbeat.events import Events, RoomFailed
+from drumbeat.ids import InstanceId
+from drumbeat.service import Wakeup
+from drumbeat.settings import MAX_PAYLOAD_LIMIT
+from drumbeat.store.protocol import Store
+from drumbeat.tasks.room import Room
+from drumbeat.worker.event_loop import guest_context
+from drumbeat.worker.result import describe_failure
+from drumbeat.worker.thread_pool import ThreadPool
+
+MAX_CALLS = 100
+POLL_INTERVAL = 3.0
+CANCEL_DELAY = 5.0
+"""How long an async handler may go on after it was told that its worker drains."""
+
+
+class RoomCall(NamedTuple):
+    """A call of a handler that is under way."""
+
+    signal: AbortSignal
+    is_async: bool
+
+
+class RoomConsumer:
+    """The rooms that a worker is in."""
+
+    def __init__(
+        self,
+        rooms: Iterable[Room[..., Any]],
+        clock: Clock,
+        events: Events,
+        threads: ThreadPool,
+        identity: Callable[[], InstanceId],
+        on_handler_done: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`mend` is called when a handler has ended, to put back what it has changed of the process."""
+        self._on_handler_done = on_handler_done
+        self._rooms = {room.name: room for room in rooms}
+        self._clock = clock
+        self._events = events
+        self._threads = threads
+        self._identity = identity
+        self._wakeup = Wakeup(clock)
+        self._calls: dict[asyncio.Task[None], RoomCall] = {}
+        self._failed: Counter[str] = Counter()
+        self._poll_task: asyncio.Task[None] | None = None
+        self._may_have_more = False
+        self._is_stopping = False
+        self._is_closed = False
+        self._is_cancelled = False
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """What others must know to send us messages: none, once we stop."""
+        return {} if self._is_stopping else {name: room.signature.hash for name, room in self._rooms.items()}
+
+    @property
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        return {name: room.function for name, room in self._rooms.items()}
+
+    @property
+    def running(self) -> int:
+        """How many messages are being handled."""
+        return len(self._calls)
+
+    def stop(self) -> None:
+        """Leave the rooms, tell what runs, and end with what was sent before."""
+        self._is_stopping = True
+        for call in self._calls.values():
+            call.signal.set(AbortReason.DRAINING)
+        if self._rooms:
+            self._clock.call_later(CANCEL_DELAY, self._cancel_async)
+        self._wakeup.set()
+
+    def interrupt(self) -> None:
+        """The end of patience: end what runs, and wait for the store no more."""
+        self._is_closed = True
+        self._wakeup.set()
+        if self._poll_task is not None:
+            self._poll_task.cancel()
+        for call in tuple(self._calls):
+            call.cancel()
+
+    def _cancel_async(self) -> None:
+        """End what can be ended without leaving anything behind, and take no more."""
+        self._is_closed = True
+        self._wakeup.set()
+        for task, call in tuple(self._calls.items()):
+            if call.is_async:
+                task.cancel()
+
+    async def run(self, store: Store) -> None:
+        """Until stopped, and the last call has ended."""
+        if not self._rooms:
+            return
+        async with store.wake.listen_rooms(self._on_notification), asyncio.TaskGroup() as group:
+            self._poll_task = group.create_task(self._poll(store, group), name="messages of rooms")
+            try:
+                await asyncio.wait([self._poll_task])
+            except BaseException:
+                self._is_cancelled = True  # before the calls hear of it
+                raise
+
+    async def _poll(self, store: Store, group: asyncio.TaskGroup) -> None:
+        while not self._is_stopping:
+            self._wakeup.clear()
+            try:
+                await self._take_messages(store, group)
+            except StoreUnavailable:
+                pass  # the worker's own calls tell of it; we look again
+            if not self._is_stopping:
+                await self._wakeup.wait(jitter(POLL_INTERVAL))
+        await self._leave(store, group)
+
+    def _on_notification(self, instance: str) -> None:
+        if instance in ("", self._identity()):
+            self._wakeup.set()
+
+    async def _take_messages(self, store: Store, group: asyncio.TaskGroup) -> None:
+        """Take as many as can be handled now. If there may be more, the end of a call wakes us."""
+        free = MAX_CALLS - len(self._calls)
+        if not free:
+            return
+        messages = await store.rooms.take(self._identity(), free)
+        self._may_have_more = len(messages) == free
+        for message in messages:
+            signal, room = AbortSignal(), self._rooms.get(message.room)
+            if self._is_stopping:
+                signal.set(AbortReason.DRAINING)
+            name = f"room {message.room}"
+            call = group.create_task(self._call(message, signal), name=name, context=guest_context())
+            self._calls[call] = RoomCall(signal, room is None or room.is_async)
+            call.add_done_callback(self._on_call_done)
+
+    async def _leave(self, store: Store, group: asyncio.TaskGroup) -> None:
+        """Nobody is to send us more. What was sent before is still ours."""
+        try:
+            await store.instances.leave_rooms(self._identity())
+            while not self._is_closed:
+                self._wakeup.clear()
+                await self._take_messages(store, group)
+                if not self._may_have_more:
+                    return
+                await self._wakeup.wait(None)
+        except StoreUnavailable:
+            pass  # what we have not taken is lost, as with a worker that dies
+
+    def _on_call_done(self, call: "asyncio.Task[None]") -> None:
+        self._calls.pop(call, None)
+        if self._may_have_more:
+            self._wakeup.set()
+
+    async def _call(self, message: RoomMessage, signal: AbortSignal) -> None:
+        CURRENT_SIGNAL.set(signal)  # in the context of this task
+        room = self._rooms.get(message.room)
+        if room is None or message.signature != room.signature.hash:
+            self._emit_failed(
+                message, Failure("OtherVersion", "this worker has no such room, or one with other arguments")
+            )
+            return
+        try:
+            args, kwargs = room.signature.decode(message.args, limit=MAX_PAYLOAD_LIMIT)
+        except Undecodable as error:
+            self._emit_failed(message, Failure("Undecodable", f"the arguments cannot be read: {error.reason}"))
+            return
+        try:
+            await self._attempt(room, functools.partial(room.function, *args, **kwargs), signal)
+        except asyncio.CancelledError as error:
+            if self._is_closed or self._is_cancelled:
+                self._emit_failed(message, Failure("Interrupted", "the worker ended before the handler did"))
+                raise
+            self._emit_failed(message, describe_failure(error), error)  # its own
+        except BaseException as error:  # the user's own code, whatever it raises
+            self._emit_failed(message, describe_failure(error), error)
+        finally:
+            self._on_handler_done()
+
+    async def _attempt(self, room: Room[..., Any], call: Callable[[], Any], signal: AbortSignal) -> None:
+        limit = None if room.timeout_us is None else room.timeout_us / 1e6
+        try:
+            async with asyncio.timeout(limit) as patience:
+                if room.is_async:
+                    await call()
+                else:
+                    await self._threads.run(call)
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            signal.set(AbortReason.TIMED_OUT)  # for a thread, which goes on
+            raise TimeoutError(f"timed out after {format_duration(room.timeout_us or 0)}") from None
+
+    def _emit_failed(self, message: RoomMessage, error: Failure, exception: BaseException | None = None) -> None:
+        self._failed[message.room] += 1
+        self._events.emit(
+            RoomFailed(
+                instance=self._identity(),
+                room=message.room,
+                message=message.id,
+                error=error,
+                failed=self._failed[message.room],
+                exception=exception,
+            )
+        )

@@ -1,0 +1,115 @@
+"""What the worker must know of each task to run its jobs, looked up once: and what to do with arguments it cannot read."""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from drumbeat.codec import Undecodable
+from drumbeat.core.job import ClaimedJob, Failure, Outcome, OutcomeKind, blocked_on_task, blocked_on_version
+from drumbeat.errors import InvalidArguments
+from drumbeat.retry import Backoff
+from drumbeat.settings import MAX_PAYLOAD_LIMIT
+from drumbeat.tasks import Task
+from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class TaskSpec:
+    """A task, as the hot path needs it: plain attributes."""
+
+    __slots__ = (
+        "_upgrade",
+        "backoff",
+        "batch",
+        "decode",
+        "function",
+        "is_async",
+        "is_plain",
+        "name",
+        "pool",
+        "retries",
+        "runs_own_code",
+        "signature",
+        "timeout_us",
+    )
+
+    def __init__(self, task: Task[..., Any]) -> None:
+        self.name = task.name
+        self.function: Callable[..., Any] = task.function
+        self.is_async = task.is_async
+        self.pool = task.pool
+        self.batch = task.batch
+        self.is_plain = task.pool == "loop" and task.batch is None
+        """An async function called for each job: the quick way."""
+        self.retries = task.retries
+        self.runs_own_code = task.runs_user_code
+        self.backoff: Backoff = task.backoff
+        self.timeout_us = task.timeout_us
+        self.signature: str = task.signature.hash
+        self.decode: Callable[[str], Arguments] = functools.partial(task.signature.decode, limit=MAX_PAYLOAD_LIMIT)
+        self._upgrade = task.upgrader and _make_upgrade(task)
+
+    def timeout_for(self, jobs: Iterable[ClaimedJob]) -> float | None:
+        """Seconds that a run of these may take; of a batch, what its most urgent job may take."""
+        limits = [limit for job in jobs if (limit := job.timeout or self.timeout_us) is not None]
+        return min(limits) / 1e6 if limits else None
+
+    def decode_arguments(self, job: ClaimedJob) -> Arguments | HandlerResult | Outcome:
+        """The arguments; else how the job ends, or that it waits for a worker of its own version."""
+        try:
+            return self.decode(job.args)
+        except Undecodable as error:
+            return self._handle_undecodable(job, error)
+
+    def _handle_undecodable(self, job: ClaimedJob, error: Undecodable) -> Arguments | HandlerResult | Outcome:
+        if error.json and job.signature != self.signature:
+            if self._upgrade is None:
+                return blocked_outcome(job, blocked_on_version(job.task, job.signature))
+            try:
+                return self._upgrade(job)
+            except BaseException as broken:  # the user's own upgrade, or what it made cannot be read either
+                return HandlerResult(kind=ResultKind.UNDECODABLE, error=describe_failure(broken))
+        return HandlerResult(
+            kind=ResultKind.UNDECODABLE, error=Failure("Undecodable", f"the arguments cannot be read: {error.reason}")
+        )
+
+
+def _make_upgrade(task: Task[..., Any]) -> Callable[[ClaimedJob], Arguments]:
+    def upgrade(job: ClaimedJob) -> Arguments:
+        assert task.upgrader is not None
+        renewed = task.upgrader(msgspec.json.decode(job.args), job.signature)
+        if not isinstance(renewed, dict):
+            raise InvalidArguments(f"the upgrade of task {task.name!r} must give a dict of arguments")
+        text = task.signature.encode((), renewed, limit=MAX_PAYLOAD_LIMIT)
+        return task.signature.decode(text, limit=MAX_PAYLOAD_LIMIT)
+
+    return upgrade
+
+
+def build_task_specs(tasks: Iterable[Task[..., Any]]) -> dict[str, TaskSpec]:
+    return {task.name: TaskSpec(task) for task in tasks}
+
+
+def blocked_outcome(job: ClaimedJob, blocked_on: str) -> Outcome:
+    """Out of the way of every claim, until a worker that can take it comes."""
+    return Outcome(id=job.id, token=job.token, kind=OutcomeKind.BLOCKED, blocked_on=blocked_on)
+
+
+def unknown_task_outcome(job: ClaimedJob) -> Outcome:
+    return blocked_outcome(job, blocked_on_task(job.task))
+
+
+def find_resting_queues(tasks: Iterable[Task[..., Any]]) -> dict[str, Callable[[], bool]]:
+    """For queues whose tasks can all be held up by something outside: whether they all are."""
+    by_queue: dict[str, list[Callable[[], bool] | None]] = {}
+    for task in tasks:
+        by_queue.setdefault(task.queue, []).append(task.is_claiming_paused)
+    found = {queue: [rests for rests in each if rests is not None] for queue, each in by_queue.items()}
+    return {
+        queue: lambda all_of=tuple(rests): all(rests() for rests in all_of)  # type: ignore[misc]
+        for queue, rests in found.items()
+        if len(rests) == len(by_queue[queue])
+    }

@@ -1,0 +1,235 @@
+"""The hot statements by their plans, and by what they cost behind a hundred thousand rows that do not matter.
+
+A plan is looked at on an empty database (as prepared by a worker that starts first) and on a filled, analysed one.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from drumbeat.store.sqlfile import repeat_row
+from drumbeat.store.sqlite import schema
+from drumbeat.store.sqlite.connection import SqliteConnection
+from drumbeat.store.sqlite.statements import INSPECT, INSTANCES, JOBS, SEARCH
+
+MANY = 100_000
+NOW = 1_800_000_000_000_000
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("empty") / "plans.db"
+    db = SqliteConnection(path, read_only=False)
+    schema.upgrade(db, "drumbeat")
+    db.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """100,000 future jobs of the most urgent priority, 100,000 that wait, all in the queue that is claimed from."""
+    path = tmp_path_factory.mktemp("filled") / "plans.db"
+    db = SqliteConnection(path, read_only=False)
+    schema.upgrade(db, "drumbeat")
+    db.close()
+    raw = sqlite3.connect(path)
+    columns = (
+        "id, task, queue, priority, args, signature, created_at, due_at, run_at, crash_limit, blocked_on, blocked_since"
+    )
+    raw.executemany(
+        f"INSERT INTO drumbeat_job ({columns}) VALUES (?, 'noop', 'default', ?, '{{}}', 's', 1, 1, ?, 3, ?, ?)",
+        (
+            row
+            for number in range(MANY)
+            for row in (
+                (f"f{number:08}", 0, NOW + 1_000_000 + number, None, None),
+                (f"w{number:08}", 0, 1, "task:strange", 5),
+            )
+        ),
+    )
+    raw.execute(
+        "INSERT INTO drumbeat_instance (id, app, version, host, pid, roles, queues, tasks, concurrency, started_at,"
+        " beat_at) VALUES ('me', '', '', '', 1, '[]', '[]', '{}', 1, 1, 1)"
+    )
+    raw.execute("ANALYZE")
+    raw.commit()
+    raw.close()
+    return path
+
+
+@pytest.fixture(params=["empty", "filled"])
+def raw(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(request.getfixturevalue(request.param))
+    yield connection
+    connection.close()
+
+
+PARAMETERS = (
+    *(
+        "queue",
+        "now",
+        "limit",
+        "instance",
+        "wants",
+        "queues",
+        "picked",
+        "after",
+        "ids",
+        "holds",
+        "seq",
+        "keys",
+        "state",
+    ),
+    *(
+        "task",
+        "key",
+        "error",
+        "before",
+        "id",
+        "prefix",
+        "all",
+        "seqs",
+        "low",
+        "high",
+        "view",
+        "schedule",
+        "priority",
+        "run_at",
+    ),
+)
+
+
+def explain(raw: sqlite3.Connection, statement: str) -> list[str]:
+    names = dict.fromkeys(PARAMETERS)
+    numbered = set(re.findall(r"\?\d", statement))
+    given = names if ":" in statement else [None] * (len(re.findall(r"\?(?!\d)", statement)) + len(numbered))
+    return [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", given)]
+
+
+def assert_no_sort_and_no_scan(steps: list[str]) -> None:
+    for step in steps:
+        assert "TEMP B-TREE" not in step, steps
+        if step.startswith("SCAN"):
+            small = (
+                "level",
+                "queue",
+                "wanted",
+                "picked",
+                "ended",
+                "back",
+                "note",
+                "json_each",
+                "waiting",
+                "(",
+                "CONSTANT",
+                "instance",
+                "pruned",
+                "history USING INTEGER PRIMARY KEY",
+                "MATERIALIZED",
+                "column",
+            )
+            assert any(word in step for word in small), steps
+
+
+def test_pick_walks_the_claim_index_level_by_level_without_sorting(raw: sqlite3.Connection) -> None:
+    steps = explain(raw, JOBS.pick)
+    assert_no_sort_and_no_scan(steps)
+    assert any("drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)" in step for step in steps), steps
+
+
+def test_next_due_is_a_seek_for_each_queue_and_level(raw: sqlite3.Connection) -> None:
+    steps = explain(raw, JOBS.next_due)
+    assert_no_sort_and_no_scan(steps)
+    assert any(
+        "INDEX drumbeat_job_for_claim (queue=? AND priority=? AND run_at>? AND run_at<?)" in step for step in steps
+    ), steps
+
+
+def test_those_ahead_are_counted_in_the_claim_index_level_by_level(raw: sqlite3.Connection) -> None:
+    steps = explain(raw, INSPECT.ahead)
+    assert_no_sort_and_no_scan(steps)
+    walks = [step for step in steps if "drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)" in step]
+    assert len(walks) == 2, steps
+
+
+def test_waiting_jobs_are_reached_by_what_they_wait_for(raw: sqlite3.Connection) -> None:
+    steps = explain(raw, JOBS.pick_unblocked)
+    assert_no_sort_and_no_scan(steps)
+    seek = "drumbeat_job_for_those_who_can (blocked_on=? AND queue=? AND priority=? AND run_at<?)"
+    assert any(seek in step for step in steps), steps
+    for statement in (JOBS.pick_unblocked, INSTANCES.heartbeat_reply, JOBS.expired_waits):
+        jumps = [step for step in explain(raw, statement) if "(blocked_on>?)" in step]
+        assert jumps, "distinct values by jumping from one to the next"
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        (JOBS.claim, "INTEGER PRIMARY KEY (rowid=?)"),
+        (JOBS.claimed_jobs, "job USING INTEGER PRIMARY KEY (rowid=?)"),
+        (JOBS.move_to_history, "job USING INDEX drumbeat_job_one_per_id (id=?)"),
+        (JOBS.delete_finished, "job USING COVERING INDEX drumbeat_job_one_per_id (id=?)"),
+        (JOBS.delete_finished, "history USING INTEGER PRIMARY KEY (rowid>?)"),
+        (JOBS.delete_jobs, "drumbeat_job_one_per_id (id=?)"),
+        (JOBS.insert_dead_letters, "job USING INDEX drumbeat_job_one_per_id (id=?)"),
+        (JOBS.requeue, "drumbeat_job USING INTEGER PRIMARY KEY (rowid=?)"),
+        (JOBS.note, "drumbeat_job_one_per_id (id=?)"),
+        (JOBS.held, "drumbeat_job_one_per_id (id=?)"),
+        (JOBS.held_by, "drumbeat_job_of_instance (instance=?)"),
+        (JOBS.running, "drumbeat_job_of_instance (instance=?)"),
+        (JOBS.live_ids_of_keys, "drumbeat_job_by_key (task=? AND key=?)"),
+        (JOBS.unique_holders, "drumbeat_job_by_key (task=? AND key=?)"),
+        (JOBS.cancel_pending, "drumbeat_job_one_per_id (id=?)"),
+        (JOBS.request_cancel, "drumbeat_job_one_per_id (id=?)"),
+        (JOBS.run_now, "drumbeat_job_one_per_id (id=?)"),
+        (JOBS.ended, "drumbeat_history_one_per_id (id=?)"),
+        (JOBS.expired_waits, "drumbeat_job_waiting_since (blocked_on=? AND blocked_since<?)"),
+        (JOBS.insert, "drumbeat_history_one_per_id (id=?)"),
+        (INSTANCES.heartbeat_reply, "drumbeat_job_of_instance (instance=?)"),
+        (SEARCH.live_walk, "drumbeat_job_one_per_id (id>? AND id<?)"),
+        (SEARCH.live_chosen, "drumbeat_job_one_per_id (id=?)"),
+        (SEARCH.history_walk, "drumbeat_history_one_per_id (id>? AND id<?)"),
+        (SEARCH.history_walk_of_task, "drumbeat_history_by_task (task=? AND id>? AND id<?)"),
+        (SEARCH.history_walk_of_key, "drumbeat_history_by_key (key=? AND id>? AND id<?)"),
+        (SEARCH.history_chosen, "drumbeat_history_one_per_id (id=?)"),
+        (SEARCH.dead_walk, "drumbeat_dead USING PRIMARY KEY (id>? AND id<?)"),
+        (SEARCH.dead_walk_of_task, "drumbeat_dead_by_task (task=? AND id>? AND id<?)"),
+        (SEARCH.few_of_key, "drumbeat_job_by_key (task=? AND key=?)"),
+        (SEARCH.few_of_key, "drumbeat_job_by_key (task>?)"),
+        (SEARCH.few_ready, "drumbeat_job_for_claim (queue=? AND priority=? AND run_at<?)"),
+        (SEARCH.few_future, "drumbeat_job_for_claim (queue=? AND priority=? AND run_at>?)"),
+        (SEARCH.few_tried, "drumbeat_job_tried (run_at>?)"),
+        (SEARCH.few_unsucceeded, "drumbeat_history_not_succeeded (state>? AND state<?)"),
+        (INSPECT.tasks, "COVERING INDEX drumbeat_history_by_task"),
+    ],
+)  # fmt: skip
+def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, index: str) -> None:
+    steps = explain(raw, repeat_row(statement, 8) if "VALUES (?" in statement else statement)
+    assert any(index in step for step in steps), steps
+
+
+async def test_rows_that_do_not_matter_cost_a_claim_nothing(filled: Path, empty: Path) -> None:
+    """Counted in SQLite's own steps, so that a busy machine does not matter."""
+
+    def work(path: Path) -> int:
+        raw = sqlite3.connect(path, isolation_level=None)
+        count = 0
+
+        def tick() -> int:
+            nonlocal count
+            count += 1
+            return 0
+
+        given = {"queue": "default", "now": NOW, "limit": 500, "instance": "me", "queues": '["default"]', "after": NOW}
+        raw.set_progress_handler(tick, 10)
+        raw.execute(JOBS.pick, given).fetchall()
+        raw.execute(JOBS.next_due, given).fetchall()
+        raw.execute(JOBS.pick_unblocked, given | {"wants": '["task:mine"]'}).fetchall()
+        raw.execute(INSTANCES.heartbeat_reply, {"id": "me", "now": NOW}).fetchall()
+        raw.close()
+        return count
+
+    assert work(filled) < work(empty) + 100
