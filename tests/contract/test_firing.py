@@ -72,7 +72,7 @@ async def test_what_is_not_active_or_has_changed_is_refused(store: Store) -> Non
     schedule = await put(store, new_schedule())
     await change(store, schedule, ScheduleState.PAUSED)
     paused = await got(store)
-    asked = [firing(paused, 10), firing(paused, 10, moves=False), firing(schedule, 10)]
+    asked = [firing(paused, 10), firing(paused, 10, advances=False), firing(schedule, 10)]
     assert [fired.applied for fired in await store.schedules.fire(asked)] == [False] * 3
     await change(store, paused, ScheduleState.ACTIVE)
     stranger = await put(store, new_schedule("stranger"))
@@ -103,14 +103,14 @@ async def test_a_backfill_leaves_the_cursor_and_passes_over_what_was_fired(store
     await put(store, new_schedule(overlap=Overlap.ALLOW))
     await fire(store, "nightly", 10, 30, skipped=(SkippedRange(first=20, last=20, count=1, reason="late"),))
     before = await got(store)
-    [fired] = await store.schedules.fire([firing(before, 10, 20, 30, 40, moves=False, cursor=None, next_at=None)])
+    [fired] = await store.schedules.fire([firing(before, 10, 20, 30, 40, advances=False, cursor=None, next_at=None)])
     assert (fired.applied, len(fired.jobs), fired.skipped) == (True, 2, 2)
     found = await got(store)
     assert (found.cursor, found.next_at) == (before.cursor, before.next_at)
     assert await outcomes(store, "nightly") == [
         *((10, "fired"), (20, "fired"), (20, "skipped"), (30, "fired"), (40, "fired")),
     ]
-    again = await fire(store, "nightly", 20, moves=False)
+    again = await fire(store, "nightly", 20, advances=False)
     assert (again.applied, again.jobs, again.skipped) == (True, (), 1)
 
 

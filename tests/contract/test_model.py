@@ -214,7 +214,7 @@ class JobsLife(RuleBasedStateMachine):
         told = outcome(hold, kind, delay=HOUR, blocked_on="task:x" if kind is OutcomeKind.BLOCKED else None)
         for _ in range(2 if twice else 1):
             expected = self.verdict(instance, hold, kind)
-            [verdict] = self.run(self.store.jobs.report_and_claim(instance, [told], None)).verdicts
+            [verdict] = self.run(self.store.jobs.report_and_claim(instance, [told], None)).statuses
             assert verdict is expected
             if verdict is WriteStatus.APPLIED:
                 self.settle(self.jobs[hold.id], kind)
@@ -268,9 +268,9 @@ class JobsLife(RuleBasedStateMachine):
             return
         holder = self.holder(job.unique)
         [answer] = self.run(self.store.jobs.replay([job.id]))
-        assert answer.done == (letter and holder is None)
+        assert answer.replayed == (letter and holder is None)
         assert (answer.conflict is not None) == (letter and holder is not None)
-        if answer.done:
+        if answer.replayed:
             job.give_back()
             job.replays, job.failures, job.crashes, job.due = job.replays + 1, 0, 0, True
             job.cancel_requested = False
@@ -282,8 +282,8 @@ class JobsLife(RuleBasedStateMachine):
         started = [job for job in held if not knows or data.draw(st.booleans())]
         marks = [ClaimRef(job.id, job.token) for job in started] if knows else None
         buried = self.run(self.store.instances.declare_dead(instance, beat=None, started=marks, reason="killed"))
-        assert buried.buried == self.instances[instance]
-        if not buried.buried:
+        assert buried.declared == self.instances[instance]
+        if not buried.declared:
             return
         self.instances[instance] = False
         for job in held:

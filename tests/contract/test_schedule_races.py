@@ -67,7 +67,7 @@ async def test_the_same_backfill_by_many_at_once_makes_each_job_once(store: Stor
     wanted = tuple(range(10, 30))
 
     async def backfill(mine: Store) -> int:
-        [fired] = await mine.schedules.fire([firing(schedule, *wanted, moves=False)])
+        [fired] = await mine.schedules.fire([firing(schedule, *wanted, advances=False)])
         assert fired.applied
         return len(fired.jobs)
 

@@ -117,7 +117,7 @@ def values(jobs: Sequence[Job]) -> Kinds:
         "until": [created_us(middle), created_us(early) + 1, created_us(jobs[-1].id)],
         "id": [middle, middle[:13], early[:23], early[:8], "ffff"],
         "id_end": [middle[-10:], early[-4:], middle, "0000"],
-        "letters": [True],
+        "dead_letters": [True],
         "before": [middle],
     }
 
@@ -187,7 +187,7 @@ async def test_a_page_is_never_longer_than_it_should_be_and_the_last_says_so(sto
         {"queue": "low"},
         {"view": PendingView.READY},
         {"error": "boom"},
-        {"letters": True},
+        {"dead_letters": True},
     ):
         filter = JobFilter(limit=2, **wanted)  # type: ignore[arg-type]
         found = await pages(store, filter)

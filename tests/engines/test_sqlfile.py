@@ -37,7 +37,7 @@ def test_a_name_missing_on_either_side_stops_the_import() -> None:
         has_meta: str
         forgotten: str
 
-    with pytest.raises(ValueError, match=r"missing \['forgotten'\], unused \['keep', 'oldest_code', 'version'\]"):
+    with pytest.raises(ValueError, match=r"missing \['forgotten'\], unused \['oldest_code', 'set_meta', 'version'\]"):
         sqlfile.load(Wrong, "drumbeat.store.sqlite.sql", "schema.sql")
 
 

@@ -126,13 +126,13 @@ def test_an_app_that_no_module_has_is_not_found() -> None:
 
 @pytest.mark.parametrize(("command", "ref"), [(["prog.py"], "__main__:app"), (["-m", "prog"], "prog:app")])
 def test_the_program_that_was_started_is_where_its_app_is_found(folder: Path, command: list[str], ref: str) -> None:
-    (folder / "prog.py").write_text(f"{HEAD}from drumbeat import appref\napp = Drumbeat()\nprint(appref.find(app))")
+    (folder / "prog.py").write_text(f"{HEAD}from drumbeat import appref\napp = Drumbeat()\nprint(appref.find_ref(app))")
     output = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=True)
     assert output.stdout.strip() == ref
 
 
 def test_what_was_typed_in_is_not_found() -> None:
-    source = f"{HEAD}from drumbeat import appref\napp = Drumbeat()\nprint(appref.find(app))"
+    source = f"{HEAD}from drumbeat import appref\napp = Drumbeat()\nprint(appref.find_ref(app))"
     output = subprocess.run([sys.executable], input=source, capture_output=True, text=True, check=True)
     assert output.stdout.strip() == "None"
 

@@ -73,7 +73,7 @@ def test_both_lanes_go_on_while_claims_are_filled(fetcher: Fetcher, clock: FakeC
 def test_an_answer_wakes_the_other_lane_which_may_sleep_for_too_long(
     fetcher: Fetcher, clock: FakeClock, woken: list[None]
 ) -> None:
-    ask(fetcher, clock, next_due=clock.now_us() + 100_000)
+    ask(fetcher, clock, next_due_at=clock.now_us() + 100_000)
     assert woken
     assert fetcher.seconds_until_poll == pytest.approx(0.1, abs=0.001)
 
@@ -102,11 +102,11 @@ async def test_a_due_moment_is_that_of_the_stores_clock(fetcher: Fetcher, clock:
 def test_where_claims_stand_one_goes_with_the_last_outcomes_though_it_is_not_time(
     fetcher: Fetcher, clock: FakeClock
 ) -> None:
-    ask(fetcher, clock, stands=True)
+    ask(fetcher, clock, parked_claim=True)
     assert fetcher.next_claim() is None
     claim = fetcher.next_parked_claim()
     assert claim is not None
-    fetcher.on_answer(claim, answer(clock, stands=True), clock.monotonic())
+    fetcher.on_answer(claim, answer(clock, parked_claim=True), clock.monotonic())
     fetcher.on_parked_jobs([job(1)])
     assert fetcher.next_claim() is None, "what is running is no reason to ask"
     assert fetcher.next_parked_claim() is not None
@@ -119,5 +119,5 @@ def test_where_no_claim_stands_it_is_tried_once(fetcher: Fetcher, clock: FakeClo
     fetcher.on_answer(claim, answer(clock), clock.monotonic())
     assert fetcher.next_parked_claim() is None
     fetcher.on_notification(0)
-    ask(fetcher, clock, stands=True)
+    ask(fetcher, clock, parked_claim=True)
     assert fetcher.next_parked_claim() is not None, "the store can do it again"

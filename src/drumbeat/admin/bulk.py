@@ -129,7 +129,7 @@ def _build_filters(action: Action, filter: JobFilter) -> Iterable[JobFilter]:
     # Running ones last: a pending job that is claimed between the two looks is met as a running one.
     for state in _STATES[action]:
         if filter.state in (None, state) and (filter.view is None or state is JobState.PENDING):
-            yield msgspec.structs.replace(filter, state=state, letters=state is JobState.DEAD)
+            yield msgspec.structs.replace(filter, state=state, dead_letters=state is JobState.DEAD)
 
 
 def read_rate(rate: object) -> float | None:

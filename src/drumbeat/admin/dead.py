@@ -116,4 +116,4 @@ def _not_dead_letter_error(id: str) -> InvalidArguments:
 
 
 def _only_dead_letters(filter: JobFilter) -> JobFilter:
-    return msgspec.structs.replace(filter, state=JobState.DEAD, letters=True)
+    return msgspec.structs.replace(filter, state=JobState.DEAD, dead_letters=True)

@@ -110,7 +110,7 @@ def is_all_dead_letters(filter: JobFilter) -> bool:
 
 def is_whole_span(filter: JobFilter) -> bool:
     """Whether every job of its span and places is wanted, so that no look is in vain."""
-    return is_unfiltered(msgspec.structs.replace(filter, since=None, until=None, id=None, letters=False))
+    return is_unfiltered(msgspec.structs.replace(filter, since=None, until=None, id=None, dead_letters=False))
 
 
 class SearchSql(msgspec.Struct, frozen=True, kw_only=True):

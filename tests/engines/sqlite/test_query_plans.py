@@ -73,7 +73,7 @@ PARAMETERS = (
         "now",
         "limit",
         "instance",
-        "wants",
+        "unblocks",
         "queues",
         "picked",
         "after",
@@ -227,7 +227,7 @@ async def test_rows_that_do_not_matter_cost_a_claim_nothing(filled: Path, empty:
         raw.set_progress_handler(tick, 10)
         raw.execute(JOBS.pick, given).fetchall()
         raw.execute(JOBS.next_due, given).fetchall()
-        raw.execute(JOBS.pick_unblocked, given | {"wants": '["task:mine"]'}).fetchall()
+        raw.execute(JOBS.pick_unblocked, given | {"unblocks": '["task:mine"]'}).fetchall()
         raw.execute(INSTANCES.heartbeat_reply, {"id": "me", "now": NOW}).fetchall()
         raw.close()
         return count

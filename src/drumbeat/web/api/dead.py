@@ -87,7 +87,7 @@ async def list_dead_letters(request: DashboardRequest) -> Page[JobRecord]:
     query: DeadLettersQuery = request.query
     filter = to_job_filter(JobListQuery(state="dead", **msgspec.structs.asdict(query)))
     store = await request.app.store()
-    return await load_job_page(store, msgspec.structs.replace(filter, letters=True))
+    return await load_job_page(store, msgspec.structs.replace(filter, dead_letters=True))
 
 
 async def list_groups(request: DashboardRequest) -> Page[DeadLetterGroup]:

@@ -50,7 +50,7 @@ async def show(request: DashboardRequest) -> DashboardResponse:
     page: Page[JobRecord] = await request.invoke(dead.list_dead_letters, query=letters)
     # By the same filter as the list: what was discarded is dead, too, but no letter.
     store = await request.app.store()
-    wanted = msgspec.structs.replace(to_job_filter(ApiJobFilter(**fields)), letters=True)  # type: ignore[arg-type]
+    wanted = msgspec.structs.replace(to_job_filter(ApiJobFilter(**fields)), dead_letters=True)  # type: ignore[arg-type]
     counts = await store.inspect.count_jobs(wanted)
     return await render_page(
         request,
