@@ -10,7 +10,8 @@ import pytest
 
 from drumbeat import Drumbeat, JobState
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import CancelAnswer, JobCounts, JobPage, OutcomeKind, PendingView
+from drumbeat.core.job import CancelAnswer, OutcomeKind, PendingView
+from drumbeat.core.job_query import JobCounts, JobPage
 from drumbeat.errors import InvalidArguments, JobNotFound, UniqueConflict, UnknownTask
 from drumbeat.tasks import AsyncTask
 from tests.app.conftest import ManualWorker

@@ -2,8 +2,9 @@
 
 import pytest
 
+from drumbeat.core.claim import WriteStatus
 from drumbeat.core.instance import Instance
-from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind, WriteStatus
+from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
 from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import ClaimedJob, JobFilter, OutcomeKind
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import FireRequest, NewSchedule, Overlap, ScheduleState, SkippedRange
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.protocol import Store
@@ -146,7 +148,9 @@ class Play:
         cursor = self._at if moments or skipped else None
 
         async def make(store: Store) -> FireRequest:
-            return firing(await got(store, name), *moments, skipped=skipped, advances=moves, cursor=cursor, next_at=10**9)
+            return firing(
+                await got(store, name), *moments, skipped=skipped, advances=moves, cursor=cursor, next_at=10**9
+            )
 
         return make
 

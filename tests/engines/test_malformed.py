@@ -16,8 +16,10 @@ from click.testing import CliRunner
 from drumbeat import Drumbeat
 from drumbeat.admin.audit import new_act
 from drumbeat.cli.program import program
+from drumbeat.core.claim import ClaimRequest
 from drumbeat.core.health import HealthLevel
-from drumbeat.core.job import ClaimRequest, JobFilter, JobState, OutcomeKind, PendingView
+from drumbeat.core.job import JobState, OutcomeKind, PendingView
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.lock import NewTicket
 from drumbeat.core.room import RoomMessage
 from drumbeat.core.stats import Resolution, Rollup

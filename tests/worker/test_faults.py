@@ -10,8 +10,9 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, current_job
+from drumbeat.core.claim import Outcome
 from drumbeat.core.instance import InstanceState
-from drumbeat.core.job import JobState, Outcome
+from drumbeat.core.job import JobState
 from drumbeat.events import LeaseLost, ResultRefused, StoreDown, StoreUp
 from drumbeat.settings import Settings
 from drumbeat.worker import EXIT_NO_STORE

@@ -15,7 +15,8 @@ import pytest
 import pytest_asyncio
 
 from drumbeat.context import AbortReason, AbortSignal
-from drumbeat.core.job import ClaimedJob, Failure
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import Failure
 from drumbeat.ids import new_job_id
 from drumbeat.settings import Settings
 from drumbeat.worker.child_pool import ChildFailed, ChildPool

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from drumbeat.app import Drumbeat
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import ClaimedJob, Outcome, OutcomeKind
+from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.job import OutcomeKind
 from drumbeat.core.stats import BOUNDS_US, BUCKETS, Resolution, Rollup, bucket_index
 from drumbeat.events import Events
 from drumbeat.ids import InstanceId, JobId

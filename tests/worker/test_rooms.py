@@ -13,7 +13,7 @@ from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, abort_signal
 from drumbeat.core import instance
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.room import RoomMessage
 from drumbeat.events import RoomFailed
 from drumbeat.ids import InstanceId, new_job_id

@@ -10,7 +10,8 @@ from typing import Any, TypedDict
 import msgspec
 
 from drumbeat.client import Client
-from drumbeat.core.job import Job, JobFilter, JobPage, JobState, PendingView
+from drumbeat.core.job import Job, JobState, PendingView
+from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments, UnknownTask
 from drumbeat.ids import JobId, is_job_id

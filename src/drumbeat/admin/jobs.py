@@ -12,7 +12,8 @@ from drumbeat.admin.explain.context import gather_context
 from drumbeat.admin.explain.reasons import Explanation, explain
 from drumbeat.client import Client
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.core.job import Attempt, CancelAnswer, Job, JobCounts, JobPage, JobState
+from drumbeat.core.job import Attempt, CancelAnswer, Job, JobState
+from drumbeat.core.job_query import JobCounts, JobPage
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, JobNotFound, UniqueConflict
 from drumbeat.handle import JobHandle

@@ -19,7 +19,7 @@ from typing import Any
 
 from drumbeat import logs
 from drumbeat.context import AbortReason
-from drumbeat.core.job import ClaimedJob, ClaimRef
+from drumbeat.core.claim import ClaimedJob, ClaimRef
 from drumbeat.errors import ConfigError, DrumbeatError, StartFailed, StoreError, StoreUnavailable
 from drumbeat.event_logging import log_events
 from drumbeat.events import LoopBlocked

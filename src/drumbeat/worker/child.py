@@ -28,7 +28,7 @@ import msgspec
 from drumbeat import appref, logs, tracing
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, RunningJob
-from drumbeat.core.job import ClaimedJob, Outcome
+from drumbeat.core.claim import ClaimedJob, Outcome
 from drumbeat.errors import DrumbeatError, InvalidArguments
 from drumbeat.ids import InstanceId
 from drumbeat.settings import Settings

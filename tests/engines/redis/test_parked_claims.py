@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from drumbeat.core.job import ClaimedJob, ClaimRequest, ClaimResult, OutcomeKind
+from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult
+from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Store
 from drumbeat.store.redis import RedisStore

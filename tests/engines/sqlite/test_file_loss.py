@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from drumbeat.app import Drumbeat
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreLost, StoreUnavailable
 from drumbeat.store.sqlite import file_checks
 from drumbeat.store.urls import open_store
