@@ -1,4 +1,4 @@
--- Fires schedules: of each by itself, all that is asked for, or nothing. The rules of overlap are those of store/overlap.py.
+-- Fires schedules: of each by itself, all that is asked for, or nothing. The rules of overlap are those of core/overlap.py.
 -- KEYS: 1 the prefix
 -- ARGV: for each: name, 1 if it moves or 0, revision, cursor before, cursor, next_at ('' for none), number of moments, then of each:
 -- at, run_at, id; number of skipped stretches, then of each: first, last, how many, reason
