@@ -13,6 +13,7 @@ import msgspec
 
 from drumbeat.clock import Clock
 from drumbeat.core.lock import LockInfo, NewTicket, TicketInfo, TicketState, TicketStatus
+from drumbeat.core.turns import count_free, free_lanes
 from drumbeat.durations import from_us
 from drumbeat.store.sqlite.boot import boot_id, boot_us
 from drumbeat.store.sqlite.connection import SqliteConnection
@@ -260,13 +261,12 @@ class SqliteLocks:
         """
         db, sql = write.db, self._sql
         limit, per, lanes = _decode_lock_state(db.value(sql.lock_state, {"lock": lock}))
-        free = limit - len(lanes)
+        in_window = 0
         if per is not None:
             db.run(sql.prune_window, {"lock": lock, "now": reading.now, "per": per})
-            free = min(free, limit - db.value(sql.granted_in_window, {"lock": lock}))
-        if free > 0:
-            taken = set(lanes)
-            unused = (lane for lane in range(limit + len(taken)) if lane not in taken)
+            in_window = db.value(sql.granted_in_window, {"lock": lock})
+        if (free := count_free(limit, len(lanes), in_window)) > 0:
+            unused = free_lanes(set(lanes))
             for id, number, wake in _decode_waiting(db.value(sql.first_waiting, {"lock": lock, "free": free})):
                 db.run(sql.grant, {"id": id, "lane": next(unused), "wall": reading.wall})
                 if per is not None:
