@@ -34,8 +34,8 @@ _CANCEL_ANSWERS = {
 }
 
 
-class RunningJob(Protocol):
-    """What the rules must know of a running job."""
+class HeldJob(Protocol):
+    """A running job, as far as the rules need it: a row of each SQL engine."""
 
     @property
     def id(self) -> JobId: ...
@@ -57,7 +57,7 @@ class RunningJob(Protocol):
     def cancel_requested(self) -> bool | int: ...
 
 
-J = TypeVar("J", bound=RunningJob)
+J = TypeVar("J", bound=HeldJob)
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """The on_dead job, to be stored in the same step; only of a job that is dead."""
 
 
-def decide_outcome(job: RunningJob, outcome: Outcome, now: int) -> Transition:
+def decide_outcome(job: HeldJob, outcome: Outcome, now: int) -> Transition:
     """What an outcome of the current claim does to its job."""
     kind = outcome.kind
     crashes = job.crashes + (kind is OutcomeKind.CRASHED)
@@ -208,7 +208,7 @@ def expired_block_failure(blocked_on: str, blocked_since: int, now: int) -> Fail
     return Failure(type="WaitExpired", message=f"no worker registered {wanted} within {hours:g} h")
 
 
-def _crashed(job: RunningJob, reason: str) -> Outcome:
+def _crashed(job: HeldJob, reason: str) -> Outcome:
     return Outcome(
         id=job.id,
         token=job.token,
@@ -218,7 +218,7 @@ def _crashed(job: RunningJob, reason: str) -> Outcome:
     )
 
 
-def _finish(job: RunningJob, outcome: Outcome, now: int, state: JobState, recorded: OutcomeKind | None) -> Transition:
+def _finish(job: HeldJob, outcome: Outcome, now: int, state: JobState, recorded: OutcomeKind | None) -> Transition:
     succeeded = state is JobState.SUCCEEDED
     return Transition(
         state=state,
@@ -234,7 +234,7 @@ def _finish(job: RunningJob, outcome: Outcome, now: int, state: JobState, record
     )
 
 
-def _make_dead(job: RunningJob, outcome: Outcome, now: int, crashes: int) -> Transition:
+def _make_dead(job: HeldJob, outcome: Outcome, now: int, crashes: int) -> Transition:
     return Transition(
         state=JobState.DEAD,
         recorded=outcome.kind,
@@ -248,7 +248,7 @@ def _make_dead(job: RunningJob, outcome: Outcome, now: int, crashes: int) -> Tra
     )
 
 
-def _requeue(job: RunningJob, outcome: Outcome, now: int, crashes: int) -> Transition:
+def _requeue(job: HeldJob, outcome: Outcome, now: int, crashes: int) -> Transition:
     kind = outcome.kind
     started = outcome.started_at is not None or kind not in UNCHARGED
     blocked_on = outcome.blocked_on or None if kind is OutcomeKind.BLOCKED else None
