@@ -101,7 +101,7 @@ class DeadInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """Their cancellation had been requested."""
 
     def describe(self, reason: str) -> str:
-        """`reason` and these numbers as the ended_reason of the instance. `lua/declare_instance_dead.lua` writes the same text."""
+        """The ended_reason of the instance: `reason` and these numbers. `lua/declare_instance_dead.lua` writes the same."""
         numbers = {"to run again alone": self.crash_suspect, "given back": self.released}
         numbers |= {"dead": self.dead, "cancelled": self.cancelled}
         parts = [f"{number} {what}" for what, number in numbers.items() if number]

@@ -2,7 +2,8 @@
 
 After an outage of the store, or a laptop's sleep, every heartbeat is old, and the first instance to come back would take all
 living jobs from the others. So an instance is dead only when an observer, whose own heartbeats were accepted throughout the
-last `dead_after` seconds, saw its count unchanged all that time. After a gap in its own heartbeats an observer starts anew. Pure.
+last `dead_after` seconds, saw its count unchanged all that time. After a gap in its own heartbeats an observer starts anew.
+Pure.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ class Observer:
         self._observed_at = None
 
     def find_dead(self, peers: Sequence[Peer], asked_at: float, answered_at: float) -> list[Peer]:
-        """The peers that are dead. `asked_at`: before the heartbeat was sent, `answered_at`: when its reply came (monotonic clock)."""
+        """The peers that are dead. Monotonic times: the heartbeat was sent after `asked_at`, its reply came at `answered_at`."""
         if self._observed_at is not None and answered_at - self._observed_at > self._max_gap:
             self._seen.clear()
         self._observed_at = answered_at

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from drumbeat.ids import JobId
+from drumbeat.ids import InstanceId, JobId
 
 
 class RuleKind(StrEnum):
@@ -173,6 +173,13 @@ class OnceState(StrEnum):
     YOURS = "yours"  # not done, and no living instance is doing it: do it, then call complete_once
     BUSY = "busy"  # a living instance is doing it
     DONE = "done"
+
+
+def once_state(holder: InstanceId | None, instance: InstanceId, *, is_done: bool) -> OnceState:
+    """The answer to `instance`, where `holder` is the living instance that does it."""
+    if is_done:
+        return OnceState.DONE
+    return OnceState.YOURS if holder == instance else OnceState.BUSY
 
 
 class Fire(msgspec.Struct, frozen=True, kw_only=True):
