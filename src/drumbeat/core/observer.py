@@ -25,7 +25,7 @@ class Observer:
         self._observed_at = None
 
     def find_dead(self, peers: Sequence[Peer], asked_at: float, answered_at: float) -> list[Peer]:
-        """The peers that are dead. Monotonic times: the heartbeat was sent after `asked_at`, its reply came at `answered_at`."""
+        """The peers that are dead. Monotonic times: `asked_at` before the heartbeat was sent, `answered_at` of its reply."""
         if self._observed_at is not None and answered_at - self._observed_at > self._max_gap:
             self._seen.clear()
         self._observed_at = answered_at

@@ -13,8 +13,9 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from drumbeat.core.claim import Outcome, WriteStatus
+from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport
-from drumbeat.core.job import CancelAnswer, Failure, JobState, NewJob, OutcomeKind
+from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind
 from drumbeat.ids import JobId
 
 HOUR_US = 3_600_000_000
@@ -55,6 +56,8 @@ class HeldJob(Protocol):
     def blocked_since(self) -> int | None: ...
     @property
     def cancel_requested(self) -> bool | int: ...
+    @property
+    def on_dead(self) -> str | None: ...
 
 
 J = TypeVar("J", bound=HeldJob)
@@ -131,6 +134,19 @@ def blame_crash(
             transition = _requeue(job, outcome, now, crashes)
         decided.append((job, transition))
     return decided
+
+
+def find_on_dead_jobs(decided: Iterable[tuple[J, Transition]]) -> list[JobId]:
+    """The jobs that become dead and have an on_dead task."""
+    return [job.id for job, to in decided if to.state is JobState.DEAD and job.on_dead is not None]
+
+
+def add_follow_ups(
+    decided: Iterable[tuple[J, Transition]], records: Iterable[Job], error: Failure
+) -> list[tuple[J, Transition]]:
+    """The same transitions with the on_dead jobs of `records`, the records of `find_on_dead_jobs`."""
+    follow_ups = {job.id: make_follow_up(job, error) for job in records}
+    return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
 
 
 def report_crash(transitions: Iterable[Transition]) -> DeadInstanceReport:

@@ -221,7 +221,7 @@ class PostgresSchedules:
     async def _lock_cancellable_jobs(
         self, locked: Sequence[Any], live: dict[JobId, str], session: Session
     ) -> tuple[dict[str, list[JobId]], set[str]]:
-        """Lock the jobs that may be cancelled; return the waiting jobs by schedule, and schedules some of whose jobs are locked.
+        """Lock the jobs that may be cancelled; return waiting jobs by schedule, and schedules some of whose jobs are locked.
 
         Updates `live`: a pending job may have been claimed since.
         """

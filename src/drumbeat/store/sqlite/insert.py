@@ -1,4 +1,4 @@
-"""How jobs get into the live table: new ones, follow-ups, and the rule of unique keys. Runs on the writer's thread."""
+"""Inserting jobs into the live table of SQLite. Runs on the writer's thread."""
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -13,11 +13,11 @@ from drumbeat.store.sqlite.statements import SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext
 
 INSERT_WIDTH, INSERT_SIMILAR_WIDTH = 16, 3
-# Fewer than so many of a kind are not worth a statement of their own.
 MIN_SIMILAR = 8
+"""Fewer jobs with common columns are not worth a statement of their own."""
 Row = tuple[str | int | None, ...]
 
-# The parameters ?2 and on of statement `add_alike`. An enum's value by its plain attribute: `.value` is a call.
+# The parameters from ?2 of statement `insert_similar`. The value of an enum by its plain attribute: `.value` is a call.
 _shared_columns = attrgetter(
     "task",
     "queue",
@@ -36,7 +36,7 @@ _shared_columns = attrgetter(
 
 
 class InsertRows:
-    """Rows for one statement: of `add_alike` if there is something in common, else of `add`."""
+    """Rows for one statement: `insert_similar` with the columns in `shared`, else `insert`."""
 
     __slots__ = ("rows", "shared")
 
@@ -46,7 +46,7 @@ class InsertRows:
 
 
 def group_similar(jobs: Sequence[NewJob]) -> list[InsertRows]:
-    """All jobs, those that differ little together."""
+    """The rows of all jobs, grouped by common columns where that pays."""
     if len(jobs) < MIN_SIMILAR:
         return [InsertRows([insert_row(job) for job in jobs])]
     groups: dict[Row, list[Row]] = {}
@@ -61,7 +61,7 @@ def group_similar(jobs: Sequence[NewJob]) -> list[InsertRows]:
 
 
 class SqliteInsertBatch:
-    """Jobs of one call, made ready on the caller's thread."""
+    """The jobs of one call, prepared on the caller's thread."""
 
     __slots__ = ("has_unique", "jobs", "min_delay", "min_run_at", "row_groups")
 
@@ -74,7 +74,7 @@ class SqliteInsertBatch:
 
 
 def insert_row(job: NewJob) -> Row:
-    """The columns of statement `add`."""
+    """The columns of statement `insert`."""
     return (
         job.id,
         job.task,
@@ -85,7 +85,7 @@ def insert_row(job: NewJob) -> Row:
         NULL if job.run_at is None else job.run_at,
         job.delay,
         job.key or NULL,
-        # An enum is a str, but not exactly one: sqlite3 would look for an adapter each time.
+        # Not the enum, a subclass of str: sqlite3 would look for an adapter each time.
         job.unique.value if job.unique else "",
         NULL if job.retries is None else job.retries,
         NULL if job.timeout is None else job.timeout,
@@ -101,11 +101,11 @@ class SqliteInserter:
         self._sql = sql
 
     def add(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
-        """All or none; one answer for each."""
+        """Store all jobs or none; one result for each."""
         return self._add_unique(write, batch) if batch.has_unique else self._add_plain(write, batch)
 
     def add_all(self, write: WriteContext, batches: Sequence[SqliteInsertBatch]) -> list[list[AddResult]]:
-        """Several calls in one statement: those of a thousand coroutines that each enqueue one job."""
+        """Store the jobs of several calls in one statement, as when a thousand coroutines enqueue one job each."""
         if any(batch.has_unique for batch in batches):
             return [self.add(write, batch) for batch in batches]
         joined = SqliteInsertBatch.__new__(SqliteInsertBatch)
@@ -117,7 +117,7 @@ class SqliteInserter:
         return [[next(answers) for _ in batch.jobs] for batch in batches]
 
     def add_follow_ups(self, write: WriteContext, jobs: Sequence[NewJob]) -> None:
-        """The follow-ups of deaths, in the step that makes the jobs dead."""
+        """Store on_dead jobs, in the transaction that makes their jobs dead."""
         if jobs:
             self.add(write, SqliteInsertBatch(jobs))
 
@@ -131,16 +131,16 @@ class SqliteInserter:
 
     def _insert_rows(self, write: WriteContext, row_groups: Iterable[InsertRows]) -> int:
         created = 0
-        for piece in row_groups:
-            if piece.shared is None:
-                created += write.db.run_rows(self._sql.insert, INSERT_WIDTH, piece.rows, (write.now,))
+        for group in row_groups:
+            if group.shared is None:
+                created += write.db.run_rows(self._sql.insert, INSERT_WIDTH, group.rows, (write.now,))
             else:
-                fixed = (write.now, *piece.shared)
-                created += write.db.run_rows(self._sql.insert_similar, INSERT_SIMILAR_WIDTH, piece.rows, fixed)
+                fixed = (write.now, *group.shared)
+                created += write.db.run_rows(self._sql.insert_similar, INSERT_SIMILAR_WIDTH, group.rows, fixed)
         return created
 
     def _find_created(self, write: WriteContext, jobs: Sequence[NewJob], created: int) -> list[AddResult]:
-        """Some ids were there before; the new rows are the last ones, in one piece."""
+        """The results where some ids existed before: the new rows are the last `created`, with adjacent rowids."""
         new: set[JobId] = set()
         if created:
             new.update(rows.ids(write.db.value(self._sql.inserted_after, {"seq": write.db.last_rowid - created})))
