@@ -144,7 +144,7 @@ def find_on_dead_jobs(decided: Iterable[tuple[J, Transition]]) -> list[JobId]:
 def add_follow_ups(
     decided: Iterable[tuple[J, Transition]], records: Iterable[Job], error: Failure
 ) -> list[tuple[J, Transition]]:
-    """The same transitions with the on_dead jobs of `records`, the records of `find_on_dead_jobs`."""
+    """The transitions with the on_dead jobs of `records`: those that `find_on_dead_jobs` named."""
     follow_ups = {job.id: make_follow_up(job, error) for job in records}
     return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
 
