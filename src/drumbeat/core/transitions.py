@@ -3,8 +3,8 @@
     pending --claim--> running --outcome, or death of its instance--> succeeded | cancelled | dead | pending
 
 The SQL engines load a job, decide here, and write the `Transition` while the claim still stands. Redis decides inside its
-scripts (`lua/_transitions.lua`, `lua/declare_instance_dead.lua`, `lua/report_and_claim.lua`); tests/contract/test_rules.py
-compares every engine with these functions over all combinations.
+scripts (`lua/_transitions.lua`, `lua/declare_instance_dead.lua`, `lua/report_and_claim.lua`). The test
+tests/contract/test_rules_transitions.py compares every engine with these functions over all combinations.
 """
 
 from collections.abc import Collection, Iterable, Sequence
