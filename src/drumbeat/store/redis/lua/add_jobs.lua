@@ -29,7 +29,7 @@ end
 
 local known = fetch('job:', ids)
 local seen, taken, refused = {}, {}, {}
--- Where nothing is refused, which is nearly always so, the lists are taken as they are.
+-- Nearly always nothing is refused, and the lists are used as they are.
 local function refuse(position, id)
   refused[#refused + 1] = position
   refused[#refused + 1] = id

@@ -1,8 +1,8 @@
--- Fires schedules: of each by itself, all that is asked for, or nothing. The rules of overlap are those of store/overlap.py.
+-- Fires schedules, each one all or nothing. The rules of overlap are those of core/overlap.py.
 -- KEYS: 1 the prefix
--- ARGV: for each: name, 1 if it moves or 0, revision, cursor before, cursor, next_at ('' for none), number of moments, then of each:
--- at, run_at, id; number of skipped stretches, then of each: first, last, how many, reason
--- returns: for each 0 (refused), or how many moments were not fired and the ids of the jobs that were made
+-- ARGV: for each: name, 1 if it advances or 0, revision, expected cursor, cursor, next_at ('' for none), number of fires, then of each:
+-- at, run_at, id; number of skipped ranges, then of each: first, last, count, reason
+-- returns: for each 0 (refused), or how many fires were skipped and the ids of the new jobs
 -- include: _find_job
 
 local at = 0
@@ -50,13 +50,13 @@ local function skip(schedule, moment)
   record_fire(schedule.name, 's', moment.at, moment.at, '1', 'skipped', 'overlap', '')
 end
 
--- Cancels those in line, and the current job; true if the current one has to stop first.
+-- Cancels blocked jobs and the current job; returns true if the current one has to stop first.
 local function cancel_before(schedule, live)
   for _, id in ipairs(safe_read('ZRANGE', P .. 'waits:schedule:' .. schedule.name, 0, -1) or {}) do
     cancel_job(id)
   end
   if live == 'pending' then
-    -- Its end must not set anything going.
+    -- Its end must not start another.
     call('HSET', schedule_key(schedule.name), 'current', '')
   end
   if live then
@@ -65,7 +65,7 @@ local function cancel_before(schedule, live)
   return live == 'running'
 end
 
--- Moments that are new; gives the ids of jobs.
+-- Records new fires; returns the ids of their jobs.
 local function fire(schedule, moments)
   local job = schedule.current ~= '' and find_job(schedule.current)
   local live, ids = job and not job.done and job.state or nil, {}
@@ -93,14 +93,14 @@ local function fire(schedule, moments)
   return ids
 end
 
--- nil: refused.
+-- Returns nil if refused.
 local function fire_schedule(firing)
   local schedule = load_schedule(firing.name, 'revision', 'cursor', 'next_at', 'current', 'task', 'queue', 'priority', 'head', 'rest',
     'overlap', 'every')
   if not schedule or schedule.state ~= 'active' then
     return nil
   end
-  -- What its jobs are made of.
+  -- The template of its jobs.
   if not match('-[0,0,' .. schedule.head, HEADER_PATTERN) or schedule.rest == '' or schedule.queue == '' or not match(schedule.priority, '^%d$') then
     return nil
   end
