@@ -82,11 +82,11 @@ every call, so no script runs on half of the keys.
     totals               zset     instance -> when it last wrote its totals (µs)
     folded               hash     queue, task, position -> the sum of one counter over instances that are gone
 
-  Channels (published by scripts)
-    reply:<channel>      jobs handed to the parked claim of one worker, the only subscriber (_handoff.lua)
-    rooms                instances that got messages, as text (empty: many)
-    tickets              a ticket and after how many µs its owner should check it, as text
-    wake                 the smallest run_at (µs) of jobs that became pending, as text
+  Published by scripts
+    reply:<channel>      channel  jobs handed to the parked claim of one worker, the only subscriber (_handoff.lua)
+    rooms                channel  instances that got messages, as text (empty: many)
+    tickets              channel  a ticket and after how many µs its owner should check it, as text
+    wake                 channel  the smallest run_at (µs) of jobs that became pending, as text
 
 Only intervals expire by themselves. Scripts prune everything else together with what belongs to it.
 """

@@ -150,6 +150,7 @@ local function park_claim(instance, claim)
     return 0
   end
   call('ZADD', P .. 'parked_claims', now_text, instance)
-  call('HSET', P .. 'parked_requests', instance, claim.reply_channel .. ' ' .. claim.limit .. '\n' .. table.concat(claim.queues, '\n') .. '\n')
+  local request = claim.reply_channel .. ' ' .. claim.limit .. '\n' .. table.concat(claim.queues, '\n') .. '\n'
+  call('HSET', P .. 'parked_requests', instance, request)
   return 1
 end

@@ -20,7 +20,8 @@ local function ended_state(done)
   return STATES[state] and state or 'dead'
 end
 
--- Loads a job with its state; also the live state of a live job, instance and token of a running one, the end record of an ended one.
+-- Loads a job with its state; also the live state of a live job, instance and token of a running one, the end record of an
+-- ended one.
 local function find_job(id)
   local job = load_job(id)
   if not job then

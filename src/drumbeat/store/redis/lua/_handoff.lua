@@ -19,7 +19,9 @@ local function parked_claims()
   for _, instance in ipairs(call('ZREVRANGEBYSCORE', P .. 'parked_claims', '+inf', since, 'LIMIT', 0, MAX_CLAIMS_TRIED)) do
     local channel, limit, queues = match(call('HGET', P .. 'parked_requests', instance) or '', '^(%w+) (%d+)(\n.*)$')
     if channel and call('PUBSUB', 'NUMSUB', P .. 'reply:' .. channel)[2] > 0 then
-      found[#found + 1] = {instance = instance, reply_channel = channel, limit = tonumber(limit), queues = queues, places = {}, size = 0}
+      found[#found + 1] = {
+        instance = instance, reply_channel = channel, limit = tonumber(limit), queues = queues, places = {}, size = 0,
+      }
     end
   end
   return found

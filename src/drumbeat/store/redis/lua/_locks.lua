@@ -26,7 +26,7 @@ end
 local function lock_keys(name)
   return {
     name = name,
-    lock = P .. 'lock:' .. name, line = P .. 'waiters:' .. name, holders = P .. 'holders:' .. name,
+    lock = P .. 'lock:' .. name, waiters = P .. 'waiters:' .. name, holders = P .. 'holders:' .. name,
     leases = P .. 'leases:' .. name, lanes = P .. 'lanes:' .. name, grants = P .. 'grants:' .. name,
   }
 end
@@ -43,7 +43,7 @@ local function remove_ticket(keys, id, lane)
     end
     call('ZREM', keys.holders, id)
   else
-    call('ZREM', keys.line, id)
+    call('ZREM', keys.waiters, id)
   end
   call('ZREM', keys.leases, id)
   call('DEL', ticket_key(id))
@@ -67,7 +67,7 @@ end
 
 -- Grants free places to the first waiters and notifies those other than the caller. Returns when a closed window opens.
 local function grant_next(keys, asked)
-  if call('ZCARD', keys.line) == 0 then
+  if call('ZCARD', keys.waiters) == 0 then
     return nil
   end
   local facts = call('HMGET', keys.lock, 'limit', 'per')
@@ -78,11 +78,11 @@ local function grant_next(keys, asked)
     free = math.min(free, limit - call('ZCARD', keys.grants))
   end
   if free > 0 then
-    local heads = call('ZRANGE', keys.line, 0, free - 1, 'WITHSCORES')
+    local heads = call('ZRANGE', keys.waiters, 0, free - 1, 'WITHSCORES')
     for i = 1, #heads, 2 do
       local id, number = heads[i], us(heads[i + 1])
       local lane = take_lane(keys)
-      call('ZREM', keys.line, id)
+      call('ZREM', keys.waiters, id)
       call('ZADD', keys.holders, number, id)
       call('HSET', ticket_key(id), 'granted_at', us(now), 'lane', lane)
       if per then
@@ -97,7 +97,7 @@ local function grant_next(keys, asked)
     return nil
   end
   -- The first waiter before a closed window must know when it opens.
-  local first = call('ZRANGE', keys.line, 0, 0)[1]
+  local first = call('ZRANGE', keys.waiters, 0, 0)[1]
   local last = first and call('ZREVRANGE', keys.grants, limit - 1, limit - 1, 'WITHSCORES')[2]
   if not last then
     return nil

@@ -14,7 +14,7 @@ local function forget_idle()
     local used_at = tonumber(call('ZSCORE', P .. 'locks_used', name))
     expire_tickets(keys)
     if used_at < now - DAY - per and call('ZCARD', keys.leases) == 0 then
-      call('DEL', keys.lock, keys.line, keys.holders, keys.leases, keys.lanes, keys.grants)
+      call('DEL', keys.lock, keys.waiters, keys.holders, keys.leases, keys.lanes, keys.grants)
       call('ZREM', P .. 'locks', name)
       call('ZREM', P .. 'locks_used', name)
     end
@@ -61,7 +61,7 @@ if call('ZADD', keys.leases, us(now + ARGV[5]), id) == 1 then
     return {1, tonumber(number), tonumber(lane), now, 0, -1}
   end
   call('HSET', ticket_key(id), unpack(ticket))
-  call('ZADD', keys.line, number, id)
+  call('ZADD', keys.waiters, number, id)
 elseif #changes > 0 then
   call('HSET', keys.lock, unpack(changes))
 end
@@ -74,7 +74,7 @@ if answer[1] == 1 then
   answer[5], answer[6] = 0, -1
   return answer
 end
-answer[5] = (call('ZRANK', keys.line, id) or 0) + 1
+answer[5] = (call('ZRANK', keys.waiters, id) or 0) + 1
 -- The earliest lease end among all tickets, as this one is last or nearly so.
 local first = call('ZRANGE', keys.leases, 0, 1, 'WITHSCORES')
 local ahead = tonumber(first[1] == id and first[4] or first[2])

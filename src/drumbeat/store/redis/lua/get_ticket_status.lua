@@ -43,7 +43,7 @@ local function compute_places(keys)
     ahead = math.min(ahead or ends, ends)
   end
   keys.places, keys.ahead = {}, {}
-  for place, id in ipairs(call('ZRANGE', keys.line, 0, -1)) do
+  for place, id in ipairs(call('ZRANGE', keys.waiters, 0, -1)) do
     local ends = leases[id] or now
     keys.places[id], keys.ahead[id] = place, ahead
     ahead = math.min(ahead or ends, ends)

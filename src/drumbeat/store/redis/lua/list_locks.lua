@@ -42,7 +42,7 @@ local function describe_lock(name)
   if not facts[1] then
     return nil
   end
-  local holders, line, tickets = live_tickets(keys, keys.holders), live_tickets(keys, keys.line), {}
+  local holders, line, tickets = live_tickets(keys, keys.holders), live_tickets(keys, keys.waiters), {}
   if ARGV[3] == '0' and #holders + #line == 0 then
     return nil
   end
