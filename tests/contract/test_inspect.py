@@ -116,7 +116,8 @@ async def test_an_id_that_never_was_is_not_found(store: Store) -> None:
         with pytest.raises(JobNotFound) as caught:
             await store.inspect.get_job(id)
         assert caught.value.id == id
-    assert await store.inspect.list_attempts(new_job_id()) == []
+    unknown = new_job_id()
+    assert await store.inspect.get_attempts([unknown]) == {unknown: []}
 
 
 async def test_queues_tell_what_lies_in_them(store: Store) -> None:

@@ -327,7 +327,7 @@ class JobsLife(RuleBasedStateMachine):
     @invariant()
     def the_runs_on_record_are_the_models(self) -> None:
         for id, job in list(self.jobs.items())[-2:]:
-            attempts = self.run(self.store.inspect.list_attempts(id))
+            attempts = self.run(self.store.inspect.get_attempts([id]))[id]
             recorded = [(attempt.token, attempt.instance, attempt.outcome) for attempt in attempts]
             never_started = {run for run in job.runs if run[2] is OutcomeKind.CANCELLED}
             assert set(job.runs) - never_started <= set(recorded) <= set(job.runs)

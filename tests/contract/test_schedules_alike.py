@@ -82,7 +82,7 @@ class Side:
         fires = [
             (each.schedule, each.at, each.last, each.count, each.outcome, each.reason, each.job)
             for name in NAMES
-            for each in await self.store.schedules.list_fires(name)
+            for each in (await self.store.schedules.list_fires([name]))[name]
         ]
         jobs = [
             (job.id, job.state, job.schedule, job.blocked_on, job.cancel_requested, job.due_at, job.failures)

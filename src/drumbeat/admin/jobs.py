@@ -56,7 +56,8 @@ class Jobs:
     async def attempts(self, id: str) -> builtins.list[Attempt]:
         """All runs of a job that have ended, oldest first."""
         store = await self._client.store()
-        return await store.inspect.list_attempts(_check_id(id))
+        job = _check_id(id)
+        return (await store.inspect.get_attempts([job]))[job]
 
     async def explain(self, id: str) -> Explanation:
         """Why it is not running: every reason that holds, the one that counts first; or that it runs, or has ended.

@@ -106,7 +106,7 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
 async def _read_last_error(store: Store, job: Job) -> Failure | None:
     if job.error is not None or not (job.failures or job.crashes):
         return job.error
-    attempts = await store.inspect.list_attempts(job.id)
+    attempts = (await store.inspect.get_attempts([job.id]))[job.id]
     return next((attempt.error for attempt in reversed(attempts) if attempt.error is not None), None)
 
 

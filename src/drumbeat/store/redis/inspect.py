@@ -66,8 +66,14 @@ class RedisInspect:
     async def count_jobs(self, filter: JobFilter) -> JobCounts:
         return await self._search.count_jobs(filter)
 
-    async def list_attempts(self, id: JobId) -> list[Attempt]:
-        return rows.decode_attempts(*await self._pool.run("list_attempts", pack_id(id))) if is_job_id(id) else []
+    async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
+        found: dict[JobId, list[Attempt]] = {id: [] for id in ids}
+        wanted = [id for id in found if is_job_id(id)]
+        for start in range(0, len(wanted), _PAGE):
+            some = wanted[start : start + _PAGE]
+            replies = await self._pool.run("get_attempts", *map(pack_id, some))
+            found |= {id: rows.decode_attempts(*reply) for id, reply in zip(some, replies, strict=True)}
+        return found
 
     async def list_queues(self) -> list[QueueStats]:
         lines, running, waiting, paused, records = await self._pool.run("list_queues")
