@@ -20,10 +20,10 @@ from drumbeat.cli.options import (
     dry_option,
     filter_options,
     pass_target,
+    reason_option,
     search_options,
     target_options,
     watch_option,
-    why_option,
 )
 from drumbeat.cli.resource_group import resource_group
 
@@ -124,7 +124,7 @@ def _show_groups(target: CliTarget, found: list[DeadLetterGroup]) -> None:
 def _bulk_options(command: F) -> F:
     """The arguments of a verb that may act on many."""
     for option in (
-        why_option,
+        reason_option,
         dry_option,
         click.option("--yes", "-y", is_flag=True, help="Do not ask."),
         click.option("--all", "everything", is_flag=True, help="All dead letters."),

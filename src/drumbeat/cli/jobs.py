@@ -17,10 +17,10 @@ from drumbeat.cli.options import (
     dry_option,
     filter_options,
     pass_target,
+    reason_option,
     search_options,
     target_options,
     watch_option,
-    why_option,
 )
 from drumbeat.cli.resource_group import resource_group
 from drumbeat.core.job import CancelAnswer
@@ -101,7 +101,7 @@ def show_by_id(target: CliTarget, id: str) -> None:
 )
 @click.option("--key", "keys", type=KEY, multiple=True, help="Together with --task; may be given several times.")
 @dry_option
-@why_option
+@reason_option
 @target_options
 @pass_target
 def cancel(target: CliTarget, /, ids: tuple[str, ...], task: str | None, keys: tuple[str, ...], dry_run: bool) -> None:
@@ -177,7 +177,7 @@ def _report_cancelled(target: CliTarget, answers: dict[str, CancelAnswer]) -> No
 
 @command.command("run-now")
 @click.argument("ids", nargs=-1, shell_complete=completion.jobs, required=True, metavar="ID...")
-@why_option
+@reason_option
 @target_options
 @pass_target
 def run_now(target: CliTarget, /, ids: tuple[str, ...]) -> None:
@@ -199,7 +199,7 @@ def run_now(target: CliTarget, /, ids: tuple[str, ...]) -> None:
 
 @command.command("retry")
 @click.argument("id", shell_complete=completion.jobs)
-@why_option
+@reason_option
 @target_options
 @pass_target
 def retry(target: CliTarget, /, id: str) -> None:
