@@ -269,7 +269,7 @@ def run_now(target: CliTarget, /, name: str) -> None:
     """Enqueue a schedule's job at once, beside its own moments. Prints the job's id."""
     job = run_audited(
         target,
-        "schedules.run-now",
+        "schedules.run_now",
         name,
         lambda app: app.schedules.run_now(name),
         to_answer=lambda job: json.dumps({"id": job.id}),
