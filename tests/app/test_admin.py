@@ -75,7 +75,7 @@ async def test_jobs_are_chosen_by_what_they_have_in_common(
     [
         ({"state": "gone"}, "pending, running, succeeded, dead, cancelled"),
         ({"state": "odd"}, "there is no state 'odd': use pending, .*, ready, retrying, waiting"),
-        ({"since": "yesterday"}, "since must be a moment such as"),
+        ({"since": "yesterday"}, "since must be a time such as"),
         ({"until": "2026-11-15T09:30"}, "until must have a timezone"),
         ({"instance": "me"}, "instance must be the id of an instance"),
         ({"id": "01a"}, "id must be the id of a job or its beginning"),
