@@ -44,6 +44,13 @@ def check_priority(value: object, error: ErrorClass = InvalidArguments) -> int:
     raise error(f"priority {short_repr(value)} is not valid: use a whole number from 0 (first) to 9 (last)", "priority")
 
 
+def check_number(name: str, value: object, low: int, high: int, error: ErrorClass = InvalidArguments) -> int:
+    """A whole number in these bounds; `name` is the argument's."""
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return int(value)
+    raise error(f"{name} must be a whole number from {low} to {high}, not {short_repr(value)}", name)
+
+
 def check_namespace(text: object, error: ErrorClass = ConfigError) -> str:
     """A namespace becomes part of table and key names, so it is stricter than a name."""
     if isinstance(text, str) and _NAMESPACE.fullmatch(text):
