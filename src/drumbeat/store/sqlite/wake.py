@@ -1,6 +1,6 @@
 """Hints to workers that a job or a message is there: a datagram to each process, with polling beneath.
 
-    writer --commit--> SqliteNotifier --datagram, text of the earliest run_at--> socket of each worker --> on_notification(run_at)
+    writer --commit--> SqliteNotifier --datagram, earliest run_at--> socket of each worker --> on_notification(run_at)
     writer --commit--> SqliteNotifier --datagram, "room"--> socket of each worker that has messages --> its room listeners
     any commit --> PRAGMA data_version changes ----------------------- polled every 50 ms --> on_notification(0)
 
