@@ -94,7 +94,6 @@ class Drumbeat(TaskDecorators, ScheduleDecorators, RoomDecorators):
         check_setting_names(given)
         self._code_settings = given
         self._flags: dict[str, object] = {}
-        self._settings: Settings | None = None
         self._outbox: tuple[Settings, outboxes.Outbox] | None = None
         self.clock = clock
         self.registry = Registry()
@@ -102,7 +101,7 @@ class Drumbeat(TaskDecorators, ScheduleDecorators, RoomDecorators):
         self.room_registry = RoomRegistry()
         self.events = Events()
         self.lifespans: list[Lifespan] = []
-        self.client = Client(lambda: self.settings, self.registry, clock)
+        self.client = Client(lambda: load(self._flags, self._code_settings), self.registry, clock)
         self.client.wrap_transactional = lambda inside: (
             inside if (outbox := self.outbox) is None else outbox.transactional
         )
@@ -121,9 +120,7 @@ class Drumbeat(TaskDecorators, ScheduleDecorators, RoomDecorators):
     @property
     def settings(self) -> Settings:
         """What this app goes by: resolved at the first use, from flags, code, environment, `.env` and defaults."""
-        if self._settings is None:
-            self._settings = load(self._flags, self._code_settings)
-        return self._settings
+        return self.client.settings
 
     def configure(self, flags: Mapping[str, object]) -> Settings:
         """Let the flags of a command line overrule everything else, and read the environment anew. For the time before the
@@ -136,7 +133,7 @@ class Drumbeat(TaskDecorators, ScheduleDecorators, RoomDecorators):
         settings = load(flags, self._code_settings)
         if self.client.opened_settings is not None:
             self._check_same_store(self.client.opened_settings, settings, flags)
-        self._flags, self._settings = dict(flags), settings
+        self._flags, self.client.settings = dict(flags), settings
         return settings
 
     def _check_same_store(self, before: Settings, now: Settings, flags: Mapping[str, object]) -> None:

@@ -75,7 +75,7 @@ def delete(path: Path) -> None:
 
 
 def delete_all(path: Path) -> None:
-    for name in ("", "-wal", "-shm", "-turn"):
+    for name in ("", "-wal", "-shm", "-lock"):
         Path(f"{path}{name}").unlink()
 
 

@@ -19,7 +19,7 @@ from drumbeat.store.sqlite.claim import ClaimedRows, SqliteClaimer, SqliteClaimR
 from drumbeat.store.sqlite.completion import SqliteCompletionWriter, delete_ended_jobs
 from drumbeat.store.sqlite.connection import NULL, SqliteConnection
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
-from drumbeat.store.sqlite.insert import SqliteInsertBatch, SqliteInserter, SqliteUniqueKeys
+from drumbeat.store.sqlite.insert import MIN_SIMILAR, SqliteInsertBatch, SqliteInserter, SqliteUniqueKeys, group_similar
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
 from drumbeat.store.sqlite.rows import EndedRow, as_json
@@ -62,9 +62,8 @@ class SqliteJobs:
         if not jobs:
             return []
         self._disk_space.check()
-        return await self._writer.write(
-            self._inserter.add, SqliteInsertBatch(jobs), self._inserter.add_all, weight=len(jobs)
-        )
+        batch = SqliteInsertBatch(jobs, group_similar(jobs) if len(jobs) >= MIN_SIMILAR else None)
+        return await self._writer.write(self._inserter.add, batch, self._inserter.add_all, weight=len(jobs))
 
     async def report_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], request: ClaimRequest | None
