@@ -15,6 +15,7 @@ from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments, UnknownTask
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.names import check_key, check_name, short_repr
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 
 MAX_LISTED = 100_000
@@ -170,7 +171,7 @@ def check_selection(which: object, criteria: JobCriteria) -> None:
 async def list_jobs(client: Client, filter: JobFilter) -> list[Job]:
     """The jobs; where there are none, a queue or task that nobody has heard of is refused, because it is a slip."""
     store = await client.store()
-    found = await store.inspect.find_jobs(filter)
+    found = await find_jobs(store, filter)
     if not found:
         await _check_names_known(client, store, filter)
     return found
@@ -213,9 +214,9 @@ async def all_ids(client: Client, filter: JobFilter, *, check_names: bool = True
     """
     store = await client.store()
     filter = msgspec.structs.replace(filter, limit=PAGE, preview=0)
-    page = await list_jobs(client, filter) if check_names else await store.inspect.find_jobs(filter)
+    page = await list_jobs(client, filter) if check_names else await find_jobs(store, filter)
     while page:
         yield [job.id for job in page]
         if len(page) < PAGE:
             return
-        page = await store.inspect.find_jobs(msgspec.structs.replace(filter, before=page[-1].id))
+        page = await find_jobs(store, msgspec.structs.replace(filter, before=page[-1].id))
