@@ -114,9 +114,6 @@ class OutboxTransactional:
         self._app = app
         self._transactional = transactional
 
-    def check(self) -> None:
-        self._transactional.check()
-
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         return await self._app.transactional.add(conn, self._to_messages(jobs), notify=notify)
 

@@ -17,6 +17,7 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.core.room import RoomMessage
 from drumbeat.events import RoomFailed
 from drumbeat.ids import InstanceId, new_job_id
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.worker import room_consumer
 from tests.contract.making import worker
 from tests.faults import FaultyProgram
@@ -60,7 +61,7 @@ async def test_items_are_split_evenly_over_the_living_workers(app: Drumbeat) -> 
         assert await asyncio.to_thread(refresh.fan_out_sync, numbers=[1], base=1) == 1
         await until(lambda: heard == [[2]], what="a call")
         store = await app.store()
-        assert await store.inspect.find_jobs(JobFilter()) == []
+        assert await find_jobs(store, JobFilter()) == []
 
 
 async def test_a_broadcast_reaches_each_and_def_handlers_run_in_threads(app: Drumbeat) -> None:

@@ -359,13 +359,13 @@ async def test_whether_it_was_committed_is_asked_until_the_store_answers(
         write(db, number)
         await current_job().complete(conn=db)
         db.commit()
-        program.faults.fail_before["inspect.get_job"] = 3
+        program.faults.fail_before["inspect.get_jobs"] = 3
 
     async with app, run_worker(program):
         await note.enqueue(1)
         finished = await recorder.next(JobFinished)
         assert finished.state is JobState.SUCCEEDED
-    assert program.faults is not None and program.faults.calls["inspect.get_job"] == 4
+    assert program.faults is not None and program.faults.calls["inspect.get_jobs"] == 4
 
 
 async def test_a_doubt_is_settled_before_a_worker_leaves(
@@ -379,7 +379,7 @@ async def test_a_doubt_is_settled_before_a_worker_leaves(
         assert program.faults is not None
         await current_job().complete(conn=db)
         db.rollback()
-        program.faults.fail_before["inspect.get_job"] = 3
+        program.faults.fail_before["inspect.get_jobs"] = 3
         done.set()
 
     async with app:
@@ -413,10 +413,10 @@ async def test_a_store_without_transactions_is_told_at_start(app: Drumbeat, monk
     async with app:
         store = await app.store()
 
-        def check() -> None:
+        def transaction() -> None:
             raise NotTransactional("Redis")
 
-        monkeypatch.setattr(store.transactional, "check", check)
+        monkeypatch.setattr(store.transactional, "transaction", transaction)
         with pytest.raises(NotTransactional, match="Redis has no transactions"):
             await Worker(app, app.settings).run()
 

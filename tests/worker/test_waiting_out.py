@@ -44,7 +44,7 @@ LOOP = {
 }
 """What is called on the worker's own loop."""
 AT_TIMES = {
-    *("jobs.release", "locks.release", "instances.deregister", "instances.leave_rooms", "inspect.get_job"),
+    *("locks.release", "instances.deregister", "instances.leave_rooms", "inspect.get_jobs"),
     *("stats.read_written", "stats.read_run_ends"),  # the counts of a dead instance, which are given up
 }
 """Called when an answer was lost, a handler was cancelled, a worker leaves: tests of their own show what becomes of that."""

@@ -206,7 +206,7 @@ class Worker:
             return None
         self._backoff.reset()
         if any(task.options.transactional for task in self._app.registered_tasks):
-            store.transactional.check()
+            store.transactional.transaction()  # raises NotTransactional where there are none
         return store
 
     async def _run_registered(self, store: Store) -> None:

@@ -47,13 +47,6 @@ class RedisJobs:
         found = zip(flat[::2], flat[1::2], strict=True)
         return [ClaimRef(unpack_id(id), record_format.int_or_zero(token)) for id, token in found if len(id) == 16]
 
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        if not claims:
-            return 0
-        values: list[Value] = [value for hold in claims for value in (pack_id(hold.id), hold.token)]
-        released: int = await self._pool.run("release_claims", instance, *values)
-        return released
-
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
             values: list[Value] = [
