@@ -36,7 +36,7 @@ def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
         app = appref.load(ref, prepare=prepare)
         settings = app.configure(flags)
         lifeline.drain = settings.drain
-        return run(app, settings, ref=ref, marks_path=marks_path)
+        return run(app._internals, settings, ref=ref, marks_path=marks_path)
     except (ConfigError, SchemaOutOfDate) as error:
         return _send_start_error(link, error)
     except BaseExceptionGroup as group:
