@@ -91,7 +91,8 @@ async def lateness(url: str, seconds: float) -> str:
         names = [schedule.definition.name for schedule in await there.schedules.list_page()]
         fires: list[Fire] = []
         for name in names:
-            fires += [fire for fire in await there.schedules.list_fires(name, limit=1_000) if since <= fire.at < until]
+            found = (await there.schedules.list_fires([name], limit=1_000))[name]
+            fires += [fire for fire in found if since <= fire.at < until]
     late = sorted((fire.recorded_at - fire.at) / 1_000 for fire in fires)
     expected = 20 * round((until - since) / 1e6)
     p99 = late[math.ceil(0.99 * len(late)) - 1]
@@ -131,12 +132,12 @@ def _herd_definition(like: Schedule) -> msgspec.Struct:
 
 async def _read_fired(there: Store, count: int) -> tuple[int, int] | None:
     """When the first and the last job of the herd were on record, once all are."""
-    last = await there.schedules.list_fires(f"all.{count - 1}", limit=1)
+    last = (await there.schedules.list_fires([f"all.{count - 1}"], limit=1))[f"all.{count - 1}"]
     if not last:
         return None
     moments = []
     for number in range(count):
-        fires = await there.schedules.list_fires(f"all.{number}", limit=10)
+        fires = (await there.schedules.list_fires([f"all.{number}"], limit=10))[f"all.{number}"]
         if not fires:
             return None
         moments.append(fires[-1].recorded_at)

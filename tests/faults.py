@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from drumbeat.app import Drumbeat
-from drumbeat.core.job import ClaimResult
+from drumbeat.core.claim import ClaimResult
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Store, Wake

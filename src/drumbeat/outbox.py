@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from drumbeat.clock import Clock, jitter
-from drumbeat.core.job import AddResult, ClaimRef, NewJob
+from drumbeat.core.claim import ClaimRef
+from drumbeat.core.job import AddResult, NewJob
 from drumbeat.durations import to_us
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId

@@ -1,4 +1,4 @@
-"""Calls by a task's name, retries, and acts on many jobs, as programs make them."""
+"""Calls by a task's name, replay, run now, and bulk actions, as programs make them."""
 
 import asyncio
 from decimal import Decimal
@@ -90,23 +90,47 @@ async def test_a_call_of_a_task_elsewhere_goes_where_its_last_job_was(app: Drumb
     assert [(job.queue, job.signature) for job in (first, second)] == [("two", "new")] * 2
 
 
-async def test_retry_is_for_dead_letters_and_pending_jobs(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
+async def test_a_pending_job_is_run_now_and_a_dead_letter_is_replayed(
+    app: Drumbeat, charge: Charge, hand: ManualWorker
+) -> None:
     later = await charge.using(delay=60).enqueue(1)
-    assert (await app.jobs.retry(later.id)).state is JobState.PENDING
+    assert await app.jobs.run_now(later.id) == 1
+    assert (await later.job()).state is JobState.PENDING
     await hand.end(OutcomeKind.DEAD)
-    assert (await app.jobs.retry(later.id)).replays == 1
+    with pytest.raises(InvalidArguments, match=r"is dead: only a pending job can be run now; replay .* dead.replay"):
+        await app.jobs.run_now(later.id)
+    assert [answer.replayed for answer in await app.dead.replay(later.id)] == [True]
+    assert (await later.job()).replays == 1
     await hand.end(OutcomeKind.SUCCEEDED)
-    with pytest.raises(InvalidArguments, match="succeeded"):
-        await app.jobs.retry(later.id)
+    for verb in (app.jobs.run_now, app.dead.replay):
+        with pytest.raises(InvalidArguments, match="succeeded"):
+            await verb(later.id)
 
 
-async def test_retry_says_which_live_job_has_the_key(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
+async def test_a_replay_says_which_live_job_has_the_key(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
     dead = await charge.using(key="k", unique=True).enqueue(1)
     await hand.end(OutcomeKind.DEAD)
     live = await charge.using(key="k", unique=True).enqueue(1)
     with pytest.raises(UniqueConflict) as conflict:
-        await app.jobs.retry(dead.id)
+        await app.dead.replay(dead.id)
     assert conflict.value.live_id == live.id
+
+
+async def test_dead_letters_are_selected_oldest_first_before_they_are_changed(
+    app: Drumbeat, charge: Charge, hand: ManualWorker
+) -> None:
+    await app.enqueue_many([charge.bind(number) for number in range(600)])
+    while await hand.end(OutcomeKind.DEAD):
+        pass
+    letters = await app.dead.select(task="charge")
+    assert letters == await app.dead.select(all=True) == sorted(letters, key=lambda letter: letter.id)
+    assert (len(letters), {letter.task for letter in letters}) == (600, {"charge"})
+    answers = await app.dead.replay(task="charge")
+    assert [answer.id for answer in answers] == [letter.id for letter in letters]
+    with pytest.raises(InvalidArguments, match="is pending, not a dead letter"):
+        await app.dead.select([letters[0].id])
+    with pytest.raises(InvalidArguments, match="say which jobs"):
+        await app.dead.select()
 
 
 async def test_an_act_on_many_is_for_those_that_it_can_be_done_to(
@@ -188,7 +212,8 @@ def test_the_same_verbs_wait_in_code_without_a_loop(app_url: str) -> None:
     def greet(name: str) -> None: ...
 
     job = app.sync.jobs.enqueue("greet", {"name": "ada"}, delay=60)
-    assert app.sync.jobs.retry(job.id).args == '{"name":"ada"}'
+    assert app.sync.jobs.run_now(job.id) == 1
+    assert app.sync.jobs.show(job.id).args == '{"name":"ada"}'
     assert app.sync.jobs.bulk("cancel", task="greet").touched == 1
     assert app.sync.tasks.history("greet").items == []
     assert app.sync.queues.show("default").ready == 0

@@ -10,7 +10,8 @@ import pytest
 
 from drumbeat import Drumbeat, JobState
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import CancelAnswer, JobCounts, JobPage, OutcomeKind, PendingView
+from drumbeat.core.job import CancelAnswer, OutcomeKind, PendingView
+from drumbeat.core.job_query import JobCounts, JobPage
 from drumbeat.errors import InvalidArguments, JobNotFound, UniqueConflict, UnknownTask
 from drumbeat.tasks import AsyncTask
 from tests.app.conftest import ManualWorker
@@ -74,7 +75,7 @@ async def test_jobs_are_chosen_by_what_they_have_in_common(
     [
         ({"state": "gone"}, "pending, running, succeeded, dead, cancelled"),
         ({"state": "odd"}, "there is no state 'odd': use pending, .*, ready, retrying, waiting"),
-        ({"since": "yesterday"}, "since must be a moment such as"),
+        ({"since": "yesterday"}, "since must be a time such as"),
         ({"until": "2026-11-15T09:30"}, "until must have a timezone"),
         ({"instance": "me"}, "instance must be the id of an instance"),
         ({"id": "01a"}, "id must be the id of a job or its beginning"),

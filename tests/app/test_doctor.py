@@ -10,9 +10,10 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.admin.doctor import examine, worst_level
 from drumbeat.clock import SYSTEM, Clock
+from drumbeat.core.claim import blocked_on_version
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.core.instance import Role
-from drumbeat.core.job import OutcomeKind, blocked_on_version
+from drumbeat.core.job import OutcomeKind
 from drumbeat.core.lock import NewTicket
 from drumbeat.store.protocol import Store
 from tests.cli.command import invoke

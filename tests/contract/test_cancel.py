@@ -14,7 +14,7 @@ async def test_a_pending_job_is_cancelled_at_once_and_never_runs(store: Store) -
     found = await store.inspect.get_job(due)
     assert (found.state, found.instance, found.started_at) == (JobState.CANCELLED, None, None)
     assert found.finished_at is not None
-    assert await store.inspect.list_attempts(due) == []
+    assert (await store.inspect.get_attempts([due]))[due] == []
 
 
 async def test_a_running_job_is_asked_to_stop_and_hears_of_it_in_its_next_beat(store: Store) -> None:

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from drumbeat.core.dead_letter import DeadLetterPayload
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind, ReplayResult, Unique
+from drumbeat.core.job import JobState, OutcomeKind, ReplayResult, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import new_job_id
 from drumbeat.store.protocol import Store
 from tests.contract.making import (
@@ -36,7 +37,7 @@ async def test_a_replay_is_a_new_life_under_the_same_id(store: Store) -> None:
     [again] = await claim(store, instance)
     assert (again.id, again.args, again.key, again.on_dead, again.replays) == (job.id, job.args, "k", "mourn", 1)
     assert again.token > job.token
-    assert [attempt.outcome for attempt in await store.inspect.list_attempts(job.id)] == ["crashed", "dead"]
+    assert [attempt.outcome for attempt in (await store.inspect.get_attempts([job.id]))[job.id]] == ["crashed", "dead"]
 
 
 async def test_only_dead_letters_are_replayed(store: Store) -> None:
@@ -92,7 +93,7 @@ async def test_discarded_letters_are_history_as_dead(store: Store) -> None:
     assert await store.jobs.discard([]) == 0
     assert await store.inspect.get_job(job.id) == seen
     assert ids(await store.inspect.find_jobs(JobFilter(state=JobState.DEAD))) == [job.id]
-    assert [attempt.outcome for attempt in await store.inspect.list_attempts(job.id)] == ["dead"]
+    assert [attempt.outcome for attempt in (await store.inspect.get_attempts([job.id]))[job.id]] == ["dead"]
 
 
 async def parked(store: Store, instance: str, blocked_on: str, **options: object) -> str:
@@ -145,7 +146,7 @@ async def test_an_expired_wait_can_be_replayed(store: Store) -> None:
     await store.jobs.replay([id])
     [again] = await claim(store, instance)
     assert (again.id, again.replays, again.blocked_since) == (id, 1, None)
-    assert await store.inspect.list_attempts(id) == []
+    assert (await store.inspect.get_attempts([id]))[id] == []
 
 
 async def test_the_error_of_a_dead_letter_is_kept_whole(store: Store) -> None:

@@ -137,7 +137,7 @@ async def test_skip_leaves_a_record_and_no_job(store: Store) -> None:
     fired = await fire(store, "nightly", 20, 30)
     assert (fired.jobs, fired.skipped) == ((), 2)
     assert await outcomes(store, "nightly") == [(1, "fired"), (20, "skipped"), (30, "skipped")]
-    assert (await store.schedules.list_fires("nightly"))[0].reason == "overlap"
+    assert (await store.schedules.list_fires(["nightly"]))["nightly"][0].reason == "overlap"
     found = await got(store)
     assert (found.cursor, found.current) == (30, first)
 
@@ -239,7 +239,7 @@ async def test_cancel_gives_a_job_only_to_the_last_of_several_moments(store: Sto
     fired = await fire(store, "nightly", 10, 20, 30)
     assert (len(fired.jobs), fired.skipped) == (1, 2)
     assert await outcomes(store, "nightly") == [(10, "skipped"), (20, "skipped"), (30, "fired")]
-    assert (await store.schedules.list_fires("nightly"))[0].job == fired.jobs[0]
+    assert (await store.schedules.list_fires(["nightly"]))["nightly"][0].job == fired.jobs[0]
 
 
 async def test_cancelling_a_queued_job_leaves_the_others_in_line(store: Store) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from drumbeat.core.job import EndedJob, JobFilter, JobState, OutcomeKind
+from drumbeat.core.job import EndedJob, JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.protocol import Store
@@ -108,7 +109,7 @@ async def test_attempts_are_pruned_with_their_job(store: Store) -> None:
     held = {each.id: each for each in await store.jobs.list_running(instance)}
     again = held[job.id]
     await report(store, instance, outcome(again, OutcomeKind.SUCCEEDED))
-    assert len(await store.inspect.list_attempts(job.id)) == 2
+    assert len((await store.inspect.get_attempts([job.id]))[job.id]) == 2
     assert await store.jobs.prune(await store.inspect.now() + HOUR, 10) == 1
-    assert await store.inspect.list_attempts(job.id) == []
-    assert len(await store.inspect.list_attempts(other.id)) == 1
+    assert (await store.inspect.get_attempts([job.id]))[job.id] == []
+    assert len((await store.inspect.get_attempts([other.id]))[other.id]) == 1

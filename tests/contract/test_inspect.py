@@ -2,7 +2,8 @@
 
 import pytest
 
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind, QueueStats, TaskStats
+from drumbeat.core.job import JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter, QueueStats, TaskStats
 from drumbeat.errors import JobNotFound
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.protocol import Store
@@ -115,7 +116,8 @@ async def test_an_id_that_never_was_is_not_found(store: Store) -> None:
         with pytest.raises(JobNotFound) as caught:
             await store.inspect.get_job(id)
         assert caught.value.id == id
-    assert await store.inspect.list_attempts(new_job_id()) == []
+    unknown = new_job_id()
+    assert await store.inspect.get_attempts([unknown]) == {unknown: []}
 
 
 async def test_queues_tell_what_lies_in_them(store: Store) -> None:

@@ -97,7 +97,7 @@ async def test_a_burial_makes_all_jobs_suspect_when_nobody_knows_what_had_starte
     for job in (first, second):
         found = await store.inspect.get_job(job.id)
         assert (found.state, found.crashes, found.failures, found.instance) == (JobState.PENDING, 1, 0, None)
-        [attempt] = await store.inspect.list_attempts(job.id)
+        [attempt] = (await store.inspect.get_attempts([job.id]))[job.id]
         assert (attempt.outcome, attempt.instance, attempt.token) == (OutcomeKind.CRASHED, dead, job.token)
         assert attempt.error is not None and attempt.error.message == "killed"
     assert sorted(ids(await claim(store, other))) == sorted([first.id, second.id])
@@ -116,7 +116,7 @@ async def test_what_had_not_started_is_released_unharmed(store: Store) -> None:
     )
     found = await store.inspect.get_job(buffered.id)
     assert (found.state, found.crashes, found.failures) == (JobState.PENDING, 0, 0)
-    assert await store.inspect.list_attempts(buffered.id) == []
+    assert (await store.inspect.get_attempts([buffered.id]))[buffered.id] == []
     assert (await store.inspect.get_job(started.id)).crashes == 1
     record = next(each for each in await store.inspect.list_instances(all=True) if each.id == dead)
     assert record.ended_reason == "killed; its jobs: 1 to run again alone, 1 given back"
@@ -149,7 +149,7 @@ async def test_a_suspect_that_dies_alone_is_charged_until_it_is_dead_with_its_fo
     found = await store.inspect.get_job(job.id)
     assert (found.state, found.crashes, found.failures) == (JobState.DEAD, 3, 0)
     assert found.error is not None and found.error.message == "killed"
-    assert [attempt.outcome for attempt in await store.inspect.list_attempts(job.id)] == ["crashed"] * 3
+    assert [attempt.outcome for attempt in (await store.inspect.get_attempts([job.id]))[job.id]] == ["crashed"] * 3
     [mourning] = await claim(store, await worker(store))
     assert mourning.task == "mourn"
     assert msgspec.json.decode(mourning.args, type=DeadLetterPayload).job.id == job.id
@@ -169,8 +169,8 @@ async def test_a_job_whose_cancellation_was_requested_is_cancelled_by_the_burial
     buried = await store.instances.declare_dead(instance, beat=None, started=[hold(started)], reason="killed")
     assert buried == DeadInstanceReport(declared=True, cancelled=2)
     assert [(await store.inspect.get_job(job.id)).state for job in (started, buffered)] == [JobState.CANCELLED] * 2
-    assert [attempt.outcome for attempt in await store.inspect.list_attempts(started.id)] == ["crashed"]
-    assert await store.inspect.list_attempts(buffered.id) == []
+    assert [attempt.outcome for attempt in (await store.inspect.get_attempts([started.id]))[started.id]] == ["crashed"]
+    assert (await store.inspect.get_attempts([buffered.id]))[buffered.id] == []
 
 
 async def test_an_instance_that_beat_again_is_not_buried(store: Store) -> None:
@@ -209,7 +209,7 @@ async def test_who_leaves_gives_back_its_jobs_unharmed(store: Store) -> None:
     await store.instances.deregister(instance, "again")
     found = await store.inspect.get_job(job.id)
     assert (found.state, found.crashes, found.failures) == (JobState.PENDING, 0, 0)
-    assert await store.inspect.list_attempts(job.id) == []
+    assert (await store.inspect.get_attempts([job.id]))[job.id] == []
     assert (await store.inspect.get_job(unwanted.id)).state == JobState.CANCELLED
     assert await store.inspect.list_instances() == []
     [record] = await store.inspect.list_instances(all=True)

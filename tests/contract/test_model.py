@@ -13,16 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from drumbeat.core.job import (
-    CancelAnswer,
-    ClaimedJob,
-    ClaimRef,
-    JobFilter,
-    JobState,
-    OutcomeKind,
-    Unique,
-    WriteStatus,
-)
+from drumbeat.core.claim import ClaimedJob, ClaimRef, WriteStatus
+from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import InstanceId, JobId, new_instance_id
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
@@ -334,7 +327,7 @@ class JobsLife(RuleBasedStateMachine):
     @invariant()
     def the_runs_on_record_are_the_models(self) -> None:
         for id, job in list(self.jobs.items())[-2:]:
-            attempts = self.run(self.store.inspect.list_attempts(id))
+            attempts = self.run(self.store.inspect.get_attempts([id]))[id]
             recorded = [(attempt.token, attempt.instance, attempt.outcome) for attempt in attempts]
             never_started = {run for run in job.runs if run[2] is OutcomeKind.CANCELLED}
             assert set(job.runs) - never_started <= set(recorded) <= set(job.runs)

@@ -2,9 +2,10 @@
 
 import pytest
 
+from drumbeat.core.claim import WriteStatus
 from drumbeat.core.instance import Instance
-from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind, WriteStatus
-from drumbeat.ids import JobId
+from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
+from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import (
@@ -157,7 +158,7 @@ async def test_a_repeated_outcome_changes_nothing(store: Store, kind: OutcomeKin
     seen = await store.inspect.get_job(job.id)
     assert await report(store, instance, again) == [WriteStatus.DUPLICATE]
     assert await store.inspect.get_job(job.id) == seen
-    assert len(await store.inspect.list_attempts(job.id)) == 1
+    assert len((await store.inspect.get_attempts([job.id]))[job.id]) == 1
     assert (await instance_of(store, instance)).refused == 0
 
 
@@ -173,7 +174,7 @@ async def test_an_outcome_of_a_lost_claim_is_stale_and_counted(store: Store, kin
     assert await report(store, other, outcome(job, kind)) == [WriteStatus.STALE], "the right instance, an old token"
     assert await report(store, zombie, outcome(again, kind)) == [WriteStatus.STALE], "the right token, another instance"
     assert await store.inspect.get_job(job.id) == seen
-    assert await store.inspect.list_attempts(job.id) == []
+    assert (await store.inspect.get_attempts([job.id]))[job.id] == []
     assert [(await instance_of(store, each)).refused for each in (zombie, other)] == [2, 1]
     assert await end(store, other, again, OutcomeKind.SUCCEEDED) == WriteStatus.APPLIED
 
@@ -266,9 +267,9 @@ async def test_every_run_is_on_record_oldest_first_the_last_included(store: Stor
         await end(store, instance, job, kind)
         expected.append((job.token, instance, kind, kind in {OutcomeKind.RETRY, OutcomeKind.CRASHED}))
         [job] = await claim(store, instance)
-    assert [facts(attempt) for attempt in await store.inspect.list_attempts(job.id)] == expected
+    assert [facts(attempt) for attempt in (await store.inspect.get_attempts([job.id]))[job.id]] == expected
     await end(store, instance, job, OutcomeKind.SUCCEEDED)
-    attempts = await store.inspect.list_attempts(job.id)
+    attempts = (await store.inspect.get_attempts([job.id]))[job.id]
     assert [facts(attempt) for attempt in attempts] == [*expected, (job.token, instance, OutcomeKind.SUCCEEDED, False)]
     assert attempts[0].error == BOOM
     for attempt in attempts:
@@ -281,14 +282,37 @@ async def test_a_claim_given_back_before_it_started_leaves_no_attempt(store: Sto
     instance = await worker(store)
     job = await claimed_one(store, instance)
     await end(store, instance, job, kind, started_at=None, blocked_on="task:x")
-    assert await store.inspect.list_attempts(job.id) == []
+    assert (await store.inspect.get_attempts([job.id]))[job.id] == []
+
+
+async def test_runs_of_many_jobs_are_read_in_one_call(store: Store) -> None:
+    instance = await worker(store)
+    kinds = (OutcomeKind.RETRY, OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.CANCELLED)
+    jobs = {kind: await claimed_one(store, instance) for kind in kinds}
+    for kind, job in jobs.items():
+        await end(store, instance, job, kind)
+    [again] = await claim(store, instance)
+    await end(store, instance, again, OutcomeKind.DEAD)
+    [fresh] = await add(store, new_job())
+    unknown, nonsense = new_job_id(), JobId("nonsense")
+    wanted = [fresh, *(job.id for job in jobs.values()), unknown, nonsense, again.id]
+    found = await store.inspect.get_attempts(wanted)
+    outcomes = {id: [attempt.outcome for attempt in attempts] for id, attempts in found.items()}
+    expected = {job.id: [kind] for kind, job in jobs.items()}
+    assert outcomes == expected | {
+        again.id: [OutcomeKind.RETRY, OutcomeKind.DEAD],
+        fresh: [],
+        unknown: [],
+        nonsense: [],
+    }
+    assert await store.inspect.get_attempts([]) == {}
 
 
 async def test_a_job_cancelled_before_it_started_has_no_attempt(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
     await end(store, instance, job, OutcomeKind.CANCELLED, started_at=None)
-    assert await store.inspect.list_attempts(job.id) == []
+    assert (await store.inspect.get_attempts([job.id]))[job.id] == []
 
 
 async def test_release_gives_back_current_claims_and_passes_over_stale_ones(store: Store) -> None:
@@ -302,7 +326,7 @@ async def test_release_gives_back_current_claims_and_passes_over_stale_ones(stor
     assert is_free(found) and (found.failures, found.crashes) == (0, 0)
     assert await store.jobs.list_running(instance) == [hold(second)]
     assert await store.jobs.list_running(other) == [hold(foreign)]
-    assert await store.inspect.list_attempts(first.id) == []
+    assert (await store.inspect.get_attempts([first.id]))[first.id] == []
 
 
 async def test_running_tells_ids_and_tokens(store: Store) -> None:

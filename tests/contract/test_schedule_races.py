@@ -5,7 +5,9 @@ from collections import Counter
 
 import pytest
 
-from drumbeat.core.job import CancelAnswer, ClaimedJob, JobFilter, JobState, OutcomeKind
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import FireOutcome, FireRequest, Overlap, PlannedFire, Schedule, ScheduleState
 from drumbeat.ids import InstanceId, JobId, new_job_id
 from drumbeat.store.protocol import Store
@@ -49,7 +51,7 @@ async def test_three_controllers_that_all_believe_they_lead_make_one_job_for_eac
     assert Counter(await jobs_of(store)) == Counter(expected)
     assert sum(task.result() for task in tasks) == len(expected)
     for number in range(20):
-        assert len(await store.schedules.list_fires(f"s{number:02}")) == MOMENTS
+        assert len((await store.schedules.list_fires([f"s{number:02}"]))[f"s{number:02}"]) == MOMENTS
 
 
 async def test_of_a_fire_that_is_asked_for_by_many_at_once_one_is_done(store: Store, open_again: OpenAgain) -> None:
@@ -125,7 +127,7 @@ async def test_firing_beside_workers_that_finish_loses_no_job_and_leaves_none_in
     assert await store.schedules.advance_stalled() == 0
     for schedule in await store.schedules.list_page():
         assert (schedule.current, schedule.cursor) == (None, MOMENTS * SECOND)
-        records = await store.schedules.list_fires(schedule.name)
+        records = (await store.schedules.list_fires([schedule.name]))[schedule.name]
         assert len(records) == MOMENTS
         fired = [record.job for record in records if record.outcome is not FireOutcome.SKIPPED]
         assert len(fired) == len([job for job in found if job.schedule == schedule.name])

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import ClaimedJob, JobFilter, OutcomeKind
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import FireRequest, NewSchedule, Overlap, ScheduleState, SkippedRange
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.protocol import Store
@@ -80,7 +82,7 @@ class Side:
         fires = [
             (each.schedule, each.at, each.last, each.count, each.outcome, each.reason, each.job)
             for name in NAMES
-            for each in await self.store.schedules.list_fires(name)
+            for each in (await self.store.schedules.list_fires([name]))[name]
         ]
         jobs = [
             (job.id, job.state, job.schedule, job.blocked_on, job.cancel_requested, job.due_at, job.failures)

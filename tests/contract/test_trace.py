@@ -2,7 +2,8 @@
 
 import pytest
 
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind, Unique
+from drumbeat.core.job import JobState, OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
 from tests.contract.making import (

@@ -7,6 +7,7 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 import httpx
@@ -16,10 +17,13 @@ from click.testing import CliRunner
 from drumbeat import Drumbeat
 from drumbeat.admin.audit import new_act
 from drumbeat.cli.program import program
+from drumbeat.core.claim import ClaimRequest
 from drumbeat.core.health import HealthLevel
-from drumbeat.core.job import ClaimRequest, JobFilter, JobState, OutcomeKind, PendingView
+from drumbeat.core.job import JobState, OutcomeKind, PendingView
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.lock import NewTicket
 from drumbeat.core.room import RoomMessage
+from drumbeat.core.schedule import Fire
 from drumbeat.core.stats import Resolution, Rollup
 from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
@@ -244,6 +248,10 @@ async def test_jobs_damaged_while_they_run_can_be_ended_in_every_way(
     await look_everywhere(app, mine)
 
 
+async def _fires(store: Store, name: str) -> list[Fire]:
+    return (await store.schedules.list_fires([name]))[name]
+
+
 async def test_damaged_schedules_do_not_stop_the_others(app: Drumbeat, vandal: Vandal, store: Store) -> None:
     damages = vandal.damages("schedule")
     names = [f"bad-{number:03}" for number in range(len(damages))]
@@ -252,7 +260,7 @@ async def test_damaged_schedules_do_not_stop_the_others(app: Drumbeat, vandal: V
     await damage_all(vandal, "schedule", names, damages)
     async with run_worker(app):
         for name in ("aaa-good", "zzz-good"):
-            await until(lambda name=name: store.schedules.list_fires(name), what=f"{name} fires")  # type: ignore[misc]
+            await until(partial(_fires, store, name), what=f"{name} fires")
     found = await look_everywhere(app)
     assert any(name.startswith("schedule bad-") for name in found), found
     await call_commands(app)
@@ -262,7 +270,7 @@ async def test_damaged_schedules_do_not_stop_the_others(app: Drumbeat, vandal: V
     await store.schedules.retire_undeclared(2**62)
     for name in names:
         await store.schedules.get(name)
-        await store.schedules.list_fires(name)
+    await store.schedules.list_fires(names)
     await store.schedules.prune_fires(2**62, 1_000)
     for name in names:
         await app.schedules.delete(name, reason="test")

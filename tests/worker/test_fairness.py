@@ -9,7 +9,8 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
-from drumbeat.core.job import ClaimRequest, JobState
+from drumbeat.core.claim import ClaimRequest
+from drumbeat.core.job import JobState
 from drumbeat.events import JobStarted, LoopBlocked
 from drumbeat.worker import store_loop
 from tests.waiting import until

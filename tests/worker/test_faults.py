@@ -10,11 +10,12 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, current_job
+from drumbeat.core.claim import Outcome
 from drumbeat.core.instance import InstanceState
-from drumbeat.core.job import JobState, Outcome
+from drumbeat.core.job import JobState
 from drumbeat.events import LeaseLost, ResultRefused, StoreDown, StoreUp
+from drumbeat.processes.exit_codes import EXIT_NO_STORE
 from drumbeat.settings import Settings
-from drumbeat.worker import EXIT_NO_STORE
 from tests.faults import FaultyProgram
 from tests.waiting import until
 from tests.worker.worker_harness import EventRecorder, run_worker

@@ -13,7 +13,7 @@ from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, abort_signal
 from drumbeat.core import instance
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.room import RoomMessage
 from drumbeat.events import RoomFailed
 from drumbeat.ids import InstanceId, new_job_id
@@ -319,7 +319,7 @@ async def stranger(app: Drumbeat, room: Any, **facts: Any) -> InstanceId:
 async def test_the_share_of_a_worker_that_dies_before_it_takes_it_goes_to_another(
     app: Drumbeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instance, "HEALTHY_WITHIN", 0.2)
+    monkeypatch.setattr(instance, "HEALTHY_TIMEOUT", 0.2)
     heard: list[list[int]] = []
 
     @app.room
@@ -364,7 +364,7 @@ async def test_a_buried_worker_costs_a_fan_out_no_time(app: Drumbeat) -> None:
 
 
 async def test_shares_that_nobody_is_left_to_take_are_told(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instance, "HEALTHY_WITHIN", 0.2)
+    monkeypatch.setattr(instance, "HEALTHY_TIMEOUT", 0.2)
 
     @app.room
     async def refresh(numbers: list[int]) -> None: ...

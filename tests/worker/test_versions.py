@@ -1,7 +1,8 @@
 """Unknown tasks and payloads of other versions: they wait, out of the way, for a worker that can take them."""
 
 from drumbeat.app import Drumbeat
-from drumbeat.core.job import JobState, NewJob, blocked_on_task, blocked_on_version
+from drumbeat.core.claim import blocked_on_task, blocked_on_version
+from drumbeat.core.job import JobState, NewJob
 from drumbeat.ids import new_job_id
 from tests.waiting import until
 from tests.worker.worker_harness import run_worker

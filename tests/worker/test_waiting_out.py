@@ -27,7 +27,7 @@ FAILURES = 3
 HEART = {
     *("instances.register", "instances.heartbeat", "instances.declare_dead", "locks.ticket_status"),
     *("schedules.get", "schedules.put", "schedules.declare", "schedules.get_due", "schedules.fire"),
-    *("schedules.advance_stalled", "schedules.retire", "inspect.now"),
+    *("schedules.advance_stalled", "schedules.retire_undeclared", "inspect.now"),
 }
 """What is called beside the heart."""
 LOOP = {
@@ -44,7 +44,7 @@ LOOP = {
 }
 """What is called on the worker's own loop."""
 AT_TIMES = {
-    *("jobs.release", "locks.release", "instances.leave", "instances.leave_rooms", "inspect.get_job"),
+    *("jobs.release", "locks.release", "instances.deregister", "instances.leave_rooms", "inspect.get_job"),
     *("stats.read_written", "stats.read_run_ends"),  # the counts of a dead instance, which are given up
 }
 """Called when an answer was lost, a handler was cancelled, a worker leaves: tests of their own show what becomes of that."""

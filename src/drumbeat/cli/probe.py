@@ -14,8 +14,9 @@ import msgspec
 
 from drumbeat.cli.failures import BadInput, NotDone
 from drumbeat.errors import DrumbeatError
+from drumbeat.processes.frames import receive, send_to_parent
+from drumbeat.processes.spawn import spawn
 from drumbeat.settings import Settings, load
-from drumbeat.spawn import receive, send_to_parent, spawn
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -60,7 +61,7 @@ def probe_program(ref: str, flags: Mapping[str, Any]) -> ProgramInfo:
         Refused: it cannot be imported, or its settings are wrong; in one line.
     """
     child = spawn("drumbeat.cli.probe:run_probe", {"ref": ref, "flags": dict(flags)}, label=f"drumbeat-probe {ref}")
-    with child.link, child.lifeline:
+    with child.link:
         frame = receive(child.link)
     code = child.process.wait()
     if frame is None:

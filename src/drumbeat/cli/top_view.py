@@ -13,7 +13,7 @@ from drumbeat.cli import formatting, output
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import JobCounts, JobFilter, QueueStats
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
 from drumbeat.durations import from_us
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from drumbeat.admin.health import HealthMonitor
 from drumbeat.clock import jitter
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, LeaderInfo, Role
-from drumbeat.core.job import JobCounts, JobFilter, QueueStats
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
 from drumbeat.core.stats import Resolution
 from drumbeat.durations import from_us, to_us
 from drumbeat.errors import DrumbeatError

@@ -28,12 +28,14 @@ import msgspec
 from drumbeat import appref, logs, tracing
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, RunningJob
-from drumbeat.core.job import ClaimedJob, Outcome
+from drumbeat.core.claim import ClaimedJob, Outcome
 from drumbeat.errors import DrumbeatError, InvalidArguments
 from drumbeat.ids import InstanceId
+from drumbeat.processes.exit_codes import EXIT_CANNOT_SERVE
+from drumbeat.processes.exit_watcher import exit_with_group
+from drumbeat.processes.frames import receive, send
 from drumbeat.protocols import WorkerApp
 from drumbeat.settings import Settings
-from drumbeat.spawn import exit_with_group, receive, send
 from drumbeat.store.urls import transactional_for
 from drumbeat.worker import child_protocol, lifespans
 from drumbeat.worker.batch_call import build_calls, split_results
@@ -48,7 +50,6 @@ from drumbeat.worker.thread_pool import ThreadPool
 
 log = logging.getLogger(__name__)
 
-EXIT_CANNOT_SERVE = 3
 PROGRESS_INTERVAL = 0.1
 
 

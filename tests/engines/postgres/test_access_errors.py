@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import JobFilter, OutcomeKind
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull, StoreUnavailable
 from drumbeat.store.postgres import PostgresStore, error_translation
 from tests.contract.making import HOUR, claim, claimed_one, end, new_job, worker

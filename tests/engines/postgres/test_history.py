@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import JobFilter, OutcomeKind
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import JobExpired
 from drumbeat.ids import new_job_id
 from drumbeat.store.postgres import PostgresStore, history
@@ -104,7 +105,7 @@ async def test_a_large_day_that_is_over_goes_as_a_whole(url: str, raw: Any, monk
         assert gone not in await days(raw)
         assert await store.jobs.prune(now - 2 * DAY, 10) == 0
         assert [job.id for job in await store.inspect.find_jobs(JobFilter())] == [young.id]
-        attempts = await store.inspect.list_attempts(old[0].id)
+        attempts = (await store.inspect.get_attempts([old[0].id]))[old[0].id]
         assert [attempt.token for attempt in attempts] == [old[0].token], "its attempt is younger than the day"
         with pytest.raises(JobExpired):
             await store.inspect.get_job(new_job_id(now - 6 * DAY))

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.core.job import ClaimResult, JobFilter, OutcomeKind
+from drumbeat.core.claim import ClaimResult
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import ConfigError, NotTransactional, SchemaOutOfDate, StoreUnavailable
 from drumbeat.redaction import mask_url
 from drumbeat.store.redis import RedisStore, connection, schema

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from drumbeat.app import Drumbeat
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreLost, StoreUnavailable
+from drumbeat.processes.exit_codes import EXIT_NO_STORE
 from drumbeat.store.sqlite import file_checks
 from drumbeat.store.urls import open_store
-from drumbeat.worker import EXIT_NO_STORE
 from tests.apps import crashes
 from tests.contract.making import claim, new_job, worker
 from tests.system.workers import cluster_of

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind, WriteStatus
+from drumbeat.core.claim import WriteStatus
+from drumbeat.core.job import JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreError, StoreLost, StoreUnavailable
 from drumbeat.store.sqlite import SqliteStore, database_thread, fsync_thread, writer
 from drumbeat.store.sqlite.connection import SqliteConnection

@@ -21,6 +21,7 @@ from drumbeat.store.protocol import (
     Wake,
 )
 from drumbeat.store.redis import schema
+from drumbeat.store.redis.address import RedisAddress, parse_address
 from drumbeat.store.redis.audit import RedisAudit
 from drumbeat.store.redis.completion import CompletionClient
 from drumbeat.store.redis.health import RedisHealth
@@ -28,14 +29,14 @@ from drumbeat.store.redis.inspect import RedisInspect
 from drumbeat.store.redis.instances import RedisInstances
 from drumbeat.store.redis.jobs import RedisJobs
 from drumbeat.store.redis.locks import RedisLocks
-from drumbeat.store.redis.pool import RedisAddress, RedisPool, address
+from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.rooms import RedisRooms
 from drumbeat.store.redis.schedules import RedisSchedules
 from drumbeat.store.redis.stats import RedisStats
 from drumbeat.store.redis.transactional import RedisTransactional
 from drumbeat.store.redis.wake import RedisWake
 
-__all__ = ["RedisAddress", "RedisStore", "RedisTransactional", "address", "schema"]
+__all__ = ["RedisAddress", "RedisStore", "RedisTransactional", "parse_address", "schema"]
 
 
 class RedisStore:

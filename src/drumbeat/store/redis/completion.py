@@ -9,7 +9,8 @@ A claim that found nothing stands while somebody listens at the door: then whoev
 import secrets
 from collections.abc import Sequence
 
-from drumbeat.core.job import ClaimedJob, ClaimRequest, ClaimResult, MalformedJob, Outcome, OutcomeKind, WriteStatus
+from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
+from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId, JobId, pack_id
 from drumbeat.store.redis import rows
 from drumbeat.store.redis.connection import Value

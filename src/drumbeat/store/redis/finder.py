@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import unpack_id
 from drumbeat.store.malformed import Fault, explain_fault, quote
 from drumbeat.store.redis import instance_rows, rows

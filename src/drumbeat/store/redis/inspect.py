@@ -7,7 +7,8 @@ import msgspec
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId, is_job_id, pack_id, unpack_id
 from drumbeat.store.job_search import collect_pages
 from drumbeat.store.malformed import Fault, explain_fault, join_reasons, log_faults
@@ -65,8 +66,14 @@ class RedisInspect:
     async def count_jobs(self, filter: JobFilter) -> JobCounts:
         return await self._search.count_jobs(filter)
 
-    async def list_attempts(self, id: JobId) -> list[Attempt]:
-        return rows.decode_attempts(*await self._pool.run("list_attempts", pack_id(id))) if is_job_id(id) else []
+    async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
+        found: dict[JobId, list[Attempt]] = {id: [] for id in ids}
+        wanted = [id for id in found if is_job_id(id)]
+        for start in range(0, len(wanted), _PAGE):
+            some = wanted[start : start + _PAGE]
+            replies = await self._pool.run("get_attempts", *map(pack_id, some))
+            found |= {id: rows.decode_attempts(*reply) for id, reply in zip(some, replies, strict=True)}
+        return found
 
     async def list_queues(self) -> list[QueueStats]:
         lines, running, waiting, paused, records = await self._pool.run("list_queues")

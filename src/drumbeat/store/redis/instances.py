@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from drumbeat.core.claim import ClaimRef
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, Leader, NewInstance, Peer
-from drumbeat.core.job import ClaimRef, Failure
+from drumbeat.core.job import Failure
 from drumbeat.errors import StoreUnavailable
 from drumbeat.ids import InstanceId, pack_id, unpack_id
 from drumbeat.store.outcomes import crash_failure

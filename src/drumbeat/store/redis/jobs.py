@@ -6,19 +6,9 @@ the follow-ups of deaths are made here.
 
 from collections.abc import Sequence
 
+from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import (
-    AddResult,
-    CancelAnswer,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    EndedJob,
-    Failure,
-    NewJob,
-    Outcome,
-    ReplayResult,
-)
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, ReplayResult
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id, pack_id, unpack_id
 from drumbeat.store.redis import insert, record_format, rows

@@ -1,7 +1,6 @@
-"""A few connections to one Redis: a `RedisPool` opens them when they are needed, lends each to one call at a time, and opens others
-in place of those that were lost.
+"""A pool of connections to one Redis: opened on demand, lent to one call at a time, replaced when lost.
 
-In a cluster all keys of a namespace are in one slot, so a pool is connected to the node that has it, and follows when it moves.
+In a cluster all keys of a namespace are in one slot: a pool connects to the node that owns it and follows when it moves.
 """
 
 import asyncio
@@ -10,17 +9,14 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit
-
-import msgspec
+from typing import Any, TypeVar
 
 # This package is imported only when a Redis store is opened.
 from redis import exceptions  # noqa: TID253
-from redis.asyncio.connection import Connection, parse_url  # noqa: TID253
 
 from drumbeat.errors import ConfigError, DrumbeatError, StoreError, StoreUnavailable
-from drumbeat.store.redis.connection import DriverConnection, RedisConnection, Value
+from drumbeat.store.redis.address import Node, RedisAddress
+from drumbeat.store.redis.connection import RedisConnection, Value
 from drumbeat.store.redis.failures import (
     DRIVER_ERRORS,
     as_outage,
@@ -36,92 +32,9 @@ CALL_TIMEOUT = 4.5
 MAX_CONNECTIONS = 8
 """Connections of one pool at most; the last one that was given back is lent first, so few are ever opened."""
 _NODE_TIMEOUT = 1.5
-_READ_BUFFER_BYTES = 1 << 18
 _MAX_REDIRECTS = 5
-_DRIVER_OPTIONS = frozenset(
-    {
-        *("db", "client_name", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path", "ssl_password"),
-        *("ssl_cert_reqs", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers"),
-    }
-)
-_OWN_OPTIONS = {"cluster": {"true", "false"}, "eviction": {"accepted", "refused"}}
-
 T = TypeVar("T")
-Node = tuple[str, int]
 Operation = Callable[[RedisConnection], Awaitable[T]]
-
-
-class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the server is, and how to speak to it."""
-
-    options: dict[str, Any]
-    """What the driver's connection is made with."""
-    display_url: str
-    """Without a password."""
-    cluster: bool = False
-    """There must be a cluster. One that is found is used as one in any case."""
-    eviction_accepted: bool = False
-    """Somebody has decided to live with a server that throws keys away."""
-
-    def new_connection(self, node: Node | None) -> DriverConnection:
-        """A connection, not opened yet; `node`: to this one in place of the URL's."""
-        options = dict(self.options)
-        kind = options.pop("connection_class", Connection)
-        if node is not None:
-            options["host"], options["port"] = node
-        return cast(DriverConnection, kind(**options))
-
-
-def address(url: str, display_url: str) -> RedisAddress:
-    """Understand the URL. `cluster=true` and `eviction=accepted` are ours, the other options are the driver's.
-
-    Raises:
-        ConfigError: with what is allowed.
-    """
-    base, _, query = url.partition("?")
-    given = parse_qsl(query, keep_blank_values=True)
-    own_options = {name: value for name, value in given if name in _OWN_OPTIONS}
-    for name, value in own_options.items():
-        if value not in _OWN_OPTIONS[name]:
-            raise ConfigError(f"{display_url}: {name}= may be {' or '.join(sorted(_OWN_OPTIONS[name]))}", "url")
-    if unknown := sorted({name for name, _ in given} - _DRIVER_OPTIONS - _OWN_OPTIONS.keys()):
-        known = ", ".join(sorted(_DRIVER_OPTIONS | _OWN_OPTIONS.keys()))
-        raise ConfigError(f"{display_url}: there is no option {unknown[0]!r}: use {known}", "url")
-    rest = urlencode([(name, value) for name, value in given if name not in _OWN_OPTIONS])
-    scheme, _, place = base.partition("://")
-    _check_database(scheme, base, display_url)
-    scheme = scheme.replace("valkey", "redis")
-    try:
-        options = dict(parse_url(f"{scheme}://{place}?{rest}" if rest else f"{scheme}://{place}"))
-    except ValueError as error:
-        raise ConfigError(f"{display_url}: {error}", "url") from error
-    options = {"client_name": "drumbeat"} | options
-    # Time-outs are our own: the driver would make a task for each write.
-    options |= {
-        "socket_timeout": None,
-        "socket_connect_timeout": CALL_TIMEOUT - 0.2,
-        "socket_read_size": _READ_BUFFER_BYTES,
-        "protocol": 2,
-    }
-    return RedisAddress(
-        options=options,
-        display_url=display_url,
-        cluster=own_options.get("cluster") == "true",
-        eviction_accepted=own_options.get("eviction") == "accepted",
-    )
-
-
-def _check_database(scheme: str, base: str, display_url: str) -> None:
-    try:
-        parts = urlsplit(base)
-        _ = parts.port
-    except ValueError as error:
-        raise ConfigError(f"{display_url}: {error}", "url") from error
-    if scheme == "unix":
-        if not parts.path.strip("/") or parts.hostname:
-            raise ConfigError(f"{display_url} names no socket: use unix:///folder/redis.sock, with ?db=1", "url")
-    elif parts.path.strip("/") and not parts.path.strip("/").isdigit():
-        raise ConfigError(f"{display_url}: a database of Redis is a number, as in redis://host:6379/0", "url")
 
 
 class RedisPool:

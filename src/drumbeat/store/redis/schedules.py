@@ -29,6 +29,8 @@ from drumbeat.store.redis.rows import encode_json
 
 _decode_definition = msgspec.json.Decoder(NewSchedule).decode
 _parse_fire = msgspec.json.Decoder(tuple[int, int, int, FireOutcome, str, int]).decode
+_FIRES_PER_CALL = 5_000
+"""Fire records that one call may read."""
 
 
 class RedisSchedules:
@@ -92,14 +94,16 @@ class RedisSchedules:
             for name in await self._pool.run("retire_undeclared_schedules", undeclared_since)
         ]
 
-    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
+    async def list_fires(
+        self, names: Sequence[str], *, before: int | None = None, limit: int = 100
+    ) -> dict[str, list[Fire]]:
         last = "+inf" if before is None else f"({before}"
-        found: list[Fire] = []
-        for text in await self._pool.run("list_fires", name, last, limit):
-            try:
-                found.append(_decode_fire(name, text or b""))
-            except (ValueError, msgspec.DecodeError) as error:
-                log_faults("fire", name, [("record", explain_fault("record", text, error))])
+        some = max(_FIRES_PER_CALL // max(limit, 1), 1)
+        found: dict[str, list[Fire]] = {}
+        for start in range(0, len(names), some):
+            wanted = names[start : start + some]
+            for name, texts in zip(wanted, await self._pool.run("list_fires", last, limit, *wanted), strict=True):
+                found[name] = _decode_fires(name, texts)
         return found
 
     async def prune_fires(self, before: int, limit: int) -> int:
@@ -234,6 +238,17 @@ def _decode_schedule(fields: Sequence[Any]) -> Schedule:
 
 def _int_or_none(text: bytes) -> int | None:
     return int(text) if text else None
+
+
+def _decode_fires(name: str, texts: Sequence[bytes | None]) -> list[Fire]:
+    """Those that can be read."""
+    found: list[Fire] = []
+    for text in texts:
+        try:
+            found.append(_decode_fire(name, text or b""))
+        except (ValueError, msgspec.DecodeError) as error:
+            log_faults("fire", name, [("record", explain_fault("record", text, error))])
+    return found
 
 
 def _decode_fire(name: str, text: bytes) -> Fire:

@@ -8,7 +8,8 @@ import os
 
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreError
 from drumbeat.store.migrations import SchemaVersion
-from drumbeat.store.redis.pool import RedisAddress, RedisPool
+from drumbeat.store.redis.address import RedisAddress
+from drumbeat.store.redis.pool import RedisPool
 
 LATEST_VERSION = 1
 """The version that this code makes and knows."""

@@ -11,7 +11,8 @@ from contextlib import aclosing
 
 import msgspec
 
-from drumbeat.core.job import LIVE_STATES, Job, JobCounts, JobFilter, JobPage, JobState, PendingView
+from drumbeat.core.job import LIVE_STATES, Job, JobState, PendingView
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
 from drumbeat.ids import JobId, pack_id, unpack_id
 from drumbeat.store import job_search
 from drumbeat.store.job_search import IdSpan, Matches, ScanResult

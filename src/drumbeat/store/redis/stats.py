@@ -60,11 +60,11 @@ class RedisStats:
     ) -> list[Rollup]:
         if resolution is Resolution.TOTAL:
             return [each for each in await self.read_totals() if _is_wanted(each.queue, each.task, queue, task)]
-        found = await self._read_intervals("stretch", resolution, since, until)
+        found = await self._read_intervals("interval", resolution, since, until)
         return merge_rows(resolution, [row for row in found if _is_wanted(row[1], row[2], queue, task)])
 
     async def read_overall(self, resolution: Resolution, since: int, until: int) -> list[Rollup]:
-        return merge_rows(resolution, await self._read_intervals("overall", resolution, since, until))
+        return merge_rows(resolution, await self._read_intervals("interval_total", resolution, since, until))
 
     async def _read_intervals(self, kind: str, resolution: Resolution, since: int, until: int) -> list[CountsRow]:
         found: list[CountsRow] = []

@@ -9,7 +9,8 @@ from drumbeat.clock import Clock
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job, JobState
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId
 from drumbeat.store.job_search import (
     WHOLE_TEXT,
@@ -86,14 +87,23 @@ class SqliteInspect:
     async def count_jobs(self, filter: JobFilter) -> JobCounts:
         return await self._search.counts(filter)
 
-    async def list_attempts(self, id: JobId) -> list[Attempt]:
-        def look(db: SqliteConnection) -> tuple[list[AttemptRow], StoredJobRow | None]:
-            return rows.attempts(db, self._sql.attempts, {"id": id}), self._find(db, id)
+    async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
+        wanted = {"ids": as_json(list(dict.fromkeys(ids))), "preview": 0}
 
-        tries, job = await self._reader.read(look)
-        found = [row.to_record() for row in tries]
-        last = None if job is None else job.last_attempt()
-        return found if last is None else [*found, last]
+        def load(db: SqliteConnection) -> tuple[dict[JobId, list[AttemptRow]], list[StoredJobRow]]:
+            ended = [
+                row
+                for statement in (self._sql.history_record, self._sql.dead_record)
+                for row in rows.jobs(db, statement, wanted)
+            ]
+            return {id: rows.attempts(db, self._sql.attempts, {"id": id}) for id in ids}, ended
+
+        earlier, ended = await self._reader.read(load)
+        found = {id: [row.to_record() for row in attempts] for id, attempts in earlier.items()}
+        for row in ended:
+            if (last := row.last_attempt()) is not None:
+                found[row.id].append(last)
+        return found
 
     async def list_queues(self) -> list[QueueStats]:
         now = {"now": self._clock.now_us()}

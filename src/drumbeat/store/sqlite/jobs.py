@@ -7,21 +7,9 @@ a `Write` run on the writer's thread, inside its transaction.
 from collections.abc import Sequence
 
 from drumbeat.clock import Clock
+from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import (
-    AddResult,
-    CancelAnswer,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    EndedJob,
-    Failure,
-    NewJob,
-    Outcome,
-    ReplayResult,
-    Unique,
-    WriteStatus,
-)
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, ReplayResult, Unique
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store.job_search import WHOLE_TEXT

@@ -13,7 +13,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from drumbeat.core.job import Failure, Job, JobFilter, JobPage, JobState, Unique
+from drumbeat.core.job import Failure, Job, JobState, Unique
+from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.protocols import DashboardApp

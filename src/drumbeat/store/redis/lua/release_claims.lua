@@ -1,4 +1,4 @@
--- Gives back claims that never started.
+-- Releases claims that never started.
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, then id and token of each
 -- returns: how many were current
