@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from drumbeat.web.host import DashboardApp
+from drumbeat.protocols import DashboardApp
 
 if TYPE_CHECKING:
     from drumbeat.web.state import DashboardState
