@@ -146,7 +146,9 @@ class Play:
         cursor = self._at if moments or skipped else None
 
         async def make(store: Store) -> FireRequest:
-            return firing(await got(store, name), *moments, skipped=skipped, advances=moves, cursor=cursor, next_at=10**9)
+            return firing(
+                await got(store, name), *moments, skipped=skipped, advances=moves, cursor=cursor, next_at=10**9
+            )
 
         return make
 

@@ -189,7 +189,7 @@ async def test_the_password_of_the_store_is_in_no_event_and_in_no_log(
         program.faults.is_down = False
         await recorder.next(StoreUp)
     assert {event.url for event in recorder.events if isinstance(event, StoreDown | StoreUp)} == {
-        "postgresql://shop:***@db/shop"
+        "postgresql://shop:•••@db/shop"
     }
     told = [record for record in caplog.records if hasattr(record, "url")]
     assert told and "hunter2" not in str([record.__dict__ for record in caplog.records])

@@ -238,12 +238,12 @@ def test_a_database_in_memory_is_refused_with_what_to_use_instead(
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("postgresql://ada:secret@host:5432/db", "postgresql://ada:***@host:5432/db"),
-        ("postgresql://ada:se@cret@host/db", "postgresql://ada:***@host/db"),
-        ("redis://:secret@host", "redis://:***@host"),
+        ("postgresql://ada:secret@host:5432/db", "postgresql://ada:•••@host:5432/db"),
+        ("postgresql://ada:se@cret@host/db", "postgresql://ada:•••@host/db"),
+        ("redis://:secret@host", "redis://:•••@host"),
         ("sqlite:///x.db", "sqlite:///x.db"),
         ("postgresql://ada@host/db", "postgresql://ada@host/db"),
-        ("postgresql://ada:secret@[broken/db", "postgresql://ada:***@[broken/db"),
+        ("postgresql://ada:secret@[broken/db", "postgresql://ada:•••@[broken/db"),
     ],
 )
 def test_passwords_are_masked(url: str, shown: str) -> None:
