@@ -105,7 +105,7 @@ async def test_a_dashboard_without_panels_knows_nothing_of_them(guarded: Drumbea
 async def test_the_buttons_are_in_the_openapi_document(extended: Dashboard, open_browser: OpenBrowser) -> None:
     document = (await open_browser(extended, headers=bearer("viewer")).get("/api/v1/openapi.json")).json()
     assert document["paths"][PRESS]["post"]["summary"] == "The shop: rings the bell"
-    assert document["components"]["schemas"]["Pressed"]["properties"].keys() == {"message", "touched"}
+    assert document["components"]["schemas"]["ButtonResult"]["properties"].keys() == {"message", "touched"}
 
 
 def test_a_panel_cannot_take_an_address_that_is_taken_or_is_none(guarded: Drumbeat, bell: Bell) -> None:

@@ -132,7 +132,7 @@ async def _try_store(host: DashboardApp) -> None:
     try:
         await host.store()
     except StoreUnavailable as error:
-        log.warning("dashboard has no store yet", extra={"reason": str(error)})
+        log.warning("store unavailable at start", extra={"reason": str(error)})
 
 
 def run(app: DashboardApp, *, on_ready: Callable[[str], None]) -> int:
