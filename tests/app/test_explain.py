@@ -32,7 +32,7 @@ async def app(store_url: str, coordination: str | None) -> AsyncIterator[Drumbea
 
 @pytest.fixture
 async def store(app: Drumbeat) -> Store:
-    return await app.store()
+    return await app._internals.store()
 
 
 async def added(store: Store, **options: Any) -> JobId:

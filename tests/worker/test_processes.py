@@ -30,7 +30,7 @@ SETTINGS = Settings(url="sqlite:////nowhere/jobs.db", concurrency=4)
 def claimed(task: str, **arguments: object) -> ClaimedJob:
     from tests.apps.handlers import app
 
-    known = app.registry.find(task)
+    known = app._internals.registry.find(task)
     return ClaimedJob(
         id=new_job_id(),
         token=1,

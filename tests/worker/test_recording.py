@@ -301,8 +301,8 @@ async def test_a_worker_has_told_all_it_counted_when_it_has_left(app: Drumbeat) 
         async with run_worker(app):
             handles = [await mail.enqueue(number) for number in range(5)]
             states = [await until(lambda handle=handle: ended(app, handle.id)) for handle in handles]
-        store = await app.store()
-        [total] = await store.stats.read_totals()
+        store = await app._internals.store()
+        [total] = await store.stats.read(Resolution.TOTAL, 0, 1)
         assert sorted(states) == ["dead", "dead", "succeeded", "succeeded", "succeeded"]
         assert (total.queue, total.task) == ("mail", "mail")
         counts = (total.started, total.succeeded, total.failed, total.dead, total.cancelled, total.crashed)

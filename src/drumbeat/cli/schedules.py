@@ -189,7 +189,7 @@ def _decode_args(app: Drumbeat, task: str, typed: Any) -> tuple[Any, ...] | dict
     from drumbeat.cli.arguments import decode_by_signature
     from drumbeat.codec import Signature
 
-    signature = app.registry[task].signature
+    signature = app._internals.registry[task].signature
     if not isinstance(signature, Signature):
         raise BadInput(f"task {task} is called by the death of a job, and in no other way")
     by_place, by_name = decode_by_signature(signature, task, typed)

@@ -21,6 +21,7 @@ from drumbeat.errors import InvalidArguments, ResultNotKept
 from drumbeat.handle import JobHandle, SyncJobHandle, job_error
 from drumbeat.ids import JobId
 from drumbeat.settings import Settings
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store, Transactional
 from drumbeat.store.urls import open_store, transactional_for
 from drumbeat.sync_loop import SYNC_LOOP
@@ -145,7 +146,7 @@ class Client:
 
     async def get_job(self, id: JobId) -> Job:
         store = await self.store()
-        return await store.inspect.get_job(id)
+        return await get_job(store, id)
 
     async def result(self, id: JobId, timeout: Duration | None) -> Any:
         limit = None if timeout is None else seconds(timeout, name="timeout", error=InvalidArguments)

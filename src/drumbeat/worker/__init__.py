@@ -27,6 +27,7 @@ from drumbeat.heartbeat import Heartbeat
 from drumbeat.ids import InstanceId
 from drumbeat.outage import FullStoreReporter, UnreachableRule
 from drumbeat.processes.exit_codes import EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE
+from drumbeat.protocols import WorkerApp
 from drumbeat.service import OutageBackoff, Wakeup, open_with_retries, run_in_background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -45,7 +46,6 @@ from drumbeat.worker.job_completer import JobCompleter
 from drumbeat.worker.lifespans import open_lifespans
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.process_guard import ProcessGuard
-from drumbeat.worker.protocols import WorkerApp
 from drumbeat.worker.queue_weights import QueueWeights
 from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.room_consumer import RoomConsumer
@@ -206,7 +206,7 @@ class Worker:
             return None
         self._backoff.reset()
         if any(task.options.transactional for task in self._app.registered_tasks):
-            store.transactional.check()
+            store.transactional.transaction()  # raises NotTransactional where there are none
         return store
 
     async def _run_registered(self, store: Store) -> None:

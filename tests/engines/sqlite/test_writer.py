@@ -17,6 +17,7 @@ from drumbeat.core.claim import WriteStatus
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreError, StoreLost, StoreUnavailable
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.sqlite import SqliteStore, database_thread, fsync_thread, writer
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.database_thread import RequestGroup
@@ -81,7 +82,7 @@ async def test_requests_that_wait_share_one_transaction(sqlite: SqliteStore, pat
     assert all(not isinstance(answer, Exception) for answer in answers)
     assert statements.count("COMMIT") <= 2, "the first may have gone alone"
     assert statements.count("INSERT INTO drumbeat_job") <= 2, "single adds become one statement"
-    assert len(await sqlite.inspect.find_jobs(JobFilter(limit=100))) == 50
+    assert len(await find_jobs(sqlite, JobFilter(limit=100))) == 50
 
 
 class SlowDisk:
@@ -119,7 +120,7 @@ async def test_an_enqueue_is_answered_when_it_is_on_disk_and_a_claim_need_not_wa
     ending = asyncio.Task(end(sqlite, instance, claimed, OutcomeKind.SUCCEEDED))
 
     async def is_visible() -> bool:
-        return (await sqlite.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+        return (await get_job(sqlite, job.id)).state is JobState.SUCCEEDED
 
     await until(is_visible)
     assert not adding.done()
@@ -185,7 +186,7 @@ async def test_one_bad_request_in_a_group_spoils_nothing_for_the_others(sqlite: 
     answers = await call_behind_lock(path, calls)
     bad = [number for number, answer in enumerate(answers) if isinstance(answer, Exception)]
     assert bad == [7, 21]
-    assert len(await sqlite.inspect.find_jobs(JobFilter(limit=100))) == 19
+    assert len(await find_jobs(sqlite, JobFilter(limit=100))) == 19
     assert [queue.paused for queue in await sqlite.inspect.list_queues() if queue.name == "x"] == [True]
 
 
@@ -222,7 +223,7 @@ async def test_now_is_taken_inside_the_turn(sqlite: SqliteStore, path: Path, clo
     job = new_job()
     asked = clock.now_us()
     await call_behind_lock(path, [sqlite.jobs.add([job])], check=lambda: clock.jump(60))
-    found = await sqlite.inspect.get_job(job.id)
+    found = await get_job(sqlite, job.id)
     assert found.created_at.timestamp() * 1_000_000 == asked + 60_000_000
 
 
@@ -261,7 +262,7 @@ async def test_a_call_that_gets_no_turn_ends_with_store_unavailable(
             await store.jobs.add([job])
         held.release()
         assert (await store.jobs.add([job]))[0].id == job.id
-        assert len(await store.inspect.find_jobs(JobFilter())) == 1
+        assert len(await find_jobs(store, JobFilter())) == 1
 
 
 async def test_a_strangers_lock_is_waited_for(sqlite: SqliteStore, path: Path) -> None:
@@ -313,7 +314,7 @@ async def test_threads_end_with_the_store(path: Path) -> None:
     before = threading.active_count()
     async with await SqliteStore.open(path, url="x") as store:
         await claim(store, await worker(store))
-        await store.inspect.find_jobs(JobFilter())
+        await find_jobs(store, JobFilter())
         assert threading.active_count() > before
     await until(lambda: threading.active_count() == before, what="the end of the threads")
 
@@ -388,7 +389,7 @@ async def test_an_error_of_our_own_code_reaches_the_caller_and_the_thread_goes_o
 async def test_a_reader_does_not_create_a_deleted_file_anew(path: Path, sqlite: SqliteStore) -> None:
     path.unlink()
     with pytest.raises(StoreLost):
-        await sqlite.inspect.find_jobs(JobFilter())
+        await find_jobs(sqlite, JobFilter())
     assert not path.exists()
 
 

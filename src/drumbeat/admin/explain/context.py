@@ -15,6 +15,7 @@ from drumbeat.core.lock import LockInfo, describe_job
 from drumbeat.core.schedule import Schedule, parse_blocking_schedule
 from drumbeat.durations import from_us, to_us
 from drumbeat.ids import JobId
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 
 MAX_AHEAD = 10_000
@@ -73,7 +74,7 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
     JobNotFound, JobExpired: as `app.jobs.show`.
     """
     store = await client.store()
-    job = await store.inspect.get_job(id)
+    job = await get_job(store, id)
     now = await store.inspect.now()
     dead_after = round(client.settings.dead_after * 1_000_000)
     if job.state is JobState.RUNNING:

@@ -15,7 +15,6 @@ from drumbeat.store.job_search import (
     WHOLE_TEXT,
     CachedCount,
     DueCounts,
-    collect_pages,
     total_due,
     total_of_tasks,
     with_due,
@@ -56,22 +55,11 @@ class PostgresInspect:
         now: int = await self._connection.call(lambda session: session.fetchval(self._sql.schema.now))
         return now
 
-    async def get_job(self, id: JobId) -> Job:
-        found, pruned_before = await self._connection.transact(
-            partial(self._load_in_snapshot, id), timeout=LONG_TIMEOUT
-        )
-        if found is None:
-            raise missing_job_error(id, pruned_before)
-        return rows.job(found)
-
     async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
         wanted = [id for id in ids if is_job_id(id)]
         return await self._connection.transact(
             partial(self._load_records, wanted, WHOLE_TEXT if preview is None else preview), timeout=LONG_TIMEOUT
         )
-
-    async def find_jobs(self, filter: JobFilter) -> list[Job]:
-        return await collect_pages(self.find_page, filter)
 
     async def find_page(self, filter: JobFilter) -> JobPage:
         return await self._search.page(filter)

@@ -16,7 +16,6 @@ from drumbeat.store.job_search import (
     WHOLE_TEXT,
     CachedCount,
     DueCounts,
-    collect_pages,
     total_due,
     total_of_tasks,
     with_due,
@@ -60,15 +59,6 @@ class SqliteInspect:
     async def now(self) -> int:
         return self._clock.now_us()
 
-    async def get_job(self, id: JobId) -> Job:
-        def look(db: SqliteConnection) -> tuple[StoredJobRow | None, int | None]:
-            return self._find(db, id), db.value(self._jobs.pruned_before)
-
-        found, pruned_before = await self._reader.read(look)
-        if found is None:
-            raise missing_job_error(id, pruned_before)
-        return found.to_record()
-
     async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
         wanted = {"ids": as_json(list(ids)), "preview": WHOLE_TEXT if preview is None else preview}
 
@@ -77,9 +67,6 @@ class SqliteInspect:
             return [row for statement in statements for row in rows.jobs(db, statement, wanted)]
 
         return {(job := row.to_record()).id: job for row in await self._reader.read(look)}
-
-    async def find_jobs(self, filter: JobFilter) -> list[Job]:
-        return await collect_pages(self.find_page, filter)
 
     async def find_page(self, filter: JobFilter) -> JobPage:
         return await self._search.page(filter)

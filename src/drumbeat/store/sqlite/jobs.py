@@ -13,7 +13,6 @@ from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store.job_search import WHOLE_TEXT
-from drumbeat.store.outcomes import released_outcomes
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.claim import ClaimedRows, SqliteClaimer, SqliteClaimRequest
 from drumbeat.store.sqlite.completion import SqliteCompletionWriter, delete_ended_jobs
@@ -85,12 +84,6 @@ class SqliteJobs:
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         return await self._reader.read(lambda db: rows.claim_refs(db, self._sql.running, {"instance": instance}))
-
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        if not claims:
-            return 0
-        outcomes = released_outcomes((hold.id, hold.token) for hold in claims)
-        return await self._writer.write(lambda write, given: self._completion.release(write, instance, given), outcomes)
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:

@@ -49,9 +49,6 @@ class SqliteTransactional:
         self._inserter = SqliteInserter(sql)
         self._completion = SqliteCompletionWriter(sql, self._inserter)
 
-    def check(self) -> None:
-        pass  # every SQLite file has transactions
-
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         return await self._run_on(conn, partial(self._add, jobs)) if jobs else []
 
