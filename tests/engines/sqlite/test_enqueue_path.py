@@ -6,7 +6,6 @@ carries the job: if its arguments or what it returns, written out by `repr`, con
 are leaf calls (clock, locks, checks, hints); LEAF_CALLS names each, so that no new one comes unseen.
 """
 
-import asyncio
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 
 import drumbeat
 from drumbeat import Drumbeat
+from drumbeat.clock import SYSTEM
 
 SOURCE = f"{Path(drumbeat.__file__).parent}/"
 MARK = 20230917
@@ -126,7 +126,7 @@ async def test_the_path_of_an_enqueue_is_short(tmp_path: Path, recorder: CallRec
 
         for number in range(5):
             await count.enqueue(number)
-        await asyncio.sleep(0.05)  # the tail of a burst of hints is sent
+        await SYSTEM.sleep(0.05)  # the end of a burst of hints is sent
         loops_of_threads = {
             (file, name) for file, name in recorder.entered() if name in ("DatabaseThread._main", "FsyncThread._main")
         }
