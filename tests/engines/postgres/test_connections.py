@@ -14,6 +14,7 @@ from drumbeat.core.stats import Resolution
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.postgres import PostgresStore, schema
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import add, claim, claimed_one, new_job, worker
 from tests.engines.postgres.conftest import address_of
 from tests.servers.postgres import PostgresServer
@@ -37,7 +38,7 @@ async def test_a_program_that_only_enqueues_has_one_connection(postgres: Postgre
 
 async def test_a_working_store_has_two_whatever_it_does(postgres: PostgresStore, raw: Any) -> None:
     instance = await worker(postgres)
-    async with postgres.wake.listen(lambda _: None), asyncio.TaskGroup() as group:
+    async with postgres.wake.listen(Subscriber(lambda _: None)), asyncio.TaskGroup() as group:
         for _ in range(20):
             group.create_task(postgres.jobs.add([new_job()]))
             group.create_task(claim(postgres, instance))

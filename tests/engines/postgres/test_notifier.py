@@ -53,9 +53,9 @@ async def test_in_a_burst_of_several_calls_no_hint_travels_with_a_job(postgres: 
     assert postgres._notifier.sender_for_commit(alone=True) is not None, "a lone caller has nobody to join"
 
 
-async def test_no_hint_travels_with_a_job_where_hints_go_another_way(postgres: PostgresStore) -> None:
-    postgres.wake.forward(lambda _due: True)
-    assert postgres._notifier.sender_for_commit(alone=True) is None
+async def test_no_hint_travels_with_a_job_where_hints_go_another_way(postgres: PostgresStore, url: str) -> None:
+    async with await PostgresStore.open(address_of(url), forward=lambda _due: True) as store:
+        assert store._notifier.sender_for_commit(alone=True) is None
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["", "as somebody else tells"])

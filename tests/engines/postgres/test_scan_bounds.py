@@ -10,6 +10,7 @@ from drumbeat.clock import FakeClock
 from drumbeat.core.job import ClaimRequest, Outcome, OutcomeKind
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.claim import NO_BOUND, ScanBound, ScanBounds
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import add, claim, claimed_one, hold, ids, new_job, release, wanting, worker
 from tests.engines.postgres.conftest import address_of
 from tests.waiting import until
@@ -33,7 +34,7 @@ async def test_an_earlier_job_that_was_hinted_at_is_claimed_next(url: str) -> No
         instance = await worker(store)
         heard: list[int] = []
         await add(store, new_job(), new_job(), new_job())
-        async with store.wake.listen(heard.append):
+        async with store.wake.listen(Subscriber(heard.append)):
             assert len(await claim(store, instance, limit=1)) == 1
             [urgent] = await add(other, new_job(run_at=5))
             await until(lambda: 5 in heard, what="the hint")

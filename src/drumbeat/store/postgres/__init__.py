@@ -48,6 +48,7 @@ from drumbeat.store.protocol import (
     Transactional,
     Wake,
 )
+from drumbeat.store.protocol.wake import Forward
 
 __all__ = ["PostgresAddress", "PostgresStore", "PostgresTransactional", "parse_address", "schema"]
 
@@ -55,7 +56,9 @@ __all__ = ["PostgresAddress", "PostgresStore", "PostgresTransactional", "parse_a
 class PostgresStore:
     """One PostgreSQL database, as seen from one event loop."""
 
-    def __init__(self, address: PostgresAddress, *, namespace: str, clock: Clock) -> None:
+    def __init__(
+        self, address: PostgresAddress, *, namespace: str, clock: Clock, forward: Forward | None = None
+    ) -> None:
         """Nothing is opened yet: use `open`."""
         sql = statements(namespace)
         self.url = address.masked_url
@@ -63,7 +66,7 @@ class PostgresStore:
         self._claim_connection = PostgresConnection(address, sql.schema, clock, GENERIC_PLAN_SETTINGS)
         self._connection = PostgresConnection(address, sql.schema, clock)
         self._report_connection = PostgresConnection(address, sql.schema, clock)
-        self._notifier = PostgresNotifier(self._connection, sql.schema, f"{namespace}.wake", clock)
+        self._notifier = PostgresNotifier(self._connection, sql.schema, f"{namespace}.wake", clock, forward)
         bounds = ScanBounds(clock)
         self._notifier.internal_listeners.append(bounds.lower_to)
         self._inserter = PostgresInserter(sql, namespace, self._connection, self._notifier)
@@ -109,7 +112,14 @@ class PostgresStore:
         self.transactional: Transactional = self._transactional
 
     @classmethod
-    async def open(cls, address: PostgresAddress, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Self:
+    async def open(
+        cls,
+        address: PostgresAddress,
+        *,
+        namespace: str = "drumbeat",
+        clock: Clock = SYSTEM,
+        forward: Forward | None = None,
+    ) -> Self:
         """Connect, and see whether the tables are those that this code knows; they are made by `drumbeat migrate`.
 
         Raises:
@@ -117,7 +127,7 @@ class PostgresStore:
             SchemaOutOfDate: there are no tables, or of another age.
             StoreUnavailable: no answer; try again.
         """
-        store = cls(address, namespace=namespace, clock=clock)
+        store = cls(address, namespace=namespace, clock=clock, forward=forward)
         try:
             await schema.check(store._connection, store._sql)
         except BaseException:

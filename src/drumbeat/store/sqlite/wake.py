@@ -15,13 +15,13 @@ import os
 import socket
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError
-from drumbeat.store.protocol.wake import OnHandoff
+from drumbeat.store.protocol.wake import OnJob, OnRoom, Subscriber
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection, translate_errors
 from drumbeat.store.sqlite.file_checks import FileIdentity
@@ -30,9 +30,6 @@ BURST_S = 0.002
 VERSION_POLL_S = 0.05
 SOCKET_QUEUE_LIMIT = 8
 """The kernel keeps about ten datagrams for a socket: after so many at once some may have been lost."""
-OnDueHint = Callable[[int], object]
-OnTicketHint = Callable[[str, int], None]
-OnRoomHint = Callable[[str], None]
 WakeHint = tuple[str, str, int]
 """Where to, which ticket, and in how many microseconds its owner should look at it; or ROOM: there are messages."""
 ROOM_HINT = "room"
@@ -47,7 +44,7 @@ class SqliteNotifier:
         self._pending: int | None = None
         self._addresses: list[str] = []
         self._sent_at = float("-inf")
-        self.listeners: dict[str, OnDueHint] = {}
+        self.listeners: dict[str, Callable[[int], object]] = {}
         """Listeners of this very store, by their address: told without a detour. Changed on the loop's thread only."""
 
     def notify_local(self, run_at: int) -> None:
@@ -108,77 +105,68 @@ class NotifyingWriter(Protocol):
 
 
 class SqliteWake:
-    """The listening end, on the loop."""
+    """The receiving end, on the loop."""
 
     def __init__(self, path: Path, notifier: SqliteNotifier, writer: NotifyingWriter) -> None:
         self._path = path
         self._notifier = notifier
         self._writer = writer
-        self._room_listeners: list[OnRoomHint] = []
+        self._room_listeners: list[OnRoom] = []
 
     async def notify(self, run_at: int) -> None:
         await self._writer.notify(run_at)
 
-    def forward(self, notify: Callable[[int], bool]) -> None:
-        self._notifier.listeners[""] = notify
-
     @contextlib.asynccontextmanager
-    async def listen(
-        self, on_notification: OnDueHint, on_handoff: OnHandoff | None = None
-    ) -> AsyncIterator[str | None]:
-        """Call `hear(run_at)` for every hint; gives the path of our socket."""
+    async def listen(self, subscriber: Subscriber) -> AsyncIterator[str | None]:
+        """Gives the path of our socket. Room hints come to the socket for jobs, whose path stands in the instance's row."""
+        with contextlib.ExitStack() as stack:
+            if (on_room := subscriber.on_room) is not None:
+                self._room_listeners.append(on_room)
+                stack.callback(self._room_listeners.remove, on_room)
+            address = None
+            if subscriber.on_job is not None or subscriber.on_ticket is not None:
+                address = stack.enter_context(self._receive_from_socket(subscriber))
+            if address is not None and subscriber.on_job is not None:
+                stack.enter_context(self._poll_version(subscriber.on_job))
+                self._notifier.listeners[address] = subscriber.on_job
+                stack.callback(self._notifier.listeners.pop, address)
+            yield address
+
+    @contextlib.contextmanager
+    def _receive_from_socket(self, subscriber: Subscriber) -> Iterator[str]:
+        sock, address = _bind_socket()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(sock.fileno(), _receive_hints, sock, subscriber, self._notify_rooms)
+        try:
+            yield address
+        finally:
+            loop.remove_reader(sock.fileno())
+            sock.close()
+            with contextlib.suppress(OSError):
+                os.unlink(address)
+
+    @contextlib.contextmanager
+    def _poll_version(self, on_job: OnJob) -> Iterator[None]:
         with translate_errors(self._path):
-            # It is asked on the loop's own thread, which must not wait for anybody's lock.
+            # Read on the loop's own thread, which must not wait for a lock.
             poller = _DataVersionPoller(
-                SqliteConnection(self._path, read_only=True, busy_timeout=0), on_notification, self._writer
+                SqliteConnection(self._path, read_only=True, busy_timeout=0), on_job, self._writer
             )
-        sock, address = _bind_socket()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(sock.fileno(), _receive_hints, sock, on_notification, self._notify_rooms)
-        self._notifier.listeners[address] = on_notification
-        poller.start(loop)
-        try:
-            yield address
-        finally:
-            poller.stop()
-            del self._notifier.listeners[address]
-            loop.remove_reader(sock.fileno())
-            sock.close()
-            with contextlib.suppress(OSError):
-                os.unlink(address)
-
-    @contextlib.asynccontextmanager
-    async def listen_tickets(self, on_notification: OnTicketHint) -> AsyncIterator[str | None]:
-        """Call `hear(ticket, after)` for every hint; gives the path of our socket."""
-        sock, address = _bind_socket()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(sock.fileno(), _receive_ticket_hints, sock, on_notification)
-        try:
-            yield address
-        finally:
-            loop.remove_reader(sock.fileno())
-            sock.close()
-            with contextlib.suppress(OSError):
-                os.unlink(address)
-
-    @contextlib.asynccontextmanager
-    async def listen_rooms(self, on_notification: OnRoomHint) -> AsyncIterator[None]:
-        """The hints come to the socket of `listen`, whose address stands in the instance's row."""
-        self._room_listeners.append(on_notification)
+        poller.start(asyncio.get_running_loop())
         try:
             yield
         finally:
-            self._room_listeners.remove(on_notification)
+            poller.stop()
 
     def _notify_rooms(self) -> None:
-        for hear in list(self._room_listeners):
-            hear("")
+        for on_room in list(self._room_listeners):
+            on_room("")
 
 
 class _DataVersionPoller:
     """Looks at data_version, which changes with every commit of another connection. It takes some microseconds."""
 
-    def __init__(self, db: SqliteConnection, on_change: OnDueHint, writer: NotifyingWriter) -> None:
+    def __init__(self, db: SqliteConnection, on_change: OnJob, writer: NotifyingWriter) -> None:
         self._db = db
         self._on_change = on_change
         self._writer = writer
@@ -210,38 +198,30 @@ class _DataVersionPoller:
         return version
 
 
-def _receive_hints(sock: socket.socket, on_hint: OnDueHint, on_room_hint: Callable[[], None]) -> None:
-    """Everything that lies in the socket is one hint: the earliest moment; and one more if there are messages."""
+def _receive_hints(sock: socket.socket, subscriber: Subscriber, on_messages: Callable[[], None]) -> None:
+    """Read all datagrams of the socket. Jobs get one hint, the earliest; messages one; tickets one each."""
     earliest: int | None = None
     has_messages = False
-    try:
+    tickets = 0
+    with contextlib.suppress(BlockingIOError):
         while True:
-            text = sock.recv(64)
+            text = sock.recv(128)
             if text.startswith(ROOM_HINT.encode()):
                 has_messages = True
-                continue
-            # Anybody of this user may write to the socket: what is no number means "look".
-            due = int(text) if text.isdigit() else 0
-            earliest = due if earliest is None else min(due, earliest)
-    except BlockingIOError:
-        pass
+            elif subscriber.on_ticket is not None and not text.isdigit():
+                ticket, _, after = text.decode("ascii", "replace").partition(" ")
+                subscriber.on_ticket(ticket, int(after) if after.isdigit() else 0)
+                tickets += 1
+            else:
+                # Every process of this user may write to the socket: what is no number means "look".
+                due = int(text) if text.isdigit() else 0
+                earliest = due if earliest is None else min(due, earliest)
     if has_messages:
-        on_room_hint()
-    if earliest is not None:
-        on_hint(earliest)
-
-
-def _receive_ticket_hints(sock: socket.socket, on_hint: OnTicketHint) -> None:
-    received = 0
-    try:
-        while True:
-            ticket, _, after = sock.recv(128).decode("ascii", "replace").partition(" ")
-            on_hint(ticket, int(after) if after.isdigit() else 0)
-            received += 1
-    except BlockingIOError:
-        pass
-    if received >= SOCKET_QUEUE_LIMIT:
-        on_hint("", 0)
+        on_messages()
+    if earliest is not None and subscriber.on_job is not None:
+        subscriber.on_job(earliest)
+    if tickets >= SOCKET_QUEUE_LIMIT and subscriber.on_ticket is not None:
+        subscriber.on_ticket("", 0)
 
 
 def _bind_socket() -> tuple[socket.socket, str]:
