@@ -192,7 +192,7 @@ async def test_serialization_by_default_does_not_change_what_we_do(url: str, raw
     await raw.execute(f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'serializable'")
     await raw.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
     async with await PostgresStore.open(address_of(url)) as store:
-        settings = await store._connection.call(
+        settings = await store._parts.connection.call(
             lambda session: session.fetchrow(
                 "SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit')"
             )
@@ -213,7 +213,7 @@ async def test_a_process_that_stands_still_in_a_transaction_does_not_keep_its_lo
 
     async def stopped() -> None:
         with pytest.raises(StoreUnavailable):
-            await postgres._claim_connection.transact(stand_still)
+            await postgres._parts.claim_connection.transact(stand_still)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(stopped())

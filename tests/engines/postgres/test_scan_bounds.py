@@ -107,7 +107,7 @@ async def count_index_steps(url: str, raw: Any, apart: int) -> int:
                 answer = await store.jobs.report_and_claim(instance, outcomes, wanting(limit=BATCH))
                 assert len(answer.jobs) == BATCH
                 outcomes = [Outcome(id=job.id, token=job.token, kind=OutcomeKind.SUCCEEDED) for job in answer.jobs]
-            await store._claim_connection.close()  # its last counts are told when it ends
+            await store._parts.claim_connection.close()  # its last counts are told when it ends
             return await read_index_steps(url) - before
 
 
