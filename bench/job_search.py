@@ -16,18 +16,10 @@ from pathlib import Path
 
 import click
 
+from drumbeat.core.claim import ClaimedJob, ClaimRequest, Outcome
 from drumbeat.core.instance import NewInstance, Role
-from drumbeat.core.job import (
-    ClaimedJob,
-    ClaimRequest,
-    Failure,
-    JobFilter,
-    JobState,
-    NewJob,
-    Outcome,
-    OutcomeKind,
-    PendingView,
-)
+from drumbeat.core.job import Failure, JobState, NewJob, OutcomeKind, PendingView
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import InstanceId, JobId, new_instance_id, new_job_ids
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store

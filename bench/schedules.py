@@ -48,7 +48,7 @@ async def fill(store: Store, like: Schedule, count: int, next_at: int | None) ->
 
 async def make_schedule(name: str, cron: str) -> Schedule:
     await app.schedules.create(tick, name=name, cron=cron, overlap="allow", catch_up="all")
-    schedule = await (await app.store()).schedules.get(name)
+    schedule = await (await app._internals.store()).schedules.get(name)
     assert schedule is not None
     return schedule
 
@@ -81,7 +81,7 @@ async def lateness(url: str, seconds: float) -> str:
     """20 schedules, each second."""
     async with app:
         every_second = await make_schedule("second", "* * * * * *")
-        there = await app.store()
+        there = await app._internals.store()
         await fill(there, every_second, 19, every_second.next_at)
         with run_worker(url):
             await asyncio.sleep(SETTLE_S)
@@ -105,7 +105,7 @@ async def lateness(url: str, seconds: float) -> str:
 async def herd(url: str, count: int) -> str:
     """Schedules that fire in the same second, and the process is up before."""
     async with app:
-        there = await app.store()
+        there = await app._internals.store()
         like = await make_schedule("herd", FAR)
         began = time.monotonic()
         await fill(there, like, 200, like.next_at)
@@ -147,7 +147,7 @@ async def _read_fired(there: Store, count: int) -> tuple[int, int] | None:
 async def idle(url: str, count: int, seconds: float) -> str:
     async with app:
         like = await make_schedule("idle", FAR)
-        await fill(await app.store(), like, count, like.next_at)
+        await fill(await app._internals.store(), like, count, like.next_at)
     with run_worker(url) as used:
         await asyncio.sleep(SETTLE_S)
         began, before = time.monotonic(), used()

@@ -3,18 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from drumbeat.core.claim import ClaimedJob, ClaimRef, ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.instance import NewInstance, Role
-from drumbeat.core.job import (
-    ClaimedJob,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    Failure,
-    NewJob,
-    Outcome,
-    OutcomeKind,
-    WriteStatus,
-)
+from drumbeat.core.job import Failure, NewJob, OutcomeKind
 from drumbeat.ids import InstanceId, JobId, new_instance_id, new_job_id
 from drumbeat.store.protocol import Store
 

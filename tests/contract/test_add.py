@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import AddResult, JobFilter, JobState, OutcomeKind, Unique
+from drumbeat.core.job import AddResult, JobState, OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import new_job_ids
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store

@@ -1,6 +1,7 @@
 """Jobs.exchange, the claiming half: which jobs, in which order, under which token."""
 
-from drumbeat.core.job import JobState, OutcomeKind, WriteStatus, blocked_on_task
+from drumbeat.core.claim import WriteStatus, blocked_on_task
+from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.ids import new_instance_id, new_job_ids
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store

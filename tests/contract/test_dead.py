@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from drumbeat.core.dead_letter import DeadLetterPayload
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind, ReplayResult, Unique
+from drumbeat.core.job import JobState, OutcomeKind, ReplayResult, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import new_job_id
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store

@@ -2,7 +2,8 @@
 
 import pytest
 
-from drumbeat.core.job import EndedJob, JobFilter, JobState, OutcomeKind
+from drumbeat.core.job import EndedJob, JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.job_reads import find_jobs, get_job

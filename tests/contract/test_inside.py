@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import AddResult, CancelAnswer, ClaimedJob, ClaimRef, Job, JobState, OutcomeKind, Unique
+from drumbeat.core.claim import ClaimedJob, ClaimRef
+from drumbeat.core.job import AddResult, CancelAnswer, Job, JobState, OutcomeKind, Unique
 from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound
 from drumbeat.ids import new_instance_id
 from drumbeat.store.job_reads import get_job

@@ -2,7 +2,8 @@
 
 import pytest
 
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind, QueueStats, TaskStats
+from drumbeat.core.job import JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter, QueueStats, TaskStats
 from drumbeat.errors import JobNotFound
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.job_reads import find_jobs, get_job

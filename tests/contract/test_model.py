@@ -13,16 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from drumbeat.core.job import (
-    CancelAnswer,
-    ClaimedJob,
-    ClaimRef,
-    JobFilter,
-    JobState,
-    OutcomeKind,
-    Unique,
-    WriteStatus,
-)
+from drumbeat.core.claim import ClaimedJob, ClaimRef, WriteStatus
+from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import InstanceId, JobId, new_instance_id
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store

@@ -2,8 +2,9 @@
 
 import pytest
 
+from drumbeat.core.claim import WriteStatus
 from drumbeat.core.instance import Instance
-from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind, WriteStatus
+from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store

@@ -5,7 +5,9 @@ import json
 import msgspec
 import pytest
 
-from drumbeat.core.job import ClaimedJob, ClaimRef, Job, JobFilter, OutcomeKind
+from drumbeat.core.claim import ClaimedJob, ClaimRef
+from drumbeat.core.job import Job, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from tests.contract.making import BOOM, HOUR, add, claimed_one, dead_letter, end, new_job, worker

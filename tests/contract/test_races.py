@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from drumbeat.core.job import CancelAnswer, JobFilter, JobState, OutcomeKind, Unique, WriteStatus
+from drumbeat.core.claim import WriteStatus
+from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreUnavailable
 from drumbeat.ids import new_job_id
 from drumbeat.store.job_reads import find_jobs, get_job

@@ -5,7 +5,9 @@ from collections import Counter
 
 import pytest
 
-from drumbeat.core.job import CancelAnswer, ClaimedJob, JobFilter, JobState, OutcomeKind
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import FireOutcome, FireRequest, Overlap, PlannedFire, Schedule, ScheduleState
 from drumbeat.ids import InstanceId, JobId, new_job_id
 from drumbeat.store.job_reads import find_jobs, get_job

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import ClaimedJob, JobFilter, OutcomeKind
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import FireRequest, NewSchedule, Overlap, ScheduleState, SkippedRange
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_reads import find_jobs

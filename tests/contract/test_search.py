@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from drumbeat.core.job import Failure, Job, JobCounts, JobFilter, JobPage, JobState, NewJob, OutcomeKind, PendingView
+from drumbeat.core.job import Failure, Job, JobState, NewJob, OutcomeKind, PendingView
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
 from drumbeat.durations import from_us
 from drumbeat.ids import JobId, created_us, new_job_id, new_job_ids
 from drumbeat.store import job_search

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from drumbeat.core.job import ClaimedJob, JobState, OutcomeKind
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.schedule import Overlap, Schedule, ScheduleState
 from drumbeat.ids import InstanceId
 from drumbeat.store.job_reads import get_job

@@ -2,7 +2,8 @@
 
 import pytest
 
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind, Unique
+from drumbeat.core.job import JobState, OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store

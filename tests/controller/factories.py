@@ -6,7 +6,8 @@ from drumbeat.clock import Clock
 from drumbeat.controller.elector import Elector
 from drumbeat.controller.firer import Firer
 from drumbeat.core.instance import HeartbeatReply, Leader
-from drumbeat.core.job import Job, JobFilter
+from drumbeat.core.job import Job
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import CatchUp, NewSchedule, Overlap, RuleKind
 from drumbeat.errors import StoreUnavailable
 from drumbeat.events import Events

@@ -17,8 +17,10 @@ from click.testing import CliRunner
 from drumbeat import Drumbeat
 from drumbeat.admin.audit import new_act
 from drumbeat.cli.program import program
+from drumbeat.core.claim import ClaimRequest
 from drumbeat.core.health import HealthLevel
-from drumbeat.core.job import ClaimRequest, JobFilter, JobState, OutcomeKind, PendingView
+from drumbeat.core.job import JobState, OutcomeKind, PendingView
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.lock import NewTicket
 from drumbeat.core.room import RoomMessage
 from drumbeat.core.schedule import Fire
@@ -116,7 +118,7 @@ async def damage_all(vandal: Vandal, kind: str, names: Sequence[str], damages: S
 
 async def look_everywhere(app: Drumbeat, ids: Sequence[JobId] = ()) -> list[str]:
     """Every list of the store, the API and the dashboard answers. Gives the names of the doctor's findings."""
-    store: Store = await app.client.store()
+    store: Store = await app._internals.client.store()
     for filter in (JobFilter(limit=500), JobFilter(dead_letters=True, limit=500), JobFilter(error="Value")):
         assert (await store.inspect.find_page(filter)).items is not None
         assert await store.inspect.count_jobs(filter) is not None
@@ -150,14 +152,14 @@ async def call_commands(app: Drumbeat) -> None:
 
 
 async def enqueued(app: Drumbeat, count: int, task: str = "greet", **options: Any) -> list[JobId]:
-    signature = app.registry[task].signature.hash
-    store = await app.client.store()
+    signature = app._internals.registry[task].signature.hash
+    store = await app._internals.client.store()
     jobs = [new_job(task, args=f'{{"name":"{number}"}}', signature=signature, **options) for number in range(count)]
     return await add(store, *jobs)
 
 
 async def states(app: Drumbeat, ids: Sequence[JobId]) -> dict[JobId, JobState]:
-    store = await app.client.store()
+    store = await app._internals.client.store()
     return {id: job.state for id, job in (await store.inspect.get_jobs(ids)).items()}
 
 
@@ -181,7 +183,7 @@ async def test_a_damaged_pending_job_dies_alone_and_its_neighbours_run(app: Drum
         later = await enqueued(app, 5)
         await until(lambda: all_are(app, later, JobState.SUCCEEDED), what="what came later ran")
         await look_everywhere(app, bad)
-    store = await app.client.store()
+    store = await app._internals.client.store()
     letters = {job.id: job for job in await find_jobs(store, JobFilter(dead_letters=True, limit=500))}
     for id, damage in named.items():
         error = letters[id].error
@@ -204,7 +206,7 @@ async def test_damaged_dead_letters_and_history_are_shown_named_replayed_and_dis
     await damage_all(vandal, "history", ended[: len(history)], history)
     names = await look_everywhere(app, [*bad, *ended])
     assert any(name.startswith("dead letter") for name in names), names
-    store = await app.client.store()
+    store = await app._internals.client.store()
     shown = {job.id for job in await find_jobs(store, JobFilter(dead_letters=True, limit=500))}
     assert shown == set(refused)
     assert len(await find_jobs(store, JobFilter(limit=1_000))) == len(refused) + len(ended)

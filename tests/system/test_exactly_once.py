@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.core.job import JobFilter, JobState
+from drumbeat.core.job import JobState
+from drumbeat.core.job_query import JobFilter
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.urls import open_store
 from tests.callers import caller

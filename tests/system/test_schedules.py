@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from drumbeat.core.instance import LeaderInfo
-from drumbeat.core.job import Job, JobFilter, JobState
+from drumbeat.core.job import Job, JobState
+from drumbeat.core.job_query import JobFilter
 from drumbeat.durations import to_us
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store

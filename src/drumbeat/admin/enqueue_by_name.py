@@ -18,7 +18,8 @@ from drumbeat.codec import MAX_DEPTH, Undecodable
 from drumbeat.codec.json_codec import decode_bounded, decoder_of, encoder
 from drumbeat.codec.limits import has_nul
 from drumbeat.core.instance import Instance
-from drumbeat.core.job import JobFilter, NewJob
+from drumbeat.core.job import NewJob
+from drumbeat.core.job_query import JobFilter
 from drumbeat.durations import Duration
 from drumbeat.errors import InvalidArguments, UnknownTask
 from drumbeat.ids import new_job_id

@@ -7,7 +7,8 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from drumbeat.client import Client
-from drumbeat.core.job import Attempt, Job, JobFilter
+from drumbeat.core.job import Attempt, Job
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
 from drumbeat.tasks import Task
 

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from drumbeat.core.job import Job, JobFilter
+from drumbeat.core.job import Job
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
 from drumbeat.store.protocol import Store
 

@@ -18,15 +18,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import (
-    LIVE_STATES,
-    JobCounts,
-    JobFilter,
-    JobState,
-    PendingView,
-    QueueStats,
-    TaskStats,
-)
+from drumbeat.core.job import LIVE_STATES, JobState, PendingView
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats, TaskStats
 from drumbeat.ids import JobId, is_job_id
 
 MAX_SMALL_SET = 2_000

@@ -228,10 +228,10 @@ class _PostgresEngine(_Engine):
 class _RedisEngine(_Engine):
     async def open(self, forward: Forward | None = None) -> Store:
         """`forward` is not used: the scripts publish their hints themselves."""
-        from drumbeat.store.redis import RedisStore, address
+        from drumbeat.store.redis import RedisStore, parse_address
 
         return await RedisStore.open(
-            address(self._url.text, self._masked), namespace=self._namespace, clock=self._clock
+            parse_address(self._url.text, self._masked), namespace=self._namespace, clock=self._clock
         )
 
     def transactional(self) -> Transactional:
@@ -240,9 +240,9 @@ class _RedisEngine(_Engine):
         return RedisTransactional()
 
     def read_schema(self) -> tuple[SchemaVersion, int]:
-        from drumbeat.store.redis import address, schema
+        from drumbeat.store.redis import parse_address, schema
 
-        found = schema.read_schema(address(self._url.text, self._masked), self._namespace)
+        found = schema.read_schema(parse_address(self._url.text, self._masked), self._namespace)
         return asyncio.run(found), schema.LATEST_VERSION
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.stats import Resolution
 from drumbeat.web.metrics import CONTENT_TYPE, MetricsSample, render
 from drumbeat.web.request import DashboardRequest, DashboardResponse

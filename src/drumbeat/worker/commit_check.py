@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable
 
 from drumbeat.context import Completion
-from drumbeat.core.job import ClaimedJob, ClaimRef, JobState, Outcome, OutcomeKind, WriteStatus
+from drumbeat.core.claim import ClaimedJob, ClaimRef, Outcome, WriteStatus
+from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.errors import StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.service import OutageBackoff

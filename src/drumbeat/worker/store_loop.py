@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from drumbeat.clock import Clock
+from drumbeat.core.claim import ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.instance import HeartbeatReply
-from drumbeat.core.job import ClaimRequest, ClaimResult, Outcome, OutcomeKind, WriteStatus
+from drumbeat.core.job import OutcomeKind
 from drumbeat.errors import StoreError, StoreFull, StoreUnavailable
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.outage import FullStoreReporter, OutageReporter

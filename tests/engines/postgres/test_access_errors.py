@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import JobFilter, OutcomeKind
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull, StoreUnavailable
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.postgres import PostgresStore, error_translation
@@ -26,7 +27,7 @@ async def refusal(url: str, kind: type[Exception] = ConfigError) -> str:
 async def test_a_wrong_password(server: PostgresServer) -> None:
     said = await refusal(server.url_of("postgres", password="wrong-secret"))
     assert "the password or the user name is wrong" in said
-    assert "postgres:***@127.0.0.1" in said
+    assert "postgres:•••@127.0.0.1" in said
 
 
 async def test_a_database_that_does_not_exist(server: PostgresServer) -> None:
@@ -96,7 +97,7 @@ def test_addresses_keep_what_is_the_drivers() -> None:
 
 def test_a_password_among_the_options_is_masked_too() -> None:
     shown = address_of("postgresql://h/db?user=ada&password=wrong-secret&sslmode=require").masked_url
-    assert shown == "postgresql://h/db?user=ada&password=***&sslmode=require"
+    assert shown == "postgresql://h/db?user=ada&password=•••&sslmode=require"
 
 
 async def test_a_role_that_owns_nothing_works_with_the_rights_it_was_given(server: PostgresServer, url: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.core.job import JobFilter, NewJob
+from drumbeat.core.job import NewJob
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.lock import NewTicket
 from drumbeat.core.stats import Resolution
 from drumbeat.errors import StoreError, StoreUnavailable

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from drumbeat.core.job import Job, JobFilter, NewJob, OutcomeKind, Unique
+from drumbeat.core.job import Job, NewJob, OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreError
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.postgres import PostgresStore

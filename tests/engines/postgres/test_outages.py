@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import JobFilter, OutcomeKind
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.room import RoomMessage
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import new_instance_id

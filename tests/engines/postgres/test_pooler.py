@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.core.job import JobFilter, OutcomeKind, Unique
+from drumbeat.core.job import OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import Overlap
 from drumbeat.ids import new_job_ids
 from drumbeat.store.job_reads import find_jobs

@@ -7,7 +7,8 @@ import asyncpg
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import ClaimRequest, Outcome, OutcomeKind
+from drumbeat.core.claim import ClaimRequest, Outcome
+from drumbeat.core.job import OutcomeKind
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.claim import NO_BOUND, ScanBound, ScanBounds
 from drumbeat.store.protocol.wake import Subscriber

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind
+from drumbeat.core.job import JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import Overlap
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.postgres import PostgresStore

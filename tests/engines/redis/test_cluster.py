@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind
+from drumbeat.core.job import JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol.wake import Subscriber

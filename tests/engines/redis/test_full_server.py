@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from drumbeat.admin import new_act
-from drumbeat.core.job import JobFilter, OutcomeKind, Unique
+from drumbeat.core.job import OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import OnceState
 from drumbeat.errors import JobExpired, StoreFull
 from drumbeat.ids import new_instance_id

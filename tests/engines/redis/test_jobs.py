@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from drumbeat.core.job import ClaimRef, JobFilter, JobState, OutcomeKind, Unique
+from drumbeat.core.claim import ClaimRef
+from drumbeat.core.job import JobState, OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import new_job_ids, pack_id
 from drumbeat.store.job_reads import find_jobs, get_job

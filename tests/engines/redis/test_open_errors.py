@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.core.job import ClaimResult, JobFilter, OutcomeKind
+from drumbeat.core.claim import ClaimResult
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import ConfigError, NotTransactional, SchemaOutOfDate, StoreUnavailable
 from drumbeat.redaction import mask_url
 from drumbeat.store.job_reads import find_jobs
@@ -38,7 +40,7 @@ async def test_a_wrong_password_and_none(kind: str) -> None:
         assert "no entrance" in await refusal(f"redis://:wrong-secret@127.0.0.1:{server.port}")
         assert "no entrance" in await refusal(f"redis://127.0.0.1:{server.port}")
         async with await open_redis(server) as store:
-            assert store.url == f"redis://:***@127.0.0.1:{server.port}/0"
+            assert store.url == f"redis://:•••@127.0.0.1:{server.port}/0"
 
 
 async def test_a_user_without_rights(server: RedisServer, url: str) -> None:
@@ -184,7 +186,7 @@ async def test_a_url_that_means_nothing_says_what_is_allowed(url: str, words: st
 def test_all_names_of_the_engine_are_known(scheme: str) -> None:
     url = f"{scheme}://ada:{SECRET}@host:6380/2?ssl_password={SECRET}"
     assert parse(url).engine == "redis"
-    assert mask_url(url) == f"{scheme}://ada:***@host:6380/2?ssl_password=***"
+    assert mask_url(url) == f"{scheme}://ada:•••@host:6380/2?ssl_password=•••"
     options = address_of(f"{scheme}://ada:{SECRET}@host:6380/2").options
     assert (options["host"], options["port"], options["db"], options["password"]) == ("host", 6380, 2, SECRET)
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import JobFilter, OutcomeKind
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreUnavailable
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store

@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from drumbeat.core.job import ClaimedJob, ClaimRequest, ClaimResult, OutcomeKind
+from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult
+from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
@@ -181,7 +182,7 @@ async def test_whoever_has_left_or_was_buried_gets_nothing(redis: RedisStore, ur
 async def test_whoever_does_not_listen_any_more_gets_nothing(redis: RedisStore, url: str) -> None:
     async with idle_worker(url):
         pass
-    doors = ("PUBSUB", "CHANNELS", f"{redis._pool.keys.prefix}door:*")
+    doors = ("PUBSUB", "CHANNELS", f"{redis._pool.keys.prefix}reply:*")
 
     async def is_closed() -> bool:
         return await redis._pool.command(*doors) == []
@@ -195,7 +196,7 @@ async def test_whoever_has_been_silent_for_long_gets_nothing(redis: RedisStore, 
     async with idle_worker(url) as me:
         # As if it had been stopped: it has not looked for 5 s.
         long_ago = await redis.inspect.now() - 5_000_000
-        await redis._pool.command("ZADD", redis._pool.keys.prefix + "standing", long_ago, me.instance)
+        await redis._pool.command("ZADD", redis._pool.keys.prefix + "parked_claims", long_ago, me.instance)
         [id] = await add(redis, new_job())
         await me.expect_hint()
         assert (await get_job(redis, id)).state == "pending"
@@ -227,7 +228,7 @@ async def test_a_full_server_keeps_no_claim_and_refuses_none(kind: str) -> None:
 async def test_what_others_say_at_the_door_means_look(redis: RedisStore, url: str, text: str) -> None:
     async with idle_worker(url) as me:
         prefix = redis._pool.keys.prefix
-        [door] = await redis._pool.command("PUBSUB", "CHANNELS", f"{prefix}door:*")
+        [door] = await redis._pool.command("PUBSUB", "CHANNELS", f"{prefix}reply:*")
         await redis._pool.command("PUBLISH", door, text)
         await until(lambda: 0 in me.hints, deadline=5, what="a hint to look")
         [id] = await add(redis, new_job())

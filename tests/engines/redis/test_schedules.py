@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from drumbeat.core.job import JobFilter, OutcomeKind
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import Overlap, ScheduleState
 from drumbeat.errors import StoreFull
 from drumbeat.ids import pack_id

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from drumbeat.app import Drumbeat
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreLost, StoreUnavailable
+from drumbeat.processes.exit_codes import EXIT_NO_STORE
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.sqlite import file_checks
 from drumbeat.store.urls import open_store
-from drumbeat.worker import EXIT_NO_STORE
 from tests.apps import crashes
 from tests.contract.making import claim, new_job, worker
 from tests.system.workers import cluster_of
@@ -76,7 +76,7 @@ def delete(path: Path) -> None:
 
 
 def delete_all(path: Path) -> None:
-    for name in ("", "-wal", "-shm", "-turn"):
+    for name in ("", "-wal", "-shm", "-lock"):
         Path(f"{path}{name}").unlink()
 
 

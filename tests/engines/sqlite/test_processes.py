@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from drumbeat.core.job import JobFilter, JobState
+from drumbeat.core.job import JobState
+from drumbeat.core.job_query import JobFilter
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.urls import open_store
 from tests.contract.making import new_job

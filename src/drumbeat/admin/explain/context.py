@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from drumbeat.client import Client
+from drumbeat.core.claim import blocked_on_version
 from drumbeat.core.instance import Instance, Role
-from drumbeat.core.job import Failure, Job, JobState, PendingView, QueueStats, blocked_on_version
+from drumbeat.core.job import Failure, Job, JobState, PendingView
+from drumbeat.core.job_query import QueueStats
 from drumbeat.core.lock import LockInfo, describe_job
 from drumbeat.core.schedule import Schedule, parse_blocking_schedule
 from drumbeat.durations import from_us, to_us

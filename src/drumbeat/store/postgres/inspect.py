@@ -7,7 +7,8 @@ from typing import Any
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job, JobState
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.store.job_search import (
     WHOLE_TEXT,

@@ -7,23 +7,9 @@ when it is free; everything else shares that.
 from collections.abc import Sequence
 from functools import partial
 
+from drumbeat.core.claim import ClaimedJob, ClaimRef, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import (
-    AddResult,
-    CancelAnswer,
-    ClaimedJob,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    EndedJob,
-    Failure,
-    MalformedJob,
-    NewJob,
-    Outcome,
-    OutcomeKind,
-    ReplayResult,
-    WriteStatus,
-)
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, OutcomeKind, ReplayResult
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store.postgres import rows

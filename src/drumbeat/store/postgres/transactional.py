@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import AddResult, ClaimRef, NewJob
+from drumbeat.core.claim import ClaimRef
+from drumbeat.core.job import AddResult, NewJob
 from drumbeat.errors import ClaimLost, InvalidArguments
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store import sqlfile

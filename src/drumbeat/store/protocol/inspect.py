@@ -6,7 +6,8 @@ from typing import Protocol
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId
 from drumbeat.store.malformed import Fault
 

@@ -3,17 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from drumbeat.core.job import (
-    AddResult,
-    CancelAnswer,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    EndedJob,
-    NewJob,
-    Outcome,
-    ReplayResult,
-)
+from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
 from drumbeat.ids import InstanceId, JobId
 
 

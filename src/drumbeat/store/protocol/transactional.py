@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from drumbeat.core.job import AddResult, ClaimRef, NewJob
+from drumbeat.core.claim import ClaimRef
+from drumbeat.core.job import AddResult, NewJob
 from drumbeat.ids import InstanceId
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from drumbeat.core.job import ClaimResult
+from drumbeat.core.claim import ClaimResult
 from drumbeat.ids import InstanceId
 
 OnJob = Callable[[int], None]

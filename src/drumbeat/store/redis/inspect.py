@@ -7,7 +7,8 @@ import msgspec
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId, is_job_id, pack_id, unpack_id
 from drumbeat.store.malformed import Fault, explain_fault, join_reasons, log_faults
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS

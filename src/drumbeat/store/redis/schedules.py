@@ -1,4 +1,4 @@
-"""Rules in time, on Redis. The contract is in `store.protocol.Schedules`; each operation is one script.
+"""Schedules on Redis; the contract is in `store.protocol`. Each operation is one script.
 
 What the end of a job does to its schedule is in lua/_transitions.lua, which every end of a job comes by.
 """
@@ -122,7 +122,7 @@ def _or_empty(number: int | None) -> Value:
 
 
 def _definition_arguments(schedule: NewSchedule) -> list[Value]:
-    """A definition as lua/_schedule.lua keeps it: with the text of its jobs' bodies, ready but for the moments."""
+    """Return the stored form of a definition (lua/_schedule.lua), with the body of its jobs complete but for the fire time."""
     head = encode_json([schedule.task, schedule.queue, schedule.priority])[1:-1] + b","
     options = [schedule.signature, schedule.retries, schedule.timeout, schedule.crash_limit, schedule.on_dead]
     rest = b"," + encode_json([*options, "", schedule.name])[1:] + b"\n" + schedule.args.encode()
@@ -164,7 +164,7 @@ _FIELDS = ("state", "revision", "cursor", "next_at", "current", "created_at", "c
 
 
 class _StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands beside the definition."""
+    """Stored fields beside the definition."""
 
     state: ScheduleState
     revision: int
@@ -179,7 +179,7 @@ class _StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_schedule(name: bytes, fields: Sequence[bytes | None]) -> tuple[Schedule, list[tuple[str, str]]]:
-    """The fields that lua/_schedule_fields.lua gives. One that cannot be read says so in its rule, and is never fired."""
+    """Decode the fields of lua/_schedule_fields.lua. An unreadable schedule says so in its rule and never fires."""
     try:
         return _decode_schedule(fields), []
     except (ValueError, TypeError, AttributeError, msgspec.DecodeError):
@@ -241,7 +241,7 @@ def _int_or_none(text: bytes) -> int | None:
 
 
 def _decode_fires(name: str, texts: Sequence[bytes | None]) -> list[Fire]:
-    """Those that can be read."""
+    """Decode what is readable."""
     found: list[Fire] = []
     for text in texts:
         try:
@@ -252,7 +252,7 @@ def _decode_fires(name: str, texts: Sequence[bytes | None]) -> list[Fire]:
 
 
 def _decode_fire(name: str, text: bytes) -> Fire:
-    """A text that lua/_schedule.lua: record_fire has made."""
+    """Decode a record of lua/_schedule.lua: record_fire."""
     start = 17 if text.startswith(b"f") else 1
     at, last, count, outcome, reason, recorded_at = _parse_fire(text[start:])
     return Fire(

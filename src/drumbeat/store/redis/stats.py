@@ -62,7 +62,7 @@ class RedisStats:
         if resolution is Resolution.TOTAL:
             found = await self._read_totals()
         else:
-            kind = "overall" if queue == OVERALL else "stretch"
+            kind = "interval_total" if queue == OVERALL else "interval"
             found = await self._read_intervals(kind, resolution, since, until)
         return merge_rows(resolution, [row for row in found if queue in (None, row[1]) and task in (None, row[2])])
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from drumbeat.core.job import ClaimRef, NewJob
+from drumbeat.core.claim import ClaimRef
+from drumbeat.core.job import NewJob
 from drumbeat.errors import NotTransactional
 from drumbeat.ids import InstanceId
 

@@ -9,7 +9,8 @@ from drumbeat.clock import Clock
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job, JobState
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId
 from drumbeat.store.job_search import (
     WHOLE_TEXT,

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import AddResult, ClaimRef, NewJob, Outcome, OutcomeKind, WriteStatus
+from drumbeat.core.claim import ClaimRef, Outcome, WriteStatus
+from drumbeat.core.job import AddResult, NewJob, OutcomeKind
 from drumbeat.errors import ClaimLost, InvalidArguments, StoreLost
 from drumbeat.ids import InstanceId
 from drumbeat.store.driver_kinds import DriverKind, detect_kind, session_connection, unwrap_cursor

@@ -166,9 +166,9 @@ async def _task_lanes(
 async def _task_lane(request: DashboardRequest, name: str, span: TimeWindow, now: datetime) -> Lane:
     pieces = await _task_items(request, span, now, JobListQuery(task=name, limit=MAX_RUNS))
     drawn, hidden = layout_bars(pieces, span)
-    number = sum(bar.count for bar in drawn if bar.kind not in ("unseen", "waiting"))
+    number = sum(bar.count for bar in drawn if bar.kind not in ("unread", "waiting"))
     note = "no run in this range" if not number else "1 run" if number == 1 else f"{number:,} runs"
-    if any(bar.kind == "unseen" for bar in drawn):
+    if any(bar.kind == "unread" for bar in drawn):
         note = f"the newest {number:,} runs" if number else "none among the newest jobs"
     return Lane(name=name, href=request.link_to(f"/tasks/{quote_segment(name)}"), note=note, bars=drawn, hidden=hidden)
 

@@ -6,6 +6,6 @@
 
 local found = {}
 for i, id in ipairs(ARGV) do
-  found[i] = {safe_read('LRANGE', P .. 'tries:' .. id, 0, -1) or {}, safe_read('HGET', P .. 'done:' .. bucket(id), id)}
+  found[i] = {safe_read('LRANGE', P .. 'attempts:' .. id, 0, -1) or {}, safe_read('HGET', P .. 'ended:' .. bucket(id), id)}
 end
 return found

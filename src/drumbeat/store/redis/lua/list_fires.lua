@@ -8,6 +8,6 @@ local found = {}
 for i = 3, #ARGV do
   local name = ARGV[i]
   local members = safe_read('ZREVRANGEBYSCORE', P .. 'fires:' .. name, ARGV[1], '-inf', 'LIMIT', 0, ARGV[2]) or {}
-  found[i - 2] = #members > 0 and safe_read('HMGET', P .. 'records:' .. name, unpack(members)) or {}
+  found[i - 2] = #members > 0 and safe_read('HMGET', P .. 'fire_records:' .. name, unpack(members)) or {}
 end
 return found
