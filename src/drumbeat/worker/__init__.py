@@ -31,6 +31,7 @@ from drumbeat.protocols import WorkerApp
 from drumbeat.service import OutageBackoff, Wakeup, open_with_retries, run_in_background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.worker.active_runs import ActiveRuns
 from drumbeat.worker.buffer import JobBuffer
 from drumbeat.worker.child_pool import ChildPool
@@ -259,7 +260,9 @@ class Worker:
         """Who runs no jobs has nothing to be woken for."""
         if self._settings.role == "controller":
             return nullcontext()
-        return store.wake.listen(self._fetcher.on_notification, self._store_loop.on_parked_answer)
+        return store.wake.listen(
+            Subscriber(on_job=self._fetcher.on_notification, on_handoff=self._store_loop.on_parked_answer)
+        )
 
     async def _run_startup(self, store: Store) -> None:
         """Before the first claim. When asked to stop meanwhile, the call that is under way is told; one in a thread has the

@@ -26,6 +26,7 @@ from drumbeat.ids import InstanceId
 from drumbeat.service import Wakeup
 from drumbeat.settings import MAX_PAYLOAD_LIMIT
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.tasks.room import Room
 from drumbeat.worker.event_loop import guest_context
 from drumbeat.worker.result import describe_failure
@@ -116,7 +117,7 @@ class RoomConsumer:
         """Until stopped, and the last call has ended."""
         if not self._rooms:
             return
-        async with store.wake.listen_rooms(self._on_notification), asyncio.TaskGroup() as group:
+        async with store.wake.listen(Subscriber(on_room=self._on_notification)), asyncio.TaskGroup() as group:
             self._poll_task = group.create_task(self._poll(store, group), name="messages of rooms")
             try:
                 await asyncio.wait([self._poll_task])
