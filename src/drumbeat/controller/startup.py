@@ -20,7 +20,7 @@ from drumbeat.clock import Clock, jitter
 from drumbeat.context import CURRENT_SIGNAL, AbortReason, AbortSignal
 from drumbeat.core.schedule import OnceState
 from drumbeat.durations import format_duration
-from drumbeat.errors import ConfigError, StartFailed, StoreUnavailable
+from drumbeat.errors import ConfigError, StartFailed
 from drumbeat.ids import InstanceId
 from drumbeat.retry import RetryLater, SkipRetry, Snooze
 from drumbeat.service import OutageBackoff
@@ -127,7 +127,7 @@ class StartupRunner:
         key = f"{self._settings.name}:{self._settings.version}:{starter.name}"
         while True:
             me = self._identity()
-            match await self._ask_store(lambda me=me: schedules.claim_once(key, me)):  # type: ignore[misc]
+            match await self._backoff.retry(lambda me=me: schedules.claim_once(key, me)):  # type: ignore[misc]
                 case OnceState.DONE:
                     return
                 case OnceState.BUSY:
@@ -136,18 +136,8 @@ class StartupRunner:
                     if not await self._call(starter):
                         return
                     # Refused if we were taken for dead meanwhile and another is at it: then it is theirs to finish.
-                    if await self._ask_store(lambda me=me: schedules.complete_once(key, me)):  # type: ignore[misc]
+                    if await self._backoff.retry(lambda me=me: schedules.complete_once(key, me)):  # type: ignore[misc]
                         return
-
-    async def _ask_store(self, question: Callable[[], Awaitable[T]]) -> T:
-        while True:
-            try:
-                answer = await question()
-            except StoreUnavailable as error:
-                await self._backoff.wait(error)
-            else:
-                self._backoff.reset()
-                return answer
 
     async def _call(self, starter: StartupCall) -> bool:
         """Until it is done; False: it is not, and the process stops."""
