@@ -17,7 +17,7 @@ from drumbeat.worker.child_pool import ChildPool
 from drumbeat.worker.child_runner import ChildRunner
 from drumbeat.worker.commit_check import CompletionVerifier
 from drumbeat.worker.core import WorkerCore
-from drumbeat.worker.fetcher import Fetcher
+from drumbeat.worker.fetcher import FetchCapacity, Fetcher, FetchTimer
 from drumbeat.worker.heartbeat_listener import HeartbeatListener, WorkerDescription
 from drumbeat.worker.job_completer import JobCompleter
 from drumbeat.worker.prefetch import Prefetch
@@ -43,16 +43,9 @@ class WorkerParts:
         self.reporter = OutcomeReporter(clock, core.events, recorder, wakeup.set)
         prefetch = Prefetch(settings.concurrency, max_jobs=4 * settings.batch)
         weights = _queue_weights(core)
-        self.fetcher = Fetcher(
-            clock,
-            self.buffer,
-            weights,
-            prefetch,
-            batch_sizes={name: spec.batch for name, spec in core.task_specs.items() if spec.batch},
-            max_claim=settings.batch,
-            poll=settings.poll,
-            wake=wakeup.set,
-        )
+        batch_sizes = {name: spec.batch for name, spec in core.task_specs.items() if spec.batch}
+        capacity = FetchCapacity(self.buffer, prefetch, batch_sizes=batch_sizes, max_claim=settings.batch)
+        self.fetcher = Fetcher(FetchTimer(clock, settings.poll), capacity, weights, wakeup.set)
         self.store_loop = StoreLoop(core, store.jobs, self.buffer, self.fetcher, self.reporter, wakeup)
         self.stats_writer = StatsWriter(
             recorder,
