@@ -22,8 +22,8 @@ from pathlib import Path
 
 from drumbeat import appref
 from drumbeat.clock import SYSTEM, Clock, jitter
+from drumbeat.core.claim import ClaimRef
 from drumbeat.core.instance import DeadInstanceReport
-from drumbeat.core.job import ClaimRef
 from drumbeat.errors import ConfigError, DrumbeatError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.processes.exit_codes import EXIT_CONFIG_ERROR, EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE, describe_exit

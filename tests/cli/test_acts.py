@@ -97,9 +97,9 @@ def test_what_was_refused_is_on_record_as_refused(place: str) -> None:
 def test_acts_on_jobs_are_on_record(place: str) -> None:
     first, second = on(place, waiting_job), on(place, waiting_job)
     shown("jobs", "run-now", first, "--reason", "impatient")
-    assert last_act() == ("jobs.run-now", first, 1, "done", "impatient")
-    shown("jobs", "retry", second, "--reason", "too")
-    assert last_act() == ("jobs.retry", second, 1, "done", "too")
+    assert last_act() == ("jobs.run_now", first, 1, "done", "impatient")
+    shown("jobs", "run-now", second, "--reason", "too")
+    assert last_act() == ("jobs.run_now", second, 1, "done", "too")
     shown("jobs", "cancel", first, "--reason", "not needed")
     assert last_act() == ("jobs.cancel", first, 1, "done", "not needed")
     shown("jobs", "cancel", "--task", "greet", "--key", "k", "--reason", "all of them")
@@ -191,7 +191,7 @@ def test_schedules_and_locks_are_acted_on_on_record(place: str) -> None:
     shown("schedules", "resume", "nightly", "--reason", "over")
     assert last_act() == ("schedules.resume", "nightly", 1, "done", "over")
     made = shown("schedules", "run-now", "nightly", "--reason", "a test").strip()
-    assert last_act() == ("schedules.run-now", "nightly", 1, "done", "a test")
+    assert last_act() == ("schedules.run_now", "nightly", 1, "done", "a test")
     [act] = records("audit", "list", "--limit", "1")
     assert json.loads(document("audit", "show", act["id"])["answer"]) == {"id": made}, "the schedule's page leads there"
     shown("schedules", "delete", "nightly", "--reason", "gone")

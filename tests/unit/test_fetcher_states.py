@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import ClaimRequest
+from drumbeat.core.claim import ClaimRequest
 from drumbeat.worker.buffer import JobBuffer
 from drumbeat.worker.fetcher import FetchCapacity, Fetcher, FetchState, FetchTimer
 from drumbeat.worker.prefetch import Prefetch

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.core.job import ClaimRef
+from drumbeat.core.claim import ClaimRef
 from drumbeat.ids import InstanceId, new_instance_id, new_job_ids
 from drumbeat.worker.crash_journal import CrashJournal, NullCrashJournal
 from tests.waiting import until_sync

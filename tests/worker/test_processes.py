@@ -15,7 +15,8 @@ import pytest
 import pytest_asyncio
 
 from drumbeat.context import AbortReason, AbortSignal
-from drumbeat.core.job import ClaimedJob, Failure
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import Failure
 from drumbeat.ids import new_job_id
 from drumbeat.settings import Settings
 from drumbeat.worker.child_pool import ChildFailed, ChildPool
@@ -29,7 +30,7 @@ SETTINGS = Settings(url="sqlite:////nowhere/jobs.db", concurrency=4)
 def claimed(task: str, **arguments: object) -> ClaimedJob:
     from tests.apps.handlers import app
 
-    known = app.registry.find(task)
+    known = app._internals.registry.find(task)
     return ClaimedJob(
         id=new_job_id(),
         token=1,

@@ -8,7 +8,7 @@ import click
 
 from drumbeat.cli import completion, output
 from drumbeat.cli.audit_scope import run_audited
-from drumbeat.cli.options import DURATION, KEY, NAME, TIMESTAMP, CliTarget, pass_target, target_options, why_option
+from drumbeat.cli.options import DURATION, KEY, NAME, TIMESTAMP, CliTarget, pass_target, reason_option, target_options
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--unique-pending", is_flag=True, help="Likewise, but a job that already runs does not count.")
 @click.option("--retries", type=click.IntRange(min=0), help="Instead of the task's own.")
 @click.option("--timeout", type=DURATION, help="Instead of the task's own.")
-@why_option
+@reason_option
 @target_options
 @pass_target
 def command(
@@ -56,7 +56,7 @@ def command(
         given["unique"] = True if unique else "pending"
 
     async def enqueue(app: Drumbeat) -> JobHandle[Any]:
-        found = app.registry[task]
+        found = app._internals.registry[task]
         bound = found.using(**given)
         args, kwargs = (
             decode_by_signature(found.signature, task, typed) if isinstance(found.signature, Signature) else ((), {})

@@ -1,4 +1,4 @@
-"""`drumbeat jobs`: list, show, cancel, run-now, retry."""
+"""`drumbeat jobs`: list, show, cancel, run-now."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from drumbeat.cli.options import (
     dry_option,
     filter_options,
     pass_target,
+    reason_option,
     search_options,
     target_options,
     watch_option,
-    why_option,
 )
 from drumbeat.cli.resource_group import resource_group
 from drumbeat.core.job import CancelAnswer
@@ -101,7 +101,7 @@ def show_by_id(target: CliTarget, id: str) -> None:
 )
 @click.option("--key", "keys", type=KEY, multiple=True, help="Together with --task; may be given several times.")
 @dry_option
-@why_option
+@reason_option
 @target_options
 @pass_target
 def cancel(target: CliTarget, /, ids: tuple[str, ...], task: str | None, keys: tuple[str, ...], dry_run: bool) -> None:
@@ -177,7 +177,7 @@ def _report_cancelled(target: CliTarget, answers: dict[str, CancelAnswer]) -> No
 
 @command.command("run-now")
 @click.argument("ids", nargs=-1, shell_complete=completion.jobs, required=True, metavar="ID...")
-@why_option
+@reason_option
 @target_options
 @pass_target
 def run_now(target: CliTarget, /, ids: tuple[str, ...]) -> None:
@@ -185,7 +185,7 @@ def run_now(target: CliTarget, /, ids: tuple[str, ...]) -> None:
     # One single id that is not waiting is refused with the reason.
     which = ids[0] if len(ids) == 1 else ids
     made_due = run_audited(
-        target, "jobs.run-now", describe_ids(ids), lambda app: app.jobs.run_now(which), count_touched=int
+        target, "jobs.run_now", describe_ids(ids), lambda app: app.jobs.run_now(which), count_touched=int
     )
     if target.json:
         output.print_json({"due": made_due})
@@ -195,19 +195,3 @@ def run_now(target: CliTarget, /, ids: tuple[str, ...]) -> None:
         raise NotDone(
             f"{formatting.format_count(len(set(ids)) - made_due, 'job')} not pending: only a waiting job can be run now"
         )
-
-
-@command.command("retry")
-@click.argument("id", shell_complete=completion.jobs)
-@why_option
-@target_options
-@pass_target
-def retry(target: CliTarget, /, id: str) -> None:
-    """Let a job run now: a dead letter gets a new life, a waiting job is due at once."""
-    job = run_audited(target, "jobs.retry", id, lambda app: app.jobs.retry(id))
-    if target.json:
-        from drumbeat.cli.job_view import to_json_record
-
-        output.print_json(to_json_record(job, utc_now()))
-    else:
-        output.print_line(f"job {job.id} is {job.view(utc_now())}.")

@@ -79,7 +79,7 @@ app_option = _target_option("--app", metavar="MODULE:ATTR", help="The program's 
 
 watch_option = _target_option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
 
-why_option = _target_option(
+reason_option = _target_option(
     "--reason", metavar="TEXT", default="", help="The reason; it is on record (`drumbeat audit`)."
 )
 dry_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")

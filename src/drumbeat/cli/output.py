@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from drumbeat.cli.options import CliTarget
+
 DEFAULT_WIDTH = 200
 """Columns when the output is no terminal: a file or a pipe has no edge to fold at."""
 
@@ -70,6 +72,14 @@ def print_json_lines(records: Iterable[object]) -> None:
 
 def print_json(record: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(record), indent=2))
+
+
+def report(target: CliTarget, record: object, line: str) -> None:
+    """What an action did: a JSON document, or a line for people."""
+    if target.json:
+        print_json(record)
+    else:
+        print_line(line)
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):

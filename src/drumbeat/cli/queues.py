@@ -9,7 +9,7 @@ import click
 from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import current_user, run_audited
 from drumbeat.cli.connection import call_and_show, call_app, utc_now
-from drumbeat.cli.options import NAME, CliTarget, pass_target, target_options, watch_option, why_option
+from drumbeat.cli.options import NAME, CliTarget, pass_target, reason_option, target_options, watch_option
 from drumbeat.cli.resource_group import resource_group
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from drumbeat.app import Drumbeat
     from drumbeat.core.instance import Instance
-    from drumbeat.core.job import QueueStats
+    from drumbeat.core.job_query import QueueStats
 
 command = resource_group("queues", "Queues: named lines of jobs.")
 
@@ -96,7 +96,7 @@ def show(target: CliTarget, queue: str) -> None:
 
 @command.command("pause")
 @click.argument("queue", type=NAME, shell_complete=completion.queues)
-@why_option
+@reason_option
 @target_options
 @pass_target
 def pause(target: CliTarget, queue: str) -> None:
@@ -112,7 +112,7 @@ def pause(target: CliTarget, queue: str) -> None:
 
 @command.command("resume")
 @click.argument("queue", type=NAME, shell_complete=completion.queues)
-@why_option
+@reason_option
 @target_options
 @pass_target
 def resume(target: CliTarget, queue: str) -> None:

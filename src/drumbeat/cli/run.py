@@ -76,7 +76,7 @@ def _run_worker(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
     if (code := _prepare(probe.describe_program(app, settings), ref, migrate=migrate)) is not None:
         return code
     with _dashboard(ref, settings, wanted="dashboard" in flags):
-        return main.run(app, settings, ref=ref)
+        return main.run(app._internals, settings, ref=ref)
 
 
 def _dashboard(ref: str, settings: Settings, *, wanted: bool) -> AbstractContextManager[None]:

@@ -20,9 +20,9 @@ from drumbeat.cli.options import (
     CliTarget,
     F,
     pass_target,
+    reason_option,
     target_options,
     watch_option,
-    why_option,
 )
 from drumbeat.cli.resource_group import resource_group
 
@@ -122,7 +122,7 @@ def _report_schedule(target: CliTarget, schedule: ScheduleInfo) -> None:
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @click.option("--name", metavar="NAME", help="The schedule's name. [the task's]")
 @_rule_options
-@why_option
+@reason_option
 @_by_option
 @target_options
 @pass_target
@@ -158,7 +158,7 @@ def create(
 @click.argument("name", shell_complete=completion.schedules)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @_rule_options
-@why_option
+@reason_option
 @_by_option
 @target_options
 @pass_target
@@ -189,7 +189,7 @@ def _decode_args(app: Drumbeat, task: str, typed: Any) -> tuple[Any, ...] | dict
     from drumbeat.cli.arguments import decode_by_signature
     from drumbeat.codec import Signature
 
-    signature = app.registry[task].signature
+    signature = app._internals.registry[task].signature
     if not isinstance(signature, Signature):
         raise BadInput(f"task {task} is called by the death of a job, and in no other way")
     by_place, by_name = decode_by_signature(signature, task, typed)
@@ -202,7 +202,7 @@ def _decode_args(app: Drumbeat, task: str, typed: Any) -> tuple[Any, ...] | dict
 
 @command.command("pause")
 @click.argument("name", shell_complete=completion.schedules)
-@why_option
+@reason_option
 @_by_option
 @target_options
 @pass_target
@@ -220,7 +220,7 @@ def pause(target: CliTarget, /, name: str, by: str | None) -> None:
 
 @command.command("resume")
 @click.argument("name", shell_complete=completion.schedules)
-@why_option
+@reason_option
 @_by_option
 @target_options
 @pass_target
@@ -238,7 +238,7 @@ def resume(target: CliTarget, /, name: str, by: str | None) -> None:
 
 @command.command("delete")
 @click.argument("name", shell_complete=completion.schedules)
-@why_option
+@reason_option
 @_by_option
 @target_options
 @pass_target
@@ -262,14 +262,14 @@ def _report(target: CliTarget, answer: object, line: str) -> None:
 
 @command.command("run-now")
 @click.argument("name", shell_complete=completion.schedules)
-@why_option
+@reason_option
 @target_options
 @pass_target
 def run_now(target: CliTarget, /, name: str) -> None:
     """Enqueue a schedule's job at once, beside its own moments. Prints the job's id."""
     job = run_audited(
         target,
-        "schedules.run-now",
+        "schedules.run_now",
         name,
         lambda app: app.schedules.run_now(name),
         to_answer=lambda job: json.dumps({"id": job.id}),
@@ -282,7 +282,7 @@ def run_now(target: CliTarget, /, name: str) -> None:
 @click.argument("first", type=TIMESTAMP, metavar="FROM")
 @click.argument("last", type=TIMESTAMP, metavar="TO")
 @click.option("--force", is_flag=True, help="Also moments that are older than the record of fires.")
-@why_option
+@reason_option
 @target_options
 @pass_target
 def backfill(target: CliTarget, /, name: str, first: datetime, last: datetime, force: bool) -> None:

@@ -13,7 +13,7 @@ from drumbeat.cli import formatting, output
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import JobCounts, JobFilter, QueueStats
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
 from drumbeat.durations import from_us
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class TopSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def take_snapshot(app: Drumbeat, store_url: str, watch: HealthMonitor) -> TopSnapshot:
-    store = await app.store()
+    store = await app._internals.store()
     look = await watch.check(store, heartbeat=app.settings.heartbeat)
     at = from_us(look.snapshot.now)
     # The stretch that is under way has not been told yet, and the one before it perhaps not by all.

@@ -102,7 +102,7 @@ def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
     try:
         app = appref.load(ref, prepare=prepare)
         app.configure(flags)
-        return run(app, on_ready=lambda address: log.info("dashboard is open", extra={"address": address}))
+        return run(app._internals, on_ready=lambda address: log.info("dashboard is open", extra={"address": address}))
     except ConfigError as error:
         log.error("dashboard cannot start", extra={"reason": str(error)})
         return EXIT_CONFIG_ERROR

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from drumbeat.core.job import ClaimedJob
+from drumbeat.core.claim import ClaimedJob
 from drumbeat.durations import from_us
 from drumbeat.tasks import Call
 from drumbeat.worker.result import RETURNED_NOTHING, HandlerResult, from_exception, from_value

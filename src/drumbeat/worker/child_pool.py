@@ -16,7 +16,8 @@ import msgspec
 from drumbeat import appref
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.context import AbortSignal
-from drumbeat.core.job import ClaimedJob, Failure
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import Failure
 from drumbeat.errors import DrumbeatError
 from drumbeat.ids import InstanceId
 from drumbeat.processes.exit_codes import describe_exit

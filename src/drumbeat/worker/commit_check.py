@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drumbeat.context import Completion
-from drumbeat.core.job import ClaimedJob, ClaimRef, JobState, Outcome, OutcomeKind, WriteStatus
-from drumbeat.errors import JobExpired, JobNotFound
+from drumbeat.core.claim import ClaimedJob, ClaimRef, Outcome, WriteStatus
+from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.ids import InstanceId
 from drumbeat.service import OutageBackoff
 from drumbeat.store.protocol import Inspector
@@ -65,11 +65,9 @@ class CompletionVerifier:
 
     async def is_committed(self, claim: ClaimRef) -> bool:
         """Whether this claim ended as succeeded; retried until the store answers."""
-        try:
-            record = await self._backoff.retry(lambda: self._inspect.get_job(claim.id))
-        except (JobNotFound, JobExpired):
-            return False
-        return record.state is JobState.SUCCEEDED and record.token == claim.token
+        found = await self._backoff.retry(lambda: self._inspect.get_jobs([claim.id], preview=0))
+        record = found.get(claim.id)
+        return record is not None and record.state is JobState.SUCCEEDED and record.token == claim.token
 
     def _report_success(self, unverified: UnverifiedCompletion) -> Outcome:
         job, result = unverified.job, unverified.result

@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Callable
 
 from drumbeat.ids import InstanceId
+from drumbeat.protocols import WorkerApp
 from drumbeat.settings import Settings
 from drumbeat.worker.active_runs import ActiveRuns
 from drumbeat.worker.crash_journal import CrashJournal, NullCrashJournal
 from drumbeat.worker.process_guard import ProcessGuard
-from drumbeat.worker.protocols import WorkerApp
 from drumbeat.worker.shutdown import Shutdown
 from drumbeat.worker.store_clock import StoreClock
 from drumbeat.worker.stuck_handlers import StuckHandlers

@@ -7,8 +7,9 @@ import os
 import socket
 
 from drumbeat.context import AbortReason
+from drumbeat.core.claim import Outcome, unblocked_by
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, NewInstance, Peer, Role
-from drumbeat.core.job import Outcome, OutcomeKind, unblocked_by
+from drumbeat.core.job import OutcomeKind
 from drumbeat.events import InstanceDied, LeaseLost, StoreEmptied
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.redaction import mask_url

@@ -17,11 +17,11 @@ from contextlib import contextmanager, suppress
 from drumbeat.clock import Clock
 from drumbeat.errors import StoreLost
 from drumbeat.processes.exit_codes import EXIT_NO_STORE
+from drumbeat.protocols import WorkerApp
 from drumbeat.settings import Settings
 from drumbeat.worker import Worker
 from drumbeat.worker.crash_journal import CrashJournal
 from drumbeat.worker.event_loop import cancel_leftovers, run_until_done, task_factory
-from drumbeat.worker.protocols import WorkerApp
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from drumbeat import tracing
 from drumbeat.clock import Timer
 from drumbeat.codec import Undecodable
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, Completer, RunningJob
-from drumbeat.core.job import ClaimedJob, Outcome, OutcomeKind
+from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.job import OutcomeKind
 from drumbeat.events import JobStarted, ThreadAbandoned
 from drumbeat.worker.active_runs import HandlerRun
 from drumbeat.worker.batch_call import build_calls, split_results

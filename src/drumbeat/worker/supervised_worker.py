@@ -36,7 +36,7 @@ def main(
         app = appref.load(ref, prepare=prepare)
         settings = app.configure(flags)
         orphan_exit.drain = settings.drain
-        return run(app, settings, ref=ref, journal_path=journal_path)
+        return run(app._internals, settings, ref=ref, journal_path=journal_path)
     except (ConfigError, SchemaOutOfDate) as error:
         return _send_start_error(link, error)
     except BaseExceptionGroup as group:

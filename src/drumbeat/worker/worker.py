@@ -20,10 +20,11 @@ from typing import Any
 
 from drumbeat import logs
 from drumbeat.context import AbortReason
-from drumbeat.core.job import ClaimedJob, ClaimRef
+from drumbeat.core.claim import ClaimedJob, ClaimRef
 from drumbeat.errors import DrumbeatError, StartFailed, StoreError, StoreUnavailable
 from drumbeat.event_logging import log_events
 from drumbeat.outage import UnreachableRule
+from drumbeat.protocols import WorkerApp
 from drumbeat.service import OutageBackoff, open_with_retries, run_in_background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -34,7 +35,6 @@ from drumbeat.worker.event_loop import guest_context
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.lifespans import open_lifespans
 from drumbeat.worker.parts import WorkerParts, check_process_tasks
-from drumbeat.worker.protocols import WorkerApp
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class Worker:
             return None
         backoff.reset()
         if any(task.options.transactional for task in self._app.registered_tasks):
-            store.transactional.check()
+            store.transactional.transaction()  # raises NotTransactional where there are none
         return store
 
     async def _run_registered(self, store: Store) -> None:
