@@ -19,13 +19,13 @@ from drumbeat.codec import Undecodable
 from drumbeat.context import CURRENT_SIGNAL, AbortReason, AbortSignal
 from drumbeat.core.job import Failure
 from drumbeat.core.room import RoomMessage
-from drumbeat.durations import format_duration
 from drumbeat.errors import StoreUnavailable
 from drumbeat.events import RoomFailed
 from drumbeat.service import Wakeup
 from drumbeat.settings import MAX_PAYLOAD_LIMIT
 from drumbeat.store.protocol import Store
 from drumbeat.tasks.room import Room
+from drumbeat.user_code import call_with_timeout
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.event_loop import guest_context
 from drumbeat.worker.result import describe_failure
@@ -190,18 +190,7 @@ class RoomConsumer:
             self._guard.restore_loop()
 
     async def _attempt(self, room: Room[..., Any], call: Callable[[], Any], signal: AbortSignal) -> None:
-        limit = None if room.timeout_us is None else room.timeout_us / 1e6
-        try:
-            async with asyncio.timeout(limit) as patience:
-                if room.is_async:
-                    await call()
-                else:
-                    await self._threads.run(call)
-        except TimeoutError:
-            if not patience.expired():
-                raise
-            signal.set(AbortReason.TIMED_OUT)  # for a thread, which goes on
-            raise TimeoutError(f"timed out after {format_duration(room.timeout_us or 0)}") from None
+        await call_with_timeout(call if room.is_async else lambda: self._threads.run(call), room.timeout_us, signal)
 
     def _emit_failed(self, message: RoomMessage, error: Failure, exception: BaseException | None = None) -> None:
         self._failed[message.room] += 1
