@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from drumbeat.app import Drumbeat
-from drumbeat.core.job import ClaimResult
+from drumbeat.core.claim import ClaimResult
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Store, Wake
@@ -89,26 +89,27 @@ class FaultyWake:
 
 
 class FaultyProgram:
-    """An app whose worker talks to a faulty store; clients and the heart do not."""
+    """An app whose worker talks to a faulty store; clients do not."""
 
     def __init__(self, app: Drumbeat) -> None:
         self._app = app
+        self._internals = self
         self.faults: FaultyStore | None = None
         self.heart: FaultyStore | None = None
         self.first: tuple[int, StoreError] | None = None
         """For every store that is opened from now on."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._app, name)
+        return getattr(self._app._internals, name)
 
     async def store(self) -> Any:
         if self.faults is None:
-            self.faults = FaultyStore(await self._app.store())
+            self.faults = FaultyStore(await self._app._internals.store())
             self.faults.first = self.first
         return self.faults
 
     async def open_store(self) -> Any:
-        self.heart = FaultyStore(await self._app.open_store())
+        self.heart = FaultyStore(await self._app._internals.open_store())
         self.heart.first = self.first
         return _closing(self.heart)
 

@@ -27,6 +27,7 @@ from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, NewInstan
 from drumbeat.core.observer import Observer
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId, new_instance_id
+from drumbeat.outage import UnreachableRule
 from drumbeat.service import ServiceThread, Wakeup, run_in_background
 from drumbeat.settings import Settings
 from drumbeat.store.lost_counts import recover_counts
@@ -91,29 +92,6 @@ class HeartbeatCompanion(Protocol):
     async def run(self, store: Store) -> None:
         """Until cancelled."""
         ...
-
-
-class UnreachableRule:
-    """When a store has been away for too long: after `max_failed_beats` failures in a row, or after the time that so many
-    heartbeats may take to fail."""
-
-    def __init__(self, settings: Settings, clock: Clock) -> None:
-        self._max_failures = settings.max_failed_beats
-        self._max_seconds = settings.max_failed_beats * (settings.heartbeat + settings.dead_after / 2)
-        self._clock = clock
-        self._since = 0.0
-        self.failures = 0
-
-    def record_failure(self) -> bool:
-        """One more failure. Whether it is one too many."""
-        now = self._clock.monotonic()
-        if not self.failures:
-            self._since = now
-        self.failures += 1
-        return self.failures >= self._max_failures or now - self._since >= self._max_seconds
-
-    def reset(self) -> None:
-        self.failures = 0
 
 
 class Heartbeat:

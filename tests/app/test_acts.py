@@ -74,13 +74,13 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_argument(
 
 
 async def test_a_task_that_nobody_has_is_unknown_and_a_near_one_is_named(app: Drumbeat, charge: Charge) -> None:
-    await making.worker(await app.store(), tasks={"refund": "abc"})
+    await making.worker(await app._internals.store(), tasks={"refund": "abc"})
     with pytest.raises(UnknownTask, match="did you mean 'refund'"):
         await app.jobs.enqueue("refnud")
 
 
 async def test_a_call_of_a_task_elsewhere_goes_where_its_last_job_was(app: Drumbeat) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     await making.worker(store, queues=("one", "two"), tasks={"refund": "old"})
     await making.worker(store, queues=("one", "two"), tasks={"refund": "new"})
     with pytest.raises(InvalidArguments, match="say which queue; those of its workers are one, two"):
@@ -152,7 +152,7 @@ async def test_an_act_on_many_is_for_those_that_it_can_be_done_to(
 
 
 async def test_the_last_live_job_of_a_queue_that_no_worker_takes_can_be_cancelled(app: Drumbeat) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     for act in (lambda: app.jobs.bulk("cancel", queue="left"), lambda: app.jobs.cancel(queue="left")):
         await making.add(store, making.new_job(queue="left"))
         await act()
@@ -174,7 +174,7 @@ async def test_a_paced_act_begins_at_once_and_keeps_its_rate(app: Drumbeat, char
         return len(await app.jobs.list(state="pending"))
 
     async with asyncio.TaskGroup() as group:
-        act = group.create_task(apply_to_all(app.client, choice, clock, 20.0))
+        act = group.create_task(apply_to_all(app._internals.client, choice, clock, 20.0))
         seen = []
         for _ in range(5):
             await until(lambda: clock.sleepers or act.done(), what="the act waits for its next step")

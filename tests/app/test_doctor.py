@@ -10,9 +10,10 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.admin.doctor import examine, worst_level
 from drumbeat.clock import SYSTEM, Clock
+from drumbeat.core.claim import blocked_on_version
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.core.instance import Role
-from drumbeat.core.job import OutcomeKind, blocked_on_version
+from drumbeat.core.job import OutcomeKind
 from drumbeat.core.lock import NewTicket
 from drumbeat.store.protocol import Store
 from tests.cli.command import invoke
@@ -31,13 +32,13 @@ async def app(store_url: str) -> AsyncIterator[Drumbeat]:
 
 @pytest.fixture
 async def store(app: Drumbeat) -> Store:
-    return await app.store()
+    return await app._internals.store()
 
 
 async def examined(app: Drumbeat, clock: Clock = SYSTEM) -> dict[str, HealthCheck]:
     """Findings by name; of two with one name the worse one."""
     found: dict[str, HealthCheck] = {}
-    for each in await examine(app.client, clock):
+    for each in await examine(app._internals.client, clock):
         found[each.name] = (
             each if worst_level([each, *filter(None, [found.get(each.name)])]) is each.level else found[each.name]
         )
@@ -215,7 +216,7 @@ def test_the_command_tells_everything_and_ends_with_1_when_something_is_bad(
 
 async def one_job(url: str) -> None:
     async with Drumbeat(url) as app:
-        await making.add(await app.store(), making.new_job())
+        await making.add(await app._internals.store(), making.new_job())
 
 
 def test_the_command_ends_with_0_when_nothing_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from drumbeat import Drumbeat
 from drumbeat.admin import Explanation, Reason, ReasonKind
+from drumbeat.core.claim import blocked_on_task, blocked_on_version
 from drumbeat.core.instance import Role
-from drumbeat.core.job import Failure, OutcomeKind, blocked_on_task, blocked_on_version
+from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.core.lock import NewTicket, describe_job
 from drumbeat.core.schedule import Overlap
 from drumbeat.durations import from_us
@@ -31,7 +32,7 @@ async def app(store_url: str, coordination: str | None) -> AsyncIterator[Drumbea
 
 @pytest.fixture
 async def store(app: Drumbeat) -> Store:
-    return await app.store()
+    return await app._internals.store()
 
 
 async def added(store: Store, **options: Any) -> JobId:

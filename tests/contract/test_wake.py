@@ -8,7 +8,7 @@ import pytest
 from drumbeat.core.job import OutcomeKind
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
-from tests.contract.making import HOUR, add, claimed_one, dead_letter, end, hold, new_job, worker
+from tests.contract.making import HOUR, add, claimed_one, dead_letter, end, hold, new_job, release, worker
 from tests.waiting import until
 
 
@@ -56,7 +56,7 @@ async def a_released_job(store: Store) -> AsyncIterator[int]:
     instance = await worker(store)
     job = await claimed_one(store, instance)
     yield 0
-    await store.jobs.release(instance, [hold(job)])
+    await release(store, instance, hold(job))
     yield await store.inspect.now()
 
 

@@ -128,7 +128,7 @@ async def test_the_loss_of_the_second_store_loses_no_job_and_makes_nobody_look_d
 
 async def until_beats(app: Drumbeat, beats: list[int]) -> None:
     """More than dead_after later by the heart's own count."""
-    store = await app.store()
+    store = await app._internals.store()
 
     async def later() -> bool:
         return next(each.beat for each in await store.inspect.list_instances()) > beats[0] + 15

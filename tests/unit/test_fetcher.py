@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import ClaimedJob, ClaimResult
+from drumbeat.core.claim import ClaimedJob, ClaimResult
 from drumbeat.worker.buffer import JobBuffer
 from drumbeat.worker.fetcher import Fetcher
 from drumbeat.worker.prefetch import Prefetch

@@ -8,7 +8,7 @@ import pytest
 from drumbeat.admin.health import Health, HealthSnapshot, judge_health
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, InstanceState, LeaderInfo, Role
-from drumbeat.core.job import QueueStats
+from drumbeat.core.job_query import QueueStats
 from drumbeat.core.stats import Resolution, Rollup
 from drumbeat.durations import from_us
 from drumbeat.ids import new_instance_id

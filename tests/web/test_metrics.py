@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from drumbeat.core.instance import Instance, InstanceState, LeaderInfo, Role
-from drumbeat.core.job import JobCounts, JobFilter, QueueStats
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
 from drumbeat.core.stats import BOUNDS_US, BUCKETS, Resolution, Rollup
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId
@@ -117,7 +117,7 @@ def test_gauges_are_of_this_moment() -> None:
     assert single == {
         "drumbeat_dead_letters": 12,
         "drumbeat_instances": 2,
-        "drumbeat_instance_oldest_beat_seconds": 2,
+        "drumbeat_instance_oldest_heartbeat_seconds": 2,
         "drumbeat_slots": 15,
         "drumbeat_slots_busy": 4,
         "drumbeat_leader": 1,

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from drumbeat.ids import JobId
 from drumbeat.settings import Settings
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.urls import open_store
 from drumbeat.worker.child_pool import ChildPool
 from tests.waiting import until
@@ -32,7 +33,7 @@ async def processes(url: str) -> AsyncIterator[ChildPool]:
 async def test_a_handler_enqueues_where_its_worker_works(processes: ChildPool, url: str, task: str) -> None:
     id = value(await run(processes, claimed(task, number=3)))
     async with await open_store(url) as store:
-        assert (await store.inspect.get_job(JobId(id))).args == '{"one":3,"two":3}'
+        assert (await get_job(store, JobId(id))).args == '{"one":3,"two":3}'
 
 
 async def test_a_process_handler_may_run_a_loop_of_its_own_between_jobs_of_ours(processes: ChildPool) -> None:

@@ -15,7 +15,8 @@ import msgspec
 
 from drumbeat.client import Client
 from drumbeat.clock import Clock
-from drumbeat.core.job import CancelAnswer, Job, JobFilter, JobState, ReplayResult
+from drumbeat.core.job import CancelAnswer, Job, JobState, ReplayResult
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.names import short_repr

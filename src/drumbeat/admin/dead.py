@@ -11,7 +11,8 @@ import msgspec
 from drumbeat.client import Client
 from drumbeat.clock import Clock
 from drumbeat.core.dead_letter import DeadLetterGroup
-from drumbeat.core.job import Job, JobFilter, JobPage, JobState, ReplayResult
+from drumbeat.core.job import Job, JobState, ReplayResult
+from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.errors import InvalidArguments, UniqueConflict
 from drumbeat.ids import JobId
 

@@ -14,7 +14,8 @@ from drumbeat.client import Client
 from drumbeat.clock import Clock
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.core.instance import LeaderInfo, Role
-from drumbeat.core.job import Job, JobFilter, JobState, PendingView, QueueStats, TaskStats
+from drumbeat.core.job import Job, JobState, PendingView
+from drumbeat.core.job_query import JobFilter, QueueStats, TaskStats
 from drumbeat.core.lock import LockInfo
 from drumbeat.core.schedule import Schedule, ScheduleState
 from drumbeat.core.stats import Rollup

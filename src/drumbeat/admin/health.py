@@ -14,7 +14,7 @@ import msgspec
 from drumbeat.clock import Clock
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, InstanceState, LeaderInfo, Role, is_healthy
-from drumbeat.core.job import QueueStats
+from drumbeat.core.job_query import QueueStats
 from drumbeat.core.schedule import Schedule
 from drumbeat.core.stats import Resolution, Rollup
 from drumbeat.durations import format_length, to_us

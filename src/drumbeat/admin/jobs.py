@@ -10,7 +10,8 @@ from drumbeat.admin.explain.context import gather_context
 from drumbeat.admin.explain.reasons import Explanation, explain
 from drumbeat.client import Client
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.core.job import Attempt, CancelAnswer, Job, JobCounts, JobPage, JobState
+from drumbeat.core.job import Attempt, CancelAnswer, Job, JobState
+from drumbeat.core.job_query import JobCounts, JobPage
 from drumbeat.durations import Duration, seconds
 from drumbeat.errors import InvalidArguments, JobNotFound
 from drumbeat.handle import JobHandle
@@ -63,7 +64,8 @@ class Jobs:
     async def attempts(self, id: str) -> builtins.list[Attempt]:
         """All ended runs of a job, oldest first."""
         store = await self._client.store()
-        return await store.inspect.list_attempts(_check_id(id))
+        job = _check_id(id)
+        return (await store.inspect.get_attempts([job]))[job]
 
     async def explain(self, id: str) -> Explanation:
         """Why a job is not running: every reason that holds, the decisive one first; or that it runs, or has ended.

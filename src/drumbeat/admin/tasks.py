@@ -12,7 +12,7 @@ from drumbeat.client import Client
 from drumbeat.codec import Signature
 from drumbeat.codec.hints import format_hint
 from drumbeat.codec.json_codec import encoder, is_model
-from drumbeat.core.job import TaskStats
+from drumbeat.core.job_query import TaskStats
 from drumbeat.errors import UnknownTask
 from drumbeat.names import check_name
 from drumbeat.redaction import HIDDEN, is_secret

@@ -56,7 +56,7 @@ def command(
         given["unique"] = True if unique else "pending"
 
     async def enqueue(app: Drumbeat) -> JobHandle[Any]:
-        found = app.registry[task]
+        found = app._internals.registry[task]
         bound = found.using(**given)
         args, kwargs = (
             decode_by_signature(found.signature, task, typed) if isinstance(found.signature, Signature) else ((), {})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from drumbeat.app import Drumbeat
     from drumbeat.core.instance import Instance
-    from drumbeat.core.job import QueueStats
+    from drumbeat.core.job_query import QueueStats
 
 command = resource_group("queues", "Queues: in which jobs wait for a worker.")
 

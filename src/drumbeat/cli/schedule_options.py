@@ -70,7 +70,7 @@ def decode_task_arguments(app: Drumbeat, task: str, typed: TypedArguments) -> tu
     from drumbeat.cli.arguments import decode_by_signature
     from drumbeat.codec import Signature
 
-    signature = app.registry[task].signature
+    signature = app._internals.registry[task].signature
     if not isinstance(signature, Signature):
         raise BadInput(f"task {task} handles dead letters (on_dead): it cannot be called otherwise")
     by_position, by_name = decode_by_signature(signature, task, typed)

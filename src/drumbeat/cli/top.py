@@ -40,7 +40,7 @@ def command(target: CliTarget, /, once: bool, interval: float) -> None:
     async def shown(app: Drumbeat) -> None:
         from drumbeat.admin.health import HealthMonitor
 
-        monitor = HealthMonitor(app.clock)
+        monitor = HealthMonitor(app._internals.clock)
         if once:
             await _print(app, target, monitor)
         elif sys.stdout.isatty() and sys.stdin.isatty() and not target.json:
@@ -70,7 +70,7 @@ async def _follow(app: Drumbeat, target: CliTarget, interval: float, monitor: He
             await _print(app, target, monitor)
         except StoreUnavailable as error:
             click.echo(f"drumbeat: {error}", err=True)
-        await app.clock.sleep(interval)
+        await app._internals.clock.sleep(interval)
 
 
 async def _live(app: Drumbeat, target: CliTarget, interval: float, monitor: HealthMonitor) -> None:

@@ -13,7 +13,8 @@ from drumbeat.cli import formatting, output
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Failure, JobCounts, JobFilter, QueueStats
+from drumbeat.core.job import Failure
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
 from drumbeat.durations import from_us
 from drumbeat.plural import format_count
 
@@ -76,7 +77,7 @@ class TopSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def take_snapshot(app: Drumbeat, store_url: str, monitor: HealthMonitor) -> TopSnapshot:
-    store = await app.store()
+    store = await app._internals.store()
     report = await monitor.check(store, heartbeat=app.settings.heartbeat)
     at = from_us(report.snapshot.now)
     # The current interval has not been reported yet, and the one before it perhaps not by all workers.

@@ -109,7 +109,7 @@ async def open_store(
         return store
     if parsed.engine == "redis":
         redis = _redis()
-        return await redis.RedisStore.open(redis.address(url, mask_url(url)), namespace=namespace, clock=clock)  # type: ignore[no-any-return]
+        return await redis.RedisStore.open(redis.parse_address(url, mask_url(url)), namespace=namespace, clock=clock)  # type: ignore[no-any-return]
     from drumbeat.store.sqlite import SqliteStore
 
     return await SqliteStore.open(parsed.path, url=parsed.text, namespace=namespace, clock=clock)
@@ -148,7 +148,7 @@ def read_schema_version(url: str, *, namespace: str = "drumbeat") -> tuple[Schem
     if parsed.engine == "redis":
         redis = _redis()
         return asyncio.run(
-            redis.schema.read_schema(redis.address(url, mask_url(url)), namespace)
+            redis.schema.read_schema(redis.parse_address(url, mask_url(url)), namespace)
         ), redis.schema.LATEST_VERSION
     from drumbeat.store.sqlite import file_checks, schema
 

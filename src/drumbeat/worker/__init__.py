@@ -19,13 +19,15 @@ from typing import Any
 
 from drumbeat import logs
 from drumbeat.context import AbortReason
-from drumbeat.core.job import ClaimedJob, ClaimRef
+from drumbeat.core.claim import ClaimedJob, ClaimRef
 from drumbeat.errors import ConfigError, DrumbeatError, StartFailed, StoreError, StoreUnavailable
 from drumbeat.event_logging import log_events
 from drumbeat.events import LoopBlocked
-from drumbeat.heartbeat import Heartbeat, UnreachableRule
+from drumbeat.heartbeat import Heartbeat
 from drumbeat.ids import InstanceId
-from drumbeat.outage import FullStoreReporter
+from drumbeat.outage import FullStoreReporter, UnreachableRule
+from drumbeat.processes.exit_codes import EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE
+from drumbeat.protocols import WorkerApp
 from drumbeat.service import OutageBackoff, Wakeup, open_with_retries, run_in_background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
@@ -44,7 +46,6 @@ from drumbeat.worker.job_completer import JobCompleter
 from drumbeat.worker.lifespans import open_lifespans
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.process_guard import ProcessGuard
-from drumbeat.worker.protocols import WorkerApp
 from drumbeat.worker.queue_weights import QueueWeights
 from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.room_consumer import RoomConsumer
@@ -59,11 +60,6 @@ from drumbeat.worker.watch import LoopWatch
 
 log = logging.getLogger(__name__)
 
-EXIT_OK = 0
-EXIT_REPLACE = 70
-"""Too many threads are stuck in handlers: start me again."""
-EXIT_NO_STORE = 75
-"""The store has been away for long and nothing runs: start me again later (EX_TEMPFAIL)."""
 SUCCESSOR_TIMEOUT = 1.5
 """So long a leader that leaves waits until another leads: a heartbeat, and a little more."""
 SUCCESSOR_POLL_INTERVAL = 0.1
@@ -210,7 +206,7 @@ class Worker:
             return None
         self._backoff.reset()
         if any(task.options.transactional for task in self._app.registered_tasks):
-            store.transactional.check()
+            store.transactional.transaction()  # raises NotTransactional where there are none
         return store
 
     async def _run_registered(self, store: Store) -> None:

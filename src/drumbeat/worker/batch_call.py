@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from drumbeat.core.job import ClaimedJob
+from drumbeat.core.claim import ClaimedJob
 from drumbeat.durations import from_us
 from drumbeat.tasks import Call
 from drumbeat.worker.result import HandlerResult, ResultKind, from_exception

@@ -28,11 +28,14 @@ import msgspec
 from drumbeat import appref, logs, tracing
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, RunningJob
-from drumbeat.core.job import ClaimedJob, Outcome
+from drumbeat.core.claim import ClaimedJob, Outcome
 from drumbeat.errors import DrumbeatError, InvalidArguments
 from drumbeat.ids import InstanceId
+from drumbeat.processes.exit_codes import EXIT_CANNOT_SERVE
+from drumbeat.processes.exit_watcher import exit_with_group
+from drumbeat.processes.frames import receive, send
+from drumbeat.protocols import WorkerApp
 from drumbeat.settings import Settings
-from drumbeat.spawn import exit_with_group, receive, send
 from drumbeat.store.urls import transactional_for
 from drumbeat.worker import child_protocol, lifespans
 from drumbeat.worker.batch_call import build_calls, split_results
@@ -40,7 +43,6 @@ from drumbeat.worker.event_loop import cancel_leftovers, run_until_done, task_fa
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.job_completer import JobCompleter
 from drumbeat.worker.process_guard import ProcessGuard
-from drumbeat.worker.protocols import WorkerApp
 from drumbeat.worker.reporter import MAX_PROGRESS_BYTES
 from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure, from_exception
 from drumbeat.worker.task_spec import Arguments, TaskSpec, build_task_specs
@@ -48,7 +50,6 @@ from drumbeat.worker.thread_pool import ThreadPool
 
 log = logging.getLogger(__name__)
 
-EXIT_CANNOT_SERVE = 3
 PROGRESS_INTERVAL = 0.1
 
 
@@ -63,7 +64,7 @@ def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
     logs.protect_loggers()
     try:
         app = appref.load(ref, prepare=prepare)
-        server = ChildServer(app, app.configure(flags), worker)
+        server = ChildServer(app._internals, app.configure(flags), worker)
     except BaseException as error:  # the program's own, sys.exit() while it is imported included
         worker.send(_to_refused(error))
         return EXIT_CANNOT_SERVE

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable
 
 from drumbeat.context import Completion
-from drumbeat.core.job import ClaimedJob, ClaimRef, JobState, Outcome, OutcomeKind, WriteStatus
-from drumbeat.errors import JobExpired, JobNotFound, StoreUnavailable
+from drumbeat.core.claim import ClaimedJob, ClaimRef, Outcome, WriteStatus
+from drumbeat.core.job import JobState, OutcomeKind
+from drumbeat.errors import StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.service import OutageBackoff
 from drumbeat.store.protocol import Inspector
@@ -78,14 +79,12 @@ class CompletionVerifier:
         """Whether this claim ended as succeeded; asked until the store answers."""
         while True:
             try:
-                record = await self._inspect.get_job(hold.id)
+                record = (await self._inspect.get_jobs([hold.id], preview=0)).get(hold.id)
             except StoreUnavailable as error:
                 await self._backoff.wait(error)
-            except (JobNotFound, JobExpired):
-                return False
             else:
                 self._backoff.reset()
-                return record.state is JobState.SUCCEEDED and record.token == hold.token
+                return record is not None and record.state is JobState.SUCCEEDED and record.token == hold.token
 
     def _report_success(self, doubt: UnverifiedCompletion) -> Outcome:
         job, ending = doubt.job, doubt.result

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from drumbeat.clock import Clock, jitter
-from drumbeat.core.job import ClaimedJob, ClaimRequest, ClaimResult
+from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult
 from drumbeat.worker.buffer import JobBuffer
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.queue_weights import QueueWeights

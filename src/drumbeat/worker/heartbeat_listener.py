@@ -8,8 +8,9 @@ import socket
 from collections.abc import Callable
 
 from drumbeat.context import AbortReason
+from drumbeat.core.claim import Outcome, unblocked_by
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, NewInstance, Peer, Role
-from drumbeat.core.job import Outcome, OutcomeKind, unblocked_by
+from drumbeat.core.job import OutcomeKind
 from drumbeat.events import Events, InstanceDied, LeaseLost, StoreEmptied
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.redaction import mask_url

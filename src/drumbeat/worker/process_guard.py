@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from drumbeat.spawn import reopen_streams
+from drumbeat.processes.spawn import reopen_streams
 
 log = logging.getLogger(__name__)
 

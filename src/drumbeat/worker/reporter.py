@@ -10,7 +10,8 @@ from typing import Any
 
 from drumbeat.clock import Clock
 from drumbeat.codec import Unstorable, encode_result
-from drumbeat.core.job import ClaimedJob, ClaimRef, Failure, JobState, Outcome, OutcomeKind, WriteStatus
+from drumbeat.core.claim import ClaimedJob, ClaimRef, Outcome, WriteStatus
+from drumbeat.core.job import Failure, JobState, OutcomeKind
 from drumbeat.errors import InvalidArguments
 from drumbeat.events import AttemptFailed, Events, JobFinished, JobsDone, ResultRefused
 from drumbeat.ids import InstanceId, JobId

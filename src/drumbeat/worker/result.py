@@ -14,8 +14,9 @@ import msgspec
 
 from drumbeat.codec import make_storable
 from drumbeat.context import Aborted, AbortReason, Completion
+from drumbeat.core.claim import ClaimedJob, MalformedJob, Outcome
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import ClaimedJob, Failure, Job, JobState, MalformedJob, NewJob, Outcome, OutcomeKind
+from drumbeat.core.job import Failure, Job, JobState, NewJob, OutcomeKind
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze

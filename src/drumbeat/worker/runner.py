@@ -18,7 +18,8 @@ from drumbeat import tracing
 from drumbeat.clock import Clock, Timer
 from drumbeat.codec import Undecodable, Unstorable, encode_result
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, Completer, RunningJob
-from drumbeat.core.job import ClaimedJob, Failure, Outcome, OutcomeKind
+from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.durations import format_duration
 from drumbeat.events import Events, JobStarted, ThreadAbandoned
 from drumbeat.handle import TIMED_OUT

@@ -16,7 +16,8 @@ from contextlib import suppress
 from operator import itemgetter
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import ClaimedJob, Outcome, OutcomeKind
+from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.job import OutcomeKind
 from drumbeat.core.stats import (
     BUCKETS,
     COUNTS_LENGTH,

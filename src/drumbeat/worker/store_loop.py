@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from drumbeat.clock import Clock
+from drumbeat.core.claim import ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.instance import HeartbeatReply
-from drumbeat.core.job import ClaimRef, ClaimRequest, ClaimResult, Outcome, OutcomeKind
+from drumbeat.core.job import OutcomeKind
 from drumbeat.errors import StoreError, StoreFull, StoreUnavailable
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.outage import FullStoreReporter, OutageReporter
@@ -295,5 +296,7 @@ class StoreLoop:
         self._unknown_claims = missing - lost
         self._must_reconcile = bool(self._unknown_claims)
         if lost:
-            released = await self._jobs.release(instance, [ClaimRef(id, token) for id, token in sorted(lost)])
+            outcomes = [Outcome(id=id, token=token, kind=OutcomeKind.RELEASED) for id, token in sorted(lost)]
+            reply = await self._jobs.report_and_claim(instance, outcomes, None)
+            released = reply.statuses.count(WriteStatus.APPLIED)
             log.warning("claims whose answer was lost were released", extra={"jobs": released})

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.core.job import JobFilter, NewJob
+from drumbeat.core.job import NewJob
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.lock import NewTicket
 from drumbeat.core.stats import Resolution
 from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.postgres import PostgresStore, schema
 from tests.contract.making import add, claim, claimed_one, new_job, worker
 from tests.engines.postgres.conftest import address_of
@@ -169,7 +171,7 @@ async def test_a_value_that_cannot_be_stored_refuses_its_own_call_only(postgres:
     async with asyncio.TaskGroup() as group:
         calls += [(job, group.create_task(try_add(postgres, job))) for job in (new_job(), bad, good)]
     assert [type(call.result()) for _, call in calls] == [list, StoreError, list]
-    assert {job.id for job in await postgres.inspect.find_jobs(JobFilter())} == {calls[0][0].id, good.id}
+    assert {job.id for job in await find_jobs(postgres, JobFilter())} == {calls[0][0].id, good.id}
 
 
 async def try_add(store: PostgresStore, job: NewJob) -> Any:

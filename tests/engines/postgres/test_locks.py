@@ -112,7 +112,7 @@ async def test_an_enter_that_was_cancelled_under_way_leaves_nobody_in_line(
             entering = asyncio.get_running_loop().create_task(app.lock("x").__aenter__())
 
             async def is_under_way() -> bool:
-                store = await app.open_store()
+                store = await app._internals.open_store()
                 async with store:
                     waiting: int = await store._connection.call(  # type: ignore[attr-defined]
                         lambda session: session.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
@@ -127,7 +127,7 @@ async def test_an_enter_that_was_cancelled_under_way_leaves_nobody_in_line(
         async def is_empty() -> bool:
             return (
                 await raw.fetchval("SELECT count(*) FROM drumbeat.ticket") == 0
-                and not app.keeper.table._pending_releases
+                and not app._internals.keeper.table._pending_releases
             )
 
         await until(is_empty, deadline=10)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import ClaimRequest, Outcome, OutcomeKind
+from drumbeat.core.claim import ClaimRequest, Outcome
+from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session

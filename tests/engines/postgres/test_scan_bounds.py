@@ -7,10 +7,11 @@ import asyncpg
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import ClaimRequest, Outcome, OutcomeKind
+from drumbeat.core.claim import ClaimRequest, Outcome
+from drumbeat.core.job import OutcomeKind
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.claim import NO_BOUND, ScanBound, ScanBounds
-from tests.contract.making import add, claim, claimed_one, hold, ids, new_job, wanting, worker
+from tests.contract.making import add, claim, claimed_one, hold, ids, new_job, release, wanting, worker
 from tests.engines.postgres.conftest import address_of
 from tests.waiting import until
 
@@ -45,7 +46,7 @@ async def test_what_is_given_back_below_the_bound_is_claimed_next(postgres: Post
     early = await claimed_one(postgres, instance, run_at=5)
     await add(postgres, new_job(), new_job())
     assert len(await claim(postgres, instance, limit=1)) == 1
-    await postgres.jobs.release(instance, [hold(early)])
+    await release(postgres, instance, hold(early))
     assert ids(await claim(postgres, instance, limit=1)) == [early.id]
 
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind
+from drumbeat.core.job import JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import Overlap
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.statements import statements
 from tests.contract.making import claim, end, outcome, report, worker
@@ -135,7 +137,7 @@ async def test_fires_and_ends_of_many_schedules_never_deadlock(url: str, postgre
             jobs = await claim(store, me, limit=40)
             ended = [outcome(job, OutcomeKind.SUCCEEDED if turn % 2 else OutcomeKind.DEAD) for job in reversed(jobs)]
             await report(store, me, *ended)
-            waiting = [job.id for job in await store.inspect.find_jobs(WAITING)]
+            waiting = [job.id for job in await find_jobs(store, WAITING)]
             await store.jobs.cancel(waiting[::-3])
 
     async with (

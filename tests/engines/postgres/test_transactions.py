@@ -119,7 +119,7 @@ async def test_a_zombies_transaction_is_refused_as_a_whole(app: Drumbeat, raw: A
     async with app, run_worker(app, heartbeat=60, dead_after=300, leader_lease=300):
         job = await note.enqueue(1)
         await begun.wait()
-        store = await app.store()
+        store = await app._internals.store()
         [zombie] = await store.inspect.list_instances()
         await store.instances.declare_dead(zombie.id, beat=None, started=None, reason="test")
         go_on.set()
@@ -251,7 +251,7 @@ async def shop(url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     app = ledger.app
     settings = app.configure({"url": url, "heartbeat": 0.1, "poll": 0.2})
     async with app:
-        worker = Worker(app, settings, ref="tests.apps.ledger:app")
+        worker = Worker(app._internals, settings, ref="tests.apps.ledger:app")
         async with asyncio.TaskGroup() as group:
             running = group.create_task(worker.run())
             yield app

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import JobFilter, OutcomeKind
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreUnavailable
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
-from tests.contract.making import add, claim, end, exchange, ids, new_job, outcome, wanting, worker
+from tests.contract.making import add, claim, end, exchange, ids, new_job, outcome, release, wanting, worker
 from tests.engines.redis.conftest import open_redis
 from tests.servers.redis import RedisServer
 from tests.waiting import until, within
@@ -59,7 +61,7 @@ async def test_a_killed_client_costs_nothing_but_a_new_connection(own_server: Re
         own_server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         jobs = await answered(lambda: claim(store, instance))
         assert ids(jobs) == [id]
-        assert (await answered(lambda: store.inspect.get_job(id))).state == "running"
+        assert (await answered(lambda: get_job(store, id))).state == "running"
 
 
 async def test_a_finish_whose_answer_was_lost_is_told_again_as_already(own_server: RedisServer) -> None:
@@ -72,7 +74,7 @@ async def test_a_finish_whose_answer_was_lost_is_told_again_as_already(own_serve
         own_server.start()
         again = await answered(lambda: exchange(store, instance, outcomes))
         assert again.statuses == ["duplicate"] * 3
-        assert len(await answered(lambda: store.inspect.find_jobs(JobFilter()))) == 3
+        assert len(await answered(lambda: find_jobs(store, JobFilter()))) == 3
 
 
 async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(own_server: RedisServer) -> None:
@@ -175,7 +177,7 @@ async def work(store: Store, accepted: list[str], finished: list[str], all_are_i
             lost = await answered(lambda: store.jobs.list_running(instance))
             mine = {each.id for each in outcomes}
             await answered(
-                lambda lost=lost, mine=mine: store.jobs.release(instance, [h for h in lost if h.id not in mine])
+                lambda lost=lost, mine=mine: release(store, instance, *(h for h in lost if h.id not in mine))
             )
             continue
         finished += [each.id for each, verdict in zip(outcomes, answer.statuses, strict=True) if verdict != "stale"]

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from drumbeat.admin.instance_snapshot import InstanceSnapshot
 from drumbeat.client import Client
+from drumbeat.core.claim import blocked_on_version
 from drumbeat.core.instance import Instance
-from drumbeat.core.job import Failure, Job, JobState, PendingView, QueueStats, blocked_on_version
+from drumbeat.core.job import Failure, Job, JobState, PendingView
+from drumbeat.core.job_query import QueueStats
 from drumbeat.core.lock import LockInfo, describe_job
 from drumbeat.core.schedule import Schedule, parse_blocking_schedule
 from drumbeat.durations import from_us
 from drumbeat.ids import JobId
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 
 MAX_AHEAD = 10_000
@@ -58,7 +61,7 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
         JobNotFound, JobExpired: as `app.jobs.show`.
     """
     store = await client.store()
-    job = await store.inspect.get_job(id)
+    job = await get_job(store, id)
     now = await store.inspect.now()
     dead_after = round(client.settings.dead_after * 1_000_000)
     if job.state not in (JobState.PENDING, JobState.RUNNING):
@@ -87,7 +90,7 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
 async def _read_last_error(store: Store, job: Job) -> Failure | None:
     if job.error is not None or not (job.failures or job.crashes):
         return job.error
-    attempts = await store.inspect.list_attempts(job.id)
+    attempts = (await store.inspect.get_attempts([job.id]))[job.id]
     return next((attempt.error for attempt in reversed(attempts) if attempt.error is not None), None)
 
 

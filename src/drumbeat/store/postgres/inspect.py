@@ -8,13 +8,13 @@ from drumbeat.clock import Clock
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job, JobState
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.store.job_search import (
     WHOLE_TEXT,
     CachedCount,
     DueCounts,
-    collect_pages,
     total_due,
     total_of_tasks,
     with_due,
@@ -55,22 +55,11 @@ class PostgresInspect:
         now: int = await self._connection.call(lambda session: session.fetchval(self._sql.schema.now))
         return now
 
-    async def get_job(self, id: JobId) -> Job:
-        found, pruned_before = await self._connection.transact(
-            partial(self._load_in_snapshot, id), timeout=LONG_TIMEOUT
-        )
-        if found is None:
-            raise missing_job_error(id, pruned_before)
-        return rows.job(found)
-
     async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
         wanted = [id for id in ids if is_job_id(id)]
         return await self._connection.transact(
             partial(self._load_records, wanted, WHOLE_TEXT if preview is None else preview), timeout=LONG_TIMEOUT
         )
-
-    async def find_jobs(self, filter: JobFilter) -> list[Job]:
-        return await collect_pages(self.find_page, filter)
 
     async def find_page(self, filter: JobFilter) -> JobPage:
         return await self._search.page(filter)
@@ -78,10 +67,8 @@ class PostgresInspect:
     async def count_jobs(self, filter: JobFilter) -> JobCounts:
         return await self._search.counts(filter)
 
-    async def list_attempts(self, id: JobId) -> list[Attempt]:
-        if not is_job_id(id):
-            return []
-        return await self._report_connection.transact(partial(self._load_attempts, id), timeout=LONG_TIMEOUT)
+    async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
+        return await self._report_connection.transact(partial(self._load_attempts, ids), timeout=LONG_TIMEOUT)
 
     async def list_queues(self) -> list[QueueStats]:
         return await run_guarded(
@@ -175,9 +162,15 @@ class PostgresInspect:
                 found[job.id] = job
         return found
 
-    async def _load_attempts(self, id: JobId, session: Session) -> list[Attempt]:
+    async def _load_attempts(self, ids: Sequence[JobId], session: Session) -> dict[JobId, list[Attempt]]:
+        sql = self._sql.inspect
+        wanted = [id for id in ids if is_job_id(id)]
         await session.execute(self._sql.schema.use_snapshot)
-        found = rows.attempts(await session.fetch(self._sql.inspect.attempts, id))
-        row, _ = await self._load_row(id, session)
-        last = None if row is None else rows.job_row(row).last_attempt()
-        return found if last is None else [*found, last]
+        found: dict[JobId, list[Attempt]] = {id: [] for id in ids}
+        for row in await session.fetch(sql.attempts, wanted):
+            found[row["id"]] += rows.attempts([row])
+        for statement in (sql.history_record, sql.dead_record):
+            for row in await session.fetch(statement, wanted, 0):
+                if (last := rows.job_row(row).last_attempt()) is not None:
+                    found[row["id"]].append(last)
+        return found

@@ -7,26 +7,11 @@ when it is free; everything else shares that.
 from collections.abc import Sequence
 from functools import partial
 
+from drumbeat.core.claim import ClaimedJob, ClaimRef, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import (
-    AddResult,
-    CancelAnswer,
-    ClaimedJob,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    EndedJob,
-    Failure,
-    MalformedJob,
-    NewJob,
-    Outcome,
-    OutcomeKind,
-    ReplayResult,
-    WriteStatus,
-)
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, OutcomeKind, ReplayResult
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
-from drumbeat.store.outcomes import released_outcomes
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.claim import PostgresClaimer
 from drumbeat.store.postgres.completion import PostgresCompletionWriter
@@ -94,16 +79,6 @@ class PostgresJobs:
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         found = await self._connection.call(lambda session: session.fetch(self._sql.running, instance))
         return [ClaimRef(row["id"], row["token"]) for row in found]
-
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        if not claims:
-            return 0
-        outcomes = released_outcomes((hold.id, hold.token) for hold in claims)
-        done, soonest = await self._connection.transact(
-            lambda session: self._completion.record_current(session, instance, outcomes)
-        )
-        self._notify(soonest)
-        return len(done)
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:

@@ -8,6 +8,7 @@ import msgspec
 
 from drumbeat.core.instance import InstanceState
 from drumbeat.core.stats import (
+    OVERALL,
     CountsRow,
     Resolution,
     Rollup,
@@ -53,21 +54,14 @@ class PostgresStats:
     async def read(
         self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
-        wanted = (int(resolution), since, until, queue, task)
+        wanted: tuple[object, ...] = (int(resolution), since, until)
+        statement = self._sql.overall
+        if queue != OVERALL:
+            wanted, statement = (*wanted, queue, task), self._sql.read
         found = await self._report_connection.call(
-            lambda session: session.fetch(self._sql.read, *wanted), timeout=LONG_TIMEOUT
+            lambda session: session.fetch(statement, *wanted), timeout=LONG_TIMEOUT
         )
         return merge_rows(resolution, _readable_rows(found))
-
-    async def read_overall(self, resolution: Resolution, since: int, until: int) -> list[Rollup]:
-        wanted = (int(resolution), since, until)
-        found = await self._report_connection.call(
-            lambda session: session.fetch(self._sql.overall, *wanted), timeout=LONG_TIMEOUT
-        )
-        return merge_rows(resolution, _readable_rows(found))
-
-    async def read_totals(self) -> list[Rollup]:
-        return await self.read(Resolution.TOTAL, 0, 1)
 
     async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
         found = await self._report_connection.call(

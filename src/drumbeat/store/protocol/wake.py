@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from drumbeat.core.job import ClaimResult
+from drumbeat.core.claim import ClaimResult
 from drumbeat.ids import InstanceId
 
 OnHandoff = Callable[[InstanceId, ClaimResult], None]

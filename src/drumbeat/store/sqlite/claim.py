@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from drumbeat.core.job import ClaimRequest
+from drumbeat.core.claim import ClaimRequest
 from drumbeat.ids import InstanceId, JobId, new_job_id
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection

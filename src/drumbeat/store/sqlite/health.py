@@ -79,7 +79,7 @@ def _file_size(path: Path) -> int:
 def _check_permissions(path: Path) -> HealthCheck:
     """Who else on this machine may read or change the jobs."""
     modes = {}
-    for name in (path, *(Path(f"{path}-{part}") for part in ("wal", "shm", "turn"))):
+    for name in (path, *(Path(f"{path}-{part}") for part in ("wal", "shm", "lock"))):
         with contextlib.suppress(FileNotFoundError):
             modes[name] = stat.S_IMODE(name.stat().st_mode)
     value = f"{modes.get(path, 0):04o}"

@@ -84,7 +84,7 @@ class SqliteTransaction:
             raise TransactionTooLong(self._max_seconds)
 
     def _lock_timeout_error(self) -> StoreUnavailable:
-        return StoreUnavailable(f"{self._path}: no turn in {CALL_TIMEOUT:g} s; somebody holds its lock")
+        return StoreUnavailable(f"{self._path}: no write lock within {CALL_TIMEOUT:g} s; another process holds it")
 
     def _begin(self) -> sqlite3.Connection:
         try:

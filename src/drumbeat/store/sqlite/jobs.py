@@ -7,31 +7,18 @@ a `Write` run on the writer's thread, inside its transaction.
 from collections.abc import Sequence
 
 from drumbeat.clock import Clock
+from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import (
-    AddResult,
-    CancelAnswer,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    EndedJob,
-    Failure,
-    NewJob,
-    Outcome,
-    ReplayResult,
-    Unique,
-    WriteStatus,
-)
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, ReplayResult, Unique
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store.job_search import WHOLE_TEXT
-from drumbeat.store.outcomes import released_outcomes
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.claim import ClaimedRows, SqliteClaimer, SqliteClaimRequest
 from drumbeat.store.sqlite.completion import SqliteCompletionWriter, delete_ended_jobs
 from drumbeat.store.sqlite.connection import NULL, SqliteConnection
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
-from drumbeat.store.sqlite.insert import SqliteInsertBatch, SqliteInserter, SqliteUniqueKeys
+from drumbeat.store.sqlite.insert import MIN_SIMILAR, SqliteInsertBatch, SqliteInserter, SqliteUniqueKeys, group_similar
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
 from drumbeat.store.sqlite.rows import EndedRow, as_json
@@ -74,9 +61,8 @@ class SqliteJobs:
         if not jobs:
             return []
         self._disk_space.check()
-        return await self._writer.write(
-            self._inserter.add, SqliteInsertBatch(jobs), self._inserter.add_all, weight=len(jobs)
-        )
+        batch = SqliteInsertBatch(jobs, group_similar(jobs) if len(jobs) >= MIN_SIMILAR else None)
+        return await self._writer.write(self._inserter.add, batch, self._inserter.add_all, weight=len(jobs))
 
     async def report_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], request: ClaimRequest | None
@@ -98,12 +84,6 @@ class SqliteJobs:
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         return await self._reader.read(lambda db: rows.claim_refs(db, self._sql.running, {"instance": instance}))
-
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        if not claims:
-            return 0
-        outcomes = released_outcomes((hold.id, hold.token) for hold in claims)
-        return await self._writer.write(lambda write, given: self._completion.release(write, instance, given), outcomes)
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import AddResult, ClaimRef, NewJob, Outcome, OutcomeKind, WriteStatus
+from drumbeat.core.claim import ClaimRef, Outcome, WriteStatus
+from drumbeat.core.job import AddResult, NewJob, OutcomeKind
 from drumbeat.errors import ClaimLost, InvalidArguments, StoreLost
 from drumbeat.ids import InstanceId
 from drumbeat.store.driver_kinds import DriverKind, detect_kind, session_connection, unwrap_cursor
@@ -47,9 +48,6 @@ class SqliteTransactional:
         sql = with_namespace(JOBS, namespace)
         self._inserter = SqliteInserter(sql)
         self._completion = SqliteCompletionWriter(sql, self._inserter)
-
-    def check(self) -> None:
-        pass  # every SQLite file has transactions
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         return await self._run_on(conn, partial(self._add, jobs)) if jobs else []

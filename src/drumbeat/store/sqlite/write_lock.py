@@ -27,7 +27,7 @@ class WriteLock:
     def __init__(self, path: Path) -> None:
         try:
             file_checks.create_private_file(path)
-            self._file = _open_lock_file(f"{path}-turn", stat.S_IMODE(os.stat(path).st_mode))
+            self._file = _open_lock_file(f"{path}-lock", stat.S_IMODE(os.stat(path).st_mode))
         except (FileNotFoundError, PermissionError) as error:
             # To ask again would not help: a person must choose another place.
             raise ConfigError(f"{path} cannot be written: {error.strerror}: choose another file", "url") from error
