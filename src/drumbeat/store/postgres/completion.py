@@ -142,7 +142,7 @@ class PostgresCompletionWriter:
         if unsure:
             asked = [outcomes[at] for at in unsure]
             rows = await session.fetch(
-                self._sql.recorded, instance, [each.id for each in asked], [each.token for each in asked]
+                self._sql.recorded_outcomes, instance, [each.id for each in asked], [each.token for each in asked]
             )
             for at, row in zip(unsure, rows, strict=True):
                 if is_same_outcome(outcomes[at].kind, row[0]):

@@ -85,7 +85,7 @@ class SqliteJobs:
         return ClaimResult(statuses=verdicts, jobs=jobs, now=now, next_due_at=next_due, malformed=malformed)
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
-        return await self._reader.read(lambda db: rows.claim_refs(db, self._sql.running, {"instance": instance}))
+        return await self._reader.read(lambda db: rows.claim_refs(db, self._sql.list_running, {"instance": instance}))
 
     async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
         if not claims:
@@ -97,7 +97,7 @@ class SqliteJobs:
         if notes:
             written = [(hold.id, hold.token, progress) for hold, progress in notes]
             await self._writer.write(
-                lambda write, given: write.db.run_rows(self._sql.note, 3, given, (instance,)), written
+                lambda write, given: write.db.run_rows(self._sql.save_progress, 3, given, (instance,)), written
             )
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
@@ -120,7 +120,7 @@ class SqliteJobs:
 
         def look(db: SqliteConnection) -> tuple[list[EndedRow | None], int | None]:
             try:
-                return rows.ended(db.value(self._sql.ended, wanted)), db.value(self._sql.pruned_before)
+                return rows.ended(db.value(self._sql.results, wanted)), db.value(self._sql.pruned_before)
             except UNREADABLE:
                 return self._read_ended(db, ids), db.value(self._sql.pruned_before)
 
