@@ -8,7 +8,6 @@ the docstring does not say otherwise.
 A store belongs to one event loop of one process. Cancelling a call may leave it done or undone, never half done.
 """
 
-from types import TracebackType
 from typing import Protocol, Self
 
 from .audit import AuditStore
@@ -39,7 +38,7 @@ __all__ = [
 
 
 class Store(Protocol):
-    """One database, as seen from one event loop. Open it with `store.urls.open_store`."""
+    """One database, as seen from one event loop. Open it with `store.urls.open_store`. Engines inherit from it."""
 
     url: str
     """Without a password: fit for messages."""
@@ -58,8 +57,8 @@ class Store(Protocol):
         """Give back all connections and threads. Calls under way end with StoreUnavailable. Harmless twice."""
         ...
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
