@@ -23,7 +23,7 @@ async def test_a_store_that_has_no_trace_of_an_instance_was_emptied(store: Store
         await until(lambda: app.instances.list(), what="an instance")
         await until(forget_all, what="an event StoreEmptied")
         await until(lambda: app.instances.list(), what="the instance, registered anew")
-    assert "***" in recorder.of(StoreEmptied)[0].url or "@" not in recorder.of(StoreEmptied)[0].url
+    assert "•••" in recorder.of(StoreEmptied)[0].url or "@" not in recorder.of(StoreEmptied)[0].url
 
 
 async def test_an_instance_that_was_taken_for_dead_has_not_lost_its_store(store: Store, store_url: str) -> None:

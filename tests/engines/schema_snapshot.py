@@ -85,7 +85,7 @@ SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = $1 AND NOT tgisint
  ORDER BY 1"""
 _FUNCTIONS = """
 SELECT p.proname, pg_get_function_identity_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
-       l.lanname || ' ' || p.provolatile::text || ' ' || p.prosecdef::text || ' ' || coalesce(p.proconfig::text, '') AS options, p.prosrc
+       concat_ws(' ', l.lanname, p.provolatile::text, p.prosecdef, p.proconfig::text) AS options, p.prosrc
   FROM pg_proc AS p
   JOIN pg_language AS l ON l.oid = p.prolang
  WHERE p.pronamespace = 'drumbeat'::regnamespace

@@ -13,7 +13,6 @@ EVERYBODY = {"GET /login", "POST /login", "POST /logout", "GET /static/{file}"}
 OPERATORS = {
     "POST /api/v1/jobs",
     "POST /api/v1/jobs/{id}/cancel",
-    "POST /api/v1/jobs/{id}/retry",
     "POST /api/v1/jobs/{id}/run-now",
     "POST /api/v1/dead/{id}/replay",
     "POST /api/v1/queues/{name}/pause",

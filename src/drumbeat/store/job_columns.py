@@ -13,8 +13,7 @@ from drumbeat.core.job import NewJob
 from drumbeat.core.job_fields import GIVEN_FIELDS
 from drumbeat.core.schedule import NewSchedule
 from drumbeat.store.malformed import neutral_value
-from drumbeat.store.overlap import StoredScheduleRow
-from drumbeat.store.records import StoredJobRow
+from drumbeat.store.records import StoredJobRow, StoredScheduleRow
 
 ONLY_LIVE = frozenset({"blocked_on", "blocked_since"})
 ONLY_ENDED = frozenset({"finished_at", "outcome", "result", "result_error"})

@@ -13,13 +13,13 @@ contains all matches (all running jobs, all jobs of a key, all ready jobs ...) a
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import msgspec
 
-from drumbeat.core.job import LIVE_STATES, Job, JobState, PendingView
-from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
+from drumbeat.core.job import LIVE_STATES, JobState, PendingView
+from drumbeat.core.job_query import JobCounts, JobFilter
 from drumbeat.ids import JobId, is_job_id
 
 MAX_SMALL_SET = 2_000
@@ -319,15 +319,3 @@ def count_matches(results: Iterable[ScanResult]) -> JobCounts:
         count > MAX_COUNTED for count in counts.values()
     )
     return JobCounts(**{view: min(count, MAX_COUNTED) for view, count in counts.items()}, capped=capped)
-
-
-async def collect_pages(page: Callable[[JobFilter], Awaitable[JobPage]], filter: JobFilter) -> list[Job]:
-    """Up to `limit` jobs, however many pages it takes."""
-    found: list[Job] = []
-    while filter.limit > 0:
-        part = await page(filter)
-        found += part.items
-        if part.next is None:
-            break
-        filter = msgspec.structs.replace(filter, before=part.next, limit=filter.limit - len(part.items))
-    return found

@@ -15,12 +15,12 @@ from typing import Any, Literal
 import msgspec
 
 from drumbeat.errors import ConfigError
+from drumbeat.protocols import DashboardApp
 from drumbeat.web import access, parsing
 from drumbeat.web.access import OPEN, Access
 from drumbeat.web.audit_middleware import perform_audited
 from drumbeat.web.error_pages import ANONYMOUS, accepts_html, render_problem
 from drumbeat.web.headers import add_security_headers
-from drumbeat.web.host import DashboardApp
 from drumbeat.web.panels import Panel
 from drumbeat.web.parsing import Receive, RouteTable, Send
 from drumbeat.web.problem import to_problem

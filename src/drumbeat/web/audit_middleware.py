@@ -83,7 +83,7 @@ async def _finish_in_background(
         raise
     except Exception as error:
         problem = to_problem(error)
-        log.warning("act was broken off", extra={"act": act.id, "verb": act.verb, "reason": str(problem)})
+        log.warning("background act failed", extra={"act": act.id, "verb": act.verb, "reason": str(problem)})
         await _record_end(store, act, request.touched, f"failed: {problem}", answer)
     else:
         await _record_end(store, act, request.touched, "done", answer)
@@ -99,8 +99,8 @@ def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
         who=request.caller.name,
         role=request.caller.role.value,
         via="api",
-        verb=route.verb,
-        target=_describe_target(request),
+        verb=_describe(request, "verb") or route.verb,
+        target=_describe(request, "target") or "/".join(request.path_params.values()),
         reason=_check_text(
             getattr(request.payload, "reason", "") or getattr(request.query, "reason", ""), "reason", MAX_REASON_LENGTH
         ),
@@ -109,9 +109,10 @@ def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
     return msgspec.structs.replace(act, request_key=key, request_hash=request_hash)
 
 
-def _describe_target(request: DashboardRequest) -> str:
-    described = getattr(request.payload, "target", None)
-    return str(described()) if callable(described) else "/".join(request.path_params.values())
+def _describe(request: DashboardRequest, name: str) -> str:
+    """What the body itself says of its verb or target; empty: nothing."""
+    describe = getattr(request.payload, name, None)
+    return str(describe()) if callable(describe) else ""
 
 
 def _check_text(value: str, name: str, longest: int) -> str:
@@ -127,7 +128,7 @@ async def _replay_response(
     if earlier.request_hash != act.request_hash:
         raise Problem(
             422,
-            "this key has been used for another request: use a new one",
+            "this key was used for another request: use a new one",
             argument="Idempotency-Key",
             type="key-reused",
         )
@@ -138,7 +139,8 @@ async def _replay_response(
         earlier = await store.audit.get(earlier.id) or earlier
     raise Problem(
         409,
-        "the first request with this key has not ended, or its end is not known: look whether it was done, then use a new key",
+        "the first request with this key has not finished, or its outcome is unknown: check whether it was done, "
+        "then use a new key",
         argument="Idempotency-Key",
         type="key-in-use",
     )
@@ -146,9 +148,7 @@ async def _replay_response(
 
 def _stored_response(earlier: AuditEntry) -> DashboardResponse:
     if earlier.answer is None:
-        raise Problem(
-            409, f"this was {earlier.outcome} before; its answer was too large to keep", type="answer-not-kept"
-        )
+        raise Problem(409, f"already {earlier.outcome}; the response was too large to store", type="answer-not-kept")
     kept = msgspec.json.decode(earlier.answer, type=StoredResponse)
     media = "application/json" if kept.status < 400 else PROBLEM_MEDIA_TYPE
     return DashboardResponse(
@@ -163,7 +163,7 @@ async def _record_end(store: Store, act: NewAuditEntry, touched: int, outcome: s
         )
     except StoreError as error:
         # It is on record that it was begun. What was done must be told to the caller all the same.
-        log.warning("end of an act was not recorded", extra={"act": act.id, "verb": act.verb, "reason": str(error)})
+        log.warning("outcome of an act was not recorded", extra={"act": act.id, "verb": act.verb, "reason": str(error)})
 
 
 def _encode_response(status: int, body: Any) -> str:

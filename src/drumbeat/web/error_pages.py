@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drumbeat.web.host import DashboardApp
+from drumbeat.protocols import DashboardApp
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import API_PREFIX, AccessRole, Caller, DashboardRequest, DashboardResponse
 from drumbeat.web.state import DashboardState

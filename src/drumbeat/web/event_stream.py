@@ -1,7 +1,7 @@
 """GET /api/v1/events: what the ticker tells, as server-sent events.
 
-    event: tick     data: the record `Tick`, twice a second
-    event: gone     data: {"reason": ...}, while the store is away
+    event: tick        data: the record `Tick`, twice a second
+    event: store_down  data: {"reason": ...}, while the store is unavailable
 
 A stream ends when its server wants to leave, and after a quarter of an hour, so that somebody whose rights have been taken
 does not look on for ever: browsers come again by themselves. There are only so many at once, in all and for each caller:
@@ -27,8 +27,7 @@ async def stream_events(request: DashboardRequest) -> DashboardResponse:
     if not streams.can_open(_caller_key(request)):
         raise Problem(
             429,
-            f"there are {streams.limit} streams of events at most, {streams.per_caller} for each caller: close some, or come "
-            "again later",
+            f"event stream limit reached ({streams.limit}, {streams.per_caller} per caller); retry later",
             type="too-many-viewers",
             headers={"Retry-After": "5"},
         )

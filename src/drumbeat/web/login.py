@@ -43,15 +43,15 @@ async def show_login(request: DashboardRequest) -> DashboardResponse:
 async def log_in(request: DashboardRequest) -> DashboardResponse:
     """POST /login."""
     if not request.dashboard.access_control.has_login:
-        raise Problem(403, "nobody logs in here: there are no tokens")
+        raise Problem(403, "login is disabled: no tokens are configured")
     form = _parse_form(request)
     caller = request.dashboard.access_control.check_token(request.scope, form.token, via="session")
     if caller is None:
-        log.warning("login to the dashboard refused")
+        log.warning("dashboard login refused")
         return render_bare_page(request, "login.html", status=401, next=safe_redirect_path(form.next), wrong=True)
     _end_sessions(request)  # of whoever used this browser before
     secret = request.dashboard.access_control.sessions.begin(caller)
-    log.info("login to the dashboard", extra={"who": caller.name, "role": caller.role.value})
+    log.info("dashboard login", extra={"who": caller.name, "role": caller.role.value})
     return _redirect(request, safe_redirect_path(form.next), cookie=_cookie(request, secret, int(SESSION_SECONDS)))
 
 
@@ -78,7 +78,7 @@ def _parse_form(request: DashboardRequest) -> LoginForm:
     try:
         fields = parse_qs(request.raw_body.decode(), errors="strict", max_num_fields=10)
     except ValueError:
-        raise Problem(400, "the form cannot be read") from None
+        raise Problem(400, "the form cannot be parsed") from None
     return LoginForm(token=fields.get("token", [""])[-1].strip(), next=fields.get("next", ["/"])[-1])
 
 

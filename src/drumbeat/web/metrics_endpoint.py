@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drumbeat.core.job_query import JobFilter
+from drumbeat.core.stats import Resolution
 from drumbeat.web.metrics import CONTENT_TYPE, MetricsSample, render
 from drumbeat.web.request import DashboardRequest, DashboardResponse
 from drumbeat.web.ticker import count_dead_letters
@@ -14,7 +15,7 @@ async def scrape(request: DashboardRequest) -> DashboardResponse:
     counts = await store.inspect.count_jobs(JobFilter())
     sample = MetricsSample(
         now=await store.inspect.now(),
-        totals=await store.stats.read_totals(),
+        totals=await store.stats.read(Resolution.TOTAL, 0, 1),
         queues=await request.app.queues.list(),
         instances=await store.inspect.list_instances(),
         counts=counts,

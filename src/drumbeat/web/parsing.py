@@ -54,7 +54,7 @@ class RouteTable:
                     allowed = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
                     raise Problem(405, f"this path takes {allowed}", headers={"Allow": allowed})
                 return RouteMatch(route, match.groupdict())
-        raise Problem(404, "there is nothing at this address")
+        raise Problem(404, "no such path")
 
 
 def split_root_path(scope: Mapping[str, Any]) -> tuple[str, str]:
@@ -83,10 +83,10 @@ def parse_query(route: Route, raw: bytes) -> msgspec.Struct:
     try:
         pairs = parse_qsl(raw.decode("ascii"), errors="strict", max_num_fields=MAX_PARAMETERS)
     except ValueError:
-        raise Problem(400, "the query cannot be read") from None
+        raise Problem(400, "the query cannot be parsed") from None
     given = {name: value for name, value in pairs if value != ""}
     if any("\0" in value for value in given.values()):
-        raise Problem(422, "a NUL character is acceptable nowhere", argument=_first_with_nul(given))
+        raise Problem(422, "NUL characters are not allowed", argument=_first_with_nul(given))
     try:
         return msgspec.convert(given, route.query, strict=False)
     except msgspec.ValidationError as error:
@@ -100,7 +100,7 @@ async def read_body(receive: Receive, most: int) -> bytes:
             return await _read_chunks(receive, most)
     except TimeoutError:
         raise Problem(
-            408, f"the body did not come within {BODY_TIMEOUT:g} s", headers={"Connection": "close"}
+            408, f"the body was not received within {BODY_TIMEOUT:g} s", headers={"Connection": "close"}
         ) from None
 
 
@@ -110,7 +110,7 @@ async def _read_chunks(receive: Receive, most: int) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Problem(400, "the request ended before its body")
+            raise Problem(400, "the client disconnected before the end of the body")
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > most:

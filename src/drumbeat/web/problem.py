@@ -1,8 +1,9 @@
-"""What went wrong, as application/problem+json (RFC 9457): one place that turns errors of ours into status codes."""
+"""Errors, as application/problem+json (RFC 9457): one place that turns errors of ours into status codes."""
 
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
 
 import msgspec
 
@@ -24,24 +25,8 @@ from drumbeat.web.request import DashboardResponse
 log = logging.getLogger(__name__)
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
-TITLES = {
-    400: "The request cannot be read",
-    401: "Who are you?",
-    403: "Not allowed",
-    404: "Not found",
-    405: "Not with this method",
-    408: "Too slow",
-    409: "Not in this state",
-    410: "No longer known",
-    413: "Too large",
-    415: "Not this kind of content",
-    421: "Not this host",
-    422: "Not acceptable as it is",
-    429: "Too many at once",
-    500: "A mistake of the server",
-    503: "The store is away",
-    507: "The store is full",
-}
+_PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
+"""Registered phrases that `http.HTTPStatus` spells differently before Python 3.13."""
 
 
 class ProblemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,7 +56,9 @@ class Problem(Exception):
         super().__init__(detail)
         # Errors of stores and drivers are told here as well, and may have a URL in them.
         shown = mask_urls(detail)
-        self.record = ProblemRecord(type=type, title=TITLES[status], status=status, detail=shown, argument=argument)
+        self.record = ProblemRecord(
+            type=type, title=reason_phrase(status), status=status, detail=shown, argument=argument
+        )
         self.headers = headers or {}
 
     @property
@@ -82,6 +69,11 @@ class Problem(Exception):
         return DashboardResponse(
             status_code=self.status, content=self.record, media_type=PROBLEM_MEDIA_TYPE, headers=self.headers
         )
+
+
+def reason_phrase(status: int) -> str:
+    """The registered phrase of an HTTP status, the same for all versions of Python."""
+    return _PHRASES.get(status) or HTTPStatus(status).phrase
 
 
 def to_problem(error: Exception) -> Problem:
@@ -111,4 +103,4 @@ def to_problem(error: Exception) -> Problem:
             return Problem(409, str(error))
         case _:
             log.error("request failed", exc_info=error)
-            return Problem(500, "this is a mistake in Drumbeat, or in the program it runs in; its log says more")
+            return Problem(500, "internal error; see the log")

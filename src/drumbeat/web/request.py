@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from drumbeat.web.host import DashboardApp
+from drumbeat.protocols import DashboardApp
 
 if TYPE_CHECKING:
     from drumbeat.web.state import DashboardState
@@ -76,7 +76,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     query: type[msgspec.Struct] = NoParameters
     body: type[msgspec.Struct] | None = None
-    """Of JSON. Its `why` goes into the audit, its `target()`, if it has one, too; with `dry_run` set nothing is recorded."""
+    """Of JSON. Its `reason` goes into the audit, its `target()`, if it has one, too; with `dry_run` set nothing is recorded."""
     response: Any = None
     """The type of the record that it gives; None: it is no JSON."""
     status: int = 200

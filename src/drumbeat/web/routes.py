@@ -15,7 +15,7 @@ _EVENTS = (
         path=f"{API_PREFIX}/events",
         handler=event_stream.stream_events,
         role=AccessRole.VIEWER,
-        summary="What changes, twice a second, as server-sent events",
+        summary="Changes, twice a second, as server-sent events",
     ),
     Route(
         method="GET",

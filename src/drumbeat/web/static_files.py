@@ -71,7 +71,7 @@ async def serve_static(request: DashboardRequest) -> DashboardResponse:
     name = request.path_params["file"]
     found = request.dashboard.static_files.find(name)
     if found is None:
-        raise Problem(404, "there is no such file")
+        raise Problem(404, "no such file")
     tag = f'"{found.version}"'
     headers = {"ETag": tag, "Cache-Control": IMMUTABLE if request.query.v == found.version else "no-cache"}
     if tag in request.headers.get("if-none-match", ""):

@@ -46,9 +46,6 @@ class PostgresTransactional:
         self._complete = in_schema(_SQL.complete, namespace)
         self._pool = TransactionPool(address, _SQL.terminate_session)
 
-    def check(self) -> None:
-        pass  # every PostgreSQL has transactions
-
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         if not jobs:
             return []

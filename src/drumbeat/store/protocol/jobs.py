@@ -50,10 +50,6 @@ class JobStore(Protocol):
         """All jobs that the store believes are running under this instance."""
         ...
 
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        """Give back claims that never started, unharmed and uncharged. Stale ones are passed over. Wakes workers."""
-        ...
-
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         """Keep the progress (JSON text) of running jobs. Stale ones are passed over."""
         ...

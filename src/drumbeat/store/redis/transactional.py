@@ -10,14 +10,14 @@ from drumbeat.ids import InstanceId
 
 
 class RedisTransactional:
-    def check(self) -> NoReturn:
+    def _refuse(self) -> NoReturn:
         raise NotTransactional("Redis")
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> NoReturn:
-        self.check()
+        self._refuse()
 
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> NoReturn:
-        self.check()
+        self._refuse()
 
     async def complete(
         self,
@@ -29,7 +29,7 @@ class RedisTransactional:
         result: str | None,
         result_error: str | None,
     ) -> NoReturn:
-        self.check()
+        self._refuse()
 
     def complete_sync(
         self,
@@ -41,7 +41,7 @@ class RedisTransactional:
         result: str | None,
         result_error: str | None,
     ) -> NoReturn:
-        self.check()
+        self._refuse()
 
     def transaction(self) -> NoReturn:
-        self.check()
+        self._refuse()

@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from drumbeat.core.job import AddResult, JobState, NewJob, Unique
+import msgspec
+
+from drumbeat.core.job import AddResult, NewJob
+from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.ids import JobId
 from drumbeat.store.job_columns import NEW
 from drumbeat.store.sqlite import rows
@@ -23,18 +26,15 @@ _all_columns = attrgetter(*_VALUES)
 _shared_columns = attrgetter(*(_VALUES[NEW.index(name)] for name in SHARED_COLUMNS))
 
 
-class InsertRows:
-    """Rows for one statement: of `insert_similar` if they share values, else of `insert`."""
+class InsertRows(msgspec.Struct, frozen=True):
+    """Rows for one statement: `insert_similar` if they share columns, else `insert`."""
 
-    __slots__ = ("rows", "shared")
-
-    def __init__(self, rows: Sequence[Row], shared: Row | None = None) -> None:
-        self.rows = rows
-        self.shared = shared
+    rows: Sequence[Row]
+    shared: Row | None = None
 
 
 def group_similar(jobs: Sequence[NewJob]) -> list[InsertRows]:
-    """All jobs, those that differ little together."""
+    """The rows of all jobs, those with equal shared columns together."""
     if len(jobs) < MIN_SIMILAR:
         return [InsertRows([insert_row(job) for job in jobs])]
     groups: dict[Row, list[Row]] = {}
@@ -48,17 +48,11 @@ def group_similar(jobs: Sequence[NewJob]) -> list[InsertRows]:
     return [InsertRows(group, common) for common, group in groups.items()]
 
 
-class SqliteInsertBatch:
-    """Jobs of one call, made ready on the caller's thread."""
+class SqliteInsertBatch(msgspec.Struct, frozen=True):
+    """The jobs of one call, with the rows of many: grouped before the write lock is taken."""
 
-    __slots__ = ("has_unique", "jobs", "min_delay", "min_run_at", "row_groups")
-
-    def __init__(self, jobs: Sequence[NewJob]) -> None:
-        self.jobs = jobs
-        self.row_groups = group_similar(jobs)
-        self.has_unique = any(job.unique for job in jobs)
-        self.min_delay = min((job.delay for job in jobs if job.run_at is None), default=None)
-        self.min_run_at = min((job.run_at for job in jobs if job.run_at is not None), default=None)
+    jobs: Sequence[NewJob]
+    row_groups: Sequence[InsertRows] | None = None
 
 
 def insert_row(job: NewJob) -> Row:
@@ -71,33 +65,35 @@ class SqliteInserter:
         self._sql = sql
 
     def add(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
-        """All or none; one answer for each."""
-        return self._add_unique(write, batch) if batch.has_unique else self._add_plain(write, batch)
+        """Insert all or none; one answer for each."""
+        jobs, now = batch.jobs, write.now
+        if any(job.unique for job in jobs):
+            answers = self._add_unique(write, batch)
+        else:
+            if batch.row_groups is None and len(jobs) < MIN_SIMILAR:
+                created = write.db.run_rows(self._sql.insert, INSERT_WIDTH, [insert_row(job) for job in jobs], (now,))
+            else:
+                created = self._insert_rows(write, batch.row_groups or group_similar(jobs))
+            if created == len(jobs):
+                answers = [AddResult(job.id, True) for job in jobs]
+            else:
+                answers = self._find_created(write, jobs, created)
+        if any(answer.created for answer in answers):
+            write.notify(min(now + job.delay if job.run_at is None else job.run_at for job in jobs))
+        return answers
 
     def add_all(self, write: WriteContext, batches: Sequence[SqliteInsertBatch]) -> list[list[AddResult]]:
-        """Several calls in one statement: those of a thousand coroutines that each enqueue one job."""
-        if any(batch.has_unique for batch in batches):
+        """Insert several calls by one statement: those of a thousand coroutines that each enqueue one job."""
+        jobs = [job for batch in batches for job in batch.jobs]
+        if any(job.unique for job in jobs):
             return [self.add(write, batch) for batch in batches]
-        joined = SqliteInsertBatch.__new__(SqliteInsertBatch)
-        joined.jobs = [job for batch in batches for job in batch.jobs]
-        joined.row_groups = group_similar(joined.jobs)
-        joined.min_delay = min((b.min_delay for b in batches if b.min_delay is not None), default=None)
-        joined.min_run_at = min((b.min_run_at for b in batches if b.min_run_at is not None), default=None)
-        answers = iter(self._add_plain(write, joined))
+        answers = iter(self.add(write, SqliteInsertBatch(jobs)))
         return [[next(answers) for _ in batch.jobs] for batch in batches]
 
     def add_follow_ups(self, write: WriteContext, jobs: Sequence[NewJob]) -> None:
         """The follow-ups of deaths, in the step that makes the jobs dead."""
         if jobs:
             self.add(write, SqliteInsertBatch(jobs))
-
-    def _add_plain(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
-        created = self._insert_rows(write, batch.row_groups)
-        if created:
-            self._notify(write, batch)
-        if created == len(batch.jobs):
-            return [AddResult(job.id, True) for job in batch.jobs]
-        return self._find_created(write, batch.jobs, created)
 
     def _insert_rows(self, write: WriteContext, row_groups: Iterable[InsertRows]) -> int:
         created = 0
@@ -121,53 +117,16 @@ class SqliteInserter:
         return answers
 
     def _add_unique(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
-        known = set(rows.ids(write.db.value(self._sql.known_ids, {"ids": as_json([job.id for job in batch.jobs])})))
-        keys = SqliteUniqueKeys(
-            self._sql, write, ((job.task, job.key) for job in batch.jobs if job.unique and job.key is not None)
-        )
-        answers: list[AddResult] = []
-        new: list[NewJob] = []
-        for job in batch.jobs:
-            holder = None if job.id in known else keys.find_holder(job.task, job.key, job.unique)
-            if job.id in known or holder is not None:
-                answers.append(AddResult(holder or job.id, False))
-                continue
-            known.add(job.id)
-            keys.take(job.task, job.key, job.unique, job.id)
-            new.append(job)
-            answers.append(AddResult(job.id, True))
+        known = rows.ids(write.db.value(self._sql.known_ids, {"ids": as_json([job.id for job in batch.jobs])}))
+        keys = load_unique_keys(self._sql, write, unique_keys(batch.jobs))
+        answers, new = select_new(batch.jobs, known, keys)
         if new:
             self._insert_rows(write, group_similar(new))
-            self._notify(write, batch)
         return answers
 
-    @staticmethod
-    def _notify(write: WriteContext, batch: SqliteInsertBatch) -> None:
-        if batch.min_delay is not None:
-            write.notify(write.now + batch.min_delay)
-        if batch.min_run_at is not None:
-            write.notify(batch.min_run_at)
 
-
-class SqliteUniqueKeys:
-    """Who holds which unique key at this moment of the transaction, and who takes one in it."""
-
-    def __init__(self, sql: SqliteJobSql, write: WriteContext, keys: Iterable[tuple[str, str]]) -> None:
-        wanted = list(dict.fromkeys(keys))
-        self._holders: dict[tuple[str, str], list[tuple[JobId, JobState]]] = {}
-        if wanted:
-            for found in rows.holders(write.db, sql.unique_holders, {"keys": as_json(wanted)}):
-                self._holders.setdefault((found.task, found.key), []).append((found.id, found.state))
-
-    def find_holder(self, task: str, key: str | None, unique: Unique) -> JobId | None:
-        """The live unique job that makes a new one of this kind unnecessary: for Unique.PENDING only a pending one."""
-        if key is None or not unique:
-            return None
-        found = [
-            id for id, state in self._holders.get((task, key), ()) if unique is Unique.LIVE or state is JobState.PENDING
-        ]
-        return min(found, default=None)
-
-    def take(self, task: str, key: str | None, unique: Unique, id: JobId) -> None:
-        if key is not None and unique:
-            self._holders.setdefault((task, key), []).append((id, JobState.PENDING))
+def load_unique_keys(sql: SqliteJobSql, write: WriteContext, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
+    if not keys:
+        return UniqueKeys()
+    found = rows.holders(write.db, sql.unique_holders, {"keys": as_json(keys)})
+    return UniqueKeys((each.task, each.key, each.id, each.state) for each in found)

@@ -1,6 +1,6 @@
 """Rules in time, on SQLite. The contract is in `store.protocol.Schedules`.
 
-What becomes of a fire is decided in `store.scheduled`. What the end of a job does to its schedule is a trigger of the schema.
+What becomes of a fire is decided in `core.overlap`. What the end of a job does to its schedule is a trigger of the schema.
 """
 
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from drumbeat.clock import Clock
+from drumbeat.core.overlap import FirePlan, interval_of, make_skip_row, plan_fire, split_into_rounds
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -20,7 +21,7 @@ from drumbeat.core.schedule import (
     SkippedRange,
 )
 from drumbeat.ids import InstanceId
-from drumbeat.store.overlap import FirePlan, StoredScheduleRow, interval_of, make_skip_row, plan_fire, split_into_rounds
+from drumbeat.store.records import StoredScheduleRow
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
@@ -138,9 +139,14 @@ class SqliteSchedules:
 
         return await self._writer.write(work, given)
 
-    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
-        given = {"name": name, "before": _MAX_TIMESTAMP if before is None else before, "limit": limit}
-        return [row.to_record() for row in await self._reader.read(lambda db: rows.fires(db, self._sql.fires, given))]
+    async def list_fires(
+        self, names: Sequence[str], *, before: int | None = None, limit: int = 100
+    ) -> dict[str, list[Fire]]:
+        given = {"before": _MAX_TIMESTAMP if before is None else before, "limit": limit}
+        found = await self._reader.read(
+            lambda db: {name: rows.fires(db, self._sql.fires, {"name": name, **given}) for name in names}
+        )
+        return {name: [row.to_record() for row in fires] for name, fires in found.items()}
 
     async def prune_fires(self, before: int, limit: int) -> int:
         given = {"before": before, "limit": limit}

@@ -53,13 +53,12 @@ async def stop_act(request: DashboardRequest) -> WriteResult:
     store = await request.app.store()
     act = await store.audit.get(id) if is_job_id(id) else None
     if act is None:
-        raise Problem(404, "there is no such act on record", argument="id", type="act-not-found")
+        raise Problem(404, "audit entry not found", argument="id", type="act-not-found")
     if act.done_at is not None:
-        raise Problem(409, f"it has ended: {act.outcome}", argument="id", type="act-ended")
+        raise Problem(409, f"already finished: {act.outcome}", argument="id", type="act-ended")
     raise Problem(
         409,
-        "it does not go on in this process: it can be stopped only at the dashboard where it was begun, "
-        "or it was broken off with it",
+        "not running in this process; stop it on the dashboard that started it",
         argument="id",
         type="act-elsewhere",
     )

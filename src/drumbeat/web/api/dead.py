@@ -108,18 +108,20 @@ async def show(request: DashboardRequest) -> JobRecord:
     return await build_full_record(job, await read_store_time(request.app))
 
 
-async def replay(request: DashboardRequest) -> JobRecord:
-    id = request.path_params["id"]
+async def replay(request: DashboardRequest) -> BulkRecord:
     with conflict_if_invalid():
-        await request.app.dead.replay(id)
-    return await build_full_record(await request.app.jobs.show(id), await read_store_time(request.app))
+        await request.app.dead.replay(request.path_params["id"])
+    return _one_touched(Action.REPLAY)
 
 
-async def discard(request: DashboardRequest) -> JobRecord:
-    id = request.path_params["id"]
+async def discard(request: DashboardRequest) -> BulkRecord:
     with conflict_if_invalid():
-        await request.app.dead.discard(id)
-    return await build_full_record(await request.app.jobs.show(id), await read_store_time(request.app))
+        await request.app.dead.discard(request.path_params["id"])
+    return _one_touched(Action.DISCARD)
+
+
+def _one_touched(action: Action) -> BulkRecord:
+    return BulkRecord(action=action, matched=1, touched=1, dry_run=False)
 
 
 async def replay_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:

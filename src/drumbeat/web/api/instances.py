@@ -22,9 +22,9 @@ class InstanceRecord(Instance, frozen=True, kw_only=True):
     """One process of the cluster."""
 
     healthy: bool
-    """Its heart beat within the last 2 s, or within two heartbeats."""
-    silent: float
-    """Seconds since its last beat, by the store's clock."""
+    """Its last heartbeat was within 2 s, or within two heartbeat intervals."""
+    seconds_since_heartbeat: float
+    """By the store's clock."""
     term: int | None
     """Its term, if it leads."""
 
@@ -48,7 +48,7 @@ async def _records(request: DashboardRequest, instances: list[Instance]) -> list
         InstanceRecord(
             **{name: getattr(each, name) for name in Instance.__struct_fields__},
             healthy=is_healthy(each, now, heartbeat),
-            silent=max(0.0, (from_us(now) - each.beat_at).total_seconds()),
+            seconds_since_heartbeat=max(0.0, (from_us(now) - each.beat_at).total_seconds()),
             term=leader.term if leader is not None and leader.instance == each.id else None,
         )
         for each in instances

@@ -102,7 +102,11 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """For the audit."""
 
     def target(self) -> str:
-        return f"{self.action} {describe_target(self.ids, self.filter, self.all)}"
+        return describe_target(self.ids, self.filter, self.all)
+
+    def verb(self) -> str:
+        """The same verb as for a single job."""
+        return f"{'dead' if self.action in (Action.REPLAY, Action.DISCARD) else 'jobs'}.{self.action}"
 
 
 async def list_jobs(request: DashboardRequest) -> Page[JobRecord]:
@@ -149,7 +153,7 @@ def parse_arguments(given: Raw | UnsetType) -> str:
     text = bytes(given).decode()
     text = msgspec.json.decode(text, type=str) if text.startswith('"') else text
     if WEB_HIDDEN in text:
-        raise Problem(422, "args still has a value that is hidden (•••): write it anew", argument="args")
+        raise Problem(422, "args contains a redacted value (•••); enter it again", argument="args")
     return text
 
 
@@ -176,13 +180,6 @@ async def cancel(request: DashboardRequest) -> CancelRecord:
         raise Problem(404, f"no job {id}", argument="id", type="job-not-found")
     request.touched = int(answer in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED))
     return CancelRecord(answer=answer, job=await _load_record(request, id))
-
-
-async def retry(request: DashboardRequest) -> JobRecord:
-    with conflict_if_invalid():
-        return await build_full_record(
-            await request.app.jobs.retry(request.path_params["id"]), await read_store_time(request.app)
-        )
 
 
 async def run_now(request: DashboardRequest) -> JobRecord:

@@ -39,18 +39,18 @@ async def show(request: DashboardRequest) -> QueueRecord:
     for queue in (await list_queues(request)).items:
         if queue.name == request.path_params["name"]:
             return queue
-    raise Problem(404, "there is no such queue", argument="name", type="queue-not-found")
+    raise Problem(404, "no such queue", argument="name", type="queue-not-found")
 
 
 async def pause(request: DashboardRequest) -> WriteResult:
-    """Let no worker take a job of this queue from now on."""
+    """Stop workers from claiming jobs of this queue."""
     await show(request)
     await request.app.queues.pause(request.path_params["name"], reason=request.payload.reason, by=request.caller.name)
     return WriteResult(touched=1)
 
 
 async def resume(request: DashboardRequest) -> WriteResult:
-    """Undo a pause."""
+    """Resume a paused queue."""
     await show(request)
     request.touched = int(await request.app.queues.resume(request.path_params["name"]))
     return WriteResult(touched=request.touched)

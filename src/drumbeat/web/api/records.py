@@ -17,9 +17,9 @@ from drumbeat.core.job import Failure, Job
 from drumbeat.core.job_fields import JobFields
 from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.durations import from_us
+from drumbeat.protocols import DashboardApp
 from drumbeat.redaction import WEB_HIDDEN, mask_urls, redact_json
 from drumbeat.store.protocol import Store
-from drumbeat.web.host import DashboardApp
 
 T = TypeVar("T")
 

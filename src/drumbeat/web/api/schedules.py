@@ -65,7 +65,7 @@ class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """The next moments of a rule, in its own time zone."""
+    """The next fire times of a rule, in its own time zone."""
 
     items: list[PreviewedFire]
     words: str

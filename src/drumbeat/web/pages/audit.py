@@ -49,7 +49,7 @@ def _href(act: AuditEntry) -> str:
     noun, _, verb = act.verb.partition(".")
     path = _PATHS.get(noun)
     is_one = bool(act.target) and all(char.isalnum() or char in "_.:-" for char in act.target)
-    if path is None or not is_one or verb in ("bulk", "enqueue", "replay_all", "discard_all"):
+    if path is None or not is_one or verb == "enqueue":
         return ""
     return f"{path}/{quote_segment(act.target)}"
 

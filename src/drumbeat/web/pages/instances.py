@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHOWN_JOBS = 25
 SILENT_SECONDS = 2.0
-"""Seconds without a beat after which an instance is worth a look; after ten it is dead."""
+"""Seconds without a beat after which an instance is to check; after ten it is dead."""
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 def row_of(record: InstanceRecord) -> InstanceView:
     alive = record.state is InstanceState.ALIVE
-    word = "silent" if alive and record.silent > SILENT_SECONDS else str(record.state)
+    word = "silent" if alive and record.seconds_since_heartbeat > SILENT_SECONDS else str(record.state)
     filled = min(1.0, record.running / record.concurrency) if record.concurrency else 0.0
     return InstanceView(record=record, word=word, filled=filled)
 

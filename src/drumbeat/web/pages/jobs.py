@@ -174,21 +174,16 @@ def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionBut
     running = state == JobState.RUNNING
     made: list[ActionButton | None] = []
     if pending:
-        made.append(
-            _bulk_button(
-                request, "run_now", "Run now", "Make these jobs due at once?", "They come before what is due later."
-            )
-        )
+        made.append(_bulk_button(request, "run_now", "Run now", "Run these jobs now?", "They become due now."))
     if dead:
         made.append(
             _bulk_button(
                 request,
                 "replay",
-                "Retry",
-                "Give these dead letters a new life?",
+                "Replay",
+                "Replay these dead letters?",
                 "Each is ready again, with all its retries.",
-                name="retry",
-                done="{n} retried",
+                done="{n} replayed",
                 rate=True,
             )
         )
@@ -206,7 +201,7 @@ def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionBut
                 "Cancel these jobs?",
                 _CANCEL,
                 confirm="Cancel these jobs",
-                dismiss="Keep them",
+                dismiss="Back",
                 danger=True,
                 reason="required",
             )
@@ -214,8 +209,8 @@ def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionBut
     return [one for one in made if one is not None]
 
 
-_GONE = "They will not be run again. They stay in history until it is pruned."
-_CANCEL = "Those that wait never run. Those that run are asked to stop."
+_GONE = "They will not run again. They stay in history until they are pruned."
+_CANCEL = "Pending jobs never run. Running jobs are asked to stop."
 
 
 def _bulk_button(

@@ -24,7 +24,7 @@ async def render_page(
         "health": await load_health(request),
         "navigation": NAVIGATION,
         "search_fields": SEARCH_HELP,
-        "under_way": list_background_acts(request),
+        "background_acts": list_background_acts(request),
         "now": from_us(request.app.clock.now_us()),
         "app_name": request.app.settings.name,
     }

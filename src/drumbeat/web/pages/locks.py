@@ -17,8 +17,8 @@ from .formatting import quote_segment
 from .layout import render_page
 
 RELEASE_TEXT = (
-    "Its holder hears of it in some milliseconds as of a lost lock. Until then it may still be at work under it: "
-    "only the token keeps its late writes out."
+    "Its holder is told within milliseconds that the lock is lost. Until then it may still be working: "
+    "only the token rejects its late writes."
 )
 
 
@@ -127,7 +127,7 @@ def _release_button(request: DashboardRequest, lock: LockInfo, ticket: TicketInf
         name="release",
         label="Release" if ticket is not None or lock.holding == 1 else "Release all",
         url=f"/api/v1/locks/{quote_segment(lock.name)}/release",
-        title=f"Take lock {lock.name} away from {whose}?",
+        title=f"Release lock {lock.name} held by {whose}?",
         text=RELEASE_TEXT,
         body={} if ticket is None else {"ticket": ticket.id},
         danger=True,

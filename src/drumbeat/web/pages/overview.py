@@ -94,8 +94,8 @@ def attention_items(
     ]
     found += _dead_letter_items(health.dead, groups)
     if health.counts.waiting:
-        text = f"{count(health.counts.waiting)} jobs wait for something other than time"
-        more = "a task or a version that no worker has, or the run before"
+        text = f"{count(health.counts.waiting)} jobs are blocked"
+        more = "by a task or version that no worker has, or by the previous run"
         found.append(AttentionItem(level="note", text=text, more=more, path="/jobs?state=waiting"))
     return sorted(found, key=lambda need: ("bad", "warn", "note").index(need.level))
 
@@ -123,5 +123,5 @@ def _dead_letter_items(letters: int, groups: list[DeadLetterGroup]) -> list[Atte
         return []
     newest = max(groups, key=lambda group: group.last_at)
     text = f"{count(letters)} dead letter{'' if letters == 1 else 's'}"
-    more = f"the last one of {newest.task}: {newest.error}"
+    more = f"latest: {newest.error} in {newest.task}"
     return [AttentionItem(level="bad", text=text, more=more, path="/dead")]

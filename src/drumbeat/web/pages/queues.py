@@ -90,8 +90,8 @@ def toggle_button(request: DashboardRequest, queue: queues.QueueRecord) -> Actio
             label="Resume",
             url=f"{address}/resume",
             title=f"Resume {queue.name}?",
-            text=f"Workers take its jobs again, {queue.ready:,} of them at once.",
-            done=f"{queue.name} goes on",
+            text=f"Workers claim its jobs again; {queue.ready:,} are ready.",
+            done=f"{queue.name} resumed",
         )
     return build_button(
         request,
@@ -100,7 +100,7 @@ def toggle_button(request: DashboardRequest, queue: queues.QueueRecord) -> Actio
         label="Pause",
         url=f"{address}/pause",
         title=f"Pause {queue.name}?",
-        text=f"No worker takes a job of it until somebody resumes it. {queue.running:,} running go on to their end; "
-        f"{queue.ready:,} ready and all that come wait.",
-        done=f"{queue.name} is paused",
+        text=f"Workers do not claim its jobs until it is resumed. {queue.running:,} running jobs continue; "
+        f"{queue.ready:,} ready jobs and new ones wait.",
+        done=f"{queue.name} paused",
     )

@@ -19,9 +19,9 @@ ZONES = (
     *("Asia/Kolkata", "Asia/Shanghai", "Asia/Tokyo", "Australia/Sydney"),
 )
 CATCH_UP_LABELS = {
-    CatchUp.LATEST: "run the last one",
+    CatchUp.LATEST: "run the latest",
     CatchUp.NONE: "run none",
-    CatchUp.ALL: "run all of them",
+    CatchUp.ALL: "run all",
 }
 
 

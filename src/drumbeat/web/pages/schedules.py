@@ -33,10 +33,10 @@ MAX_MANUAL_RUNS = 10
 MIN_LATE_SECONDS = 5.0
 """Seconds: an active schedule whose moment is longer past than this is late."""
 OVERLAP_LABELS = {
-    Overlap.SKIP: "a moment that comes while the run before is not done is skipped",
-    Overlap.QUEUE: "a run waits until the one before is done",
-    Overlap.ALLOW: "runs may go on side by side",
-    Overlap.CANCEL: "a new run cancels the one before",
+    Overlap.SKIP: "a fire is skipped while the previous run is live",
+    Overlap.QUEUE: "a run waits for the previous one",
+    Overlap.ALLOW: "runs may overlap",
+    Overlap.CANCEL: "a new run cancels the previous one",
 }
 
 
@@ -115,18 +115,18 @@ def overdue_seconds(info: ScheduleInfo, now: datetime) -> float | None:
 def policies(info: ScheduleInfo) -> tuple[tuple[str, str], ...]:
     """What becomes of moments, in words: (what, how)."""
     caught = {
-        CatchUp.LATEST: "the last moment that nobody was there for is run, the others are skipped",
-        CatchUp.NONE: "moments that nobody was there for are skipped",
-        CatchUp.ALL: f"moments that nobody was there for are all run, at most {info.catch_up_limit:,} of them",
+        CatchUp.LATEST: "the latest missed fire runs, the others are skipped",
+        CatchUp.NONE: "missed fires are skipped",
+        CatchUp.ALL: f"all missed fires run, at most {info.catch_up_limit:,}",
     }
     found = [("Overlap", OVERLAP_LABELS[info.overlap])]
     # One run follows the other: such a schedule misses nothing.
     if info.cron is not None or info.grid:
-        found.append(("Catching up", caught[info.catch_up]))
+        found.append(("Catch up", caught[info.catch_up]))
     if info.max_late is not None:
-        found.append(("Too late", f"a moment older than {span(info.max_late)} is skipped"))
+        found.append(("Max late", f"a fire more than {span(info.max_late)} late is skipped"))
     if info.jitter:
-        found.append(("Jitter", f"each run is due up to {span(info.jitter)} later"))
+        found.append(("Jitter", f"each run is delayed by up to {span(info.jitter)}"))
     return tuple(found)
 
 
@@ -239,7 +239,7 @@ def _buttons(request: DashboardRequest, info: ScheduleInfo, *, whole: bool = Fal
         label="Run now",
         url=f"{address}/run-now",
         title=f"Run {info.name} now?",
-        text="One job more, at once, beside its own moments; these stay as they are.",
+        text="Enqueues one extra run; the schedule is unchanged.",
         done=f"One run of {info.name} is enqueued: open its job",
         leads="/jobs/{id}",
     )
@@ -259,7 +259,7 @@ def _pause_button(request: DashboardRequest, info: ScheduleInfo, address: str) -
         label="Pause",
         url=f"{address}/pause",
         title=f"Pause {info.name}?",
-        text="Nothing of it is fired until somebody resumes it. A run that is under way goes on to its end.",
+        text="It does not fire until it is resumed. A run in progress continues.",
         done=f"{info.name} is paused",
     )
 
@@ -272,13 +272,15 @@ def _resume_button(request: DashboardRequest, info: ScheduleInfo, address: str) 
         label="Resume",
         url=f"{address}/resume",
         title=f"Resume {info.name}?",
-        text="It goes on with its next moment. Those of the pause are skipped, on record.",
-        done=f"{info.name} goes on",
+        text="It continues with its next fire time; fire times during the pause are recorded as skipped.",
+        done=f"{info.name} resumed",
     )
 
 
 def _delete_button(request: DashboardRequest, info: ScheduleInfo, address: str) -> ActionButton | None:
-    comes_back = f" It is declared in the code of {info.app}, and comes back when an instance of that starts."
+    comes_back = (
+        f" It is declared in the code of {info.app}, and is declared again when an instance of that app starts."
+    )
     return build_button(
         request,
         AccessRole.ADMIN,
@@ -287,7 +289,7 @@ def _delete_button(request: DashboardRequest, info: ScheduleInfo, address: str) 
         url=address,
         method="DELETE",
         title=f"Retire {info.name}?",
-        text="Nothing of it is fired any more; its record stays." + (comes_back if info.origin is Origin.CODE else ""),
+        text="It no longer fires; its record is kept." + (comes_back if info.origin is Origin.CODE else ""),
         danger=True,
         done=f"{info.name} is retired",
         then="/schedules",

@@ -27,8 +27,8 @@ def summarize_checks(findings: Sequence[HealthCheck]) -> DoctorVerdict:
     numbers = {level: sum(finding.level is level for finding in findings) for level in SEVERITY_ORDER}
     level = next((level for level in SEVERITY_ORDER if numbers[level]), HealthLevel.OK)
     if level in (HealthLevel.OK, HealthLevel.NOTE):
-        return DoctorVerdict(level=HealthLevel.OK, words=f"All {len(findings)} checks are fine")
-    parts = [(numbers[HealthLevel.BAD], "wrong"), (numbers[HealthLevel.WARN], "worth a look")]
+        return DoctorVerdict(level=HealthLevel.OK, words=f"All {len(findings)} checks passed")
+    parts = [(numbers[HealthLevel.BAD], "wrong"), (numbers[HealthLevel.WARN], "to check")]
     return DoctorVerdict(level=level, words=", ".join(f"{number} {word}" for number, word in parts if number))
 
 

@@ -166,9 +166,9 @@ async def _task_lanes(
 async def _task_lane(request: DashboardRequest, name: str, span: TimeWindow, now: datetime) -> Lane:
     pieces = await _task_items(request, span, now, JobListQuery(task=name, limit=MAX_RUNS))
     drawn, hidden = layout_bars(pieces, span)
-    number = sum(bar.count for bar in drawn if bar.kind not in ("unseen", "waiting"))
+    number = sum(bar.count for bar in drawn if bar.kind not in ("unread", "waiting"))
     note = "no run in this range" if not number else "1 run" if number == 1 else f"{number:,} runs"
-    if any(bar.kind == "unseen" for bar in drawn):
+    if any(bar.kind == "unread" for bar in drawn):
         note = f"the newest {number:,} runs" if number else "none among the newest jobs"
     return Lane(name=name, href=request.link_to(f"/tasks/{quote_segment(name)}"), note=note, bars=drawn, hidden=hidden)
 
@@ -186,7 +186,7 @@ async def _task_items(
     for job in found.items:
         href, runs = request.link_to(f"/jobs/{job.id}"), last_run(job)
         if left and _may_have_more_runs(job):
-            runs, left = attempt_runs(job, await store.inspect.list_attempts(job.id)), left - 1
+            runs, left = attempt_runs(job, (await store.inspect.get_attempts([job.id]))[job.id]), left - 1
         pieces += [run_item(run, now, href) for run in runs]
         if job.state is JobState.PENDING:
             pieces.append(pending_item(job, href))

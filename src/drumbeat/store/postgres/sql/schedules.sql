@@ -107,7 +107,7 @@ SELECT {{schedule from schedule, current = current::text}}
  LIMIT $2;
 
 -- name: lock
--- The state of these schedules, without locked ones. Columns as in store.overlap.ScheduleSnapshot, but for the jobs.
+-- The state of these schedules, without locked ones. Columns as in core.overlap.ScheduleSnapshot, but for the jobs.
 SELECT name, revision, cursor, state, overlap, every, current::text, drumbeat.now_us() AS now
   FROM drumbeat.schedule
  WHERE name = ANY ($1::text[])
@@ -170,7 +170,7 @@ UPDATE drumbeat.schedule
  WHERE name = ANY ($1::text[]);
 
 -- name: record_fires
--- Columns as in store.overlap.FireRow. What is recorded stays.
+-- Columns as in core.overlap.FireRow. What is recorded stays.
 INSERT INTO drumbeat.fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
 SELECT schedule, at, outcome = 'skipped', last, count, outcome, reason, job, recorded_at
   FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]::uuid[], $8::bigint[])
@@ -256,13 +256,16 @@ UPDATE drumbeat.schedule
 RETURNING name;
 
 -- name: fires
--- Columns as in store.overlap.FireRow. $1 name, $2 before, $3 limit.
-SELECT schedule, at, last, count, outcome, reason, job::text, recorded_at
-  FROM drumbeat.fire
- WHERE schedule = $1
-   AND at < $2
- ORDER BY at DESC, skipped DESC
- LIMIT $3;
+-- Columns as in core.overlap.FireRow. $1 names, $2 before, $3 limit for each.
+SELECT fire.schedule, fire.at, fire.last, fire.count, fire.outcome, fire.reason, fire.job::text, fire.recorded_at
+  FROM (SELECT DISTINCT name FROM unnest($1::text[]) AS given (name)) AS wanted
+ CROSS JOIN LATERAL (
+       SELECT * FROM drumbeat.fire
+        WHERE fire.schedule = wanted.name
+          AND fire.at < $2
+        ORDER BY fire.at DESC, fire.skipped DESC
+        LIMIT $3) AS fire
+ ORDER BY fire.at DESC, fire.skipped DESC;
 
 -- name: delete_fires
 -- $1 before, $2 limit.

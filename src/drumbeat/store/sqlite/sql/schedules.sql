@@ -107,7 +107,7 @@ SELECT every
  LIMIT 1;
 
 -- name: snapshots
--- The state of these schedules. Columns as in store.overlap.ScheduleSnapshot.
+-- The state of these schedules. Columns as in core.overlap.ScheduleSnapshot.
 SELECT json_group_array(json_array(plan.name, plan.revision, plan.cursor, plan.state, plan.overlap, plan.every, plan.current,
                                    (SELECT state FROM drumbeat_job WHERE id = plan.current),
                                    json((SELECT json_group_array(id)
@@ -146,7 +146,7 @@ UPDATE drumbeat_schedule
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: record_fires
--- For each: the columns of store.overlap.FireRow. What is recorded stays.
+-- For each: the columns of core.overlap.FireRow. What is recorded stays.
 INSERT INTO drumbeat_fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[4]') = 'skipped',
        json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'),
@@ -245,7 +245,7 @@ UPDATE drumbeat_schedule
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: fires
--- Columns as in store.overlap.FireRow.
+-- Columns as in core.overlap.FireRow.
 SELECT json_group_array(json_array(schedule, at, last, count, outcome, reason, job, recorded_at))
   FROM (SELECT schedule, at, last, count, outcome, reason, job, recorded_at
           FROM drumbeat_fire

@@ -55,8 +55,8 @@ export function toast(text, bad = false, leads = "") {
 }
 
 // Left from the page before, when an act led here.
-const left = sessionStorage.getItem("drumbeat-said");
+const left = sessionStorage.getItem("drumbeat-message");
 if (left) {
-  sessionStorage.removeItem("drumbeat-said");
+  sessionStorage.removeItem("drumbeat-message");
   toast(left);
 }

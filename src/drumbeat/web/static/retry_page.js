@@ -10,7 +10,7 @@ async function ask() {
     // The server of this page does not answer either.
   }
   if (answer && answer.status !== 503) { location.reload(); return; }
-  if (told) told.textContent = `Tried again at ${new Date().toLocaleTimeString("en-GB")}; it goes on by itself.`;
+  if (told) told.textContent = `Last attempt at ${new Date().toLocaleTimeString("en-GB")}; retrying.`;
   setTimeout(ask, PAUSE);
 }
 
