@@ -183,7 +183,7 @@ def sees_more(path: Path, known: int) -> bool:
 async def test_one_bad_request_in_a_group_spoils_nothing_for_the_others(sqlite: SqliteStore, path: Path) -> None:
     jobs = [new_job(priority=5 if number != 7 else 10) for number in range(20)]
     calls = [sqlite.jobs.add([job]) for job in jobs]
-    calls += [sqlite.jobs.pause_queue("x", by="", reason=""), sqlite.jobs.add([new_job(), new_job(args=None)])]
+    calls += [sqlite.jobs.pause_queue("x", by="", reason=""), sqlite.jobs.add([new_job(), new_job(priority=10)])]
     answers = await call_behind_lock(path, calls)
     bad = [number for number, answer in enumerate(answers) if isinstance(answer, Exception)]
     assert bad == [7, 21]
