@@ -1,4 +1,4 @@
-"""The record of what people did, on PostgreSQL. The contract is in `store.protocol.Audit`."""
+"""The audit log on PostgreSQL. The contract is in `store.protocol.AuditStore`."""
 
 from functools import partial
 from typing import Any
@@ -50,7 +50,7 @@ class PostgresAudit:
         return len(gone)
 
     async def _begin(self, act: NewAuditEntry, within: int, session: Session) -> Any:
-        """The act that has the key, whoever's it is; None: there is no key."""
+        """The entry that holds the request key, which may be this one; None: there is no key."""
         if act.request_key is not None:
             await session.execute(self._sql.expire_key, act.who, act.request_key, within)
         facts = (

@@ -1,4 +1,4 @@
-"""What people look at, on PostgreSQL. The contract is in `store.protocol.Inspect`. Reads only, from one snapshot each."""
+"""Reads for people on PostgreSQL, each from one snapshot. The contract is in `store.protocol.Inspector`."""
 
 from collections.abc import Sequence
 from functools import partial

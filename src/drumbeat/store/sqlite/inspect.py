@@ -1,6 +1,6 @@
-"""What people look at, on SQLite. The contract is in `store.protocol.Inspect`.
+"""Reads for people on SQLite. The contract is in `store.protocol.Inspector`.
 
-Reads only, on a thread of their own, so that a slow list never keeps a worker's look waiting.
+They run on a thread of their own, so that a slow list never delays a worker's reads.
 """
 
 from collections.abc import Sequence
