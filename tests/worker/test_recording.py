@@ -87,7 +87,13 @@ class Bench:
         )
         counted = sum(each.succeeded for each in rows)
         if resolution is not Resolution.TOTAL:
-            assert sum(each.succeeded for each in await self.faulty.stats.read(resolution, 0, 2**60, queue=OVERALL, task=OVERALL)) == counted
+            assert (
+                sum(
+                    each.succeeded
+                    for each in await self.faulty.stats.read(resolution, 0, 2**60, queue=OVERALL, task=OVERALL)
+                )
+                == counted
+            )
         return counted
 
     async def in_each_grain(self) -> list[int]:

@@ -11,8 +11,7 @@ from drumbeat.core.schedule import (
     NewSchedule,
     OnceState,
     Schedule,
-    ScheduleState,
-    SkippedRange,
+    ScheduleChange,
 )
 from drumbeat.ids import InstanceId
 
@@ -44,19 +43,8 @@ class ScheduleStore(Protocol):
         store was emptied, or they were deleted there."""
         ...
 
-    async def set_state(
-        self,
-        name: str,
-        *,
-        revision: int,
-        state: ScheduleState,
-        cursor: int | None,
-        next_at: int | None,
-        by: str,
-        reason: str,
-        skipped: SkippedRange | None = None,
-    ) -> bool:
-        """Pause, resume or retire a schedule, if it still has this revision; `skipped` is recorded with it.
+    async def set_state(self, change: ScheduleChange) -> bool:
+        """Pause, resume or retire a schedule, if it still has this revision; returns whether it had.
 
         cursor and next_at as in `put`; a schedule that is not active has no next_at.
         """
