@@ -12,8 +12,8 @@ from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, OutcomeKind, ReplayResult
 from drumbeat.core.transitions import answer_cancel, expired_block_failure
 from drumbeat.core.uniqueness import KeyedRow, select_replays, unique_keys
-from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
+from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import PlanMode, Session
 from drumbeat.store.postgres.history import DAY_US
@@ -222,13 +222,6 @@ class PostgresJobs:
                 after.append(job)
         await session.execute(self._sql.move_to_dead, *rows.to_columns(dead, 7))
         return len(dead), min(await self._inserter.add_in_transaction(session, after), default=None)
-
-
-def missing_job_error(id: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:
-    """Which of the two it is for an id that is in no table."""
-    if pruned_before is not None and is_job_id(id) and created_us(id) < pruned_before:
-        return JobExpired(id)
-    return JobNotFound(id)
 
 
 def _is_all_success(outcomes: Sequence[Outcome]) -> bool:

@@ -80,10 +80,9 @@ class Inspector(Protocol):
         """The current leader; None if no lease is valid."""
         ...
 
-    async def count_ahead(self, id: JobId, limit: int = 10_000) -> int:
+    async def count_ahead(self, job: Job, limit: int = 10_000) -> int:
         """How many ready jobs of its queue would be claimed before this one, counted up to `limit`. A job that is not
-        due yet is treated as if it were; 0 for one that is not pending, or is blocked. Raises as
-        `JobStore.get_results`."""
+        due yet is treated as if it were; 0 for one that is not pending, or is blocked."""
         ...
 
     async def find_malformed(self, limit: int = 1_000) -> list[Fault]:

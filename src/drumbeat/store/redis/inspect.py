@@ -7,8 +7,9 @@ import msgspec
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job
+from drumbeat.core.job import Attempt, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.durations import to_us
 from drumbeat.ids import JobId, is_job_id, pack_id, unpack_id
 from drumbeat.store.malformed import Fault, explain_fault, join_reasons, log_faults
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
@@ -16,7 +17,6 @@ from drumbeat.store.records import to_datetime_or_none
 from drumbeat.store.redis import instance_rows, record_format, rows
 from drumbeat.store.redis.finder import MalformedFinder
 from drumbeat.store.redis.health import RedisHealth
-from drumbeat.store.redis.jobs import missing_job_error
 from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.search import RedisSearch
 
@@ -137,13 +137,11 @@ class RedisInspect:
     async def get_leader(self) -> LeaderInfo | None:
         return instance_rows.decode_leader(await self._pool.run("get_leader"))
 
-    async def count_ahead(self, id: JobId, limit: int = 10_000) -> int:
-        if not is_job_id(id):
-            raise missing_job_error(id, None)
-        pruned_before, count = await self._pool.run("count_jobs_ahead", pack_id(id))
-        if count is None:
-            raise missing_job_error(id, pruned_before)
-        return min(int(count), limit)
+    async def count_ahead(self, job: Job, limit: int = 10_000) -> int:
+        if job.state is not JobState.PENDING or job.blocked_on is not None:
+            return 0
+        place = (job.queue, job.priority, to_us(job.run_at), pack_id(job.id))
+        return min(int(await self._pool.run("count_jobs_ahead", *place)), limit)
 
     async def find_malformed(self, limit: int = 1_000) -> list[Fault]:
         return await MalformedFinder(self._pool, self._search).find(limit)
