@@ -125,7 +125,6 @@ class SqliteStore:
         )
         self.inspect: Inspector = SqliteInspect(
             inspect_sql,
-            jobs_sql,
             with_namespace(MALFORMED, namespace),
             search,
             health=health,

@@ -25,14 +25,13 @@ from drumbeat.store.sqlite.malformed_scan import find_malformed
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import PauseRow, SqliteQueueRow, as_json
 from drumbeat.store.sqlite.search import SqliteSearch
-from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteJobSql, SqliteMalformedSql
+from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteMalformedSql
 
 
 class SqliteInspect:
     def __init__(
         self,
         sql: SqliteInspectSql,
-        jobs: SqliteJobSql,
         malformed: SqliteMalformedSql,
         search: SqliteSearch,
         *,
@@ -46,7 +45,6 @@ class SqliteInspect:
         self._search = search
         self._due = CachedCount(clock, total_due)
         self._tasks = CachedCount(clock, total_of_tasks)
-        self._jobs = jobs
         self._reader = reader
         self._clock = clock
 
@@ -56,11 +54,11 @@ class SqliteInspect:
     async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
         wanted = {"ids": as_json(list(ids)), "preview": WHOLE_TEXT if preview is None else preview}
 
-        def look(db: SqliteConnection) -> list[StoredJobRow]:
+        def load(db: SqliteConnection) -> list[StoredJobRow]:
             statements = (self._sql.dead_record, self._sql.history_record, self._sql.live_record)
             return [row for statement in statements for row in rows.jobs(db, statement, wanted)]
 
-        return {(job := row.to_record()).id: job for row in await self._reader.read(look)}
+        return {(job := row.to_record()).id: job for row in await self._reader.read(load)}
 
     async def find_page(self, filter: JobFilter) -> JobPage:
         return await self._search.page(filter)
@@ -89,11 +87,11 @@ class SqliteInspect:
     async def list_queues(self) -> list[QueueStats]:
         now = {"now": self._clock.now_us()}
 
-        def look(db: SqliteConnection) -> tuple[list[SqliteQueueRow], list[PauseRow], DueCounts]:
+        def load(db: SqliteConnection) -> tuple[list[SqliteQueueRow], list[PauseRow], DueCounts]:
             due = self._due.get_sync(lambda: self._count_due(db, now))
             return rows.queues(db, self._sql.queues, now), rows.pauses(db, self._sql.pauses), due
 
-        queues, pauses, due = await self._reader.read(look)
+        queues, pauses, due = await self._reader.read(load)
         paused = {pause.name: pause for pause in pauses}
         found: list[QueueStats] = []
         for row in queues:
