@@ -3,7 +3,7 @@
     add --commit--> PostgresNotifier --NOTIFY "run_at sender"--> PostgresConnection of each worker --> Subscriber.on_job
 
 A NOTIFY takes a lock that all transactions with one share, so it is not part of a transaction that stores jobs, except
-for a single job of a lone caller, or after a silence, when it blocks nobody: there it saves a round trip. In a burst
+for a single job of a lone caller, or after a silence, when it blocks no other: there it saves a round trip. In a burst
 the first hint is sent at once, and those that follow within some milliseconds as one at their end, so that none is lost
 and a flood of enqueues is no flood of hints. Subscribers of the same store are called directly, and ignore their own
 NOTIFY.
@@ -32,7 +32,7 @@ PING_INTERVAL = 20.0
 """A connection that only listens would never notice that its peer is gone."""
 RECONNECT_DELAY = 0.5
 FALLBACK_POLL_INTERVAL = 0.5
-"""How often subscribers are told to look where no notification can be received."""
+"""How often subscribers are told to check where no notification can be received."""
 
 
 class PostgresNotifier:
@@ -92,7 +92,7 @@ class PostgresNotifier:
             await asyncio.wait([task], timeout=FLUSH_TIMEOUT)
 
     def on_notification(self, payload: str) -> None:
-        """A NOTIFY arrived. Any client may send one: what is no number means "look"."""
+        """A NOTIFY arrived. Any client may send one: what is no number means "check now"."""
         due, _, sender = payload.partition(" ")
         if sender != self._sender:
             self._deliver(int(due) if due.isdigit() else 0)
@@ -150,7 +150,7 @@ class PostgresWake:
     @contextlib.asynccontextmanager
     async def listen(self, subscriber: Subscriber) -> AsyncIterator[str | None]:
         """Every hint reaches every subscriber, so that no address is needed. Behind a pooler in transaction mode only
-        hints of this very store arrive: the subscriber is also told to look every FALLBACK_POLL_INTERVAL."""
+        hints of this very store arrive: the subscriber is also told to check every FALLBACK_POLL_INTERVAL."""
         channels = self._channels(subscriber)
         self._subscribers.append(subscriber)
         if subscriber.on_job is not None:
@@ -233,7 +233,7 @@ class _PostgresSubscription:
 
 
 class _PollingFallback:
-    """Replaces a subscription where LISTEN cannot be used: tells the subscriber to look from time to time."""
+    """Replaces a subscription where LISTEN cannot be used: tells the subscriber to check from time to time."""
 
     name = "drumbeat polling fallback"
 

@@ -1,4 +1,4 @@
-"""What people look at, on Redis. The contract is in `store.protocol.Inspect`."""
+"""Reads for people on Redis. The contract is in `store.protocol.Inspector`."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.search import RedisSearch
 
 _DEAD_LETTERS_PER_CALL = 250
-"""Dead letters that one call looks at to group them: about 4 ms."""
+"""Dead letters that one call reads to group them: about 4 ms."""
 _PAGE = 500
 _decode_pause = msgspec.json.Decoder(tuple[int, str, str]).decode
 
@@ -65,10 +65,10 @@ class RedisInspect:
         return found
 
     async def list_queues(self) -> list[QueueStats]:
-        lines, running, waiting, paused, records = await self._pool.run("list_queues")
+        queues, running, waiting, paused, records = await self._pool.run("list_queues")
         pauses = {name: _read_pause(name, text) for name, text in record_format.pairs_to_dict(paused).items()}
         runs, waits = record_format.pairs_to_dict(running), record_format.pairs_to_dict(waiting)
-        pending = {line[0]: line[1:] for line in lines}
+        pending = {queue[0]: queue[1:] for queue in queues}
         taken = {queue.encode() for record in instance_rows.decode_new_instances(records) for queue in record.queues}
         found: list[QueueStats] = []
         for name in sorted(pending.keys() | runs.keys() | waits.keys() | pauses.keys() | taken):

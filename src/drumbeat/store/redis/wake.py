@@ -5,7 +5,7 @@ listens.
     add_jobs -PUBLISH {namespace}:door:<its> jobs---> RedisSubscription of one worker --> Subscriber.on_handoff
 
 A worker that enqueues receives its own hint in the same way, and as soon as the answer to its call: a direct call as
-well would only make it look twice.
+well would only make it claim twice.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class RedisWake:
         return {channel.encode(): receive for channel, receive in channels.items()}
 
     def _receive_handoff(self, subscriber: Subscriber, text: bytes) -> None:
-        """Any client may publish: what no script of ours wrote means "look"."""
+        """Any client may publish: what no script of ours wrote means "check now"."""
         try:
             instance, result = self._completion.parse_handoff(text)
         except (ValueError, msgspec.MsgspecError):
@@ -88,7 +88,7 @@ class RedisWake:
 
 
 def _receive_job(on_job: OnJob, text: bytes) -> None:
-    """Any client may publish: what is no number means "look"."""
+    """Any client may publish: what is no number means "check now"."""
     on_job(int(text) if text.isdigit() else 0)
 
 
