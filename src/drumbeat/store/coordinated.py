@@ -11,7 +11,6 @@ answers.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -22,19 +21,7 @@ from drumbeat.core.room import RoomMessage
 from drumbeat.errors import DrumbeatError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.service import run_in_background
-from drumbeat.store.protocol import (
-    AuditStore,
-    Inspector,
-    InstanceStore,
-    JobStore,
-    LockStore,
-    RoomStore,
-    ScheduleStore,
-    StatsStore,
-    Store,
-    Transactional,
-    Wake,
-)
+from drumbeat.store.protocol import Store, Wake
 from drumbeat.store.protocol.wake import Forward, Subscriber
 
 RETRY_DELAY_S = 1.0
@@ -199,22 +186,22 @@ class CoordinatedRooms:
         return await (await self._second.store()).rooms.prune(min_age_us, limit, exclude=exclude)
 
 
-class CoordinatedStore:
+class CoordinatedStore(Store):
     def __init__(self, first: Store, second: SecondStore, clock: Clock) -> None:
         """Use `open`."""
         self._first = first
         self._second = second
         self.url = first.url
-        self.jobs: JobStore = first.jobs
-        self.instances: InstanceStore = first.instances
-        self.stats: StatsStore = first.stats
-        self.inspect: Inspector = first.inspect
-        self.transactional: Transactional = first.transactional
-        self.schedules: ScheduleStore = first.schedules
-        self.audit: AuditStore = first.audit
-        self.locks: LockStore = CoordinatedLocks(self._second)
-        self.rooms: RoomStore = CoordinatedRooms(self._second)
-        self.wake: Wake = CoordinatedWake(first.wake, self._second, clock)
+        self.jobs = first.jobs
+        self.instances = first.instances
+        self.stats = first.stats
+        self.inspect = first.inspect
+        self.transactional = first.transactional
+        self.schedules = first.schedules
+        self.audit = first.audit
+        self.locks = CoordinatedLocks(self._second)
+        self.rooms = CoordinatedRooms(self._second)
+        self.wake = CoordinatedWake(first.wake, self._second, clock)
 
     @classmethod
     async def open(
@@ -240,11 +227,3 @@ class CoordinatedStore:
     async def close(self) -> None:
         await self._second.close()
         await self._first.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Store(Protocol):
-    """One database, as seen from one event loop. Open it with `store.urls.open_store`."""
+    """One database, as seen from one event loop. Open it with `store.urls.open_store`. The engines inherit from it."""
 
     url: str
     """Without a password: safe for messages."""
@@ -59,8 +59,10 @@ class Store(Protocol):
         """Close all connections and threads. Calls under way end with StoreUnavailable. Harmless twice."""
         ...
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        await self.close()
