@@ -71,11 +71,11 @@ class PostgresStore(Store):
         clock: Clock = SYSTEM,
         forward: Forward | None = None,
     ) -> Self:
-        """Connect, and see whether the tables are those that this code knows; they are made by `drumbeat migrate`.
+        """Connect, and check that the tables are those that this code knows; `drumbeat migrate` creates them.
 
         Raises:
-            ConfigError: no entrance, no permission, or the server is read-only or too old, in one line.
-            SchemaOutOfDate: there are no tables, or of another age.
+            ConfigError: access denied, a missing permission, or the server is read-only or too old, in one line.
+            SchemaOutOfDate: there are no tables, or of another version.
             StoreUnavailable: no answer; try again.
         """
         store = cls(address, namespace=namespace, clock=clock, forward=forward)

@@ -40,7 +40,7 @@ from drumbeat.core.schedule import (
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import log_faults, salvage
 from drumbeat.store.postgres.connections import PostgresConnection, Session
-from drumbeat.store.postgres.rows import to_columns
+from drumbeat.store.postgres.rows import read_row, to_columns
 from drumbeat.store.postgres.statements import PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
 from drumbeat.store.records import StoredScheduleRow, repaired_rule
@@ -161,11 +161,8 @@ class PostgresSchedules:
         found = await self._connection.call(lambda session: session.fetch(self._sql.fires, list(names), last, limit))
         fires: dict[str, list[Fire]] = {name: [] for name in names}
         for row in found:
-            values, faults = salvage(FireRow, tuple(row))
-            if faults:
-                log_faults("fire", row["schedule"], faults)
-            else:
-                fires[row["schedule"]].append(FireRow(**values).to_record())
+            if (fire := read_row(FireRow, "fire", row, id="schedule")) is not None:
+                fires[row["schedule"]].append(fire.to_record())
         return fires
 
     async def prune_fires(self, before: int, limit: int) -> int:

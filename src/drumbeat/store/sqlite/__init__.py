@@ -113,7 +113,6 @@ class SqliteStore(Store):
         )
         self.inspect = SqliteInspect(
             inspect_sql,
-            jobs_sql,
             with_namespace(MALFORMED, namespace),
             search,
             health=health,
