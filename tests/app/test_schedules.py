@@ -270,7 +270,7 @@ async def test_backfill_refuses_what_makes_no_sense(app: Drumbeat, clock: FakeCl
         (now - hour, now + hour, "past"),
         (now - hour, now - 2 * hour, "past"),
         (now - 10 * 24 * hour, now, "force"),
-        (now - 7 * 24 * hour, now, "10081 moments"),
+        (now - 7 * 24 * hour, now, "10081 fire times"),
         (now - timedelta(seconds=20), now - timedelta(seconds=10), "0 moments"),
     ):
         with pytest.raises(InvalidArguments, match=told):
