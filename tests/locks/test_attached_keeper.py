@@ -23,8 +23,8 @@ async def is_renewed(held: Holder) -> None:
 
 
 async def test_a_worker_renews_locks_beside_its_heart(app_url: str, other: Drumbeat) -> None:
-    async with Drumbeat(app_url, **QUICK_LEASES) as app, run_worker(app, **QUICK_LEASES) as worker:
-        await until(lambda: worker._heartbeat is not None and app._internals.keeper._host is not None)
+    async with Drumbeat(app_url, **QUICK_LEASES) as app, run_worker(app, **QUICK_LEASES):
+        await until(lambda: app._internals.keeper._host is not None)
         held = Holder(app)
         await held.holds()
         assert threads() == 0

@@ -73,11 +73,11 @@ def multiply(by: int) -> int:
 def main():
     from drumbeat import appref, logs
     from drumbeat.settings import Settings
-    from drumbeat.worker.child_pool import Processes
+    from drumbeat.worker.child_pool import ChildPool
     from tests.worker.test_processes import claimed, run
 
     async def work():
-        processes = Processes(appref.find(app), Settings(), limit=1)
+        processes = ChildPool(appref.find(app), Settings(), limit=1)
         job = claimed("multiply", by=7)
         print((await run(processes, job)).result)
         await processes.close()
@@ -107,10 +107,10 @@ def test_the_app_of_a_script_is_found_by_its_children(tmp_path: Path) -> None:
 LOGGING = """
 import asyncio, sys
 from drumbeat import logs
-from tests.worker.test_processes import APP, SETTINGS, Processes, claimed, run
+from tests.worker.test_processes import APP, SETTINGS, ChildPool, claimed, run
 
 async def work():
-    processes = Processes(APP, SETTINGS, limit=1)
+    processes = ChildPool(APP, SETTINGS, limit=1)
     await run(processes, claimed("log_something"))
     await processes.close()
 

@@ -232,7 +232,7 @@ async def test_what_a_full_worker_is_given_too_much_goes_back_at_once(
         me = worker._identity()
         answer = await store.jobs.report_and_claim(me, [], ClaimRequest(queues=(("default", 1),), limit=1))
         assert [job.id for job in answer.jobs] == [second.id]
-        worker._store_loop.on_parked_answer(me, answer)
+        worker._parts.store_loop.on_parked_answer(me, answer)
 
         async def is_back() -> bool:
             return (await second.job()).state is JobState.PENDING

@@ -307,7 +307,7 @@ async def test_what_ran_when_a_worker_fell_over_a_mistake_of_ours_is_suspect(app
     async def falls_over() -> None:
         async with run_worker(app) as worker:
             await started.wait()
-            worker._store_loop._tick = broken  # type: ignore[method-assign]
+            worker._parts.store_loop._tick = broken  # type: ignore[method-assign]
             await until(lambda: worker.is_stopping, deadline=5)
 
     async with app:

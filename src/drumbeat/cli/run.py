@@ -166,9 +166,9 @@ async def _wait_for_store(url: str, settings: Settings, do: Callable[[str, str],
     from drumbeat.errors import StoreUnavailable
     from drumbeat.outage import UnreachableRule
     from drumbeat.processes.exit_codes import EXIT_NO_STORE, EXIT_OK
+    from drumbeat.processes.signals import stop_on_signals
     from drumbeat.redaction import mask_url
     from drumbeat.service import open_with_retries
-    from drumbeat.worker.main import stop_on_signals
 
     log, stop, rule, code = (
         logging.getLogger("drumbeat.run"),

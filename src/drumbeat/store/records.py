@@ -12,12 +12,14 @@ import msgspec
 from drumbeat.core.audit import AuditEntry
 from drumbeat.core.instance import Instance, InstanceState, Role
 from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind, Unique
+from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind, Schedule, ScheduleState
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store import overlap
 from drumbeat.store.malformed import UNREADABLE_NAME, join_reasons, read_failure, undecodable_failure
 
 Faults = list[tuple[str, str]]
+
+_DEFINITION_FIELDS = NewSchedule.__struct_fields__
 
 to_datetime = from_us
 
@@ -193,6 +195,49 @@ class RollupRow(msgspec.Struct, frozen=True, array_like=True):
     counts: list[int]
 
 
+class StoredScheduleRow(msgspec.Struct, frozen=True, array_like=True):
+    """A schedule; the order of fields is the order of columns in the `.sql` files."""
+
+    name: str
+    task: str
+    kind: RuleKind
+    rule: str
+    queue: str
+    args: str
+    signature: str
+    tz: str
+    priority: int
+    retries: int | None
+    timeout: int | None
+    crash_limit: int
+    on_dead: str | None
+    catch_up: CatchUp
+    catch_up_limit: int
+    max_late: int | None
+    overlap: Overlap
+    jitter: int
+    start: int | None
+    end: int | None
+    origin: Origin
+    app: str
+    version: str
+    state: ScheduleState
+    revision: int
+    cursor: int | None
+    next_at: int | None
+    current: JobId | None
+    created_at: int
+    changed_at: int
+    declared_at: int | None
+    changed_by: str
+    reason: str
+
+    def to_record(self) -> Schedule:
+        facts = msgspec.structs.asdict(self)
+        definition = NewSchedule(**{name: facts.pop(name) for name in _DEFINITION_FIELDS})
+        return Schedule(definition=definition, **facts)
+
+
 def repair_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     if any(field == "state" for field, _ in faults) and values["finished_at"] is not None:
         values["state"] = JobState.DEAD
@@ -200,8 +245,13 @@ def repair_job(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     return values | names | {"error": msgspec.json.encode(undecodable_failure(join_reasons(faults))).decode()}
 
 
+def repaired_rule(faults: Faults) -> dict[str, Any]:
+    """What makes a schedule with faults readable, shown as such, and never fired: no planner reads such a rule."""
+    return {"kind": RuleKind.CRON, "rule": f"undecodable: {join_reasons(faults)}"}
+
+
 def repair_schedule(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    return values | overlap.repaired_rule(faults)
+    return values | repaired_rule(faults)
 
 
 def repair_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:

@@ -127,10 +127,10 @@ def test_a_look_behind_100_000_schedules_that_are_not_due_costs_what_it_costs_be
     assert cost(filled) < cost(empty) + 50
 
 
-async def test_a_program_of_the_version_before_ends_jobs_and_their_series_go_on(
+async def test_a_job_that_another_program_deletes_frees_its_schedule_and_the_sweep_sets_the_next_fire(
     sqlite: SqliteStore, path: Path
 ) -> None:
-    """Its statements name no schedule; what takes a job out of the live table is the same."""
+    """A trigger does not know the store's clock, so only the store sets the next fire of an interval."""
     await put(sqlite, after())
     await fire(sqlite, "sweep", 10)
     me = await worker(sqlite)
@@ -144,7 +144,11 @@ async def test_a_program_of_the_version_before_ends_jobs_and_their_series_go_on(
     raw.commit()
     raw.close()
     found = await got(sqlite, "sweep")
-    assert (found.current, found.next_at) == (None, 60_001_000)
+    assert (found.current, found.next_at) == (None, None)
+    before = await sqlite.inspect.now()
+    assert await sqlite.schedules.advance_stalled() == 1
+    found = await got(sqlite, "sweep")
+    assert found.current is None and found.next_at is not None and found.next_at >= before
 
 
 async def test_a_series_whose_job_vanished_is_set_going_by_the_sweep(sqlite: SqliteStore, path: Path) -> None:

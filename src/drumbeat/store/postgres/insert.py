@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from drumbeat.core.job import AddResult, NewJob, Unique
+from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
 from drumbeat.ids import JobId, created_us, is_job_id
 from drumbeat.store.postgres import error_translation
@@ -232,20 +233,8 @@ class PostgresInserter:
         """Look who is known and who holds which key, decide, and insert the others; and due moment of the earliest."""
         ids = list(_ids(jobs))
         known = {row["id"] for row in await session.fetch(self._sql.known, ids)}
-        keys = await load_unique_keys(
-            self._sql, session, ((job.task, job.key) for job in jobs if job.unique and job.key)
-        )
-        answers: list[AddResult] = []
-        new: list[NewJob] = []
-        for job in jobs:
-            holder = None if job.id in known else keys.find_holder(job.task, job.key, job.unique)
-            if job.id in known or holder is not None:
-                answers.append(AddResult(holder or job.id, False))
-                continue
-            known.add(job.id)
-            keys.take(job.task, job.key, job.unique, job.id)
-            new.append(job)
-            answers.append(AddResult(job.id, True))
+        keys = await load_unique_keys(self._sql, session, unique_keys(jobs))
+        answers, new = select_new(jobs, known, keys)
         if not new:
             return answers, None
         rows = await session.fetch(self._sql.insert_unknown, *insert_arguments(new))
@@ -267,34 +256,11 @@ class PostgresInserter:
                 raise RetryTransaction from None
 
 
-class PostgresUniqueKeys:
-    """Who holds which unique key at this moment of the transaction, and who takes one in it."""
-
-    def __init__(self, holders: Iterable[tuple[str, str, JobId, str]]) -> None:
-        self._holders: dict[tuple[str, str], list[tuple[JobId, str]]] = {}
-        for task, key, id, state in holders:
-            self._holders.setdefault((task, key), []).append((id, state))
-
-    def find_holder(self, task: str, key: str | None, unique: str) -> JobId | None:
-        """The live unique job that makes a new one of this kind unnecessary: for Unique.PENDING only a pending one."""
-        if key is None or not unique:
-            return None
-        found = [id for id, state in self._holders.get((task, key), ()) if unique == Unique.LIVE or state == "pending"]
-        return min(found, default=None)
-
-    def take(self, task: str, key: str | None, unique: str, id: JobId) -> None:
-        if key is not None and unique:
-            self._holders.setdefault((task, key), []).append((id, "pending"))
-
-
-async def load_unique_keys(
-    sql: PostgresJobSql, session: Session, keys: Iterable[tuple[str, str | None]]
-) -> PostgresUniqueKeys:
-    wanted = list(dict.fromkeys(keys))
-    if not wanted:
-        return PostgresUniqueKeys(())
-    found = await session.fetch(sql.key_holders, [task for task, _ in wanted], [key for _, key in wanted])
-    return PostgresUniqueKeys((row["task"], row["key"], row["id"], row["state"]) for row in found)
+async def load_unique_keys(sql: PostgresJobSql, session: Session, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
+    if not keys:
+        return UniqueKeys()
+    found = await session.fetch(sql.key_holders, [task for task, _ in keys], [key for _, key in keys])
+    return UniqueKeys((row["task"], row["key"], row["id"], row["state"]) for row in found)
 
 
 def insert_arguments(jobs: Sequence[NewJob]) -> list[Any]:

@@ -1,6 +1,6 @@
 """Rules in time, on PostgreSQL. The contract is in `store.protocol.Schedules`.
 
-What becomes of a fire is decided in `store.scheduled`. What the end of a job does to its schedule is a trigger of the
+What becomes of a fire is decided in `core.overlap`. What the end of a job does to its schedule is a trigger of the
 schema: it holds the job and waits for the schedule. So a fire, which holds schedules and needs their jobs, waits for nobody:
 what somebody else is at is left out, and tried again when that has passed.
 """
@@ -13,6 +13,15 @@ import msgspec
 
 from drumbeat.clock import Clock, jitter
 from drumbeat.core.job import OutcomeKind
+from drumbeat.core.overlap import (
+    FirePlan,
+    FireRow,
+    ScheduleSnapshot,
+    interval_of,
+    make_skip_row,
+    plan_fire,
+    split_into_rounds,
+)
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -28,21 +37,11 @@ from drumbeat.core.schedule import (
 )
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import log_faults, salvage
-from drumbeat.store.overlap import (
-    FirePlan,
-    FireRow,
-    ScheduleSnapshot,
-    StoredScheduleRow,
-    interval_of,
-    make_skip_row,
-    plan_fire,
-    repaired_rule,
-    split_into_rounds,
-)
 from drumbeat.store.postgres.connections import PostgresConnection, Session
 from drumbeat.store.postgres.rows import to_columns
 from drumbeat.store.postgres.statements import PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
+from drumbeat.store.records import StoredScheduleRow, repaired_rule
 
 _MAX_TIMESTAMP = 2**63 - 1
 _FIRE_RETRY_DELAYS = (0.0, 0.01, 0.02, 0.04, 0.08)

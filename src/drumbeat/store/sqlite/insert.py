@@ -5,7 +5,8 @@ from operator import attrgetter
 
 import msgspec
 
-from drumbeat.core.job import AddResult, JobState, NewJob, Unique
+from drumbeat.core.job import AddResult, NewJob
+from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.ids import JobId
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import NULL
@@ -145,45 +146,16 @@ class SqliteInserter:
         return answers
 
     def _add_unique(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
-        known = set(rows.ids(write.db.value(self._sql.known_ids, {"ids": as_json([job.id for job in batch.jobs])})))
-        keys = SqliteUniqueKeys(
-            self._sql, write, ((job.task, job.key) for job in batch.jobs if job.unique and job.key is not None)
-        )
-        answers: list[AddResult] = []
-        new: list[NewJob] = []
-        for job in batch.jobs:
-            holder = None if job.id in known else keys.find_holder(job.task, job.key, job.unique)
-            if job.id in known or holder is not None:
-                answers.append(AddResult(holder or job.id, False))
-                continue
-            known.add(job.id)
-            keys.take(job.task, job.key, job.unique, job.id)
-            new.append(job)
-            answers.append(AddResult(job.id, True))
+        known = rows.ids(write.db.value(self._sql.known_ids, {"ids": as_json([job.id for job in batch.jobs])}))
+        keys = load_unique_keys(self._sql, write, unique_keys(batch.jobs))
+        answers, new = select_new(batch.jobs, known, keys)
         if new:
             self._insert_rows(write, group_similar(new))
         return answers
 
 
-class SqliteUniqueKeys:
-    """Who holds which unique key at this moment of the transaction, and who takes one in it."""
-
-    def __init__(self, sql: SqliteJobSql, write: WriteContext, keys: Iterable[tuple[str, str]]) -> None:
-        wanted = list(dict.fromkeys(keys))
-        self._holders: dict[tuple[str, str], list[tuple[JobId, JobState]]] = {}
-        if wanted:
-            for found in rows.holders(write.db, sql.unique_holders, {"keys": as_json(wanted)}):
-                self._holders.setdefault((found.task, found.key), []).append((found.id, found.state))
-
-    def find_holder(self, task: str, key: str | None, unique: Unique) -> JobId | None:
-        """The live unique job that makes a new one of this kind unnecessary: for Unique.PENDING only a pending one."""
-        if key is None or not unique:
-            return None
-        found = [
-            id for id, state in self._holders.get((task, key), ()) if unique is Unique.LIVE or state is JobState.PENDING
-        ]
-        return min(found, default=None)
-
-    def take(self, task: str, key: str | None, unique: Unique, id: JobId) -> None:
-        if key is not None and unique:
-            self._holders.setdefault((task, key), []).append((id, JobState.PENDING))
+def load_unique_keys(sql: SqliteJobSql, write: WriteContext, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
+    if not keys:
+        return UniqueKeys()
+    found = rows.holders(write.db, sql.unique_holders, {"keys": as_json(keys)})
+    return UniqueKeys((each.task, each.key, each.id, each.state) for each in found)

@@ -1,6 +1,6 @@
 """Rules in time, on SQLite. The contract is in `store.protocol.Schedules`.
 
-What becomes of a fire is decided in `store.scheduled`. What the end of a job does to its schedule is a trigger of the schema.
+What becomes of a fire is decided in `core.overlap`. What the end of a job does to its schedule is a trigger of the schema.
 """
 
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from drumbeat.clock import Clock
+from drumbeat.core.overlap import FirePlan, interval_of, make_skip_row, plan_fire, split_into_rounds
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -20,7 +21,7 @@ from drumbeat.core.schedule import (
     SkippedRange,
 )
 from drumbeat.ids import InstanceId
-from drumbeat.store.overlap import FirePlan, StoredScheduleRow, interval_of, make_skip_row, plan_fire, split_into_rounds
+from drumbeat.store.records import StoredScheduleRow
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard

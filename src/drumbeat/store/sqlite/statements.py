@@ -19,8 +19,7 @@ class SqliteJobSql(msgspec.Struct, frozen=True, kw_only=True):
     moved_after: str
     delete_finished: str
     delete_jobs: str
-    advance_after_finished: str
-    advance_after_dead: str
+    advance_intervals: str
     insert_dead_letters: str
     requeue: str
     insert_attempts: str

@@ -1,4 +1,4 @@
--- Statements about schedules, their fires, and who does what once. Columns of a schedule as in store.scheduled.ScheduleRow.
+-- Statements about schedules, their fires, and who does what once. Columns of a schedule as in store.records.StoredScheduleRow.
 -- Whoever fires, declares or sweeps takes the schedules that nobody has locked: so nobody who holds one waits for another, and
 -- the end of a job, which holds the job and waits for its schedule, never waits for long.
 
@@ -158,7 +158,7 @@ SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, ti
  LIMIT $2;
 
 -- name: lock
--- How these schedules stand; not those that somebody else is at. Columns as in store.overlap.ScheduleSnapshot, but for the jobs.
+-- How these schedules stand; not those that somebody else is at. Columns as in core.overlap.ScheduleSnapshot, but for the jobs.
 SELECT name, revision, cursor, state, overlap, every, current::text, drumbeat.now_us() AS now
   FROM drumbeat.schedule
  WHERE name = ANY ($1::text[])
@@ -221,7 +221,7 @@ UPDATE drumbeat.schedule
  WHERE name = ANY ($1::text[]);
 
 -- name: record
--- Columns as in store.scheduled.FireRow. What is on record stays.
+-- Columns as in core.overlap.FireRow. What is on record stays.
 INSERT INTO drumbeat.fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
 SELECT schedule, at, outcome = 'skipped', last, count, outcome, reason, job, recorded_at
   FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]::uuid[], $8::bigint[])
@@ -307,7 +307,7 @@ UPDATE drumbeat.schedule
 RETURNING name;
 
 -- name: fires
--- Columns as in store.overlap.FireRow. $1 names, $2 before, $3 limit for each.
+-- Columns as in core.overlap.FireRow. $1 names, $2 before, $3 limit for each.
 SELECT fire.schedule, fire.at, fire.last, fire.count, fire.outcome, fire.reason, fire.job::text, fire.recorded_at
   FROM (SELECT DISTINCT name FROM unnest($1::text[]) AS given (name)) AS wanted
  CROSS JOIN LATERAL (

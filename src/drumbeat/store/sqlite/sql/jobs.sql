@@ -117,28 +117,15 @@ DELETE FROM drumbeat_job
 DELETE FROM drumbeat_job
  WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: advance_after_finished
--- The next fire of an interval counts from the moment at which the store records the end, as on all engines. The trigger has
--- counted from finished_at, which is the worker's word, and may be long ago when an outcome is told late.
+-- name: advance_intervals
+-- Set the next fire of interval schedules whose job has ended and has no successor (drumbeat_schedule_goes_on left it NULL).
 UPDATE drumbeat_schedule
-   SET next_at = CASE WHEN :now + every < "end" OR "end" IS NULL THEN :now + every END
+   SET next_at = :now + every
  WHERE every IS NOT NULL
+   AND state = 'active'
+   AND next_at IS NULL
    AND current IS NULL
-   AND (name, next_at - every) IN (SELECT schedule, finished_at
-                                     FROM drumbeat_history
-                                    WHERE seq > :seq
-                                      AND schedule IS NOT NULL);
-
--- name: advance_after_dead
--- The same for dead letters.
-UPDATE drumbeat_schedule
-   SET next_at = CASE WHEN :now + every < "end" OR "end" IS NULL THEN :now + every END
- WHERE every IS NOT NULL
-   AND current IS NULL
-   AND (name, next_at - every) IN (SELECT schedule, finished_at
-                                     FROM drumbeat_dead
-                                    WHERE id IN (SELECT value FROM json_each(:ids))
-                                      AND schedule IS NOT NULL);
+   AND ("end" IS NULL OR :now + every < "end");
 
 -- name: insert_dead_letters
 -- Make dead letters of live jobs. ?1 now. Columns of a row: id, outcome, started_at, finished_at, failures, crashes, error.

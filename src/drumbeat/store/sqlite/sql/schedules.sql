@@ -1,5 +1,5 @@
 -- Statements about schedules, their fires, and who leads. Batches arrive as one JSON text and leave as one, as in jobs.sql.
--- Columns of a schedule as in store.scheduled.ScheduleRow.
+-- Columns of a schedule as in store.records.StoredScheduleRow.
 
 -- name: put_new
 -- A new one, or one that was retired. With AFTER next_at stays empty while its job is live.
@@ -168,7 +168,7 @@ SELECT every
  LIMIT 1;
 
 -- name: snapshots
--- How these schedules stand. Columns as in store.overlap.ScheduleSnapshot.
+-- How these schedules stand. Columns as in core.overlap.ScheduleSnapshot.
 SELECT json_group_array(json_array(plan.name, plan.revision, plan.cursor, plan.state, plan.overlap, plan.every, plan.current,
                                    (SELECT state FROM drumbeat_job WHERE id = plan.current),
                                    json((SELECT json_group_array(id)
@@ -207,7 +207,7 @@ UPDATE drumbeat_schedule
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: record
--- Of each: the columns of store.scheduled.FireRow. What is on record stays.
+-- Of each: the columns of core.overlap.FireRow. What is on record stays.
 INSERT INTO drumbeat_fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[4]') = 'skipped',
        json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'),
@@ -306,7 +306,7 @@ UPDATE drumbeat_schedule
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: fires
--- Columns as in store.scheduled.FireRow.
+-- Columns as in core.overlap.FireRow.
 SELECT json_group_array(json_array(schedule, at, last, count, outcome, reason, job, recorded_at))
   FROM (SELECT schedule, at, last, count, outcome, reason, job, recorded_at
           FROM drumbeat_fire

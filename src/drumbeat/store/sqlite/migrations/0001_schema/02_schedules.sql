@@ -61,8 +61,9 @@ CREATE TABLE drumbeat_fire (
 CREATE INDEX drumbeat_fire_by_age
     ON drumbeat_fire (last);
 
--- Every end of a job takes it out of the live table, after its record was made: whoever does it, whatever statement it uses.
--- (Not on insert into history: SQLite would keep all rows of such an INSERT ... SELECT in a table beside.)
+-- The successor of a job that has ended, or none. Every end deletes the job from the live table after its record was made,
+-- whichever statement does it. The next fire of an interval stays NULL here: a trigger does not know the store's clock (the
+-- statement advance_intervals sets it). Not on insert into history: SQLite would materialise such an INSERT ... SELECT.
 CREATE TRIGGER drumbeat_schedule_goes_on
  AFTER DELETE ON drumbeat_job
   WHEN OLD.schedule IS NOT NULL
@@ -75,21 +76,12 @@ BEGIN
                        LIMIT 1),
            next_at = CASE WHEN every IS NULL THEN next_at END
      WHERE name = OLD.schedule
-       AND current = OLD.id
-       AND (every IS NULL OR state <> 'active'
-            OR EXISTS (SELECT 1 FROM drumbeat_job WHERE blocked_on = 'schedule:' || OLD.schedule));
+       AND current = OLD.id;
     UPDATE drumbeat_job
        SET blocked_on = NULL,
            blocked_since = NULL
      WHERE blocked_on = 'schedule:' || OLD.schedule
        AND id = (SELECT current FROM drumbeat_schedule WHERE name = OLD.schedule);
-    UPDATE drumbeat_schedule
-       SET current = NULL,
-           next_at = (SELECT CASE WHEN ended.at + every < "end" OR "end" IS NULL THEN ended.at + every END
-                        FROM (SELECT coalesce((SELECT finished_at FROM drumbeat_history WHERE id = OLD.id),
-                                              (SELECT finished_at FROM drumbeat_dead WHERE id = OLD.id)) AS at) AS ended)
-     WHERE name = OLD.schedule
-       AND current = OLD.id;
 END;
 
 -- What is done once in the whole cluster.
