@@ -10,7 +10,7 @@ from tests.meta.project import SOURCE
 
 KINDS = {
     *("ConfigError", "InvalidArguments", "StoreUnavailable", "StoreFull", "StoreLost", "StoreError"),
-    *("ChildFailed", "Refused", "NotDone", "TimeoutError"),
+    *("ChildFailed", "BadInput", "NotDone", "TimeoutError"),
 }
 LEVELS = {"warning", "error", "critical"}
 NOT_LOOKED_AT = ("store/postgres", "store/redis", "cli/demo")
