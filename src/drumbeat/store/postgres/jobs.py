@@ -57,13 +57,13 @@ class PostgresJobs:
         return exchanged
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
-        found = await self._connection.call(lambda session: session.fetch(self._sql.running, instance))
+        found = await self._connection.call(lambda session: session.fetch(self._sql.list_running, instance))
         return [ClaimRef(row["id"], row["token"]) for row in found]
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
             columns = rows.to_columns(((hold.id, hold.token, progress) for hold, progress in notes), 3)
-            await self._connection.call(lambda session: session.execute(self._sql.note, instance, *columns))
+            await self._connection.call(lambda session: session.execute(self._sql.save_progress, instance, *columns))
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         wanted = [id for id in dict.fromkeys(ids) if is_job_id(id)]
@@ -172,11 +172,11 @@ class PostgresJobs:
         return exchanged, soonest
 
     async def _cancel(self, ids: Sequence[JobId], session: Session) -> dict[JobId, str]:
-        found = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock, ids)}
+        found = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_live, ids)}
         await self._cancel_locked(found, session)
         if missing := [id for id in ids if id not in found]:
             # A later statement: what ended while we waited for its lock is in history by now.
-            found |= {row["id"]: row["state"] for row in await session.fetch(self._sql.states, missing)}
+            found |= {row["id"]: row["state"] for row in await session.fetch(self._sql.ended_states, missing)}
         return found
 
     async def _cancel_keys(self, task: str, keys: list[str], session: Session) -> dict[JobId, str]:
@@ -205,7 +205,7 @@ class PostgresJobs:
 
     async def _load_ended(self, ids: Sequence[JobId], since: int) -> dict[JobId, EndedJob | None]:
         found = await self._connection.call(
-            lambda session: session.fetch(self._sql.ended, ids, since), plan_mode=PlanMode.ANY
+            lambda session: session.fetch(self._sql.results, ids, since), plan_mode=PlanMode.ANY
         )
         return {row["id"]: rows.ended_job(row) for row in found}
 

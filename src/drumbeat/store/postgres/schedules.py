@@ -170,7 +170,7 @@ class PostgresSchedules:
 
     async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
         async def work(session: Session) -> Any:
-            await session.execute(self._sql.once, key, instance)
+            await session.execute(self._sql.begin_once, key, instance)
             return await session.fetchrow(self._sql.once_state, key)
 
         found = await self._connection.transact(work)
@@ -204,7 +204,11 @@ class PostgresSchedules:
             missing -= {row["name"] for row in await session.fetch(self._sql.existing_names, list(missing))}
         now = locked[0]["now"] if locked else 0
         currents = [row["current"] for row in locked if row["current"] is not None]
-        live = {row["id"]: row["state"] for row in await session.fetch(self._sql.live, currents)} if currents else {}
+        live = (
+            {row["id"]: row["state"] for row in await session.fetch(self._sql.live_states, currents)}
+            if currents
+            else {}
+        )
         waiting, busy = await self._lock_cancellable_jobs(locked, live, session)
         standings: dict[str, ScheduleSnapshot] = {}
         for row in locked:
@@ -228,7 +232,7 @@ class PostgresSchedules:
             return {}, set()
         lines = {blocked_on_schedule(row["name"]): row["name"] for row in cancelling}
         waiting: dict[str, list[JobId]] = {}
-        for row in await session.fetch(self._sql.waiting, list(lines)):
+        for row in await session.fetch(self._sql.list_waiting, list(lines)):
             waiting.setdefault(lines[row["blocked_on"]], []).append(row["id"])
         wanted = {
             row["name"]: [*waiting.get(row["name"], []), *([row["current"]] if row["current"] in live else [])]
@@ -265,7 +269,7 @@ class PostgresSchedules:
 
     async def _insert_fires(self, records: Sequence[FireRow], session: Session) -> None:
         if records:
-            await session.execute(self._sql.record, *to_columns(map(msgspec.structs.astuple, records), 8))
+            await session.execute(self._sql.record_fires, *to_columns(map(msgspec.structs.astuple, records), 8))
 
     async def _advance_schedules(self, names: list[str], session: Session) -> int:
         """Lock first, look then: what was seen before may have been put right meanwhile."""

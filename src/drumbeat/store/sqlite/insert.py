@@ -8,33 +8,22 @@ import msgspec
 from drumbeat.core.job import AddResult, NewJob
 from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.ids import JobId
+from drumbeat.store.job_columns import NEW
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import NULL
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.statements import SqliteJobSql
+from drumbeat.store.sqlite.statements import ROW_COLUMNS, SHARED_COLUMNS, SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext
 
-INSERT_WIDTH, INSERT_SIMILAR_WIDTH = 16, 3
+INSERT_WIDTH, INSERT_SIMILAR_WIDTH = len(NEW), len(ROW_COLUMNS)
 # Fewer than so many of a kind are not worth a statement of their own.
 MIN_SIMILAR = 8
 Row = tuple[str | int | None, ...]
 
-# The parameters ?2 and on of statement `add_alike`. An enum's value by its plain attribute: `.value` is a call.
-_shared_columns = attrgetter(
-    "task",
-    "queue",
-    "signature",
-    "priority",
-    "run_at",
-    "delay",
-    "unique._value_",
-    "retries",
-    "timeout",
-    "crash_limit",
-    "on_dead",
-    "tenant",
-    "trace",
-)
+_VALUES = tuple("unique._value_" if name == "unique" else name for name in NEW)
+"""An enum's value by its plain attribute: `.value` is a call; and sqlite3 would look for an adapter of an enum."""
+_all_columns = attrgetter(*_VALUES)
+_shared_columns = attrgetter(*(_VALUES[NEW.index(name)] for name in SHARED_COLUMNS))
 
 
 class InsertRows(msgspec.Struct, frozen=True):
@@ -53,7 +42,7 @@ def group_similar(jobs: Sequence[NewJob]) -> list[InsertRows]:
     for job, common in zip(jobs, map(_shared_columns, jobs), strict=True):
         if common != last:
             last, group = common, groups.setdefault(common, [])
-        group.append((job.id, job.args, job.key or NULL))
+        group.append((job.id, job.args, NULL if job.key is None else job.key))
     if len(groups) * MIN_SIMILAR > len(jobs):
         return [InsertRows([insert_row(job) for job in jobs])]
     return [InsertRows(group, common) for common, group in groups.items()]
@@ -67,26 +56,8 @@ class SqliteInsertBatch(msgspec.Struct, frozen=True):
 
 
 def insert_row(job: NewJob) -> Row:
-    """The columns of statement `add`."""
-    return (
-        job.id,
-        job.task,
-        job.queue,
-        job.args,
-        job.signature,
-        job.priority,
-        NULL if job.run_at is None else job.run_at,
-        job.delay,
-        job.key or NULL,
-        # An enum is a str, but not exactly one: sqlite3 would look for an adapter each time.
-        job.unique.value if job.unique else "",
-        NULL if job.retries is None else job.retries,
-        NULL if job.timeout is None else job.timeout,
-        job.crash_limit,
-        job.on_dead or NULL,
-        job.tenant,
-        job.trace or NULL,
-    )
+    """The columns of statement `insert`."""
+    return tuple([NULL if value is None else value for value in _all_columns(job)])
 
 
 class SqliteInserter:

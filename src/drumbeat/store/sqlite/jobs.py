@@ -82,13 +82,13 @@ class SqliteJobs:
         return ClaimResult(statuses=statuses, jobs=jobs, now=now, next_due_at=next_due, malformed=malformed)
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
-        return await self._reader.read(lambda db: rows.claim_refs(db, self._sql.running, {"instance": instance}))
+        return await self._reader.read(lambda db: rows.claim_refs(db, self._sql.list_running, {"instance": instance}))
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
             saved = [(claim.id, claim.token, progress) for claim, progress in notes]
             await self._writer.write(
-                lambda write, given: write.db.run_rows(self._sql.note, 3, given, (instance,)), saved
+                lambda write, given: write.db.run_rows(self._sql.save_progress, 3, given, (instance,)), saved
             )
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
@@ -111,7 +111,7 @@ class SqliteJobs:
 
         def read(db: SqliteConnection) -> tuple[list[EndedRow | None], int | None]:
             try:
-                return rows.ended(db.value(self._sql.ended, wanted)), db.value(self._sql.pruned_before)
+                return rows.ended(db.value(self._sql.results, wanted)), db.value(self._sql.pruned_before)
             except UNREADABLE:
                 return self._read_ended(db, ids), db.value(self._sql.pruned_before)
 

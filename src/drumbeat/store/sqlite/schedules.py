@@ -87,7 +87,7 @@ class SqliteSchedules:
             if not write.db.run(self._sql.change, given | {"now": write.now}):
                 return False
             if skipped is not None:
-                write.db.run(self._sql.record, {"records": as_json([make_skip_row(name, skipped, write.now)])})
+                write.db.run(self._sql.record_fires, {"records": as_json([make_skip_row(name, skipped, write.now)])})
             return True
 
         return await self._writer.write(work, facts)
@@ -106,7 +106,7 @@ class SqliteSchedules:
 
         def look(db: SqliteConnection) -> tuple[list[StoredScheduleRow], int | None, int | None]:
             found = rows.schedules(db, self._sql.due, {"now": now, "limit": limit})
-            return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest)
+            return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest_interval)
 
         found, next_at, shortest = await self._reader.read(look)
         next_at = next_at if type(next_at) is int else None
@@ -160,7 +160,7 @@ class SqliteSchedules:
 
     async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
         def work(write: WriteContext, given: dict[str, str]) -> tuple[InstanceId | None, int]:
-            write.db.run(self._sql.once, given | {"now": write.now})
+            write.db.run(self._sql.begin_once, given | {"now": write.now})
             return rows.once(write.db.value(self._sql.once_state, given))
 
         holder, is_done = await self._writer.write(work, {"key": key, "instance": instance})
@@ -171,7 +171,7 @@ class SqliteSchedules:
     async def complete_once(self, key: str, instance: InstanceId) -> bool:
         given = {"key": key, "instance": instance}
         return await self._writer.write(
-            lambda write, given: write.db.run(self._sql.once_done, given | {"now": write.now}) > 0, given
+            lambda write, given: write.db.run(self._sql.finish_once, given | {"now": write.now}) > 0, given
         )
 
     # On the writer's thread.
@@ -207,7 +207,7 @@ class SqliteSchedules:
             if due := [job.run_at for job in jobs if job.blocked_on is None]:
                 write.notify(min(due))
         if records := [row for plan in plans for row in plan.records]:
-            write.db.run(self._sql.record, {"records": as_json(records)})
+            write.db.run(self._sql.record_fires, {"records": as_json(records)})
         if moved := [plan.update for plan in plans if plan.update is not None]:
             write.db.run(self._sql.advance, {"moved": as_json(moved)})
 
