@@ -105,7 +105,7 @@ class Audit:
             await store.audit.end(act.id, touched=act.touched, outcome=outcome, answer=act.answer)
         except StoreError as lost:
             # The entry shows that it began. The caller must learn the result nevertheless.
-            log.warning("end of an act was not recorded", extra={"act": act.id, "reason": str(lost)})
+            log.warning("outcome of an act was not recorded", extra={"act": act.id, "reason": str(lost)})
 
 
 class SyncAudit:

@@ -168,37 +168,25 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def job_runs(job: Job, attempts: list[Attempt]) -> list[Run]:
     """All runs of a job, newest first."""
+    ended = [(str(each.outcome), each.started_at, each.finished_at, each.instance, each.error) for each in attempts]
+    running = [("running", job.started_at, None, job.instance, None)] if job.state is JobState.RUNNING else []
     found = [
-        _run(job, number, str(each.outcome), each.started_at, each.finished_at, each.instance, each.error)
-        for number, each in enumerate(attempts, start=1)
+        Run(
+            job=job.id,
+            task=job.task,
+            schedule=job.schedule,
+            number=number,
+            due_at=job.due_at,
+            started_at=started_at,
+            finished_at=finished_at,
+            instance=instance,
+            outcome=outcome,
+            error=error,
+            late=None if started_at is None else max(0.0, (started_at - job.due_at).total_seconds()),
+        )
+        for number, (outcome, started_at, finished_at, instance, error) in enumerate([*ended, *running], start=1)
     ]
-    if job.state is JobState.RUNNING:
-        found.append(_run(job, len(attempts) + 1, "running", job.started_at, None, job.instance, None))
     return found[::-1]
-
-
-def _run(
-    job: Job,
-    number: int,
-    outcome: str,
-    started_at: datetime | None,
-    finished_at: datetime | None,
-    instance: InstanceId | None,
-    error: Failure | None,
-) -> Run:
-    return Run(
-        job=job.id,
-        task=job.task,
-        schedule=job.schedule,
-        number=number,
-        due_at=job.due_at,
-        started_at=started_at,
-        finished_at=finished_at,
-        instance=instance,
-        outcome=outcome,
-        error=error,
-        late=None if started_at is None else max(0.0, (started_at - job.due_at).total_seconds()),
-    )
 
 
 def _to_datetime(us: int | None) -> datetime | None:

@@ -1,7 +1,7 @@
 """Shell completion: states, terms of the glossary, and names from the store. Never an error, never a long wait.
 
-`eval "$(_DRUMBEAT_COMPLETE=bash_source drumbeat)"` enables it (docs/cli.md). It prints nothing, creates no file and imports no user
-code: it only queries the store, for at most 1.5 s.
+`eval "$(_DRUMBEAT_COMPLETE=bash_source drumbeat)"` enables it (docs/cli.md). It prints nothing, creates no file and imports no
+user code: it only queries the store, for at most 1.5 s.
 """
 
 from __future__ import annotations
