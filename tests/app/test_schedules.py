@@ -275,7 +275,7 @@ async def test_backfill_refuses_what_makes_no_sense(app: Drumbeat, clock: FakeCl
     ):
         with pytest.raises(InvalidArguments, match=told):
             await app.schedules.backfill("report", first, last)
-    with pytest.raises(InvalidArguments, match="follows the run before"):
+    with pytest.raises(InvalidArguments, match="follows the end of a run"):
         await app.schedules.backfill("after", now - hour, now)
     with pytest.raises(InvalidArguments, match="timezone"):
         await app.schedules.backfill("report", datetime(2026, 1, 1), now)

@@ -14,7 +14,14 @@ from typing import TypedDict, Unpack
 
 from drumbeat.client import Client
 from drumbeat.codec import make_storable
-from drumbeat.core.audit import MAX_NAME_LENGTH, MAX_REASON_LENGTH, MAX_TARGET_LENGTH, AuditEntry, NewAuditEntry
+from drumbeat.core.audit import (
+    MAX_NAME_LENGTH,
+    MAX_REASON_LENGTH,
+    MAX_TARGET_LENGTH,
+    AuditEntry,
+    AuditFilter,
+    NewAuditEntry,
+)
 from drumbeat.errors import DrumbeatError, InvalidArguments, StoreError
 from drumbeat.ids import is_job_id, new_job_id
 from drumbeat.names import check_number, short_repr
@@ -66,7 +73,7 @@ class Audit:
         texts = {"who": who, "verb": verb, "target": target}
         chosen = {name: _check_text(name, text) for name, text in texts.items() if text is not None}
         return await store.audit.list_page(
-            before=_check_before(before), limit=check_number("limit", limit, 1, MAX_LISTED), **chosen
+            AuditFilter(before=_check_before(before), limit=check_number("limit", limit, 1, MAX_LISTED), **chosen)
         )
 
     async def show(self, id: str) -> AuditEntry:

@@ -12,7 +12,15 @@ import msgspec
 from drumbeat.client import Client
 from drumbeat.clock import Clock
 from drumbeat.core.job import Job, NewJob
-from drumbeat.core.schedule import FireRequest, NewSchedule, Origin, RuleKind, Schedule, ScheduleState, SkippedRange
+from drumbeat.core.schedule import (
+    FireRequest,
+    NewSchedule,
+    Origin,
+    RuleKind,
+    Schedule,
+    ScheduleChange,
+    ScheduleState,
+)
 from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.handle import JobHandle
@@ -109,15 +117,9 @@ class Schedules:
         """`put` makes it active; without `next_at` nothing fires before it is paused again."""
         if not await store.schedules.put(made, revision=known.revision, cursor=cursor, next_at=None, by=by):
             return False
-        await store.schedules.set_state(
-            known.name,
-            revision=known.revision + 1,
-            state=ScheduleState.PAUSED,
-            cursor=cursor,
-            next_at=None,
-            by=known.changed_by,
-            reason=known.reason,
-        )
+        change = _new_change(known, ScheduleState.PAUSED, by=known.changed_by, reason=known.reason)
+        change = msgspec.structs.replace(change, revision=known.revision + 1, cursor=cursor)
+        await store.schedules.set_state(change)
         return True
 
     async def pause(self, name: str, *, reason: str = "", by: str | None = None) -> bool:
@@ -127,7 +129,7 @@ class Schedules:
         async def pause(store: Store, known: Schedule) -> bool | None:
             if known.state is not ScheduleState.ACTIVE:
                 return None
-            return await self._set_state(store, known, ScheduleState.PAUSED, by, reason)
+            return await store.schedules.set_state(_new_change(known, ScheduleState.PAUSED, by=by, reason=reason))
 
         return await self._compare_and_set(name, pause)
 
@@ -142,29 +144,23 @@ class Schedules:
 
     async def _resume(self, store: Store, known: Schedule, by: str) -> bool:
         now = await store.inspect.now()
-        cursor, skipped = known.cursor, builtins.list[SkippedRange]()
+        next_at = planner.first_fire_time(known.definition, now)
+        change = msgspec.structs.replace(_new_change(known, ScheduleState.ACTIVE, by=by), next_at=next_at)
         if known.definition.kind is not RuleKind.AFTER:
             since = known.created_at if known.cursor is None else known.cursor
-            skipped = planner.skip_range(rule_of(known.definition), since, now, "paused")
-            cursor = skipped[0].last if skipped else cursor
-        return await store.schedules.set_state(
-            known.name,
-            revision=known.revision,
-            state=ScheduleState.ACTIVE,
-            cursor=cursor,
-            next_at=planner.first_fire_time(known.definition, now),
-            by=by,
-            reason="",
-            skipped=skipped[0] if skipped else None,
-        )
+            for skipped in planner.skip_range(rule_of(known.definition), since, now, "paused"):
+                change = msgspec.structs.replace(change, cursor=skipped.last, skipped=skipped)
+        return await store.schedules.set_state(change)
 
     async def delete(self, name: str, *, reason: str = "", by: str | None = None) -> None:
         """Retire a schedule. It stays on record, and so does its history. One that code declares returns when an instance of
         that program starts."""
         reason, by = check_note("reason", reason), self._check_by(by)
-        await self._compare_and_set(
-            name, lambda store, known: self._set_state(store, known, ScheduleState.RETIRED, by, reason)
-        )
+
+        def retire(store: Store, known: Schedule) -> Awaitable[bool]:
+            return store.schedules.set_state(_new_change(known, ScheduleState.RETIRED, by=by, reason=reason))
+
+        await self._compare_and_set(name, retire)
 
     async def run_now(self, name: str) -> JobHandle[Any]:
         """Enqueue its job at once, whatever its state and overlap; its next fire time does not change."""
@@ -306,10 +302,17 @@ class Schedules:
                 return applied is True
         raise InvalidArguments(f"schedule {name!r} is being changed by others all the time: try again", "name")
 
-    async def _set_state(self, store: Store, known: Schedule, state: ScheduleState, by: str, reason: str) -> bool:
-        return await store.schedules.set_state(
-            known.name, revision=known.revision, state=state, cursor=known.cursor, next_at=None, by=by, reason=reason
-        )
-
     def _check_by(self, by: str | None) -> str:
         return check_note("by", self._client.settings.name if by is None else by)
+
+
+def _new_change(known: Schedule, state: ScheduleState, *, by: str, reason: str = "") -> ScheduleChange:
+    return ScheduleChange(
+        name=known.name,
+        revision=known.revision,
+        state=state,
+        cursor=known.cursor,
+        next_at=None,
+        by=by,
+        reason=reason,
+    )

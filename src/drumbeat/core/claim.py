@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from drumbeat.core.job import Failure, NewJob, OutcomeKind
-from drumbeat.ids import JobId
+from drumbeat.ids import InstanceId, JobId
 
 
 class ClaimRef(msgspec.Struct, frozen=True, array_like=True):
@@ -128,3 +128,13 @@ def unblocked_by(tasks: Mapping[str, str]) -> frozenset[str]:
     return frozenset(blocked_on_task(name) for name in tasks) | frozenset(
         blocked_on_version(name, signature) for name, signature in tasks.items()
     )
+
+
+class CompletedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A success that is recorded inside the program's own transaction."""
+
+    instance: InstanceId
+    claim: ClaimRef
+    started_at: int
+    result: str | None
+    result_error: str | None

@@ -31,8 +31,8 @@ from drumbeat.core.schedule import (
     OnceState,
     Overlap,
     Schedule,
+    ScheduleChange,
     ScheduleState,
-    SkippedRange,
     blocked_on_schedule,
 )
 from drumbeat.ids import InstanceId, JobId
@@ -78,22 +78,21 @@ class PostgresSchedules:
         missing = await self._connection.call(lambda session: session.fetch(self._sql.declare, list(names)))
         return [row["name"] for row in missing]
 
-    async def set_state(
-        self,
-        name: str,
-        *,
-        revision: int,
-        state: ScheduleState,
-        cursor: int | None,
-        next_at: int | None,
-        by: str,
-        reason: str,
-        skipped: SkippedRange | None = None,
-    ) -> bool:
+    async def set_state(self, change: ScheduleChange) -> bool:
+        values = (
+            change.name,
+            change.revision,
+            change.state.value,
+            change.cursor,
+            change.next_at,
+            change.by,
+            change.reason,
+        )
+
         async def work(session: Session) -> bool:
-            now = await session.fetchval(self._sql.change, name, revision, state.value, cursor, next_at, by, reason)
-            if now is not None and skipped is not None:
-                await self._insert_fires([make_skip_row(name, skipped, now)], session)
+            now = await session.fetchval(self._sql.change, *values)
+            if now is not None and change.skipped is not None:
+                await self._insert_fires([make_skip_row(change.name, change.skipped, now)], session)
             return now is not None
 
         return await self._connection.transact(work)

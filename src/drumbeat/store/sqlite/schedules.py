@@ -17,8 +17,7 @@ from drumbeat.core.schedule import (
     NewSchedule,
     OnceState,
     Schedule,
-    ScheduleState,
-    SkippedRange,
+    ScheduleChange,
 )
 from drumbeat.ids import InstanceId
 from drumbeat.store.records import StoredScheduleRow
@@ -68,26 +67,17 @@ class SqliteSchedules:
 
         return await self._writer.write(work, as_json(names)) if names else []
 
-    async def set_state(
-        self,
-        name: str,
-        *,
-        revision: int,
-        state: ScheduleState,
-        cursor: int | None,
-        next_at: int | None,
-        by: str,
-        reason: str,
-        skipped: SkippedRange | None = None,
-    ) -> bool:
-        facts = {"name": name, "revision": revision, "state": state.value, "cursor": cursor, "next_at": next_at}
-        facts |= {"by": by, "reason": reason}
+    async def set_state(self, change: ScheduleChange) -> bool:
+        facts = msgspec.structs.asdict(change) | {"state": change.state.value}
+        skipped = facts.pop("skipped")
 
         def work(write: WriteContext, given: dict[str, object]) -> bool:
             if not write.db.run(self._sql.change, given | {"now": write.now}):
                 return False
             if skipped is not None:
-                write.db.run(self._sql.record_fires, {"records": as_json([make_skip_row(name, skipped, write.now)])})
+                write.db.run(
+                    self._sql.record_fires, {"records": as_json([make_skip_row(change.name, skipped, write.now)])}
+                )
             return True
 
         return await self._writer.write(work, facts)
