@@ -5,7 +5,7 @@ import re
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.web.request import AccessRole, Route
+from drumbeat.web.route import AccessRole, Route
 from drumbeat.web.routes import all_routes
 from tests.web.conftest import TOKENS, OpenBrowser, bearer
 

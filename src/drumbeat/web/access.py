@@ -27,7 +27,7 @@ from drumbeat.errors import ConfigError
 from drumbeat.settings import Settings
 from drumbeat.web.login_throttle import LoginThrottle, address_key
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import AccessRole, Caller
+from drumbeat.web.route import AccessRole, Caller
 
 Scope = Mapping[str, Any]
 Access = Callable[[Scope], Caller | Awaitable[Caller | None] | None]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from starlette.responses import Response
+
 from drumbeat.core.job import JobFilter
 from drumbeat.web.metrics import CONTENT_TYPE, MetricsSample, render
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 from drumbeat.web.ticker import count_dead_letters
 
 
-async def scrape(request: DashboardRequest) -> DashboardResponse:
+async def scrape(request: DashboardRequest) -> Response:
     """The metrics of the whole cluster: every dashboard of one store says the same, so scrape one."""
     store = await request.app.store()
     counts = await store.inspect.count_jobs(JobFilter())
@@ -21,4 +23,4 @@ async def scrape(request: DashboardRequest) -> DashboardResponse:
         dead=await count_dead_letters(store, counts),
         leader=await store.inspect.get_leader(),
     )
-    return DashboardResponse(content=render(sample), media_type=CONTENT_TYPE)
+    return Response(render(sample), media_type=CONTENT_TYPE)

@@ -9,10 +9,12 @@ from importlib.metadata import version
 from typing import Any
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.web.field_descriptions import add_descriptions
 from drumbeat.web.problem import PROBLEM_MEDIA_TYPE, ProblemRecord
-from drumbeat.web.request import DashboardRequest, DashboardResponse, NoParameters, Route
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import NoParameters, Route
 
 REF_TEMPLATE = "#/components/schemas/{name}"
 IDEMPOTENCY_KEY_PARAMETER = {
@@ -28,13 +30,10 @@ DESCRIPTION = (
 )
 
 
-async def show_openapi(request: DashboardRequest) -> DashboardResponse:
+async def show_openapi(request: DashboardRequest) -> Response:
     """GET /api/v1/openapi.json."""
-    return DashboardResponse(
-        content=msgspec.json.encode(
-            build_document(request.dashboard.panel_routes) | {"servers": [{"url": request.root_path or "/"}]}
-        )
-    )
+    document = build_document(request.dashboard.panel_routes) | {"servers": [{"url": request.root_path or "/"}]}
+    return Response(msgspec.json.encode(document), media_type="application/json")
 
 
 @functools.cache

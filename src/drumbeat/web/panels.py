@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 import msgspec
 
 from drumbeat.web.api.records import ReasonBody
-from drumbeat.web.request import API_PREFIX, AccessRole, DashboardRequest, Handler, Route
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import API_PREFIX, AccessRole, Handler, Route
 
 _NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 

@@ -6,6 +6,7 @@ import logging
 from http import HTTPStatus
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.errors import (
     ConfigError,
@@ -20,7 +21,6 @@ from drumbeat.errors import (
     UnknownTask,
 )
 from drumbeat.redaction import mask_urls
-from drumbeat.web.request import DashboardResponse
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +65,8 @@ class Problem(Exception):
     def status(self) -> int:
         return self.record.status
 
-    def to_response(self) -> DashboardResponse:
-        return DashboardResponse(
-            status_code=self.status, content=self.record, media_type=PROBLEM_MEDIA_TYPE, headers=self.headers
-        )
+    def to_response(self) -> Response:
+        return Response(msgspec.json.encode(self.record), self.status, self.headers, PROBLEM_MEDIA_TYPE)
 
 
 def reason_phrase(status: int) -> str:

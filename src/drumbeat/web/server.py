@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from drumbeat.errors import ConfigError, StoreUnavailable
-from drumbeat.web import Dashboard, dashboard
+from drumbeat.web import dashboard
 from drumbeat.web.access import OPEN, check_listener
+from drumbeat.web.asgi import Dashboard
 from drumbeat.web.connection_guard import ACCEPT_BATCH, ConnectionGuard, ConnectionLimits, default_limits, make_protocol
 from drumbeat.web.host import DashboardApp
 

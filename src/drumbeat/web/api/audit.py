@@ -9,7 +9,8 @@ from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
 from drumbeat.web.api.records import Page, WriteResult
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, clamp_limit
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
 from drumbeat.core.dead_letter import DeadLetterGroup
@@ -18,7 +19,8 @@ from drumbeat.web.api.records import (
     load_job_page,
     read_store_time,
 )
-from drumbeat.web.request import DashboardRequest, DashboardResponse, clamp_limit
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
 
 class DeadLettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,14 +126,14 @@ def _one_touched(action: Action) -> BulkRecord:
     return BulkRecord(action=action, matched=1, touched=1, dry_run=False)
 
 
-async def replay_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:
+async def replay_many(request: DashboardRequest) -> BulkRecord | Response:
     body: ReplayBody = request.payload
     return await run_bulk_action(
         request, Action.REPLAY, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
     )
 
 
-async def discard_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:
+async def discard_many(request: DashboardRequest) -> BulkRecord | Response:
     body: DiscardBody = request.payload
     return await run_bulk_action(
         request, Action.DISCARD, ids=body.ids, filter=body.filter, all=body.all, dry_run=body.dry_run

@@ -12,7 +12,7 @@ from drumbeat.core.job import LIVE_STATES, Job, JobFilter, JobPage
 from drumbeat.durations import to_us
 from drumbeat.store.protocol import Store
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.request import MAX_PAGE_SIZE
+from drumbeat.web.route import MAX_PAGE_SIZE
 
 MAX_PAGES = 8
 MAX_SKEW_US = 5_000_000

@@ -9,7 +9,7 @@ import msgspec
 
 from drumbeat.admin.filters import JobQuery, read_filter
 from drumbeat.core.job import JobFilter
-from drumbeat.web.request import clamp_limit
+from drumbeat.web.route import clamp_limit
 
 
 class ApiJobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
+from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
 from drumbeat.admin.explain.reasons import Explanation
@@ -29,7 +30,7 @@ from drumbeat.web.api.records import (
     to_job_record,
 )
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
@@ -188,7 +189,7 @@ async def run_now(request: DashboardRequest) -> JobRecord:
     return await _load_record(request, id)
 
 
-async def act_on_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:
+async def act_on_many(request: DashboardRequest) -> BulkRecord | Response:
     body: BulkBody = request.payload
     return await run_bulk_action(
         request, body.action, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run

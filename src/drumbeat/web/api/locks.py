@@ -8,7 +8,8 @@ from drumbeat.core.lock import LockInfo
 from drumbeat.names import check_name
 from drumbeat.web.api.http_errors import find_or_404
 from drumbeat.web.api.records import Page, WriteResult
-from drumbeat.web.request import DashboardRequest, clamp_limit
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
 
 class LocksQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

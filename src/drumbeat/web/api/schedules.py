@@ -21,7 +21,8 @@ from drumbeat.web.api.http_errors import find_or_404
 from drumbeat.web.api.jobs import EnqueueResult, JsonArguments, parse_arguments
 from drumbeat.web.api.records import MAX_PREVIEW_CHARS, Page, WriteResult, truncate_error
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, clamp_limit
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
 Seconds = float | str
 """Seconds, or text such as 5m."""

@@ -7,7 +7,8 @@ import msgspec
 from drumbeat.admin import Run, TaskInfo
 from drumbeat.web.api.http_errors import find_or_404
 from drumbeat.web.api.records import Page, truncate_error
-from drumbeat.web.request import DashboardRequest, clamp_limit
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
 
 class TaskHistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

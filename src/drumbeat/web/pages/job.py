@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin.explain.reasons import Explanation, Reason
 from drumbeat.core.job import Attempt, JobState, OutcomeKind
 from drumbeat.ids import InstanceId
 from drumbeat.web.api import dead, jobs
 from drumbeat.web.api.records import JobRecord, Page
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import between, first_line
@@ -58,7 +60,7 @@ class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
 _DISCARDED = Step(state="cancelled", text="discarded", at=None, note="It is no longer a dead letter; see the audit.")
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     path = {"id": request.path_params["id"]}
     job: JobRecord = await request.invoke(jobs.show, path_params=path)
     runs: Page[Attempt] = await request.invoke(jobs.list_attempts, path_params=path)

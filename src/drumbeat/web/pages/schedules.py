@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin import FireInfo, ScheduleInfo
 from drumbeat.core.audit import AuditEntry as AuditAct
@@ -17,7 +18,8 @@ from drumbeat.schedules.preview import PreviewedFire
 from drumbeat.web.api import schedules
 from drumbeat.web.api.records import JobRecord, read_store_time, to_job_record
 from drumbeat.web.api.schedules import FiresQuery, PreviewQuery, SchedulesQuery
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import between, quote_segment, span
@@ -135,7 +137,7 @@ def is_dynamic(info: ScheduleInfo) -> bool:
     return info.origin is Origin.STORE and info.state is not ScheduleState.RETIRED
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /schedules."""
     query: SchedulesPageQuery = request.query
     found = await request.invoke(
@@ -164,7 +166,7 @@ async def index(request: DashboardRequest) -> DashboardResponse:
     )
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     """GET /schedules/{name}."""
     name = request.path_params["name"]
     query: FiresPageQuery = request.query

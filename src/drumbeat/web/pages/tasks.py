@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin import TaskInfo
 from drumbeat.core.dead_letter import DeadLetterGroup
@@ -18,7 +19,8 @@ from drumbeat.web.api.job_filters import JobListQuery
 from drumbeat.web.api.records import read_store_time
 from drumbeat.web.api.stats import StatsQuery
 from drumbeat.web.api.tasks import TaskHistoryQuery
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .enqueue_form import fields_of
 from .layout import render_page
@@ -96,7 +98,7 @@ def since_of(range: str, until: datetime) -> datetime:
     return until - timedelta(microseconds=RANGES[range])
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /tasks."""
     range = valid_range(request.query.range)
     now = await read_store_time(request.app)
@@ -115,7 +117,7 @@ async def index(request: DashboardRequest) -> DashboardResponse:
     )
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     """GET /tasks/{name}."""
     name = request.path_params["name"]
     query: TaskPageQuery = request.query

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin import ScheduleInfo
 from drumbeat.core.job import JobState
@@ -19,7 +20,7 @@ from drumbeat.web.api import jobs, schedules, tasks
 from drumbeat.web.api.job_filters import JobListQuery
 from drumbeat.web.api.records import JobRecord, Page, read_store_time
 from drumbeat.web.api.schedules import FiresQuery, PreviewQuery, SchedulesQuery
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .formatting import iso, quote_segment
 from .layout import render_page
@@ -86,7 +87,7 @@ def describe_window(span: TimeWindow) -> str:
     return f"{first:%Y-%m-%d}, {first:%H:%M} to {day}{last:%H:%M} UTC"
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /timeline."""
     query: TimelinePageQuery = request.query
     now = await read_store_time(request.app)
