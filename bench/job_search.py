@@ -16,19 +16,12 @@ from pathlib import Path
 
 import click
 
+from drumbeat.core.claim import ClaimedJob, ClaimRequest, Outcome
 from drumbeat.core.instance import NewInstance, Role
-from drumbeat.core.job import (
-    ClaimedJob,
-    ClaimRequest,
-    Failure,
-    JobFilter,
-    JobState,
-    NewJob,
-    Outcome,
-    OutcomeKind,
-    PendingView,
-)
+from drumbeat.core.job import Failure, JobState, NewJob, OutcomeKind, PendingView
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import InstanceId, JobId, new_instance_id, new_job_ids
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 
@@ -126,9 +119,9 @@ async def fill(store: Store, jobs: int) -> float:
 
 
 async def searches(store: Store) -> dict[str, JobFilter]:
-    [newest] = await store.inspect.find_jobs(JobFilter(limit=1))
-    [dead] = await store.inspect.find_jobs(JobFilter(dead_letters=True, limit=1))
-    [keyed] = await store.inspect.find_jobs(JobFilter(state=JobState.DEAD, key=dead.key, limit=1))
+    [newest] = await find_jobs(store, JobFilter(limit=1))
+    [dead] = await find_jobs(store, JobFilter(dead_letters=True, limit=1))
+    [keyed] = await find_jobs(store, JobFilter(state=JobState.DEAD, key=dead.key, limit=1))
     now = await store.inspect.now()
     middle = now - 30_000_000
     found = {
@@ -193,7 +186,7 @@ async def time_query(ask: Ask, runs: int) -> tuple[float, float, float]:
 
 async def run(url: str, jobs: int, runs: int) -> None:
     async with await open_store(url) as store:
-        if not await store.inspect.find_jobs(JobFilter(limit=1)):
+        if not await find_jobs(store, JobFilter(limit=1)):
             click.echo(f"{jobs:,} jobs, added at {await fill(store, jobs):,.0f} a second")
         click.echo(f"{'one page of 50, or all of':32}{'p50':>9}{'p95':>9}{'longest':>9}  ms")
         for name, ask in (await read_questions(store)).items():

@@ -335,10 +335,10 @@ class RedisVandal:
 
     def _pending(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
         yield from self._bodies()
-        yield "more: garbage", "more", self._hash("more", "", b"garbage")
-        yield "more: soon", "more", self._hash("more", "", b"soon,1,2,3,4,\n\n")
-        yield "more: bytes", "more", self._hash("more", "", b"\xff\x00")
-        yield "more: error is no JSON", None, self._hash("more", "", b"5,0,0,0,0,\n{broken\n")
+        yield "live state: garbage", "live_state", self._hash("live_state", "", b"garbage")
+        yield "live state: soon", "live_state", self._hash("live_state", "", b"soon,1,2,3,4,\n\n")
+        yield "live state: bytes", "live_state", self._hash("live_state", "", b"\xff\x00")
+        yield "live state: error is no JSON", None, self._hash("live_state", "", b"5,0,0,0,0,\n{broken\n")
 
         async def lose(id: str) -> None:
             raw = pack_id(id)  # type: ignore[arg-type]
@@ -350,13 +350,13 @@ class RedisVandal:
         async def never(id: str) -> None:
             await self._client.zadd(f"{PREFIX}due:default:5", {b"\x01" * 16: "+inf"})
 
-        async def tries(id: str) -> None:
-            await self._client.set(f"{PREFIX}tries:".encode() + pack_id(id), "a string")  # type: ignore[arg-type]
+        async def attempts(id: str) -> None:
+            await self._client.set(f"{PREFIX}attempts:".encode() + pack_id(id), "a string")  # type: ignore[arg-type]
 
         yield "no body", None, lose
         yield "line: strays", None, stray
         yield "line: never", None, never
-        yield "tries: a string", None, tries
+        yield "attempts: a string", None, attempts
 
         async def line(id: str) -> None:
             await self._client.set(f"{PREFIX}due:default:9", "a string")
@@ -366,7 +366,7 @@ class RedisVandal:
     def _running(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
         for name, _, do in self._bodies():
             yield name, None, do
-        yield "more: garbage", None, self._hash("more", "", b"garbage")
+        yield "live state: garbage", None, self._hash("live_state", "", b"garbage")
         yield "progress: garbage", None, self._hash("progress", "", b"\xff{")
 
     def _letter(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
@@ -377,7 +377,7 @@ class RedisVandal:
         def done(value: bytes) -> Callable[[str], Awaitable[None]]:
             async def do(id: str) -> None:
                 raw = pack_id(id)  # type: ignore[arg-type]
-                await self._client.hset(f"{PREFIX}done:{bucket(raw)}", raw, value)
+                await self._client.hset(f"{PREFIX}ended:{bucket(raw)}", raw, value)
 
             return do
 
@@ -408,7 +408,7 @@ class RedisVandal:
             await self._client.delete(f"{PREFIX}schedule:{name}")
 
         async def never(name: str) -> None:
-            await self._client.zadd(f"{PREFIX}moments", {name: "-inf"})
+            await self._client.zadd(f"{PREFIX}next_fires", {name: "-inf"})
 
         yield "gone", None, gone
         yield "moment: -inf", None, never
@@ -425,7 +425,7 @@ class RedisVandal:
     def _lock(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
         for field in ("limit", "per", "last", "used_at", "lanes", "released_at"):
             yield f"{field}: soon", None, self._hash("lock:", field, b"so\xffon")
-        for key in ("lock:", "line:", "holders:", "leases:", "lanes:", "grants:"):
+        for key in ("lock:", "waiters:", "holders:", "leases:", "lanes:", "grants:"):
             yield f"{key} a string", None, self._retype(key)
 
     def _ticket(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
@@ -448,7 +448,7 @@ class RedisVandal:
     def _rollup(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
         def stretch(value: bytes) -> Callable[[str], Awaitable[None]]:
             async def do(task: str) -> None:
-                for key in await self._client.keys(f"{PREFIX}stretch:*"):
+                for key in await self._client.keys(f"{PREFIX}interval:*"):
                     for field in await self._client.hkeys(key):
                         if task.encode() in field.split(b"\0"):
                             await self._client.hset(key, field, value)

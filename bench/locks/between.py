@@ -65,8 +65,8 @@ async def _crowd(url: str, count: Count | None, processes: int, waiters: int) ->
         "handoffs": waiters,
         "seconds": seconds,
         "handoffs/s": waiters / seconds,
-        "leaves for each": calls["leave"] / waiters,
-        "looks for each": calls["look"] / waiters,
+        "releases for each": calls["release"] / waiters,
+        "status reads for each": calls["ticket_status"] / waiters,
         "renewals, all processes": calls["renew"],
         "renewals, one for each process every 5 s": renewals,
     }

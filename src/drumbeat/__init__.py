@@ -4,7 +4,8 @@ from drumbeat.admin import FireInfo, Run, ScheduleInfo
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, RunningJob, abort_signal, current_job
 from drumbeat.core.instance import Instance
-from drumbeat.core.job import Attempt, CancelAnswer, Cancelled, Job, JobState, NewJob, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, CancelAnswer, Cancelled, Job, JobState, NewJob
+from drumbeat.core.job_query import QueueStats, TaskStats
 from drumbeat.core.lock import LockInfo, TicketInfo
 from drumbeat.core.stats import Rollup
 from drumbeat.errors import DrumbeatError, JobError

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from drumbeat import logs
-from drumbeat.core.job import ClaimedJob
+from drumbeat.core.claim import ClaimedJob
 from drumbeat.durations import from_us
 from drumbeat.errors import NotInJob
 from drumbeat.ids import JobId

@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from .core.claim import ClaimedJob
 from .core.instance import DeadInstanceReport
-from .core.job import ClaimedJob, Failure, JobState
+from .core.job import Failure, JobState
 from .ids import InstanceId, JobId
 
 log = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.events import Events, StoreDown, StoreHasSpace, StoreOutOfSpace, StoreUp
 from drumbeat.ids import InstanceId
 from drumbeat.redaction import mask_url
+from drumbeat.settings import Settings
 
 
 class OutageReporter:
@@ -89,3 +90,26 @@ class FullStoreReporter:
 
     def on_answer(self, part: object) -> None:
         self._reporter.on_accepted(part)
+
+
+class UnreachableRule:
+    """When an outage has lasted too long: after `max_failed_beats` failures in a row, or after the longest time that this many
+    heartbeats may take to fail."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._max_failures = settings.max_failed_beats
+        self._max_seconds = settings.max_failed_beats * (settings.heartbeat + settings.dead_after / 2)
+        self._clock = clock
+        self._since = 0.0
+        self.failures = 0
+
+    def record_failure(self) -> bool:
+        """Count one more failure. Returns whether it is one too many."""
+        now = self._clock.monotonic()
+        if not self.failures:
+            self._since = now
+        self.failures += 1
+        return self.failures >= self._max_failures or now - self._since >= self._max_seconds
+
+    def reset(self) -> None:
+        self.failures = 0

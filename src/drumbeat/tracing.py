@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from drumbeat.clock import SYSTEM
-from drumbeat.core.job import ClaimedJob, Failure, NewJob, Outcome, OutcomeKind
+from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.job import Failure, NewJob, OutcomeKind
 
 if TYPE_CHECKING:
     from contextvars import Token

@@ -31,7 +31,7 @@ class FailingClient:
 
 
 async def faulty(app: Drumbeat) -> tuple[Audit, FaultyStore]:
-    store = FaultyStore(await app.store())
+    store = FaultyStore(await app._internals.store())
     return Audit(FailingClient(store)), store  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.store.urls import open_store
 from tests.cli.command import call, start
 from tests.waiting import until_sync

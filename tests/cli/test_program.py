@@ -110,20 +110,20 @@ def test_a_reader_that_never_was_is_no_error(shop: Path) -> None:
 
 
 def test_ctrl_c_is_silent(tmp_path: Path) -> None:
-    """In a command that waits: here for its turn to write, which somebody else has."""
+    """In a command that waits: here for the write lock, which another process holds."""
     import fcntl
 
     call("migrate", folder=tmp_path)
-    with (tmp_path / "drumbeat.db-turn").open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+    with (tmp_path / "drumbeat.db-lock").open("w") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         with start("queues", "list", folder=tmp_path) as waiting:
-            until_sync(lambda: _wants_a_turn(waiting.pid), what="a wait for the turn")
+            until_sync(lambda: _wants_write_lock(waiting.pid), what="a wait for the write lock")
             os.kill(waiting.pid, signal.SIGINT)
             out, err = waiting.communicate(timeout=30)
     assert (waiting.returncode, out, err) == (130, "", "")
 
 
-def _wants_a_turn(pid: int) -> bool:
+def _wants_write_lock(pid: int) -> bool:
     """Some thread of the process waits in flock, as the kernel lists it."""
     return any(f" {pid} " in line and "->" in line for line in Path("/proc/locks").read_text().splitlines())
 

@@ -3,18 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from drumbeat.core.claim import ClaimedJob, ClaimRef, ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.instance import NewInstance, Role
-from drumbeat.core.job import (
-    ClaimedJob,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    Failure,
-    NewJob,
-    Outcome,
-    OutcomeKind,
-    WriteStatus,
-)
+from drumbeat.core.job import Failure, NewJob, OutcomeKind
 from drumbeat.ids import InstanceId, JobId, new_instance_id, new_job_id
 from drumbeat.store.protocol import Store
 
@@ -85,6 +76,12 @@ async def report(store: Store, instance: InstanceId, *outcomes: Outcome) -> list
 async def end(store: Store, instance: InstanceId, job: ClaimedJob, kind: OutcomeKind, **options: Any) -> WriteStatus:
     [verdict] = await report(store, instance, outcome(job, kind, **options))
     return verdict
+
+
+async def release(store: Store, instance: InstanceId, *claims: ClaimRef) -> int:
+    """Give back claims that never started. Returns how many were current."""
+    outcomes = [Outcome(id=claim.id, token=claim.token, kind=OutcomeKind.RELEASED) for claim in claims]
+    return (await report(store, instance, *outcomes)).count(WriteStatus.APPLIED)
 
 
 async def exchange(

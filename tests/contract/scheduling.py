@@ -68,7 +68,8 @@ async def fired_job(store: Store, schedule: NewSchedule, at: int = 1) -> JobId:
 
 async def outcomes(store: Store, name: str) -> list[tuple[int, str]]:
     """The record of a schedule, oldest first: moments and what became of them."""
-    return [(fire.at, fire.outcome.value) for fire in reversed(await store.schedules.list_fires(name))]
+    fires = (await store.schedules.list_fires([name]))[name]
+    return [(fire.at, fire.outcome.value) for fire in reversed(fires)]
 
 
 def names(schedules: Sequence[Schedule]) -> list[str]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import Failure, NewJob, OutcomeKind, blocked_on_task
+from drumbeat.core.claim import blocked_on_task
+from drumbeat.core.job import Failure, NewJob, OutcomeKind
 from drumbeat.durations import to_us
 from drumbeat.errors import JobNotFound
 from drumbeat.ids import InstanceId, JobId, new_job_id

@@ -6,12 +6,14 @@ from drumbeat.clock import Clock
 from drumbeat.controller.elector import Elector
 from drumbeat.controller.firer import Firer
 from drumbeat.core.instance import HeartbeatReply, Leader
-from drumbeat.core.job import Job, JobFilter
+from drumbeat.core.job import Job
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import CatchUp, NewSchedule, Overlap, RuleKind
 from drumbeat.errors import StoreUnavailable
 from drumbeat.events import Events
 from drumbeat.ids import InstanceId
 from drumbeat.service import OutageBackoff
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 
 ME, YOU = InstanceId("me"), InstanceId("you")
@@ -92,4 +94,4 @@ async def put_schedule(store: Store, schedule: NewSchedule, next_at: int | None)
 
 
 async def list_jobs(store: Store) -> list[Job]:
-    return await store.inspect.find_jobs(JobFilter(limit=100_000))
+    return await find_jobs(store, JobFilter(limit=100_000))

@@ -82,9 +82,9 @@ async def test_old_fires_go_with_the_history(store: Store, clock: FakeClock) -> 
     for _ in range(24):
         await clock.advance(600)
         await make_firer(store, clock).fire_due()
-    assert len(await store.schedules.list_fires("grid")) == 25
+    assert len((await store.schedules.list_fires(["grid"]))["grid"]) == 25
     await pruner(store, clock, make_elector(clock)).prune_all()
-    kept = await store.schedules.list_fires("grid")
+    kept = (await store.schedules.list_fires(["grid"]))["grid"]
     assert {fire.at >= clock.now_us() - 3_600 * SECOND for fire in kept} == {True}
     assert len(kept) == 7
 
@@ -133,7 +133,7 @@ async def test_counts_are_kept_for_two_hours_as_long_as_history_or_for_ever(stor
         await clock.advance(seconds)
         settings = Settings(retention=retention)
         await Pruner(store, settings, make_elector(clock), clock, make_backoff(clock)).prune_all()
-        totals = await store.stats.read_totals()
+        totals = await store.stats.read(Resolution.TOTAL, 0, 1)
         stretches = [
             await store.stats.read(resolution, 0, 2**60) for resolution in (Resolution.TEN_SECONDS, Resolution.MINUTE)
         ]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from drumbeat.processes.exit_codes import EXIT_NO_STORE
 from drumbeat.supervisor import SIGNAL_DEBOUNCE_SECONDS
-from drumbeat.worker import EXIT_NO_STORE
 from tests.apps import journal
 from tests.cli.command import build_environment
 from tests.system.stores import GONE, HUNG, OwnStore, own_store

@@ -30,7 +30,7 @@ async def cluster(store_url: str, coordination: str | None, tmp_path: Path) -> A
 
 
 async def in_room() -> int:
-    store = await rooms.app.store()
+    store = await rooms.app._internals.store()
     return sum("refresh" in each.rooms for each in await store.inspect.list_instances())
 
 

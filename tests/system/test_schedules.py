@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from drumbeat.core.instance import LeaderInfo
-from drumbeat.core.job import Job, JobFilter, JobState
+from drumbeat.core.job import Job, JobState
+from drumbeat.core.job_query import JobFilter
 from drumbeat.durations import to_us
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 from tests.contract.making import worker
 from tests.system.workers import Cluster
@@ -38,7 +40,7 @@ class Clockwork(Cluster):
         self._store = store
 
     async def jobs(self) -> list[Job]:
-        jobs = await self._store.inspect.find_jobs(JobFilter(limit=100_000))
+        jobs = await find_jobs(self._store, JobFilter(limit=100_000))
         return [job for job in jobs if job.schedule is not None]
 
     async def fired(self, moments: int, deadline: float = 30.0) -> None:

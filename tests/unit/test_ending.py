@@ -1,7 +1,8 @@
 import pytest
 
 from drumbeat.context import Aborted, AbortReason
-from drumbeat.core.job import ClaimedJob, Outcome, OutcomeKind
+from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId, new_job_id
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure, from_exception, to_outcome

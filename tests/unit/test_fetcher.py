@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import ClaimedJob, ClaimResult
+from drumbeat.core.claim import ClaimedJob, ClaimResult
 from drumbeat.worker.buffer import JobBuffer
-from drumbeat.worker.fetcher import Fetcher
+from drumbeat.worker.fetcher import FetchCapacity, Fetcher, FetchTimer
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.queue_weights import QueueWeights
 
@@ -28,18 +28,10 @@ def woken() -> list[None]:
 @pytest.fixture
 def fetcher(clock: FakeClock, woken: list[None]) -> Fetcher:
     """Of a worker whose jobs are quick: there is always room for more than a batch."""
-    pace = Prefetch(10, max_jobs=4 * BATCH)
-    pace.record_run(1)
-    return Fetcher(
-        clock,
-        JobBuffer(lambda: None),
-        QueueWeights({"default": 1}),
-        pace,
-        batch_sizes={},
-        max_claim=BATCH,
-        poll=POLL,
-        wake=lambda: woken.append(None),
-    )
+    prefetch = Prefetch(10, max_jobs=4 * BATCH)
+    prefetch.record_run(1)
+    capacity = FetchCapacity(JobBuffer(lambda: None), prefetch, batch_sizes={}, max_claim=BATCH)
+    return Fetcher(FetchTimer(clock, POLL), capacity, QueueWeights({"default": 1}), lambda: woken.append(None))
 
 
 def job(number: int) -> ClaimedJob:

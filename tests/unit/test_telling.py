@@ -4,8 +4,9 @@ import logging
 
 import pytest
 
+from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.instance import DeadInstanceReport
-from drumbeat.core.job import ClaimedJob, Failure, JobState
+from drumbeat.core.job import Failure, JobState
 from drumbeat.event_logging import log_events
 from drumbeat.events import (
     AttemptFailed,

@@ -20,12 +20,14 @@ DEAD = "/api/v1/dead"
 
 @pytest.fixture
 async def hand(app: Drumbeat) -> InstanceId:
-    return await making.worker(await app.store(), queues=("mail",), tasks=app.registry.signatures())
+    return await making.worker(
+        await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures()
+    )
 
 
 async def died(app: Drumbeat, hand: InstanceId, number: int) -> list[str]:
     """So many dead letters, in the order in which they were enqueued."""
-    task, store = app.registry["send_mail"], await app.store()
+    task, store = app._internals.registry["send_mail"], await app._internals.store()
     handles = await app.enqueue_many([task.bind("ada") for _ in range(number)])
     jobs = await making.claim(store, hand, "mail", limit=number)
     await making.report(store, hand, *(making.outcome(job, OutcomeKind.DEAD) for job in jobs))
@@ -73,7 +75,7 @@ async def test_one_dead_letter_is_shown_replayed_and_discarded(
 async def test_a_replay_onto_a_live_key_is_a_conflict_that_names_the_live_job(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
-    task, store = app.registry["send_mail"], await app.store()
+    task, store = app._internals.registry["send_mail"], await app._internals.store()
     dead = await task.using(key="k", unique=True).enqueue("ada")
     jobs = await making.claim(store, hand, "mail")
     await making.report(store, hand, *(making.outcome(job, OutcomeKind.DEAD) for job in jobs))

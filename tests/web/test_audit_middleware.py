@@ -125,7 +125,7 @@ async def test_a_key_that_cannot_be_is_refused(guarded: Drumbeat, open_browser: 
 async def test_an_act_whose_end_cannot_be_recorded_is_answered_and_has_its_beginning_on_record(
     app: Drumbeat, board: Dashboard, open_browser: OpenBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faulty = FaultyStore(await app.store())
+    faulty = FaultyStore(await app._internals.store())
     faulty.fail_before["audit.end"] = 1
 
     async def store() -> FaultyStore:
@@ -140,7 +140,7 @@ async def test_an_act_whose_end_cannot_be_recorded_is_answered_and_has_its_begin
 async def test_nothing_is_done_that_cannot_be_put_on_record(
     app: Drumbeat, board: Dashboard, open_browser: OpenBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faulty = FaultyStore(await app.store())
+    faulty = FaultyStore(await app._internals.store())
     faulty.fail_before["audit.begin"] = 1
 
     async def store() -> FaultyStore:
@@ -186,7 +186,7 @@ async def test_an_act_that_a_mistake_breaks_off_has_its_end_on_record(
 
 async def test_an_act_goes_on_when_whoever_asked_has_gone(app: Drumbeat, board: Dashboard) -> None:
     """ASGI servers may say so by an OSError when they are given the answer."""
-    task = app.registry["send_mail"]
+    task = app._internals.registry["send_mail"]
     await task.enqueue("ada")
     body = json.dumps(PACED).encode()
     scope = {

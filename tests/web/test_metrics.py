@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from drumbeat.core.instance import Instance, InstanceState, LeaderInfo, Role
-from drumbeat.core.job import JobCounts, JobFilter, QueueStats
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
 from drumbeat.core.stats import BOUNDS_US, BUCKETS, Resolution, Rollup
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.core.job import QueueStats
+from drumbeat.core.job_query import QueueStats
 from drumbeat.web.openapi import build_document
 from drumbeat.web.routes import ROUTES
 from tests.web.conftest import OpenBrowser

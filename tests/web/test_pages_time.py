@@ -45,7 +45,7 @@ async def make_schedule(api: httpx.AsyncClient, name: str = "digest", **words: o
 
 async def fire(app: Drumbeat, name: str, *, skip: int = 0, reason: str = "late") -> str:
     """The schedule's next moment comes to pass, after `skip` that were not fired."""
-    store = await app.store()
+    store = await app._internals.store()
     known = await store.schedules.get(name)
     assert known is not None and known.next_at is not None
     at = known.next_at
@@ -108,8 +108,8 @@ async def test_what_code_declares_cannot_be_edited_here(app: Drumbeat, api: http
     @app.cron("0 3 * * *")
     async def nightly() -> None: ...
 
-    store = await app.store()
-    [declared] = app.declared_schedules()
+    store = await app._internals.store()
+    [declared] = app._internals.declared_schedules()
     assert await store.schedules.put(declared, revision=None, cursor=None, next_at=None, by="code")
     assert 'data-test="edit"' not in (await api.get("/schedules/nightly")).text
     assert (await api.get("/schedules/nightly/edit")).status_code == 409
@@ -136,7 +136,7 @@ async def test_a_preview_tells_the_rule_in_words(api: httpx.AsyncClient) -> None
 async def test_the_timeline_shows_runs_missed_moments_and_those_to_come(
     page: Read, app: Drumbeat, api: httpx.AsyncClient
 ) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     soon = from_us(await store.inspect.now()) + timedelta(minutes=5)
     await make_schedule(api, cron=f"{soon:%M} * * * *", tz="UTC")
     assert 'class="bar k-upcoming"' in await page("/timeline")
@@ -148,9 +148,9 @@ async def test_the_timeline_shows_runs_missed_moments_and_those_to_come(
 
 
 async def test_the_lane_of_a_task_has_every_run_and_not_only_the_last_one(page: Read, app: Drumbeat) -> None:
-    store = await app.store()
-    hand = await making.worker(store, queues=("mail",), tasks=app.registry.signatures())
-    job = await app.registry["send_mail"].enqueue("ada")
+    store = await app._internals.store()
+    hand = await making.worker(store, queues=("mail",), tasks=app._internals.registry.signatures())
+    job = await app._internals.registry["send_mail"].enqueue("ada")
     for kind in (OutcomeKind.RETRY, OutcomeKind.RETRY, OutcomeKind.SUCCEEDED):
         await app.jobs.run_now([job.id])
         [held] = await making.claim(store, hand, "mail")
@@ -180,7 +180,7 @@ async def test_the_range_of_the_timeline_is_in_its_address(page: Read) -> None:
 
 
 async def test_a_lock_shows_its_holder_and_the_line_in_order(page: Read, app: Drumbeat) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     for number, owner in enumerate(("first", "second", HOSTILE)):
         await store.locks.acquire(
             NewTicket(id=f"t{number}", lock="ledger", lease=60_000_000, owner=owner, what="books")
@@ -217,7 +217,7 @@ async def test_a_viewer_is_shown_no_key_that_it_may_not_press(guarded: Drumbeat,
     async def greet(name: str) -> None: ...
 
     await guarded.schedules.create("greet", cron="0 3 * * *", args=("Ada",))
-    store = await guarded.store()
+    store = await guarded._internals.store()
     await store.locks.acquire(NewTicket(id="t", lock="ledger", lease=60_000_000))
     for path in ("/tasks/greet", "/schedules", "/schedules/greet", "/locks", "/locks/ledger"):
         viewer = await open_browser(board, headers=bearer("viewer")).get(path)

@@ -38,7 +38,7 @@ def bell() -> Bell:
 
 @pytest.fixture
 def extended(guarded: Drumbeat, bell: Bell) -> Dashboard:
-    return dashboard(guarded, panels=[bell.panel()])
+    return dashboard(guarded._internals, panels=[bell.panel()])
 
 
 async def test_a_button_does_its_work_and_is_on_record(
@@ -115,6 +115,6 @@ def test_a_panel_cannot_take_an_address_that_is_taken_or_is_none(guarded: Drumbe
             name=name, title="", text="", buttons=(Button(name=button, label="", text="", action=ring.action),)
         )
         with pytest.raises(ValueError, match=message):
-            dashboard(guarded, panels=[panel])
+            dashboard(guarded._internals, panels=[panel])
     with pytest.raises(ValueError, match="in the table twice"):
-        dashboard(guarded, panels=[bell.panel(), bell.panel()])
+        dashboard(guarded._internals, panels=[bell.panel(), bell.panel()])

@@ -10,7 +10,7 @@ from drumbeat.app import Drumbeat
 from drumbeat.context import Aborted, AbortReason, current_job
 from drumbeat.core.job import CancelAnswer, Cancelled, JobState, OutcomeKind
 from drumbeat.events import ThreadAbandoned
-from drumbeat.worker import EXIT_REPLACE
+from drumbeat.processes.exit_codes import EXIT_REPLACE
 from tests.waiting import until
 from tests.worker.worker_harness import EventRecorder, run_worker
 

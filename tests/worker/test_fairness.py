@@ -9,7 +9,8 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import current_job
-from drumbeat.core.job import ClaimRequest, JobState
+from drumbeat.core.claim import ClaimRequest
+from drumbeat.core.job import JobState
 from drumbeat.events import JobStarted, LoopBlocked
 from drumbeat.worker import store_loop
 from tests.waiting import until
@@ -103,7 +104,7 @@ async def test_slow_jobs_are_not_hoarded_beside_an_idle_worker(app: Drumbeat, ap
         each.task(name="slow")(slow)
 
     async with app, other:
-        slow_task = app.registry["slow"]
+        slow_task = app._internals.registry["slow"]
         await app.enqueue_many([slow_task.bind(n) for n in range(6)])
         async with run_worker(app, concurrency=3), run_worker(other, concurrency=3):
             await until(lambda: runners == {"first", "second"})
@@ -227,11 +228,11 @@ async def test_what_a_full_worker_is_given_too_much_goes_back_at_once(
         first = await hold.enqueue()
         await recorder.next(JobStarted, lambda event: event.job.id == first.id)
         second = await hold.enqueue()
-        store = await app.store()
+        store = await app._internals.store()
         me = worker._identity()
         answer = await store.jobs.report_and_claim(me, [], ClaimRequest(queues=(("default", 1),), limit=1))
         assert [job.id for job in answer.jobs] == [second.id]
-        worker._store_loop.on_parked_answer(me, answer)
+        worker._parts.store_loop.on_parked_answer(me, answer)
 
         async def is_back() -> bool:
             return (await second.job()).state is JobState.PENDING

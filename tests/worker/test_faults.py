@@ -10,11 +10,12 @@ import pytest
 
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, current_job
+from drumbeat.core.claim import Outcome
 from drumbeat.core.instance import InstanceState
-from drumbeat.core.job import JobState, Outcome
+from drumbeat.core.job import JobState
 from drumbeat.events import LeaseLost, ResultRefused, StoreDown, StoreUp
+from drumbeat.processes.exit_codes import EXIT_NO_STORE
 from drumbeat.settings import Settings
-from drumbeat.worker import EXIT_NO_STORE
 from tests.faults import FaultyProgram
 from tests.waiting import until
 from tests.worker.worker_harness import EventRecorder, run_worker
@@ -217,7 +218,7 @@ async def test_a_worker_that_was_buried_aborts_its_handlers_and_goes_on_under_a_
         job = await long.enqueue()
         await started.wait()
         (instance,) = await app.instances.list()
-        store = await app.store()
+        store = await app._internals.store()
         assert (await store.instances.declare_dead(instance.id, beat=None, started=None, reason="a test")).declared
         await recorder.next(LeaseLost)
         assert await job.result(timeout=5) == "second"
@@ -247,7 +248,7 @@ async def test_the_late_result_of_a_buried_worker_is_refused_and_counted(
         job = await long.enqueue()
         await until(started.is_set)
         (instance,) = await app.instances.list()
-        store = await app.store()
+        store = await app._internals.store()
         await store.instances.declare_dead(instance.id, beat=None, started=None, reason="a test")
         await recorder.next(LeaseLost)
         assert await job.result(timeout=5) == "living"
@@ -306,7 +307,7 @@ async def test_what_ran_when_a_worker_fell_over_a_mistake_of_ours_is_suspect(app
     async def falls_over() -> None:
         async with run_worker(app) as worker:
             await started.wait()
-            worker._store_loop._tick = broken  # type: ignore[method-assign]
+            worker._parts.store_loop._tick = broken  # type: ignore[method-assign]
             await until(lambda: worker.is_stopping, deadline=5)
 
     async with app:

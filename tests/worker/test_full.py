@@ -59,9 +59,9 @@ class FullDisk:
         await self._bound(app, 1_000_000)
 
     async def _bound(self, app: Drumbeat, pages: int) -> None:
-        store = await app.store()
-        assert isinstance(store, SqliteStore) and store._writer._db is not None
-        store._writer._db.run(f"PRAGMA max_page_count = {pages}")
+        store = await app._internals.store()
+        assert isinstance(store, SqliteStore) and store._writer._handler.db is not None
+        store._writer._handler.db.run(f"PRAGMA max_page_count = {pages}")
 
 
 class FullMemory:

@@ -119,11 +119,11 @@ async def test_snooze_waits_without_charge_and_retry_later_is_charged(app: Drumb
 async def test_a_delayed_job_starts_at_its_moment_and_never_before(app: Drumbeat, recorder: EventRecorder) -> None:
     @app.task
     async def remind() -> float:
-        return (from_us(app.clock.now_us()) - current_job().scheduled_for).total_seconds()
+        return (from_us(app._internals.clock.now_us()) - current_job().scheduled_for).total_seconds()
 
     async with app, run_worker(app, poll=30):
         with Stalls() as stalls:
-            moment = from_us(app.clock.now_us() + 300_000)
+            moment = from_us(app._internals.clock.now_us() + 300_000)
             jobs = [await remind.using(at=moment).enqueue(), await remind.using(delay=0.2).enqueue()]
             for job in jobs:
                 lateness = await job.result(timeout=20)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.core.job import ClaimRef
+from drumbeat.core.claim import ClaimRef
 from drumbeat.ids import InstanceId, new_instance_id, new_job_ids
 from drumbeat.worker.crash_journal import CrashJournal, NullCrashJournal
 from tests.waiting import until_sync
@@ -18,14 +18,14 @@ BUSY = """
 import itertools, sys
 from drumbeat.ids import InstanceId
 from drumbeat.core.job import ClaimRef
-from drumbeat.worker.crash_journal import Marks
+from drumbeat.worker.crash_journal import CrashJournal
 
-marks = Marks.create(sys.argv[1], slots=2, width=3)
-marks.identify(InstanceId("busy"))
+marks = CrashJournal.create(sys.argv[1], slots=2, width=3)
+marks.set_instance(InstanceId("busy"))
 for number in itertools.count(1):
     holds = [ClaimRef(f"{number:036d}", number) for _ in range(1 + number % 3)]
     marks.clear(number % 2)
-    marks.start(number % 2, holds)
+    marks.record_start(number % 2, holds)
 """
 
 

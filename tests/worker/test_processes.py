@@ -15,7 +15,8 @@ import pytest
 import pytest_asyncio
 
 from drumbeat.context import AbortReason, AbortSignal
-from drumbeat.core.job import ClaimedJob, Failure
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import Failure
 from drumbeat.ids import new_job_id
 from drumbeat.settings import Settings
 from drumbeat.worker.child_pool import ChildFailed, ChildPool
@@ -29,7 +30,7 @@ SETTINGS = Settings(url="sqlite:////nowhere/jobs.db", concurrency=4)
 def claimed(task: str, **arguments: object) -> ClaimedJob:
     from tests.apps.handlers import app
 
-    known = app.registry.find(task)
+    known = app._internals.registry.find(task)
     return ClaimedJob(
         id=new_job_id(),
         token=1,
@@ -231,7 +232,7 @@ async def test_progress_comes_back_and_its_last_value_is_not_lost(processes: Chi
 
 async def test_whoever_waits_is_told_when_the_handler_begins(processes: ChildPool) -> None:
     begun: list[int] = []
-    await run(processes, claimed("add", one=1, two=1), begun=lambda: begun.append(1))
+    await run(processes, claimed("add", one=1, two=1), on_started=lambda: begun.append(1))
     assert begun == [1]
 
 
@@ -292,8 +293,8 @@ async def test_a_task_that_the_child_does_not_have_is_no_crash_of_the_job(proces
 
 ORPHANING = """
 import asyncio, sys
-from tests.worker.test_processes import APP, SETTINGS, Processes, claimed, run
-asyncio.run(run(Processes(APP, SETTINGS, limit=1), claimed(sys.argv[1], path=sys.argv[2])))
+from tests.worker.test_processes import APP, SETTINGS, ChildPool, claimed, run
+asyncio.run(run(ChildPool(APP, SETTINGS, limit=1), claimed(sys.argv[1], path=sys.argv[2])))
 """
 
 

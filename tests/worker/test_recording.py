@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from drumbeat.app import Drumbeat
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import ClaimedJob, Outcome, OutcomeKind
-from drumbeat.core.stats import BOUNDS_US, BUCKETS, Resolution, Rollup, bucket_index
+from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.stats import BOUNDS_US, BUCKETS, OVERALL, Resolution, Rollup, bucket_index
 from drumbeat.events import Events
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.outage import FullStoreReporter, OutageReporter
@@ -74,7 +75,7 @@ class Bench:
         )
 
     async def totals(self) -> list[Rollup]:
-        found: list[Rollup] = await self.faulty.stats.totals()
+        found: list[Rollup] = await self.faulty.stats.read(Resolution.TOTAL, 0, 1)
         return found
 
     async def counted(self, resolution: Resolution) -> int:
@@ -86,7 +87,13 @@ class Bench:
         )
         counted = sum(each.succeeded for each in rows)
         if resolution is not Resolution.TOTAL:
-            assert sum(each.succeeded for each in await self.faulty.stats.overall(resolution, 0, 2**60)) == counted
+            assert (
+                sum(
+                    each.succeeded
+                    for each in await self.faulty.stats.read(resolution, 0, 2**60, queue=OVERALL, task=OVERALL)
+                )
+                == counted
+            )
         return counted
 
     async def in_each_grain(self) -> list[int]:
@@ -300,8 +307,8 @@ async def test_a_worker_has_told_all_it_counted_when_it_has_left(app: Drumbeat) 
         async with run_worker(app):
             handles = [await mail.enqueue(number) for number in range(5)]
             states = [await until(lambda handle=handle: ended(app, handle.id)) for handle in handles]
-        store = await app.store()
-        [total] = await store.stats.read_totals()
+        store = await app._internals.store()
+        [total] = await store.stats.read(Resolution.TOTAL, 0, 1)
         assert sorted(states) == ["dead", "dead", "succeeded", "succeeded", "succeeded"]
         assert (total.queue, total.task) == ("mail", "mail")
         counts = (total.started, total.succeeded, total.failed, total.dead, total.cancelled, total.crashed)

@@ -13,10 +13,11 @@ from drumbeat import errors
 from drumbeat.app import Drumbeat
 from drumbeat.context import AbortReason, abort_signal
 from drumbeat.core import instance
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.room import RoomMessage
 from drumbeat.events import RoomFailed
 from drumbeat.ids import InstanceId, new_job_id
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.worker import room_consumer
 from tests.contract.making import worker
 from tests.faults import FaultyProgram
@@ -28,7 +29,7 @@ async def present(app: Drumbeat, count: int) -> None:
     """Until so many workers are in rooms."""
 
     async def is_so() -> bool:
-        store = await app.store()
+        store = await app._internals.store()
         return sum(bool(each.rooms) for each in await store.inspect.list_instances()) == count
 
     await until(is_so, what=f"{count} workers in rooms")
@@ -59,8 +60,8 @@ async def test_items_are_split_evenly_over_the_living_workers(app: Drumbeat) -> 
         heard.clear()
         assert await asyncio.to_thread(refresh.fan_out_sync, numbers=[1], base=1) == 1
         await until(lambda: heard == [[2]], what="a call")
-        store = await app.store()
-        assert await store.inspect.find_jobs(JobFilter()) == []
+        store = await app._internals.store()
+        assert await find_jobs(store, JobFilter()) == []
 
 
 async def test_a_broadcast_reaches_each_and_def_handlers_run_in_threads(app: Drumbeat) -> None:
@@ -197,7 +198,7 @@ async def test_messages_that_no_handler_can_read_are_told(app: Drumbeat, recorde
 
     async with app, run_worker(app):
         await present(app, 1)
-        store = await app.store()
+        store = await app._internals.store()
         [me] = await store.inspect.list_instances()
         wrong = [message(me, room="os.system"), message(me, signature="other"), message(me, args='{"number":"x"}')]
         await store.rooms.send(wrong)
@@ -312,14 +313,14 @@ async def test_a_handler_that_outlives_the_drain_is_ended_and_told(app: Drumbeat
 
 async def stranger(app: Drumbeat, room: Any, **facts: Any) -> InstanceId:
     """A worker that is in a room and does nothing, not even beat."""
-    store = await app.store()
+    store = await app._internals.store()
     return await worker(store, rooms={room.name: room.signature.hash}, **facts)
 
 
 async def test_the_share_of_a_worker_that_dies_before_it_takes_it_goes_to_another(
     app: Drumbeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instance, "HEALTHY_WITHIN", 0.2)
+    monkeypatch.setattr(instance, "HEALTHY_TIMEOUT", 0.2)
     heard: list[list[int]] = []
 
     @app.room
@@ -333,7 +334,7 @@ async def test_the_share_of_a_worker_that_dies_before_it_takes_it_goes_to_anothe
         await until(lambda: len(heard) == 3, what="three calls")
         assert sorted(heard) == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
         # From now on it is silent, and nothing is sent to it but news.
-        store = await app.store()
+        store = await app._internals.store()
         with within(1.0):
             assert await refresh.fan_out([1, 2, 3, 4]) == 2
         assert await store.rooms.take(dead, 10) == []
@@ -353,7 +354,7 @@ async def test_a_buried_worker_costs_a_fan_out_no_time(app: Drumbeat) -> None:
     async with app, run_worker(app, dead_after=30):
         await present(app, 1)
         dead = await stranger(app, refresh)
-        store = await app.store()
+        store = await app._internals.store()
         with within(1.0):
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(refresh.fan_out([1, 2]))
@@ -364,7 +365,7 @@ async def test_a_buried_worker_costs_a_fan_out_no_time(app: Drumbeat) -> None:
 
 
 async def test_shares_that_nobody_is_left_to_take_are_told(app: Drumbeat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instance, "HEALTHY_WITHIN", 0.2)
+    monkeypatch.setattr(instance, "HEALTHY_TIMEOUT", 0.2)
 
     @app.room
     async def refresh(numbers: list[int]) -> None: ...
@@ -372,7 +373,7 @@ async def test_shares_that_nobody_is_left_to_take_are_told(app: Drumbeat, monkey
     app.configure({"heartbeat": 0.05, "dead_after": 30})
     async with app:
         first, second = [await stranger(app, refresh) for _ in range(2)]
-        store = await app.store()
+        store = await app._internals.store()
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(expect_not_taken(refresh.fan_out([1, 2, 3])))
             await until(lambda: store.rooms.take(first, 10), what="the first share")
@@ -465,11 +466,11 @@ def test_a_room_is_refused_where_it_is_written() -> None:
         @app.room(name="note")
         def other() -> None: ...
 
-    with pytest.raises(errors.ConfigError, match="no room option 'retries'"):
+    with pytest.raises(errors.ConfigError, match="a room has no option 'retries'"):
         app.room(retries=3)(note.function)  # type: ignore[call-overload]
     for wrong in ("text", note, int):
         with pytest.raises(errors.ConfigError, match="must be a function"):
             app.room(wrong)  # type: ignore[call-overload]
     with pytest.raises(errors.ConfigError, match="name"):
         app.room(name="no spaces")(note.function)
-    assert [room.name for room in app.registered_rooms] == ["note"]
+    assert [room.name for room in app._internals.registered_rooms] == ["note"]

@@ -1,7 +1,8 @@
 """Unknown tasks and payloads of other versions: they wait, out of the way, for a worker that can take them."""
 
 from drumbeat.app import Drumbeat
-from drumbeat.core.job import JobState, NewJob, blocked_on_task, blocked_on_version
+from drumbeat.core.claim import blocked_on_task, blocked_on_version
+from drumbeat.core.job import JobState, NewJob
 from drumbeat.ids import new_job_id
 from tests.waiting import until
 from tests.worker.worker_harness import run_worker
@@ -86,7 +87,7 @@ async def test_what_no_version_can_read_is_a_dead_letter_and_stalls_nobody(app: 
         return n
 
     async with app, run_worker(app):
-        store = await app.store()
+        store = await app._internals.store()
         bad = [
             NewJob(id=new_job_id(), task="work", queue="default", args=args, signature=signature)
             for args, signature in [("not json", "other"), ('{"n":"text"}', work.signature.hash)]
@@ -109,7 +110,7 @@ async def test_a_thousand_unknown_jobs_at_the_head_of_the_queue_do_not_hold_up_t
         return "known"
 
     async with app:
-        store = await app.store()
+        store = await app._internals.store()
         await store.jobs.add(
             [
                 NewJob(id=new_job_id(), task="nobody", queue="default", args="{}", signature="x", priority=0)

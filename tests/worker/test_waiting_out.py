@@ -27,7 +27,7 @@ FAILURES = 3
 HEART = {
     *("instances.register", "instances.heartbeat", "instances.declare_dead", "locks.ticket_status"),
     *("schedules.get", "schedules.put", "schedules.declare", "schedules.get_due", "schedules.fire"),
-    *("schedules.advance_stalled", "schedules.retire", "inspect.now"),
+    *("schedules.advance_stalled", "schedules.retire_undeclared", "inspect.now"),
 }
 """What is called beside the heart."""
 LOOP = {
@@ -44,7 +44,7 @@ LOOP = {
 }
 """What is called on the worker's own loop."""
 AT_TIMES = {
-    *("jobs.release", "locks.release", "instances.leave", "instances.leave_rooms", "inspect.get_job"),
+    *("locks.release", "instances.deregister", "instances.leave_rooms", "inspect.get_jobs"),
     *("stats.read_written", "stats.read_run_ends"),  # the counts of a dead instance, which are given up
 }
 """Called when an answer was lost, a handler was cancelled, a worker leaves: tests of their own show what becomes of that."""
@@ -82,7 +82,7 @@ async def test_every_call_of_a_worker_may_fail_for_a_while(
     async def work(number: int) -> int:
         current_job().progress(number)
         async with app.lock(f"lock-{number % 2}"):
-            await app.clock.sleep(0.05)
+            await app._internals.clock.sleep(0.05)
         if current_job().attempt == 1 and number % 5 == 0:
             raise ValueError("once")
         return number
@@ -105,7 +105,7 @@ async def test_every_call_of_a_worker_may_fail_for_a_while(
     program = FaultyProgram(app)
     program.first = (FAILURES, kind("on purpose"))
     async with app:
-        store = await app.store()
+        store = await app._internals.store()
         dead = new_instance(new_instance_id())
         await store.instances.register(dead)
         holder = await hold.enqueue()

@@ -18,7 +18,7 @@ class EventRecorder:
 
     def __init__(self, app: Drumbeat) -> None:
         self.events: list[Event] = []
-        app.events.subscribe(Event, self.events.append)
+        app._internals.events.subscribe(Event, self.events.append)
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -34,7 +34,7 @@ class EventRecorder:
 async def run_worker(app: Any, **settings: Any) -> AsyncIterator[Worker]:
     """A worker beside the body; it drains when the body is left."""
     quick = {"heartbeat": 0.05, "dead_after": 0.5, "poll": 0.2, "drain": 5} | settings
-    worker = Worker(app, app.configure(quick), ref=None, may_exit=True)
+    worker = Worker(app._internals, app.configure(quick), ref=None, may_exit=True)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(worker.run(), name="worker under test")
         try:

@@ -18,11 +18,13 @@ from drumbeat.codec import MAX_DEPTH, Undecodable
 from drumbeat.codec.json_codec import decode_bounded, decoder_of, encoder
 from drumbeat.codec.limits import has_nul
 from drumbeat.core.instance import Instance
-from drumbeat.core.job import JobFilter, NewJob
+from drumbeat.core.job import NewJob
+from drumbeat.core.job_query import JobFilter
 from drumbeat.durations import Duration
 from drumbeat.errors import InvalidArguments, UnknownTask
 from drumbeat.ids import new_job_id
 from drumbeat.names import check_name, short_repr
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
 from drumbeat.tasks.options import parse_enqueue_options
@@ -139,7 +141,7 @@ async def _choose_queue(store: Store, task: str, requested: str | None, workers:
     """The wished queue if a worker that knows the task takes it; else the one that the task's last job was in."""
     taken = {queue for each in workers for queue in each.queues}
     if requested is None:
-        last = await store.inspect.find_jobs(JobFilter(task=task, limit=1, preview=0))
+        last = await find_jobs(store, JobFilter(task=task, limit=1, preview=0))
         likely: list[str] = [*(job.queue for job in last), "default", *(taken if len(taken) == 1 else ())]
         for queue in likely:
             if queue in taken:

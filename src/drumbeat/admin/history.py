@@ -7,11 +7,12 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from drumbeat.client import Client
-from drumbeat.core.job import Job, JobFilter
+from drumbeat.core.job import Attempt, Job
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
 from drumbeat.tasks import Task
 
-from .filters import JobQuery, list_jobs, page_jobs, read_filter
+from .filters import PAGE, JobQuery, list_jobs, page_jobs, read_filter
 from .views import Run, job_runs
 
 
@@ -55,4 +56,7 @@ def _build_filter(task: str | Task[..., Any] | None, query: RunQuery) -> JobFilt
 
 async def _read_runs(client: Client, jobs: list[Job]) -> list[Run]:
     store = await client.store()
-    return [run for job in jobs for run in job_runs(job, await store.inspect.list_attempts(job.id))]
+    attempts: dict[JobId, list[Attempt]] = {}
+    for start in range(0, len(jobs), PAGE):
+        attempts |= await store.inspect.get_attempts([job.id for job in jobs[start : start + PAGE]])
+    return [run for job in jobs for run in job_runs(job, attempts[job.id])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 
 from drumbeat.client import Client
-from drumbeat.core.job import QueueStats
+from drumbeat.core.job_query import QueueStats
 from drumbeat.names import check_name
 
 from .filters import check_queue

@@ -317,7 +317,7 @@ class Schedules:
         await self._find(name, retired=True)
         store = await self._client.store()
         until = None if before is None else to_us(before, name="before")
-        fires = await store.schedules.list_fires(name, before=until, limit=limit)
+        fires = (await store.schedules.list_fires([name], before=until, limit=limit))[name]
         found: dict[JobId, Job] = {}
         wanted = [fire.job for fire in fires if fire.job is not None] if jobs else []
         for start in range(0, len(wanted), PAGE):

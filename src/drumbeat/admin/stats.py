@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from drumbeat.client import Client
-from drumbeat.core.stats import Resolution, Rollup
+from drumbeat.core.stats import OVERALL, Resolution, Rollup
 from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.names import check_name, short_repr
@@ -53,12 +53,12 @@ class Stats:
         """The same for all queues and tasks together: one for each stretch, whose `queue` and `task` are empty. Quick, however
         many tasks there are."""
         store, length, begin, end = await self._read_span(resolution, since, until)
-        return await store.stats.read_overall(length, begin, end)
+        return await store.stats.read(length, begin, end, queue=OVERALL, task=OVERALL)
 
     async def totals(self) -> builtins.list[Rollup]:
         """Everything that was ever counted, for each queue and task, also by instances that have gone. It only grows."""
         store = await self._client.store()
-        return await store.stats.read_totals()
+        return await store.stats.read(Resolution.TOTAL, 0, 1)
 
     async def _read_span(
         self, resolution: str, since: datetime | None, until: datetime | None

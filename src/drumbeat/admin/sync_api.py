@@ -37,7 +37,6 @@ class SyncJobs:
         self.wait = to_sync("app.sync.jobs.wait", jobs.wait)
         self.cancel = to_sync("app.sync.jobs.cancel", jobs.cancel)
         self.run_now = to_sync("app.sync.jobs.run_now", jobs.run_now)
-        self.retry = to_sync("app.sync.jobs.retry", jobs.retry)
         self.bulk = to_sync("app.sync.jobs.bulk", jobs.bulk)
         self._enqueue = to_sync("app.sync.jobs.enqueue", jobs.enqueue)
 
@@ -60,6 +59,7 @@ class SyncDead:
         self.page = to_sync("app.sync.dead.page", dead.page)
         self.show = to_sync("app.sync.dead.show", dead.show)
         self.groups = to_sync("app.sync.dead.groups", dead.groups)
+        self.select = to_sync("app.sync.dead.select", dead.select)
         self.replay = to_sync("app.sync.dead.replay", dead.replay)
         self.discard = to_sync("app.sync.dead.discard", dead.discard)
 

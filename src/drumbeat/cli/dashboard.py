@@ -37,4 +37,6 @@ def command(target: CliTarget, /, host: str | None, port: int | None, namespace:
         address = f"[{name}]" if ":" in name else name
         app.configure(target.flags | {"dashboard": f"{address}:{set_port if port is None else port}"})
     logs.configure(app.settings.log_level, app.settings.log_format)
-    return server.run(app, on_ready=lambda address: click.echo(f"dashboard of {target.store_url} at {address}"))
+    return server.run(
+        app._internals, on_ready=lambda address: click.echo(f"dashboard of {target.store_url} at {address}")
+    )

@@ -14,8 +14,9 @@ import msgspec
 
 from drumbeat.cli.failures import BadInput, NotDone
 from drumbeat.errors import DrumbeatError
+from drumbeat.processes.frames import receive, send_to_parent
+from drumbeat.processes.spawn import spawn
 from drumbeat.settings import Settings, load
-from drumbeat.spawn import receive, send_to_parent, spawn
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
@@ -43,13 +44,13 @@ class _ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe_program(app: Drumbeat, settings: Settings) -> ProgramInfo:
     """Of an app that is here."""
-    tasks = app.registered_tasks
+    tasks = app._internals.registered_tasks
     return ProgramInfo(
         settings=settings,
         tasks=sorted(task.name for task in tasks),
-        rooms=sorted(room.name for room in app.registered_rooms),
-        queues=settings.queue_weights(app.registry.queues()),
-        task_queues=app.registry.queues(),
+        rooms=sorted(room.name for room in app._internals.registered_rooms),
+        queues=settings.queue_weights(app._internals.registry.queues()),
+        task_queues=app._internals.registry.queues(),
     )
 
 
@@ -60,7 +61,7 @@ def probe_program(ref: str, flags: Mapping[str, Any]) -> ProgramInfo:
         Refused: it cannot be imported, or its settings are wrong; in one line.
     """
     child = spawn("drumbeat.cli.probe:run_probe", {"ref": ref, "flags": dict(flags)}, label=f"drumbeat-probe {ref}")
-    with child.link, child.lifeline:
+    with child.link:
         frame = receive(child.link)
     code = child.process.wait()
     if frame is None:

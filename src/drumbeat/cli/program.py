@@ -37,7 +37,7 @@ GROUPS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry("explain", "Say why a job is not running."),
         CommandEntry("top", "Watch queues, rates, running processes and what dies, live."),
         CommandEntry("doctor", "Say what is wrong with the store or with what runs on it, and what to do."),
-        CommandEntry("jobs", "List, show, cancel, retry jobs, or run them now."),
+        CommandEntry("jobs", "List, show and cancel jobs, or run them now."),
         CommandEntry("dead", "List, show, group, replay or discard dead letters."),
         CommandEntry("queues", "List, show, pause and resume queues."),
         CommandEntry("tasks", "List and show tasks, with the numbers of their jobs."),

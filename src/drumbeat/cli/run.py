@@ -76,7 +76,7 @@ def _run_worker(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
     if (code := _prepare(probe.describe_program(app, settings), ref, migrate=migrate)) is not None:
         return code
     with _dashboard(ref, settings, wanted="dashboard" in flags):
-        return main.run(app, settings, ref=ref)
+        return main.run(app._internals, settings, ref=ref)
 
 
 def _dashboard(ref: str, settings: Settings, *, wanted: bool) -> AbstractContextManager[None]:
@@ -160,11 +160,11 @@ async def _wait_for_store(url: str, settings: Settings, do: Callable[[str, str],
 
     from drumbeat.clock import SYSTEM
     from drumbeat.errors import StoreUnavailable
-    from drumbeat.heartbeat import UnreachableRule
+    from drumbeat.outage import UnreachableRule
+    from drumbeat.processes.exit_codes import EXIT_NO_STORE, EXIT_OK
+    from drumbeat.processes.signals import stop_on_signals
     from drumbeat.redaction import mask_url
     from drumbeat.service import open_with_retries
-    from drumbeat.worker import EXIT_NO_STORE, EXIT_OK
-    from drumbeat.worker.main import stop_on_signals
 
     log, stop, rule, code = (
         logging.getLogger("drumbeat.run"),

@@ -40,7 +40,7 @@ async def watch(
             click.echo(f"drumbeat: {to_one_line(str(error))}", err=True)
         else:
             screen.draw(functools.partial(show, answer))
-        await app.clock.sleep(target.watch_interval)
+        await app._internals.clock.sleep(target.watch_interval)
 
 
 class WatchScreen:

@@ -19,14 +19,14 @@ from typing import Any, Protocol, TypeVar
 from drumbeat.clock import Clock, jitter
 from drumbeat.context import CURRENT_SIGNAL, AbortReason, AbortSignal
 from drumbeat.core.schedule import OnceState
-from drumbeat.durations import format_duration
-from drumbeat.errors import ConfigError, StartFailed, StoreUnavailable
+from drumbeat.errors import ConfigError, StartFailed
 from drumbeat.ids import InstanceId
 from drumbeat.retry import RetryLater, SkipRetry, Snooze
 from drumbeat.service import OutageBackoff
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import ScheduleStore
 from drumbeat.tasks import Task
+from drumbeat.user_code import call_with_timeout, is_own_cancellation
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class StartupRunner:
         key = f"{self._settings.name}:{self._settings.version}:{starter.name}"
         while True:
             me = self._identity()
-            match await self._ask_store(lambda me=me: schedules.claim_once(key, me)):  # type: ignore[misc]
+            match await self._backoff.retry(lambda me=me: schedules.claim_once(key, me)):  # type: ignore[misc]
                 case OnceState.DONE:
                     return
                 case OnceState.BUSY:
@@ -136,18 +136,8 @@ class StartupRunner:
                     if not await self._call(starter):
                         return
                     # Refused if we were taken for dead meanwhile and another is at it: then it is theirs to finish.
-                    if await self._ask_store(lambda me=me: schedules.complete_once(key, me)):  # type: ignore[misc]
+                    if await self._backoff.retry(lambda me=me: schedules.complete_once(key, me)):  # type: ignore[misc]
                         return
-
-    async def _ask_store(self, question: Callable[[], Awaitable[T]]) -> T:
-        while True:
-            try:
-                answer = await question()
-            except StoreUnavailable as error:
-                await self._backoff.wait(error)
-            else:
-                self._backoff.reset()
-                return answer
 
     async def _call(self, starter: StartupCall) -> bool:
         """Until it is done; False: it is not, and the process stops."""
@@ -159,7 +149,7 @@ class StartupRunner:
             except Snooze as signal:
                 await self._clock.sleep(signal.delay_us / 1e6)
             except BaseException as error:  # the user's own code, whatever it raises
-                if _is_cancellation(error):
+                if is_own_cancellation(error):
                     raise
                 if self._is_stopped:
                     return False
@@ -182,20 +172,13 @@ class StartupRunner:
 
     async def _attempt(self, starter: StartupCall) -> None:
         task = starter.task
-        limit = None if task.timeout_us is None else task.timeout_us / 1e6
+        call = functools.partial(task.function, *starter.args, **starter.kwargs)
         self._signal, self._runs_in_thread = AbortSignal(), not task.is_async
         token = CURRENT_SIGNAL.set(self._signal)
         try:
-            async with asyncio.timeout(limit) as patience:
-                if task.is_async:
-                    await task.function(*starter.args, **starter.kwargs)
-                else:
-                    await self._in_thread(functools.partial(task.function, *starter.args, **starter.kwargs))
-        except TimeoutError:
-            if not patience.expired():
-                raise
-            self._signal.set(AbortReason.TIMED_OUT)  # for a thread, which goes on
-            raise TimeoutError(f"timed out after {format_duration(task.timeout_us or 0)}") from None
+            await call_with_timeout(
+                call if task.is_async else lambda: self._in_thread(call), task.timeout_us, self._signal
+            )
         finally:
             CURRENT_SIGNAL.reset(token)
             self._signal = None
@@ -206,12 +189,6 @@ def _describe_error(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except BaseException:  # its own __str__
         return type(error).__name__
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    """Of the process that starts, and not one of the call's own making."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _applies_to_role(wanted: str, role: str) -> bool:

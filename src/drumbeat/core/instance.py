@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from drumbeat.core.job import ClaimRef
+from drumbeat.core.claim import ClaimRef
 from drumbeat.durations import to_us
 from drumbeat.ids import InstanceId
 

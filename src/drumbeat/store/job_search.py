@@ -18,17 +18,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import (
-    LIVE_STATES,
-    Job,
-    JobCounts,
-    JobFilter,
-    JobPage,
-    JobState,
-    PendingView,
-    QueueStats,
-    TaskStats,
-)
+from drumbeat.core.job import LIVE_STATES, JobState, PendingView
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats, TaskStats
 from drumbeat.ids import JobId, is_job_id
 
 MAX_SMALL_SET = 2_000
@@ -318,18 +309,6 @@ def count_matches(looks: Iterable[ScanResult]) -> JobCounts:
         number > MAX_COUNTED for number in counts.values()
     )
     return JobCounts(**{word: min(number, MAX_COUNTED) for word, number in counts.items()}, capped=capped)
-
-
-async def collect_pages(page: Callable[[JobFilter], Awaitable[JobPage]], filter: JobFilter) -> list[Job]:
-    """Up to `limit` jobs, however many pages it takes."""
-    found: list[Job] = []
-    while filter.limit > 0:
-        part = await page(filter)
-        found += part.items
-        if part.next is None:
-            break
-        filter = msgspec.structs.replace(filter, before=part.next, limit=filter.limit - len(part.items))
-    return found
 
 
 T = TypeVar("T")

@@ -6,7 +6,8 @@ Values only; what becomes of the rows is in `ending.py` of an engine.
 from collections.abc import Iterable
 from typing import Protocol
 
-from drumbeat.core.job import Failure, NewJob, Outcome, OutcomeKind
+from drumbeat.core.claim import Outcome
+from drumbeat.core.job import Failure, NewJob, OutcomeKind
 from drumbeat.ids import JobId
 
 REQUEUING = frozenset(

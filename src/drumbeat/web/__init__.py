@@ -13,9 +13,9 @@ from drumbeat.errors import ConfigError
 from drumbeat.web.route import AccessRole, Caller
 
 if TYPE_CHECKING:
+    from drumbeat.protocols import DashboardApp
     from drumbeat.web.access import Access
     from drumbeat.web.asgi import Dashboard
-    from drumbeat.web.host import DashboardApp
     from drumbeat.web.panels import Panel
 
 __all__ = ["AccessRole", "Caller", "Dashboard", "dashboard"]

@@ -18,10 +18,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as StarletteRoute
 from starlette.routing import Router
 
+from drumbeat.protocols import DashboardApp
 from drumbeat.web import access, parsing
 from drumbeat.web.audit_middleware import perform_audited, to_response
 from drumbeat.web.error_pages import accepts_html, render_problem
-from drumbeat.web.host import DashboardApp
 from drumbeat.web.panels import Panel
 from drumbeat.web.problem import Problem, to_problem
 from drumbeat.web.request import DashboardRequest

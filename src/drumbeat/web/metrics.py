@@ -10,7 +10,7 @@ from itertools import accumulate
 import msgspec
 
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import JobCounts, QueueStats
+from drumbeat.core.job_query import JobCounts, QueueStats
 from drumbeat.core.stats import BOUNDS_US, Rollup
 from drumbeat.durations import to_us
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
+from drumbeat.core.stats import Resolution
 from drumbeat.web.metrics import CONTENT_TYPE, MetricsSample, render
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.ticker import count_dead_letters
@@ -16,7 +17,7 @@ async def scrape(request: DashboardRequest) -> Response:
     counts = await store.inspect.count_jobs(JobFilter())
     sample = MetricsSample(
         now=await store.inspect.now(),
-        totals=await store.stats.read_totals(),
+        totals=await store.stats.read(Resolution.TOTAL, 0, 1),
         queues=await request.app.queues.list(),
         instances=await store.inspect.list_instances(),
         counts=counts,

@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import Request
 
 from drumbeat.durations import from_us
-from drumbeat.web.host import DashboardApp
+from drumbeat.protocols import DashboardApp
 from drumbeat.web.route import ANONYMOUS, AccessRole, NoParameters
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from drumbeat.admin.health import HealthMonitor
+from drumbeat.protocols import DashboardApp
 from drumbeat.web.access import Access, AccessControl
 from drumbeat.web.background_acts import BackgroundActs
-from drumbeat.web.host import DashboardApp
 from drumbeat.web.panels import Panel, panel_routes
 from drumbeat.web.static_files import StaticFileCache
 from drumbeat.web.ticker import Ticker

@@ -18,13 +18,13 @@ from drumbeat.admin.health import HealthMonitor
 from drumbeat.clock import jitter
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, LeaderInfo, Role
-from drumbeat.core.job import JobCounts, JobFilter, QueueStats
+from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
 from drumbeat.core.stats import Resolution
 from drumbeat.durations import from_us, to_us
 from drumbeat.errors import DrumbeatError
+from drumbeat.protocols import DashboardApp
 from drumbeat.redaction import mask_urls
 from drumbeat.store.protocol import Store
-from drumbeat.web.host import DashboardApp
 from drumbeat.web.metrics import queue_lag
 from drumbeat.web.rate_tracker import INTERVAL_US, QueueSample, Rates, RateTracker
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, AbortReason, RunningJob
-from drumbeat.core.job import ClaimedJob
+from drumbeat.core.claim import ClaimedJob
 from drumbeat.tracing import AttemptSpan
 from drumbeat.worker.thread_pool import ThreadCall
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 
-from drumbeat.core.job import ClaimedJob
+from drumbeat.core.claim import ClaimedJob
 from drumbeat.ids import JobId
 
 

@@ -26,13 +26,15 @@ from typing import Any
 import msgspec
 
 from drumbeat import appref, logs, tracing
-from drumbeat.codec import Unstorable, encode_result
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB, RunningJob
-from drumbeat.core.job import ClaimedJob, Outcome
-from drumbeat.errors import DrumbeatError, InvalidArguments
+from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.errors import DrumbeatError
 from drumbeat.ids import InstanceId
+from drumbeat.processes.exit_codes import EXIT_CANNOT_SERVE
+from drumbeat.processes.exit_watcher import exit_with_group
+from drumbeat.processes.frames import receive, send
+from drumbeat.protocols import WorkerApp
 from drumbeat.settings import Settings
-from drumbeat.spawn import exit_with_group, receive, send
 from drumbeat.store.urls import transactional_for
 from drumbeat.worker import child_protocol, lifespans
 from drumbeat.worker.batch_call import build_calls, split_results
@@ -40,15 +42,14 @@ from drumbeat.worker.event_loop import cancel_leftovers, run_until_done, task_fa
 from drumbeat.worker.fork_detector import FORKS
 from drumbeat.worker.job_completer import JobCompleter
 from drumbeat.worker.process_guard import ProcessGuard
-from drumbeat.worker.protocols import WorkerApp
-from drumbeat.worker.reporter import MAX_PROGRESS_BYTES
-from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure, from_exception
+from drumbeat.worker.reporter import encode_progress
+from drumbeat.worker.result import HandlerResult, describe_failure, from_exception, from_value
+from drumbeat.worker.stuck_handlers import StuckHandlers
 from drumbeat.worker.task_spec import Arguments, TaskSpec, build_task_specs
 from drumbeat.worker.thread_pool import ThreadPool
 
 log = logging.getLogger(__name__)
 
-EXIT_CANNOT_SERVE = 3
 PROGRESS_INTERVAL = 0.1
 
 
@@ -63,7 +64,7 @@ def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: d
     logs.protect_loggers()
     try:
         app = appref.load(ref, prepare=prepare)
-        server = ChildServer(app, app.configure(flags), worker)
+        server = ChildServer(app._internals, app.configure(flags), worker)
     except BaseException as error:  # the program's own, sys.exit() while it is imported included
         worker.send(_to_refused(error))
         return EXIT_CANNOT_SERVE
@@ -138,10 +139,7 @@ class ProgressSender:
 
     def put(self, job: ClaimedJob, value: Any) -> None:
         """Called by handlers, in any thread; never waits for the worker."""
-        try:
-            text = encode_result(value, limit=MAX_PROGRESS_BYTES)
-        except Unstorable as error:
-            raise InvalidArguments(f"progress cannot be kept: {error.reason}", "progress") from None
+        text = encode_progress(value)
         with self._lock:
             if self._job is not job:
                 return  # from a thread that outlived its job
@@ -202,7 +200,8 @@ class ChildServer:
             run_until_done(self._loop, _wait_first(opened, life))
             if life.done():
                 return self._lifespan_exit_code(life)
-            guard = ProcessGuard(self._loop, is_own_process=True)
+            guard = ProcessGuard(self._loop, None, is_own_process=True)
+            guard.arm()
             self._link.send(child_protocol.ChildReady())
             while (asked := run_until_done(self._loop, self._link.inbox.get())) is not None:
                 answer = self._run_job(*asked)
@@ -216,7 +215,7 @@ class ChildServer:
             return code
 
     async def _hold_lifespans(self, opened: "asyncio.Future[None]") -> None:
-        self._threads = ThreadPool(lambda count: None)
+        self._threads = ThreadPool(StuckHandlers(limit=1))
         async with lifespans.open_lifespans(self._lifespans):
             opened.set_result(None)
             await self._leaving.wait()
@@ -271,8 +270,8 @@ class ChildServer:
         try:
             value = self._call(plan, call, context)
             if plan.batch:
-                return split_results(plan.name, 1, value, self._from_value)[0]
-            return HandlerResult(kind=ResultKind.RETURNED) if value is None else self._from_value(value)
+                return split_results(plan.name, 1, value, self._settings.payload_limit)[0]
+            return from_value(value, self._settings.payload_limit)
         except BaseException as error:  # the handler's own, SystemExit included
             return from_exception(error, running.aborted.reason)
 
@@ -298,14 +297,6 @@ class ChildServer:
             return await (call() if plan.is_async else self._threads.run(call)), None
         except BaseException as error:
             return None, error
-
-    def _from_value(self, value: Any) -> HandlerResult:
-        try:
-            return HandlerResult(
-                kind=ResultKind.RETURNED, result=encode_result(value, limit=self._settings.payload_limit)
-            )
-        except Unstorable as error:
-            return HandlerResult(kind=ResultKind.RETURNED, result_error=error.reason)
 
 
 async def _wait_first(*ends: "asyncio.Future[None]") -> None:

@@ -14,7 +14,7 @@ worker                      child
 import msgspec
 
 from drumbeat.context import AbortReason
-from drumbeat.core.job import ClaimedJob
+from drumbeat.core.claim import ClaimedJob
 from drumbeat.ids import InstanceId
 from drumbeat.worker.result import HandlerResult
 

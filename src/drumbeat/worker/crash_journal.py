@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
-from drumbeat.core.job import ClaimRef
+from drumbeat.core.claim import ClaimRef
 from drumbeat.ids import InstanceId, JobId
 
 MAGIC = b"drumbeat marks 1"

@@ -15,7 +15,7 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
 
 from drumbeat.context import CURRENT_BATCH, CURRENT_JOB
-from drumbeat.spawn import reopen_streams
+from drumbeat.processes.spawn import reopen_streams
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-EXIT_FORKED_COPY = 70
+from drumbeat.processes.exit_codes import EXIT_FORKED_COPY
 
 
 class ForkDetector:

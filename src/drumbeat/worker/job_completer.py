@@ -11,7 +11,7 @@ from typing import Any
 
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.context import Aborted, AbortReason, Completion, JobTransaction, RunningJob
-from drumbeat.core.job import ClaimRef
+from drumbeat.core.claim import ClaimRef
 from drumbeat.errors import ClaimLost, StoreUnavailable, TransactionTooLong
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Transactional

@@ -5,7 +5,6 @@ and the others are closed all the same. Whatever it raises: SystemExit of a life
 worker.
 """
 
-import asyncio
 import logging
 import os.path
 import traceback
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from drumbeat.errors import DrumbeatError, StartFailed
+from drumbeat.user_code import is_own_cancellation
 from drumbeat.worker.event_loop import IN_LIFESPAN
 from drumbeat.worker.result import describe_failure
 
@@ -49,7 +49,7 @@ class GuardedLifespan:
         except DrumbeatError:
             raise
         except BaseException as error:  # the program's own, whatever it is
-            if _is_cancellation(error):
+            if is_own_cancellation(error):
                 raise
             log.debug("a lifespan failed", exc_info=error)
             raise StartFailed(self._name, _describe_error(error), is_lifespan=True) from error
@@ -63,18 +63,12 @@ class GuardedLifespan:
         try:
             return await self._manager.__aexit__(kind, error, trace)
         except BaseException as raised:
-            if raised is error or _is_cancellation(raised):
+            if raised is error or is_own_cancellation(raised):
                 raise
             log.error("a lifespan failed while it closed", exc_info=raised, extra={"lifespan": self._name})
             return None
         finally:
             IN_LIFESPAN.reset(token)
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    """Of the task that we are in, and not one that the lifespan made up."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _describe_error(error: BaseException) -> str:

@@ -3,9 +3,9 @@
     reporter --each verdict--> Recorder (cells of the stretch under way) --harvest--> books --every 10 s--> Recording --> store
 
 A run counts in the stretch in which it finished, so that others can count it from history if we die before we have written
-(`store/lost_counts.py`). Counting is on the way of every job: no allocation, no call to a clock, about 0.4 µs. Writing is in nobody's
-way: it is a service of its own, and what could not be written is kept, and written later. Each row is the whole of its stretch,
-so that writing it twice is harmless (`store.protocol.Stats`).
+(`store/lost_counts.py`). Counting is on the way of every job: no allocation, no call to a clock, about 0.4 µs. Writing is in
+nobody's way: it is a service of its own, and what could not be written is kept, and written later. Each row is the whole of
+its stretch, so that writing it twice is harmless (`store.protocol.Stats`).
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from contextlib import suppress
 from operator import itemgetter
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import ClaimedJob, Outcome, OutcomeKind
+from drumbeat.core.claim import ClaimedJob, Outcome
+from drumbeat.core.job import OutcomeKind
 from drumbeat.core.stats import (
     BUCKETS,
     COUNTS_LENGTH,

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from drumbeat.codec import Undecodable
-from drumbeat.core.job import ClaimedJob, Failure, Outcome, OutcomeKind, blocked_on_task, blocked_on_version
+from drumbeat.core.claim import ClaimedJob, Outcome, blocked_on_task, blocked_on_version
+from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.errors import InvalidArguments
 from drumbeat.retry import Backoff
 from drumbeat.settings import MAX_PAYLOAD_LIMIT

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import JobFilter, OutcomeKind
+from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull, StoreUnavailable
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.postgres import PostgresStore, error_translation
 from tests.contract.making import HOUR, claim, claimed_one, end, new_job, worker
 from tests.engines.postgres.conftest import address_of
@@ -124,7 +126,7 @@ async def test_a_full_disk_is_told_as_that_and_nothing_is_stored(postgres: Postg
     with pytest.raises(StoreFull, match="no space left"):
         await postgres.jobs.add([new_job()])
     await raw.execute("DROP TRIGGER full_disk ON drumbeat.job")
-    assert await postgres.inspect.find_jobs(JobFilter()) == []
+    assert await find_jobs(postgres, JobFilter()) == []
 
 
 async def test_a_table_changed_by_a_migration_under_an_open_store(postgres: PostgresStore, raw: Any) -> None:
@@ -136,4 +138,4 @@ async def test_a_table_changed_by_a_migration_under_an_open_store(postgres: Post
     )
     [again] = await claim(postgres, instance)
     assert await end(postgres, instance, again, OutcomeKind.RETRY) == "applied"
-    assert (await postgres.inspect.get_job(job.id)).failures == 2
+    assert (await get_job(postgres, job.id)).failures == 2

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from drumbeat import Drumbeat
-from drumbeat.core.job import JobFilter, OutcomeKind, Unique
+from drumbeat.core.job import OutcomeKind, Unique
+from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import Overlap
 from drumbeat.ids import new_job_ids
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, new_job, outcome, wanting, worker
 from tests.contract.scheduling import after, fire, got, new_schedule, put
 from tests.engines.postgres.conftest import address_of
@@ -58,7 +61,7 @@ async def test_a_whole_life_of_jobs(pooled: PostgresStore) -> None:
     assert await pooled.jobs.cancel([*ids]) == ["succeeded", "cancelled", "dead", "requested"]
     assert (await pooled.jobs.replay([dead.id]))[0].replayed
     assert (await pooled.instances.declare_dead(instance, beat=None, started=None, reason="test")).declared
-    assert len(await pooled.inspect.find_jobs(JobFilter())) == 5
+    assert len(await find_jobs(pooled, JobFilter())) == 5
     assert await pooled.jobs.prune(await pooled.inspect.now() + HOUR, 100) == 3
 
 
@@ -118,12 +121,12 @@ async def test_a_day_of_history_is_made_and_removed(pooled: PostgresStore, monke
     assert await end(pooled, instance, job, OutcomeKind.SUCCEEDED, finished_at=now - 30 * 24 * HOUR) == "applied"
     monkeypatch.setattr(pooled.jobs._history, "_large_bytes", 0)  # type: ignore[attr-defined]
     assert await pooled.jobs.prune(now - 24 * HOUR, 5) == 5
-    assert await pooled.inspect.find_jobs(JobFilter()) == []
+    assert await find_jobs(pooled, JobFilter()) == []
 
 
 async def test_its_own_hints_are_heard_without_listen(pooled: PostgresStore) -> None:
     heard: list[int] = []
-    async with pooled.wake.listen(heard.append) as address:
+    async with pooled.wake.listen(Subscriber(heard.append)) as address:
         assert address is None
         await add(pooled, new_job())
         assert heard

@@ -18,8 +18,10 @@ from sqlalchemy.orm import Session
 from drumbeat.clock import SYSTEM
 from drumbeat.core.job import AddResult, CancelAnswer, JobState, OutcomeKind, Unique
 from drumbeat.errors import ClaimLost, ConfigError, InvalidArguments, JobNotFound, StoreUnavailable
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.postgres import PostgresStore, schema
 from drumbeat.store.postgres.transactional import PostgresTransactional
+from drumbeat.store.protocol.wake import Subscriber
 from tests.callers import Program, django_program, done
 from tests.contract.making import claim, claimed_one, end, hold, ids, new_job, worker
 from tests.engines.postgres.conftest import address_of
@@ -29,7 +31,7 @@ from tests.waiting import until
 
 async def exists(store: PostgresStore, id: Any) -> bool:
     try:
-        await store.inspect.get_job(id)
+        await get_job(store, id)
     except JobNotFound:
         return False
     return True
@@ -191,7 +193,7 @@ async def test_a_completion_comes_and_goes_with_the_transaction(
             program.conn, instance, hold(job), started_at=1, result="7", result_error=None
         )
         await done(finish())
-        assert (await postgres.inspect.get_job(job.id)).state is state
+        assert (await get_job(postgres, job.id)).state is state
     await done(program.run("INSERT INTO mine VALUES (2)"))
     with pytest.raises(ClaimLost) as caught:
         await postgres.transactional.complete(
@@ -236,19 +238,19 @@ async def test_another_namespace_has_functions_of_its_own(url: str, raw: Any) ->
     job = new_job()
     async with await PostgresStore.open(address_of(url), namespace="shop") as store:
         heard: list[int] = []
-        async with store.wake.listen(heard.append):
+        async with store.wake.listen(Subscriber(heard.append)):
             await store.transactional.add(raw, [job])
             await until(lambda: heard, what="a hint")
         assert await exists(store, job.id)
         instance = await worker(store)
         [claimed] = await claim(store, instance)
         await store.transactional.complete(raw, instance, hold(claimed), started_at=1, result=None, result_error=None)
-        assert (await store.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+        assert (await get_job(store, job.id)).state is JobState.SUCCEEDED
 
 
 async def test_notify_false_wakes_nobody(postgres: PostgresStore, raw: Any) -> None:
     heard: list[int] = []
-    async with postgres.wake.listen(heard.append):
+    async with postgres.wake.listen(Subscriber(heard.append)):
         await postgres.transactional.add(raw, [new_job()], notify=False)
         await postgres.transactional.add(raw, [new_job(run_at=5)])
         await until(lambda: heard, what="a hint")
@@ -309,7 +311,7 @@ async def test_a_job_that_ends_while_it_is_enqueued_again_has_no_second_life(
     finally:
         await other.close()
     assert [answer.created for answer in again.result()] == [False, True, False]
-    assert (await postgres.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+    assert (await get_job(postgres, job.id)).state is JobState.SUCCEEDED
     assert ids(await claim(postgres, instance)) == [again.result()[1].id]
 
 
@@ -328,7 +330,7 @@ async def test_a_burial_waits_for_a_completion_under_way_and_then_finds_nothing(
             )
             await until(lambda: _waits(postgres, url), what="the burial to wait")
     assert (burial.result().declared, burial.result().crash_suspect) == (True, 0)
-    assert (await postgres.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+    assert (await get_job(postgres, job.id)).state is JobState.SUCCEEDED
 
 
 async def test_a_completion_makes_the_day_that_history_lacks(postgres: PostgresStore, raw: Any) -> None:
@@ -337,7 +339,7 @@ async def test_a_completion_makes_the_day_that_history_lacks(postgres: PostgresS
     for part in await raw.fetch("SELECT relname FROM pg_class WHERE relname ~ '^history_[0-9]{8}$' AND relkind = 'r'"):
         await raw.execute(f"DROP TABLE drumbeat.{part['relname']}")
     await postgres.transactional.complete(raw, instance, hold(job), started_at=1, result=None, result_error=None)
-    assert (await postgres.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+    assert (await get_job(postgres, job.id)).state is JobState.SUCCEEDED
 
 
 async def test_an_open_transaction_keeps_nobody_from_the_job_until_it_completes_it(
@@ -352,7 +354,7 @@ async def test_an_open_transaction_keeps_nobody_from_the_job_until_it_completes_
         assert await postgres.jobs.cancel([job.id]) == [CancelAnswer.REQUESTED]
     await postgres.transactional.complete(conn, instance, hold(job), started_at=1, result=None, result_error=None)
     await own.commit()
-    assert (await postgres.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+    assert (await get_job(postgres, job.id)).state is JobState.SUCCEEDED
 
 
 async def test_a_lost_connection_is_a_store_that_is_away_and_the_pool_goes_on(

@@ -34,7 +34,7 @@ async def test_a_server_that_was_emptied_gives_tokens_that_still_grow_and_its_ho
     async with app:
         holder = asyncio.get_running_loop().create_task(hold())
         await entered.wait()
-        store = await app.store()
+        store = await app._internals.store()
         await store._pool.command("FLUSHDB")  # type: ignore[attr-defined]
         with pytest.raises(LockLost, match="its lease ended at the store"):
             await asyncio.wait_for(holder, 10)

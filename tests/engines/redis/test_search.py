@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import Failure, JobFilter, JobState, OutcomeKind
+from drumbeat.core.job import Failure, JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import new_job_ids, pack_id
 from drumbeat.store.redis import RedisStore
 from drumbeat.store.redis.keys import bucket

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from drumbeat.core.claim import ClaimRequest, Outcome, WriteStatus
 from drumbeat.core.instance import NewInstance, Role
-from drumbeat.core.job import ClaimRequest, NewJob, Outcome, OutcomeKind, WriteStatus
+from drumbeat.core.job import NewJob, OutcomeKind
 from drumbeat.ids import InstanceId, new_instance_id, new_job_ids
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from drumbeat.app import Drumbeat
 from drumbeat.core.job import AddResult, JobState, Unique
 from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.sqlite import SqliteStore
 from drumbeat.store.sqlite.write_lock import WriteLock
 from drumbeat.store.urls import transactional_for
@@ -29,7 +30,7 @@ MINE = "CREATE TABLE IF NOT EXISTS mine (number INTEGER)"
 
 async def exists(store: SqliteStore, id: Any) -> bool:
     try:
-        await store.inspect.get_job(id)
+        await get_job(store, id)
     except JobNotFound:
         return False
     return True
@@ -154,7 +155,7 @@ async def test_a_completion_comes_and_goes_with_the_transaction(
             program.conn, instance, hold(job), started_at=1, result="7", result_error=None
         )
         await done(end())
-        assert (await sqlite.inspect.get_job(job.id)).state is state
+        assert (await get_job(sqlite, job.id)).state is state
     program.begin()
     await done(program.run("INSERT INTO mine VALUES (2)"))
     with pytest.raises(ClaimLost):

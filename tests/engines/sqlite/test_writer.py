@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 
 from drumbeat.clock import FakeClock
-from drumbeat.core.job import JobFilter, JobState, OutcomeKind, WriteStatus
+from drumbeat.core.claim import WriteStatus
+from drumbeat.core.job import JobState, OutcomeKind
+from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreError, StoreLost, StoreUnavailable
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.sqlite import SqliteStore, database_thread, fsync_thread, writer
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.database_thread import WriteRequest
+from drumbeat.store.sqlite.database_thread import RequestGroup
 from drumbeat.store.sqlite.insert import SqliteInsertBatch
 from drumbeat.store.sqlite.write_lock import WriteLock
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext, WriteHandler
 from tests.contract.making import HOUR, claim, claimed_one, end, ids, new_job, worker
 from tests.waiting import until
 
@@ -30,13 +33,18 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
+def writer_connection(store: SqliteStore) -> SqliteConnection:
+    db = store._writer._handler.db
+    assert db is not None
+    return db
+
+
 class StatementTrace:
     """Everything that the writer executes, in order."""
 
     def __init__(self, store: SqliteStore) -> None:
-        assert store._writer._db is not None
         self.seen: list[str] = []
-        store._writer._db._db.set_trace_callback(self.seen.append)
+        writer_connection(store)._db.set_trace_callback(self.seen.append)
 
     def count(self, beginning: str) -> int:
         return sum(statement.startswith(beginning) for statement in self.seen)
@@ -74,7 +82,7 @@ async def test_requests_that_wait_share_one_transaction(sqlite: SqliteStore, pat
     assert all(not isinstance(answer, Exception) for answer in answers)
     assert statements.count("COMMIT") <= 2, "the first may have gone alone"
     assert statements.count("INSERT INTO drumbeat_job") <= 2, "single adds become one statement"
-    assert len(await sqlite.inspect.find_jobs(JobFilter(limit=100))) == 50
+    assert len(await find_jobs(sqlite, JobFilter(limit=100))) == 50
 
 
 class SlowDisk:
@@ -112,7 +120,7 @@ async def test_an_enqueue_is_answered_when_it_is_on_disk_and_a_claim_need_not_wa
     ending = asyncio.Task(end(sqlite, instance, claimed, OutcomeKind.SUCCEEDED))
 
     async def is_visible() -> bool:
-        return (await sqlite.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+        return (await get_job(sqlite, job.id)).state is JobState.SUCCEEDED
 
     await until(is_visible)
     assert not adding.done()
@@ -178,7 +186,7 @@ async def test_one_bad_request_in_a_group_spoils_nothing_for_the_others(sqlite: 
     answers = await call_behind_lock(path, calls)
     bad = [number for number, answer in enumerate(answers) if isinstance(answer, Exception)]
     assert bad == [7, 21]
-    assert len(await sqlite.inspect.find_jobs(JobFilter(limit=100))) == 19
+    assert len(await find_jobs(sqlite, JobFilter(limit=100))) == 19
     assert [queue.paused for queue in await sqlite.inspect.list_queues() if queue.name == "x"] == [True]
 
 
@@ -194,8 +202,7 @@ async def test_a_failing_request_leaves_nothing_behind(sqlite: SqliteStore) -> N
 
     with pytest.raises(LookupError):
         await sqlite._writer.write(half, None)
-    assert sqlite._writer._db is not None
-    assert not sqlite._writer._db.in_transaction
+    assert not writer_connection(sqlite).in_transaction
     assert (
         await sqlite._worker_reader.read(lambda db: db.value("SELECT count(*) FROM drumbeat_meta WHERE name = 'half'"))
         == 0
@@ -216,7 +223,7 @@ async def test_now_is_taken_inside_the_turn(sqlite: SqliteStore, path: Path, clo
     job = new_job()
     asked = clock.now_us()
     await call_behind_lock(path, [sqlite.jobs.add([job])], check=lambda: clock.jump(60))
-    found = await sqlite.inspect.get_job(job.id)
+    found = await get_job(sqlite, job.id)
     assert found.created_at.timestamp() * 1_000_000 == asked + 60_000_000
 
 
@@ -255,7 +262,7 @@ async def test_a_call_that_gets_no_turn_ends_with_store_unavailable(
             await store.jobs.add([job])
         held.release()
         assert (await store.jobs.add([job]))[0].id == job.id
-        assert len(await store.inspect.find_jobs(JobFilter())) == 1
+        assert len(await find_jobs(store, JobFilter())) == 1
 
 
 async def test_a_strangers_lock_is_waited_for(sqlite: SqliteStore, path: Path) -> None:
@@ -307,7 +314,7 @@ async def test_threads_end_with_the_store(path: Path) -> None:
     before = threading.active_count()
     async with await SqliteStore.open(path, url="x") as store:
         await claim(store, await worker(store))
-        await store.inspect.find_jobs(JobFilter())
+        await find_jobs(store, JobFilter())
         assert threading.active_count() > before
     await until(lambda: threading.active_count() == before, what="the end of the threads")
 
@@ -319,7 +326,7 @@ async def test_after_a_fork_the_child_is_told_to_open_anew_and_the_parent_goes_o
     if child == 0:
         said = b"nothing"
         try:
-            sqlite._writer.submit(lambda *_: None)
+            sqlite._writer.write(lambda *_: None, None)
         except StoreError as error:
             said = str(error).encode()
         finally:
@@ -373,7 +380,7 @@ async def test_an_error_of_our_own_code_reaches_the_caller_and_the_thread_goes_o
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(writer, "_group_by_kind", lambda group: 1 / 0)
+        broken.setattr(WriteHandler, "_run_unit", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             await sqlite.jobs.add([new_job()])
     assert (await sqlite.jobs.add([new_job()]))[0].created
@@ -382,7 +389,7 @@ async def test_an_error_of_our_own_code_reaches_the_caller_and_the_thread_goes_o
 async def test_a_reader_does_not_create_a_deleted_file_anew(path: Path, sqlite: SqliteStore) -> None:
     path.unlink()
     with pytest.raises(StoreLost):
-        await sqlite.inspect.find_jobs(JobFilter())
+        await find_jobs(sqlite, JobFilter())
     assert not path.exists()
 
 
@@ -390,15 +397,15 @@ async def test_large_batches_do_not_share_a_transaction_so_that_others_have_thei
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    transaction = Writer._run_transaction
+    transaction = WriteHandler._run_transaction
 
-    def counted(self: Writer, db: SqliteConnection, group: list[WriteRequest]) -> Any:
+    def counted(self: WriteHandler, db: SqliteConnection, group: RequestGroup[WriteContext]) -> Any:
         sizes.append(
             sum(len(request.argument.jobs) for request in group if isinstance(request.argument, SqliteInsertBatch))
         )
         return transaction(self, db, group)
 
-    monkeypatch.setattr(Writer, "_run_transaction", counted)
+    monkeypatch.setattr(WriteHandler, "_run_transaction", counted)
     batches = [[new_job() for _ in range(4_000)] for _ in range(10)]
     async with asyncio.TaskGroup() as group:
         for batch in batches:

@@ -173,7 +173,7 @@ async def test_under_a_path_of_another_program_everything_works_too(open_page: O
 async def test_a_schedule_that_is_run_by_hand_shows_it_and_its_notice_leads_to_the_job(
     page: Page, app: Drumbeat
 ) -> None:
-    await app.schedules.create(app.registry["send_mail"], cron="0 9 * * 1-5", args=["all"], name="weekly")
+    await app.schedules.create(app._internals.registry["send_mail"], cron="0 9 * * 1-5", args=["all"], name="weekly")
     await page.goto("/schedules/weekly")
     await confirm(page, page.get_by_test_id("act-run-now"), "a test")
     [job] = await app.jobs.list(task="send_mail")

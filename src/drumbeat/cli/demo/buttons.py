@@ -130,7 +130,7 @@ class DemoButtons:
 
     async def _prune_all(self) -> int:
         """Remove history and charts, as the leader does it with what is old. Returns how many jobs were forgotten."""
-        store = await self._app.store()
+        store = await self._app._internals.store()
         now = await store.inspect.now()
         forgotten, last = 0, BATCH
         while last == BATCH:

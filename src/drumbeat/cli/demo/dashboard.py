@@ -33,7 +33,7 @@ class DemoDashboard:
     async def serve(self, crew: DemoWorkers) -> AsyncIterator[DemoButtons]:
         """Serve while the body runs; who looks on is told goodbye."""
         buttons = DemoButtons(app, crew)
-        server = DashboardServer(dashboard(app, OPEN, panels=[buttons.panel()]))
+        server = DashboardServer(dashboard(app._internals, OPEN, panels=[buttons.panel()]))
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve([self.listener]), name="dashboard")
             try:

@@ -15,7 +15,8 @@ from drumbeat.cli.demo import app as shop
 from drumbeat.cli.demo.workers import DemoWorkers
 from drumbeat.clock import SYSTEM
 from drumbeat.core.instance import InstanceState
-from drumbeat.core.job import Job, JobCounts, JobState, NewJob
+from drumbeat.core.job import Job, JobState, NewJob
+from drumbeat.core.job_query import JobCounts
 from drumbeat.durations import MICROSECOND
 
 POLL_INTERVAL = 0.1

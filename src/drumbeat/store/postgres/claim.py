@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import ClaimedJob, ClaimRequest, MalformedJob, Outcome
+from drumbeat.core.claim import ClaimedJob, ClaimRequest, MalformedJob, Outcome
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.rows import array_literal, claimed_jobs

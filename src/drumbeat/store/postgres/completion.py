@@ -8,7 +8,8 @@ pending. The rows are locked first, in the order of ids.
 from collections.abc import Sequence
 from typing import Any
 
-from drumbeat.core.job import NewJob, Outcome, OutcomeKind, Unique, WriteStatus
+from drumbeat.core.claim import Outcome, WriteStatus
+from drumbeat.core.job import NewJob, OutcomeKind, Unique
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.outcomes import UNCHARGED, is_same_outcome
 from drumbeat.store.postgres.connections import Session

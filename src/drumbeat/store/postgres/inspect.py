@@ -4,64 +4,45 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from drumbeat.clock import Clock
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job, JobState
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.store.job_search import (
     WHOLE_TEXT,
     CachedCount,
     DueCounts,
-    collect_pages,
     total_due,
     total_of_tasks,
     with_due,
 )
 from drumbeat.store.malformed import Fault
 from drumbeat.store.postgres import rows
-from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.health import PostgresHealth
 from drumbeat.store.postgres.jobs import missing_job_error
 from drumbeat.store.postgres.json_guard import StatementGuard, run_guarded
 from drumbeat.store.postgres.malformed_scan import find_malformed
+from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.postgres.search import PostgresSearch
-from drumbeat.store.postgres.statements import PostgresStatements
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
 
 
 class PostgresInspect:
-    def __init__(
-        self,
-        sql: PostgresStatements,
-        search: PostgresSearch,
-        *,
-        health: PostgresHealth,
-        connection: PostgresConnection,
-        report_connection: PostgresConnection,
-        clock: Clock,
-    ) -> None:
-        """lists: for what may take long."""
-        self._health = health
-        self._sql = sql
-        self._search = search
-        self._due_cache = CachedCount(clock, total_due)
-        self._task_cache = CachedCount(clock, total_of_tasks)
-        self._connection = connection
-        self._report_connection = report_connection
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql
+        self._connection = parts.connection
+        self._report_connection = parts.report_connection
+        self._health = PostgresHealth(parts.sql, connection=parts.report_connection, clock=parts.clock)
+        self._search = PostgresSearch(parts.sql, connection=parts.report_connection, clock=parts.clock)
+        self._due_cache = CachedCount(parts.clock, total_due)
+        self._task_cache = CachedCount(parts.clock, total_of_tasks)
 
     async def now(self) -> int:
         now: int = await self._connection.call(lambda session: session.fetchval(self._sql.schema.now))
         return now
-
-    async def get_job(self, id: JobId) -> Job:
-        found, pruned_before = await self._connection.transact(
-            partial(self._load_in_snapshot, id), timeout=LONG_TIMEOUT
-        )
-        if found is None:
-            raise missing_job_error(id, pruned_before)
-        return rows.job(found)
 
     async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
         wanted = [id for id in ids if is_job_id(id)]
@@ -69,19 +50,14 @@ class PostgresInspect:
             partial(self._load_records, wanted, WHOLE_TEXT if preview is None else preview), timeout=LONG_TIMEOUT
         )
 
-    async def find_jobs(self, filter: JobFilter) -> list[Job]:
-        return await collect_pages(self.find_page, filter)
-
     async def find_page(self, filter: JobFilter) -> JobPage:
         return await self._search.page(filter)
 
     async def count_jobs(self, filter: JobFilter) -> JobCounts:
         return await self._search.counts(filter)
 
-    async def list_attempts(self, id: JobId) -> list[Attempt]:
-        if not is_job_id(id):
-            return []
-        return await self._report_connection.transact(partial(self._load_attempts, id), timeout=LONG_TIMEOUT)
+    async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
+        return await self._report_connection.transact(partial(self._load_attempts, ids), timeout=LONG_TIMEOUT)
 
     async def list_queues(self) -> list[QueueStats]:
         return await run_guarded(
@@ -175,9 +151,15 @@ class PostgresInspect:
                 found[job.id] = job
         return found
 
-    async def _load_attempts(self, id: JobId, session: Session) -> list[Attempt]:
+    async def _load_attempts(self, ids: Sequence[JobId], session: Session) -> dict[JobId, list[Attempt]]:
+        sql = self._sql.inspect
+        wanted = [id for id in ids if is_job_id(id)]
         await session.execute(self._sql.schema.use_snapshot)
-        found = rows.attempts(await session.fetch(self._sql.inspect.attempts, id))
-        row, _ = await self._load_row(id, session)
-        last = None if row is None else rows.job_row(row).last_attempt()
-        return found if last is None else [*found, last]
+        found: dict[JobId, list[Attempt]] = {id: [] for id in ids}
+        for row in await session.fetch(sql.attempts, wanted):
+            found[row["id"]] += rows.attempts([row])
+        for statement in (sql.history_record, sql.dead_record):
+            for row in await session.fetch(statement, wanted, 0):
+                if (last := rows.job_row(row).last_attempt()) is not None:
+                    found[row["id"]].append(last)
+        return found

@@ -7,34 +7,16 @@ when it is free; everything else shares that.
 from collections.abc import Sequence
 from functools import partial
 
+from drumbeat.core.claim import ClaimedJob, ClaimRef, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import (
-    AddResult,
-    CancelAnswer,
-    ClaimedJob,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    EndedJob,
-    Failure,
-    MalformedJob,
-    NewJob,
-    Outcome,
-    OutcomeKind,
-    ReplayResult,
-    WriteStatus,
-)
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, OutcomeKind, ReplayResult
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
-from drumbeat.store.outcomes import released_outcomes
 from drumbeat.store.postgres import rows
-from drumbeat.store.postgres.claim import PostgresClaimer
-from drumbeat.store.postgres.completion import PostgresCompletionWriter
-from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session
-from drumbeat.store.postgres.history import DAY_US, HistoryPartitions
-from drumbeat.store.postgres.insert import PostgresInserter, load_unique_keys
-from drumbeat.store.postgres.statements import PostgresJobSql
-from drumbeat.store.postgres.wake import PostgresNotifier
+from drumbeat.store.postgres.connections import PlanMode, Session
+from drumbeat.store.postgres.history import DAY_US
+from drumbeat.store.postgres.insert import load_unique_keys
+from drumbeat.store.postgres.parts import PostgresParts
 
 _CANCELLED = OutcomeKind.CANCELLED.value
 _CANCEL_ANSWERS = {
@@ -48,26 +30,15 @@ _CANCEL_ANSWERS = {
 
 
 class PostgresJobs:
-    def __init__(
-        self,
-        sql: PostgresJobSql,
-        *,
-        claim_connection: PostgresConnection,
-        connection: PostgresConnection,
-        inserter: PostgresInserter,
-        completion: PostgresCompletionWriter,
-        claimer: PostgresClaimer,
-        history: HistoryPartitions,
-        notifier: PostgresNotifier,
-    ) -> None:
-        self._sql = sql
-        self._claim_connection = claim_connection
-        self._connection = connection
-        self._inserter = inserter
-        self._completion = completion
-        self._claimer = claimer
-        self._history = history
-        self._notifier = notifier
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.jobs
+        self._claim_connection = parts.claim_connection
+        self._connection = parts.connection
+        self._inserter = parts.inserter
+        self._completion = parts.completion
+        self._claimer = parts.claimer
+        self._history = parts.history
+        self._notifier = parts.notifier
 
     async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
         return await self._inserter.add(jobs) if jobs else []
@@ -94,16 +65,6 @@ class PostgresJobs:
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         found = await self._connection.call(lambda session: session.fetch(self._sql.running, instance))
         return [ClaimRef(row["id"], row["token"]) for row in found]
-
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        if not claims:
-            return 0
-        outcomes = released_outcomes((hold.id, hold.token) for hold in claims)
-        done, soonest = await self._connection.transact(
-            lambda session: self._completion.record_current(session, instance, outcomes)
-        )
-        self._notify(soonest)
-        return len(done)
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from drumbeat.core.room import RoomMessage, encode_hint
 from drumbeat.ids import InstanceId
 from drumbeat.store.malformed import log_faults, salvage
-from drumbeat.store.postgres.connections import PostgresConnection
-from drumbeat.store.postgres.statements import PostgresStatements
+from drumbeat.store.postgres.parts import PostgresParts
 
 
 class PostgresRooms:
-    def __init__(self, sql: PostgresStatements, *, connection: PostgresConnection) -> None:
-        self._sql = sql.rooms
-        self._connection = connection
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.rooms
+        self._connection = parts.connection
 
     async def send(self, messages: Sequence[RoomMessage]) -> None:
         if not messages:

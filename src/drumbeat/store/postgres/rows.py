@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.claim import ClaimedJob, MalformedJob
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, ClaimedJob, EndedJob, Failure, Job, JobState, MalformedJob, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState
+from drumbeat.core.job_query import QueueStats, TaskStats
 from drumbeat.ids import JobId
 from drumbeat.store.malformed import (
     UNREADABLE_NAME,

@@ -152,16 +152,18 @@ class PostgresSchedules:
         found = await self._connection.call(lambda session: session.fetch(self._sql.retire, undeclared_since))
         return [row["name"] for row in found]
 
-    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
+    async def list_fires(
+        self, names: Sequence[str], *, before: int | None = None, limit: int = 100
+    ) -> dict[str, list[Fire]]:
         last = _MAX_TIMESTAMP if before is None else before
-        found = await self._connection.call(lambda session: session.fetch(self._sql.fires, name, last, limit))
-        fires: list[Fire] = []
+        found = await self._connection.call(lambda session: session.fetch(self._sql.fires, list(names), last, limit))
+        fires: dict[str, list[Fire]] = {name: [] for name in names}
         for row in found:
             values, faults = salvage(FireRow, tuple(row))
             if faults:
-                log_faults("fire", name, faults)
+                log_faults("fire", row["schedule"], faults)
             else:
-                fires.append(FireRow(**values).to_record())
+                fires[row["schedule"]].append(FireRow(**values).to_record())
         return fires
 
     async def prune_fires(self, before: int, limit: int) -> int:

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import JobCounts, JobFilter, JobPage
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
 from drumbeat.ids import JobId
 from drumbeat.store import job_search
 from drumbeat.store.job_search import CachedCount, Question, RangeScan, ScanResult, Search, SmallSet

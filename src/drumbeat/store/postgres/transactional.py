@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import AddResult, ClaimRef, NewJob
+from drumbeat.core.claim import ClaimRef
+from drumbeat.core.job import AddResult, NewJob
 from drumbeat.errors import ClaimLost, InvalidArguments
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store import sqlfile
@@ -44,9 +45,6 @@ class PostgresTransactional:
         self._enqueue = in_schema(_SQL.enqueue, namespace)
         self._complete = in_schema(_SQL.complete, namespace)
         self._pool = TransactionPool(address, _SQL.terminate_session)
-
-    def check(self) -> None:
-        pass  # every PostgreSQL has transactions
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         if not jobs:

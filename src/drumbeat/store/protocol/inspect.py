@@ -6,7 +6,8 @@ from typing import Protocol
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId
 from drumbeat.store.malformed import Fault
 
@@ -21,16 +22,8 @@ class Inspector(Protocol):
         """The store's clock, in microseconds."""
         ...
 
-    async def get_job(self, id: JobId) -> Job:
-        """One job, wherever it is. Raises JobNotFound or JobExpired as `Jobs.ended` does."""
-        ...
-
     async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
         """Those of these jobs (at most 1,000) that are still known, wherever they are; preview: as in `JobFilter`."""
-        ...
-
-    async def find_jobs(self, filter: JobFilter) -> list[Job]:
-        """Jobs newest first by id, at most filter.limit: as many pages as it takes, so a rare kind may take seconds to find."""
         ...
 
     async def find_page(self, filter: JobFilter) -> JobPage:
@@ -53,8 +46,11 @@ class Inspector(Protocol):
         """
         ...
 
-    async def list_attempts(self, id: JobId) -> list[Attempt]:
-        """All ended runs of a job, oldest first, the last one of a finished job included."""
+    async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
+        """All ended runs of each of these jobs (at most 1,000), oldest first, the last one of a finished job included.
+
+        Every id has an entry: an empty list for a job that is unknown or has not run.
+        """
         ...
 
     async def list_queues(self) -> list[QueueStats]:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from drumbeat.core.claim import ClaimRef
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, NewInstance
-from drumbeat.core.job import ClaimRef
 from drumbeat.ids import InstanceId
 
 

@@ -3,17 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from drumbeat.core.job import (
-    AddResult,
-    CancelAnswer,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    EndedJob,
-    NewJob,
-    Outcome,
-    ReplayResult,
-)
+from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
 from drumbeat.ids import InstanceId, JobId
 
 
@@ -57,10 +48,6 @@ class JobStore(Protocol):
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         """All jobs that the store believes are running under this instance."""
-        ...
-
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        """Give back claims that never started, unharmed and uncharged. Stale ones are passed over. Wakes workers."""
         ...
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:

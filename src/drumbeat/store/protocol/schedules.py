@@ -95,8 +95,13 @@ class ScheduleStore(Protocol):
         exist. Returns their names."""
         ...
 
-    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
-        """The record of moments, newest first, those before `before`."""
+    async def list_fires(
+        self, names: Sequence[str], *, before: int | None = None, limit: int = 100
+    ) -> dict[str, list[Fire]]:
+        """The fire records of each of these schedules, newest first, those before `before`, at most `limit` of each.
+
+        Every name has an entry: an empty list for a schedule that is unknown or never fired.
+        """
         ...
 
     async def prune_fires(self, before: int, limit: int) -> int:

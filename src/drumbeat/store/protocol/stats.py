@@ -27,15 +27,11 @@ class StatsStore(Protocol):
     async def read(
         self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
-        """The stretches that begin in [since, until), merged over all instances, by (at, queue, task)."""
-        ...
+        """Roll-ups of the intervals that begin in [since, until), merged over all instances, by (at, queue, task).
 
-    async def read_overall(self, resolution: Resolution, since: int, until: int) -> list[Rollup]:
-        """The same for all queues and tasks together: one for each stretch, whose queue and task are OVERALL."""
-        ...
-
-    async def read_totals(self) -> list[Rollup]:
-        """Everything that was ever counted, merged over all instances, by (queue, task). It only grows, whatever is pruned."""
+        queue=OVERALL, task=OVERALL: one roll-up of all queues and tasks for each interval. Resolution.TOTAL, from 0 to 1:
+        everything that was ever counted; it only grows, whatever is pruned.
+        """
         ...
 
     async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:

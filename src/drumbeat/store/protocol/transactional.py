@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from drumbeat.core.job import AddResult, ClaimRef, NewJob
+from drumbeat.core.claim import ClaimRef
+from drumbeat.core.job import AddResult, NewJob
 from drumbeat.ids import InstanceId
 
 
@@ -54,12 +55,6 @@ class Transactional(Protocol):
         Errors of the caller's own connection: as its driver makes them.
     """
 
-    def check(self) -> None:
-        """Raises:
-        NotTransactional: every other operation would raise it, too.
-        """
-        ...
-
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         """As `Jobs.add`, but for the moment at which it takes effect. Workers are woken by the commit if `notify`."""
         ...
@@ -96,5 +91,5 @@ class Transactional(Protocol):
     ) -> None: ...
 
     def transaction(self) -> EngineTransaction:
-        """One on a connection of the store's own."""
+        """One on a connection of the store's own; nothing is opened before `begin`."""
         ...

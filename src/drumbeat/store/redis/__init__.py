@@ -1,7 +1,7 @@
-"""The Redis engine: a cluster of workers on one Redis or Valkey. This module puts its parts together and owns their lifetimes.
+"""The Redis engine, for Redis and Valkey. This module builds its parts and owns their lifetimes.
 
 loop --everything--> RedisPool            a few connections; every operation is one script, atomic on the server
-     <--hints, jobs-- RedisSubscription    one connection more that is subscribed, while somebody listens
+     <--hints, jobs-- RedisSubscription    one more connection, subscribed while there are listeners
 """
 
 from types import TracebackType
@@ -21,6 +21,7 @@ from drumbeat.store.protocol import (
     Wake,
 )
 from drumbeat.store.redis import schema
+from drumbeat.store.redis.address import RedisAddress, parse_address
 from drumbeat.store.redis.audit import RedisAudit
 from drumbeat.store.redis.completion import CompletionClient
 from drumbeat.store.redis.health import RedisHealth
@@ -28,21 +29,21 @@ from drumbeat.store.redis.inspect import RedisInspect
 from drumbeat.store.redis.instances import RedisInstances
 from drumbeat.store.redis.jobs import RedisJobs
 from drumbeat.store.redis.locks import RedisLocks
-from drumbeat.store.redis.pool import RedisAddress, RedisPool, address
+from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.rooms import RedisRooms
 from drumbeat.store.redis.schedules import RedisSchedules
 from drumbeat.store.redis.stats import RedisStats
 from drumbeat.store.redis.transactional import RedisTransactional
 from drumbeat.store.redis.wake import RedisWake
 
-__all__ = ["RedisAddress", "RedisStore", "RedisTransactional", "address", "schema"]
+__all__ = ["RedisAddress", "RedisStore", "RedisTransactional", "parse_address", "schema"]
 
 
 class RedisStore:
     """One database of a Redis server, as seen from one event loop."""
 
     def __init__(self, address: RedisAddress, *, namespace: str, clock: Clock) -> None:
-        """Nothing is opened yet: use `open`."""
+        """Use `open`: the constructor opens nothing."""
         self.url = address.display_url
         self._pool = RedisPool(address, namespace)
         completion = CompletionClient(self._pool)
@@ -59,7 +60,7 @@ class RedisStore:
 
     @classmethod
     async def open(cls, address: RedisAddress, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Self:
-        """Connect, and see whether the store is one that this code knows; an empty database becomes one.
+        """Connect and check the version of the store; initialise an empty database.
 
         Raises:
             ConfigError: no entrance, a replica, too old, or a server that may throw keys away, in one line.

@@ -1,5 +1,5 @@
-"""The record of what people did, on Redis. The contract is in `store.protocol.Audit`. Each operation is one script; a search
-that finds little is several, so that it never keeps the server from its work."""
+"""Audit entries on Redis; the contract is in `store.protocol`. Each operation is one script. A search is several short calls,
+so that it never blocks the server."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from drumbeat.store.redis.record_format import pairs_to_dict
 from drumbeat.store.redis.rows import encode_json
 
 _MAX_SCANNED = 500
-"""Acts that one call looks at."""
+"""Entries that one call examines."""
 _new_act = msgspec.json.Decoder(NewAuditEntry).decode
 
 
@@ -59,7 +59,7 @@ class RedisAudit:
 
 
 def decode_act(id: bytes, flat: Sequence[bytes]) -> tuple[AuditEntry, list[tuple[str, str]]]:
-    """The hash act:<id>. One that cannot be read says so as its outcome."""
+    """Decode the hash act:<id>. An unreadable one says so as its outcome."""
     try:
         return _decode_act(flat), []
     except (ValueError, KeyError, msgspec.DecodeError) as error:
@@ -72,7 +72,7 @@ def decode_act(id: bytes, flat: Sequence[bytes]) -> tuple[AuditEntry, list[tuple
 
 
 def _decode_act(flat: Sequence[bytes]) -> AuditEntry:
-    """The hash act:<id>."""
+    """Decode the hash act:<id>."""
     row = pairs_to_dict(flat)
     facts = msgspec.structs.asdict(_new_act(row[b"act"]))
     if b"done_at" in row:

@@ -1,9 +1,9 @@
-"""Which records of a database cannot be read, for the doctor. A bounded look at each kind."""
+"""Finds unreadable records for the doctor, examining a bounded number of each kind."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import unpack_id
 from drumbeat.store.malformed import Fault, explain_fault, quote
 from drumbeat.store.redis import instance_rows, rows
@@ -49,7 +49,7 @@ class MalformedFinder:
         return found
 
     async def _find_buckets(self) -> list[Fault]:
-        """Keys that hold many jobs, and are not what they should be."""
+        """Return keys of many jobs that have the wrong type."""
         keys = self._pool.keys
         names: list[bytes] = await self._pool.command("ZREVRANGE", keys.buckets, 0, _MAX_BUCKETS - 1)
         job_keys = [keys.jobs(name.decode("utf-8", "replace")) for name in names]

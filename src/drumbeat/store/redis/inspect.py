@@ -7,9 +7,9 @@ import msgspec
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId, is_job_id, pack_id, unpack_id
-from drumbeat.store.job_search import collect_pages
 from drumbeat.store.malformed import Fault, explain_fault, join_reasons, log_faults
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
 from drumbeat.store.records import to_datetime_or_none
@@ -45,19 +45,9 @@ class RedisInspect:
         seconds, us = await self._pool.command("TIME")
         return int(seconds) * 1_000_000 + int(us)
 
-    async def get_job(self, id: JobId) -> Job:
-        wanted = [pack_id(id)] if is_job_id(id) else []
-        pruned_before, *answers = await self._pool.run("get_jobs", *wanted)
-        if not answers or answers[0] is None:
-            raise missing_job_error(id, pruned_before)
-        return rows.decode_job(id, answers[0])
-
     async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
         wanted = [pack_id(id) for id in ids if is_job_id(id)]
         return {job.id: job for job in await self._search.get_jobs(wanted, preview)}
-
-    async def find_jobs(self, filter: JobFilter) -> list[Job]:
-        return await collect_pages(self.find_page, filter)
 
     async def find_page(self, filter: JobFilter) -> JobPage:
         return await self._search.find_page(filter)
@@ -65,8 +55,14 @@ class RedisInspect:
     async def count_jobs(self, filter: JobFilter) -> JobCounts:
         return await self._search.count_jobs(filter)
 
-    async def list_attempts(self, id: JobId) -> list[Attempt]:
-        return rows.decode_attempts(*await self._pool.run("list_attempts", pack_id(id))) if is_job_id(id) else []
+    async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
+        found: dict[JobId, list[Attempt]] = {id: [] for id in ids}
+        wanted = [id for id in found if is_job_id(id)]
+        for start in range(0, len(wanted), _PAGE):
+            some = wanted[start : start + _PAGE]
+            replies = await self._pool.run("get_attempts", *map(pack_id, some))
+            found |= {id: rows.decode_attempts(*reply) for id, reply in zip(some, replies, strict=True)}
+        return found
 
     async def list_queues(self) -> list[QueueStats]:
         lines, running, waiting, paused, records = await self._pool.run("list_queues")

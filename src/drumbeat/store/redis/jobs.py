@@ -1,24 +1,13 @@
-"""A job's life on Redis: the face of `adding` and `ending`, and the smaller operations.
+"""Jobs on Redis; the contract is in `store.protocol`. Inserting is in `insert`, reporting and claiming in `completion`.
 
-The contract is in `store.protocol.Jobs`. Each operation is one script, and so atomic; only `expire_waits` looks first, because
-the follow-ups of deaths are made here.
+Each operation is one atomic script. Only `expire_blocked` reads first, because follow-ups of dead letters are built here.
 """
 
 from collections.abc import Sequence
 
+from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import (
-    AddResult,
-    CancelAnswer,
-    ClaimRef,
-    ClaimRequest,
-    ClaimResult,
-    EndedJob,
-    Failure,
-    NewJob,
-    Outcome,
-    ReplayResult,
-)
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, ReplayResult
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id, pack_id, unpack_id
 from drumbeat.store.redis import insert, record_format, rows
@@ -54,16 +43,9 @@ class RedisJobs:
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         flat = await self._pool.command("ZRANGE", self._pool.keys.held(instance), 0, -1, "WITHSCORES")
-        # A score may be written as 1.7e+15; it is exact all the same.
+        # A score may be formatted as 1.7e+15; it is exact nevertheless.
         found = zip(flat[::2], flat[1::2], strict=True)
         return [ClaimRef(unpack_id(id), record_format.int_or_zero(token)) for id, token in found if len(id) == 16]
-
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        if not claims:
-            return 0
-        values: list[Value] = [value for hold in claims for value in (pack_id(hold.id), hold.token)]
-        released: int = await self._pool.run("release_claims", instance, *values)
-        return released
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
@@ -122,7 +104,7 @@ class RedisJobs:
             try:
                 wait = record_format.parse_live_state(known)
             except ValueError:
-                continue  # the doctor names it
+                continue  # reported by the doctor
             if wait.blocked_since is None:
                 continue
             hours = (now - wait.blocked_since) / 3_600_000_000

@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.claim import ClaimedJob, MalformedJob
 from drumbeat.core.dead_letter import DeadLetterGroup
-from drumbeat.core.job import Attempt, ClaimedJob, EndedJob, Failure, Job, JobState, MalformedJob, OutcomeKind, Unique
+from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState, OutcomeKind, Unique
 from drumbeat.ids import InstanceId, JobId, unpack_id
 from drumbeat.store.malformed import explain_fault, join_reasons, log_faults, quote, read_value, undecodable_failure
 from drumbeat.store.records import Faults, to_datetime, to_datetime_or_none

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from drumbeat.core.instance import InstanceState
 from drumbeat.core.stats import (
     COUNTS_LENGTH,
+    OVERALL,
     TEN_SECONDS_RETENTION_US,
     CountsRow,
     Resolution,
@@ -59,12 +60,11 @@ class RedisStats:
         self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
         if resolution is Resolution.TOTAL:
-            return [each for each in await self.read_totals() if _is_wanted(each.queue, each.task, queue, task)]
-        found = await self._read_intervals("stretch", resolution, since, until)
-        return merge_rows(resolution, [row for row in found if _is_wanted(row[1], row[2], queue, task)])
-
-    async def read_overall(self, resolution: Resolution, since: int, until: int) -> list[Rollup]:
-        return merge_rows(resolution, await self._read_intervals("overall", resolution, since, until))
+            found = await self._read_totals()
+        else:
+            kind = "interval_total" if queue == OVERALL else "interval"
+            found = await self._read_intervals(kind, resolution, since, until)
+        return merge_rows(resolution, [row for row in found if queue in (None, row[1]) and task in (None, row[2])])
 
     async def _read_intervals(self, kind: str, resolution: Resolution, since: int, until: int) -> list[CountsRow]:
         found: list[CountsRow] = []
@@ -76,7 +76,7 @@ class RedisStats:
                 return found
             since = max(since, record_format.int_or_zero(page[-2])) + 1
 
-    async def read_totals(self) -> list[Rollup]:
+    async def _read_totals(self) -> list[CountsRow]:
         folded, *others = await self._pool.run("read_totals")
         sums: dict[tuple[str, str], list[int]] = {}
         for field, number in record_format.pairs_to_dict(folded).items():
@@ -86,7 +86,7 @@ class RedisStats:
             except (ValueError, IndexError) as error:
                 log_faults("roll-up", field, [("sum", explain_fault("sum", number, error))])
         found: list[CountsRow] = [(0, queue, task, counts) for (queue, task), counts in sums.items()]
-        return merge_rows(Resolution.TOTAL, found + [row for each in others for row in _decode_rows(0, each)])
+        return found + [row for each in others for row in _decode_rows(0, each)]
 
     async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
         grains = (int(Resolution.TEN_SECONDS), int(Resolution.MINUTE))
@@ -134,7 +134,3 @@ def _decode_rows(at: int, flat: Sequence[bytes]) -> Iterator[CountsRow]:
             yield at, queue, task, [int(number) for number in counts.split(b",")]
         except ValueError as error:
             log_faults("roll-up", field, [("counts", explain_fault("counts", counts, error))])
-
-
-def _is_wanted(queue: str, task: str, wanted_queue: str | None, wanted_task: str | None) -> bool:
-    return wanted_queue in (None, queue) and wanted_task in (None, task)

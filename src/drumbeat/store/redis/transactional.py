@@ -3,20 +3,21 @@
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from drumbeat.core.job import ClaimRef, NewJob
+from drumbeat.core.claim import ClaimRef
+from drumbeat.core.job import NewJob
 from drumbeat.errors import NotTransactional
 from drumbeat.ids import InstanceId
 
 
 class RedisTransactional:
-    def check(self) -> NoReturn:
+    def _refuse(self) -> NoReturn:
         raise NotTransactional("Redis")
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> NoReturn:
-        self.check()
+        self._refuse()
 
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> NoReturn:
-        self.check()
+        self._refuse()
 
     async def complete(
         self,
@@ -28,7 +29,7 @@ class RedisTransactional:
         result: str | None,
         result_error: str | None,
     ) -> NoReturn:
-        self.check()
+        self._refuse()
 
     def complete_sync(
         self,
@@ -40,7 +41,7 @@ class RedisTransactional:
         result: str | None,
         result_error: str | None,
     ) -> NoReturn:
-        self.check()
+        self._refuse()
 
     def transaction(self) -> NoReturn:
-        self.check()
+        self._refuse()

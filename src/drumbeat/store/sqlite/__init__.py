@@ -1,8 +1,9 @@
-"""The SQLite engine: one file, no server. This module puts its parts together and owns their lifetimes.
+"""The SQLite engine: one file, no server. This module builds its parts and owns their lifetimes.
 
-loop --requests--> writer thread   one transaction for all that wait, in turn with other processes
-     --requests--> looking thread  a worker's looks and waits: short reads
-     --requests--> listing thread  what people look at: may be slow
+loop --requests--> writer thread         one transaction for all waiting requests, serialised with other processes
+                   --> fsync thread      acknowledges them when they are on disk
+     --requests--> worker reader thread  what workers and callers of `result` ask: short reads
+     --requests--> admin reader thread   what the dashboard and the command line ask: may be slow
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from drumbeat.store.protocol import (
     Transactional,
     Wake,
 )
+from drumbeat.store.protocol.wake import Forward
 from drumbeat.store.sqlfile import with_namespace
 from drumbeat.store.sqlite import file_checks, schema
 from drumbeat.store.sqlite.audit import SqliteAudit
@@ -68,10 +70,10 @@ class SqliteStore:
         jobs_sql, instances_sql = with_namespace(JOBS, namespace), with_namespace(INSTANCES, namespace)
         inspect_sql = with_namespace(INSPECT, namespace)
         self.url = url
-        self._notifier = SqliteNotifier(instances_sql.wake_addresses)
+        self._notifier = SqliteNotifier(instances_sql.wake_addresses, loop)
         self._writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), self._notifier)
-        self._worker_reader = Reader("worker_reader", path, loop, lambda: self._writer.identity)
-        self._admin_reader = Reader("admin_reader", path, loop, lambda: self._writer.identity)
+        self._worker_reader = Reader("worker reader", path, loop, lambda: self._writer.identity)
+        self._admin_reader = Reader("admin reader", path, loop, lambda: self._writer.identity)
         completion = SqliteCompletionWriter(jobs_sql, SqliteInserter(jobs_sql))
         disk_space = file_checks.DiskSpaceGuard(path, min_free_bytes=min_free_bytes)
         self.jobs: JobStore = SqliteJobs(
@@ -133,7 +135,9 @@ class SqliteStore:
         self.audit: AuditStore = SqliteAudit(
             with_namespace(AUDIT, namespace), writer=self._writer, reader=self._admin_reader
         )
-        self.wake: Wake = SqliteWake(path, self._notifier, self._writer)
+        self.wake: Wake = SqliteWake(
+            path, self._notifier, notify=self._writer.notify, identity=lambda: self._writer.identity
+        )
         self.transactional: Transactional = SqliteTransactional(
             path, namespace=namespace, clock=clock, disk_space=disk_space
         )
@@ -147,16 +151,19 @@ class SqliteStore:
         namespace: str = "drumbeat",
         clock: Clock = SYSTEM,
         min_free_bytes: int = file_checks.MIN_FREE_BYTES,
+        forward: Forward | None = None,
     ) -> Self:
-        """Open the file, create it or upgrade its tables.
+        """Open the file; create it or upgrade its tables if needed.
 
         Raises:
-            ConfigError: it cannot be used, with the reason in one line.
+            ConfigError: the file cannot be used, with the reason in one line.
             SchemaOutOfDate: it belongs to a newer Drumbeat.
-            StoreUnavailable: somebody kept it locked.
+            StoreUnavailable: another process kept it locked.
         """
         file_checks.check_path(path)
         store = cls(path, url=url, namespace=namespace, clock=clock, min_free_bytes=min_free_bytes)
+        if forward is not None:
+            store._notifier.listeners[""] = forward
         try:
             await store._writer.open()
         except BaseException:

@@ -7,7 +7,8 @@ letters, or back to pending.
 
 from collections.abc import Sequence
 
-from drumbeat.core.job import Failure, NewJob, Outcome, OutcomeKind, Unique, WriteStatus
+from drumbeat.core.claim import Outcome, WriteStatus
+from drumbeat.core.job import Failure, NewJob, OutcomeKind, Unique
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.outcomes import UNCHARGED, is_same_outcome
 from drumbeat.store.sqlite import rows

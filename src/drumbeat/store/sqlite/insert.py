@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
+import msgspec
+
 from drumbeat.core.job import AddResult, JobState, NewJob, Unique
 from drumbeat.ids import JobId
 from drumbeat.store.sqlite import rows
@@ -34,18 +36,15 @@ _shared_columns = attrgetter(
 )
 
 
-class InsertRows:
-    """Rows for one statement: of `add_alike` if there is something in common, else of `add`."""
+class InsertRows(msgspec.Struct, frozen=True):
+    """Rows for one statement: `insert_similar` if they share columns, else `insert`."""
 
-    __slots__ = ("rows", "shared")
-
-    def __init__(self, rows: Sequence[Row], shared: Row | None = None) -> None:
-        self.rows = rows
-        self.shared = shared
+    rows: Sequence[Row]
+    shared: Row | None = None
 
 
 def group_similar(jobs: Sequence[NewJob]) -> list[InsertRows]:
-    """All jobs, those that differ little together."""
+    """The rows of all jobs, those with equal shared columns together."""
     if len(jobs) < MIN_SIMILAR:
         return [InsertRows([insert_row(job) for job in jobs])]
     groups: dict[Row, list[Row]] = {}
@@ -59,17 +58,11 @@ def group_similar(jobs: Sequence[NewJob]) -> list[InsertRows]:
     return [InsertRows(group, common) for common, group in groups.items()]
 
 
-class SqliteInsertBatch:
-    """Jobs of one call, made ready on the caller's thread."""
+class SqliteInsertBatch(msgspec.Struct, frozen=True):
+    """The jobs of one call, with the rows of many: grouped before the write lock is taken."""
 
-    __slots__ = ("has_unique", "jobs", "min_delay", "min_run_at", "row_groups")
-
-    def __init__(self, jobs: Sequence[NewJob]) -> None:
-        self.jobs = jobs
-        self.row_groups = group_similar(jobs)
-        self.has_unique = any(job.unique for job in jobs)
-        self.min_delay = min((job.delay for job in jobs if job.run_at is None), default=None)
-        self.min_run_at = min((job.run_at for job in jobs if job.run_at is not None), default=None)
+    jobs: Sequence[NewJob]
+    row_groups: Sequence[InsertRows] | None = None
 
 
 def insert_row(job: NewJob) -> Row:
@@ -100,33 +93,35 @@ class SqliteInserter:
         self._sql = sql
 
     def add(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
-        """All or none; one answer for each."""
-        return self._add_unique(write, batch) if batch.has_unique else self._add_plain(write, batch)
+        """Insert all or none; one answer for each."""
+        jobs, now = batch.jobs, write.now
+        if any(job.unique for job in jobs):
+            answers = self._add_unique(write, batch)
+        else:
+            if batch.row_groups is None and len(jobs) < MIN_SIMILAR:
+                created = write.db.run_rows(self._sql.insert, INSERT_WIDTH, [insert_row(job) for job in jobs], (now,))
+            else:
+                created = self._insert_rows(write, batch.row_groups or group_similar(jobs))
+            if created == len(jobs):
+                answers = [AddResult(job.id, True) for job in jobs]
+            else:
+                answers = self._find_created(write, jobs, created)
+        if any(answer.created for answer in answers):
+            write.notify(min(now + job.delay if job.run_at is None else job.run_at for job in jobs))
+        return answers
 
     def add_all(self, write: WriteContext, batches: Sequence[SqliteInsertBatch]) -> list[list[AddResult]]:
-        """Several calls in one statement: those of a thousand coroutines that each enqueue one job."""
-        if any(batch.has_unique for batch in batches):
+        """Insert several calls by one statement: those of a thousand coroutines that each enqueue one job."""
+        jobs = [job for batch in batches for job in batch.jobs]
+        if any(job.unique for job in jobs):
             return [self.add(write, batch) for batch in batches]
-        joined = SqliteInsertBatch.__new__(SqliteInsertBatch)
-        joined.jobs = [job for batch in batches for job in batch.jobs]
-        joined.row_groups = group_similar(joined.jobs)
-        joined.min_delay = min((b.min_delay for b in batches if b.min_delay is not None), default=None)
-        joined.min_run_at = min((b.min_run_at for b in batches if b.min_run_at is not None), default=None)
-        answers = iter(self._add_plain(write, joined))
+        answers = iter(self.add(write, SqliteInsertBatch(jobs)))
         return [[next(answers) for _ in batch.jobs] for batch in batches]
 
     def add_follow_ups(self, write: WriteContext, jobs: Sequence[NewJob]) -> None:
         """The follow-ups of deaths, in the step that makes the jobs dead."""
         if jobs:
             self.add(write, SqliteInsertBatch(jobs))
-
-    def _add_plain(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
-        created = self._insert_rows(write, batch.row_groups)
-        if created:
-            self._notify(write, batch)
-        if created == len(batch.jobs):
-            return [AddResult(job.id, True) for job in batch.jobs]
-        return self._find_created(write, batch.jobs, created)
 
     def _insert_rows(self, write: WriteContext, row_groups: Iterable[InsertRows]) -> int:
         created = 0
@@ -167,15 +162,7 @@ class SqliteInserter:
             answers.append(AddResult(job.id, True))
         if new:
             self._insert_rows(write, group_similar(new))
-            self._notify(write, batch)
         return answers
-
-    @staticmethod
-    def _notify(write: WriteContext, batch: SqliteInsertBatch) -> None:
-        if batch.min_delay is not None:
-            write.notify(write.now + batch.min_delay)
-        if batch.min_run_at is not None:
-            write.notify(batch.min_run_at)
 
 
 class SqliteUniqueKeys:

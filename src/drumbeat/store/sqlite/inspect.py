@@ -9,13 +9,13 @@ from drumbeat.clock import Clock
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job, JobCounts, JobFilter, JobPage, JobState, QueueStats, TaskStats
+from drumbeat.core.job import Attempt, Job, JobState
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId
 from drumbeat.store.job_search import (
     WHOLE_TEXT,
     CachedCount,
     DueCounts,
-    collect_pages,
     total_due,
     total_of_tasks,
     with_due,
@@ -59,15 +59,6 @@ class SqliteInspect:
     async def now(self) -> int:
         return self._clock.now_us()
 
-    async def get_job(self, id: JobId) -> Job:
-        def look(db: SqliteConnection) -> tuple[StoredJobRow | None, int | None]:
-            return self._find(db, id), db.value(self._jobs.pruned_before)
-
-        found, pruned_before = await self._reader.read(look)
-        if found is None:
-            raise missing_job_error(id, pruned_before)
-        return found.to_record()
-
     async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
         wanted = {"ids": as_json(list(ids)), "preview": WHOLE_TEXT if preview is None else preview}
 
@@ -77,23 +68,29 @@ class SqliteInspect:
 
         return {(job := row.to_record()).id: job for row in await self._reader.read(look)}
 
-    async def find_jobs(self, filter: JobFilter) -> list[Job]:
-        return await collect_pages(self.find_page, filter)
-
     async def find_page(self, filter: JobFilter) -> JobPage:
         return await self._search.page(filter)
 
     async def count_jobs(self, filter: JobFilter) -> JobCounts:
         return await self._search.counts(filter)
 
-    async def list_attempts(self, id: JobId) -> list[Attempt]:
-        def look(db: SqliteConnection) -> tuple[list[AttemptRow], StoredJobRow | None]:
-            return rows.attempts(db, self._sql.attempts, {"id": id}), self._find(db, id)
+    async def get_attempts(self, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
+        wanted = {"ids": as_json(list(dict.fromkeys(ids))), "preview": 0}
 
-        tries, job = await self._reader.read(look)
-        found = [row.to_record() for row in tries]
-        last = None if job is None else job.last_attempt()
-        return found if last is None else [*found, last]
+        def load(db: SqliteConnection) -> tuple[dict[JobId, list[AttemptRow]], list[StoredJobRow]]:
+            ended = [
+                row
+                for statement in (self._sql.history_record, self._sql.dead_record)
+                for row in rows.jobs(db, statement, wanted)
+            ]
+            return {id: rows.attempts(db, self._sql.attempts, {"id": id}) for id in ids}, ended
+
+        earlier, ended = await self._reader.read(load)
+        found = {id: [row.to_record() for row in attempts] for id, attempts in earlier.items()}
+        for row in ended:
+            if (last := row.last_attempt()) is not None:
+                found[row.id].append(last)
+        return found
 
     async def list_queues(self) -> list[QueueStats]:
         now = {"now": self._clock.now_us()}

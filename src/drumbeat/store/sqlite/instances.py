@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.claim import ClaimRef, Outcome
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceState, Leader, NewInstance, Peer
-from drumbeat.core.job import ClaimRef, Outcome, OutcomeKind
+from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import keep_readable

@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.claim import ClaimedJob, ClaimRef, MalformedJob
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.instance import LeaderInfo
-from drumbeat.core.job import ClaimedJob, ClaimRef, EndedJob, JobState, MalformedJob, TaskStats, Unique
+from drumbeat.core.job import EndedJob, JobState, Unique
+from drumbeat.core.job_query import TaskStats
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import UNREADABLE_NAME, join_reasons, quote, read_failure

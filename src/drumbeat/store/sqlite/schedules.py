@@ -138,9 +138,14 @@ class SqliteSchedules:
 
         return await self._writer.write(work, given)
 
-    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
-        given = {"name": name, "before": _MAX_TIMESTAMP if before is None else before, "limit": limit}
-        return [row.to_record() for row in await self._reader.read(lambda db: rows.fires(db, self._sql.fires, given))]
+    async def list_fires(
+        self, names: Sequence[str], *, before: int | None = None, limit: int = 100
+    ) -> dict[str, list[Fire]]:
+        given = {"before": _MAX_TIMESTAMP if before is None else before, "limit": limit}
+        found = await self._reader.read(
+            lambda db: {name: rows.fires(db, self._sql.fires, {"name": name, **given}) for name in names}
+        )
+        return {name: [row.to_record() for row in fires] for name, fires in found.items()}
 
     async def prune_fires(self, before: int, limit: int) -> int:
         given = {"before": before, "limit": limit}

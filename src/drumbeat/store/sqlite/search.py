@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from drumbeat.clock import Clock
-from drumbeat.core.job import JobCounts, JobFilter, JobPage
+from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
 from drumbeat.ids import JobId
 from drumbeat.store import job_search
 from drumbeat.store.job_search import CachedCount, Question, RangeScan, ScanResult, Search, SmallSet

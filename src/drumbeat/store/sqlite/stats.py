@@ -10,6 +10,7 @@ import msgspec
 
 from drumbeat.core.instance import InstanceState
 from drumbeat.core.stats import (
+    OVERALL,
     CountsRow,
     Resolution,
     Rollup,
@@ -67,16 +68,8 @@ class SqliteStats:
         self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
         wanted = {"resolution": int(resolution), "since": since, "until": until, "queue": queue, "task": task}
-        return merge_rows(resolution, await self._admin_reader.read(lambda db: _read_rows(db, self._sql.read, wanted)))
-
-    async def read_overall(self, resolution: Resolution, since: int, until: int) -> list[Rollup]:
-        wanted = {"resolution": int(resolution), "since": since, "until": until}
-        return merge_rows(
-            resolution, await self._admin_reader.read(lambda db: _read_rows(db, self._sql.overall, wanted))
-        )
-
-    async def read_totals(self) -> list[Rollup]:
-        return await self.read(Resolution.TOTAL, 0, 1)
+        statement = self._sql.overall if queue == OVERALL else self._sql.read
+        return merge_rows(resolution, await self._admin_reader.read(lambda db: _read_rows(db, statement, wanted)))
 
     async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
         found = _decode_written(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.core.job import LIVE_STATES, Job, JobFilter, JobPage
+from drumbeat.core.job import LIVE_STATES, Job
+from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.durations import to_us
 from drumbeat.store.protocol import Store
 from drumbeat.web.api.job_filters import JobListQuery

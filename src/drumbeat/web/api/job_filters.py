@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from drumbeat.admin.filters import JobQuery, read_filter
-from drumbeat.core.job import JobFilter
+from drumbeat.core.job_query import JobFilter
 from drumbeat.web.route import clamp_limit
 
 

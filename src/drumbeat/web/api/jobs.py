@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
 from drumbeat.admin.explain.reasons import Explanation
-from drumbeat.core.job import Attempt, CancelAnswer, JobCounts
+from drumbeat.core.job import Attempt, CancelAnswer
+from drumbeat.core.job_query import JobCounts
 from drumbeat.ids import JobId
 from drumbeat.redaction import WEB_HIDDEN
 from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.core.job import QueueStats
+from drumbeat.core.job_query import QueueStats
 from drumbeat.web.api.records import ReasonBody, WriteResult
 from drumbeat.web.metrics import queue_lag
 from drumbeat.web.problem import Problem

@@ -13,12 +13,13 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from drumbeat.core.job import Failure, Job, JobFilter, JobPage, JobState, Unique
+from drumbeat.core.job import Failure, Job, JobState, Unique
+from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
+from drumbeat.protocols import DashboardApp
 from drumbeat.redaction import WEB_HIDDEN, mask_urls, redact_json
 from drumbeat.store.protocol import Store
-from drumbeat.web.host import DashboardApp
 
 T = TypeVar("T")
 

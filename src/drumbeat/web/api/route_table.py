@@ -10,7 +10,8 @@ from drumbeat.admin import FireInfo, Run, TaskInfo
 from drumbeat.admin.explain.reasons import Explanation
 from drumbeat.core.audit import AuditEntry
 from drumbeat.core.dead_letter import DeadLetterGroup
-from drumbeat.core.job import Attempt, JobCounts
+from drumbeat.core.job import Attempt
+from drumbeat.core.job_query import JobCounts
 from drumbeat.core.lock import LockInfo
 from drumbeat.web.api import audit, dead, instances, jobs, locks, queues, schedules, stats, status, system, tasks
 from drumbeat.web.api.bulk_action import BulkRecord

@@ -8,7 +8,7 @@ import msgspec
 
 from drumbeat.admin.health import Health
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import JobCounts, JobFilter
+from drumbeat.core.job_query import JobCounts, JobFilter
 from drumbeat.core.stats import Resolution
 from drumbeat.durations import from_us
 from drumbeat.redaction import mask_url

@@ -9,7 +9,7 @@ import msgspec
 
 from drumbeat.admin.health import Health, HealthReason
 from drumbeat.core.instance import Role
-from drumbeat.core.job import JobCounts
+from drumbeat.core.job_query import JobCounts
 from drumbeat.ids import InstanceId
 from drumbeat.web.api import jobs
 from drumbeat.web.api.job_filters import ApiJobFilter

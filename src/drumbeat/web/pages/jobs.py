@@ -7,7 +7,8 @@ from datetime import datetime
 import msgspec
 from starlette.responses import Response
 
-from drumbeat.core.job import JobCounts, JobState, PendingView
+from drumbeat.core.job import JobState, PendingView
+from drumbeat.core.job_query import JobCounts
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
 from drumbeat.web.api import jobs

@@ -187,7 +187,7 @@ async def _task_items(
     for job in found.items:
         href, runs = request.link_to(f"/jobs/{job.id}"), last_run(job)
         if left and _may_have_more_runs(job):
-            runs, left = attempt_runs(job, await store.inspect.list_attempts(job.id)), left - 1
+            runs, left = attempt_runs(job, (await store.inspect.get_attempts([job.id]))[job.id]), left - 1
         pieces += [run_item(run, now, href) for run in runs]
         if job.state is JobState.PENDING:
             pieces.append(pending_item(job, href))

@@ -32,11 +32,11 @@ SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, sign
  WHERE dead.id = ANY ($1::text[]::uuid[]);
 
 -- name: attempts
--- Columns as in rows.attempt.
-SELECT token, instance, outcome, started_at, finished_at, error
+-- Columns as in records.AttemptRow, then the job's id. $1 ids.
+SELECT token, instance, outcome, started_at, finished_at, error, id::text
   FROM drumbeat.attempt
- WHERE id = $1::text::uuid
- ORDER BY token;
+ WHERE id = ANY ($1::text[]::uuid[])
+ ORDER BY id, token;
 
 -- name: queues
 -- Each source gives what it knows of a queue, and they are added up. How many jobs are due is another question (`due`): this

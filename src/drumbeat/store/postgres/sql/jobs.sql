@@ -122,7 +122,7 @@ SELECT drumbeat.refuse_held($1::text[]::uuid[], $2);
 -- $8, $9 queues and shares in the order of their turn; $10 limit; $11 for each queue and level a lower bound of run_at,
 -- $12 and of the id where run_at is that bound (an array literal; empty: none).
 -- The first row is no job: token is now, created_at how many runs were recorded, due_at the next due moment if fewer than
--- the limit were claimed, args the ids that were recorded if those were not all. Then columns as in core.job.ClaimedJob.
+-- the limit were claimed, args the ids that were recorded if those were not all. Then columns as in core.claim.ClaimedJob.
   WITH ended AS MATERIALIZED (
        SELECT id, token, started_at, finished_at, result, result_error
          FROM unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[], $6::text[], $7::text[])

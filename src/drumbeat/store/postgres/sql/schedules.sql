@@ -307,13 +307,16 @@ UPDATE drumbeat.schedule
 RETURNING name;
 
 -- name: fires
--- Columns as in store.scheduled.FireRow. $1 name, $2 before, $3 limit.
-SELECT schedule, at, last, count, outcome, reason, job::text, recorded_at
-  FROM drumbeat.fire
- WHERE schedule = $1
-   AND at < $2
- ORDER BY at DESC, skipped DESC
- LIMIT $3;
+-- Columns as in store.overlap.FireRow. $1 names, $2 before, $3 limit for each.
+SELECT fire.schedule, fire.at, fire.last, fire.count, fire.outcome, fire.reason, fire.job::text, fire.recorded_at
+  FROM (SELECT DISTINCT name FROM unnest($1::text[]) AS given (name)) AS wanted
+ CROSS JOIN LATERAL (
+       SELECT * FROM drumbeat.fire
+        WHERE fire.schedule = wanted.name
+          AND fire.at < $2
+        ORDER BY fire.at DESC, fire.skipped DESC
+        LIMIT $3) AS fire
+ ORDER BY fire.at DESC, fire.skipped DESC;
 
 -- name: delete_fires
 -- $1 before, $2 limit.

@@ -282,7 +282,7 @@ UPDATE drumbeat_job
  WHERE seq IN (SELECT value FROM json_each(:picked));
 
 -- name: claimed_jobs
--- Columns as in core.job.ClaimedJob.
+-- Columns as in core.claim.ClaimedJob.
 SELECT json_group_array(json_array(job.id, job.token, job.task, job.queue, job.priority, job.key, job.args, job.signature,
                                    job.created_at, job.due_at, job.run_at, job.failures, job.crashes, job.retries,
                                    job.timeout, job.crash_limit, job.on_dead, job.replays, job.blocked_since, job.trace))

@@ -1,0 +1,128 @@
+"""What a worker and a store exchange: a claim of jobs, and the outcome of each claimed job.
+
+Times are integer microseconds UTC by the store's clock.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from drumbeat.core.job import Failure, NewJob, OutcomeKind
+from drumbeat.ids import JobId
+
+
+class ClaimRef(msgspec.Struct, frozen=True, array_like=True):
+    """A claim of a job: what every write about a running job must name."""
+
+    id: JobId
+    token: int
+
+
+class ClaimedJob(msgspec.Struct, frozen=True, array_like=True):
+    """A job in a worker's hands. The order of the fields is the order of columns in every engine's claim."""
+
+    id: JobId
+    token: int
+    task: str
+    queue: str
+    priority: int
+    key: str | None
+    args: str
+    signature: str
+    created_at: int
+    due_at: int
+    """The moment it was first meant for; retries do not move it."""
+    run_at: int
+    failures: int
+    crashes: int
+    retries: int | None
+    timeout: int | None
+    crash_limit: int
+    on_dead: str | None
+    replays: int
+    """0, and one more for each replay."""
+    blocked_since: int | None
+    """When it began to wait for something other than time; None: it never did, or has been run since."""
+    trace: str | None = None
+
+    @property
+    def attempt(self) -> int:
+        return self.failures + 1
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How one claim of a job ended. Every text in it is storable."""
+
+    id: JobId
+    token: int
+    kind: OutcomeKind
+    started_at: int | None = None
+    finished_at: int | None = None
+    result: str | None = None
+    """JSON text; None when there is nothing to keep."""
+    result_error: str | None = None
+    """Why the result could not be kept; the job has succeeded all the same."""
+    error: Failure | None = None
+    delay: int = 0
+    blocked_on: str | None = None
+    follow_up: NewJob | None = None
+    """The on_dead job, stored in the same step if this outcome makes the job dead (DEAD, or CRASHED at the limit)."""
+
+
+class WriteStatus(StrEnum):
+    APPLIED = "applied"
+    DUPLICATE = "duplicate"  # the same outcome was recorded before: its answer was lost
+    STALE = "stale"  # the claim is no longer current: nothing was changed
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker asks for."""
+
+    queues: tuple[tuple[str, int], ...]
+    """(queue, share) in the order of their turn: each queue first gives at most its share, then what is left of `limit`
+    is filled in the same order. A share of `limit` each is strict order."""
+    limit: int
+    unblocks: tuple[str, ...] = ()
+    """Values of blocked_on that this worker can take; claimed before the queues, from those queues only."""
+    is_expected: bool = False
+    """Somebody said that a job is due: an engine that would look before it takes a lock may save the look."""
+
+
+class MalformedJob(msgspec.Struct, frozen=True):
+    """A claimed job whose stored record cannot be read: whoever claimed it ends it as dead, with this reason."""
+
+    job: ClaimedJob
+    """What could be read of it; id and token are those of the claim, what cannot be read is neutral."""
+    reason: str
+
+
+class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to outcomes and a claim."""
+
+    statuses: list[WriteStatus]
+    jobs: list[ClaimedJob]
+    now: int
+    next_due_at: int | None = None
+    """When the claim was not filled: the next moment at which one of its queues has a job due."""
+    parked_claim: bool = False
+    """The claim found nothing, and may be answered later."""
+    malformed: Sequence[MalformedJob] = ()
+    """Claimed like `jobs`, and not to be run."""
+
+
+def blocked_on_task(task: str) -> str:
+    """blocked_on of a job whose task the claiming worker does not know."""
+    return f"task:{task}"
+
+
+def blocked_on_version(task: str, signature: str) -> str:
+    """blocked_on of a job that only a worker of this signature can decode."""
+    return f"version:{task}@{signature}"
+
+
+def unblocked_by(tasks: Mapping[str, str]) -> frozenset[str]:
+    """All values of blocked_on that a worker with these tasks (name -> signature) can satisfy."""
+    return frozenset(blocked_on_task(name) for name in tasks) | frozenset(
+        blocked_on_version(name, signature) for name, signature in tasks.items()
+    )
