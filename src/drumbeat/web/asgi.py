@@ -88,7 +88,7 @@ class Dashboard:
                 raise Problem(404, "no such path")
             route = endpoint.choose_route(request)
             request.caller = await self._authorize(scope["drumbeat.outer_scope"], headers, route)
-            if not route.is_safe:
+            if route.method != "GET":
                 request.raw_body = await parsing.read_body(request, self._max_body_bytes)
             request.query = parsing.parse_query(route, scope.get("query_string", b""))
             request.payload = parsing.decode_body(route, request.raw_body, headers)
@@ -104,7 +104,7 @@ class Dashboard:
 
     async def _authorize(self, scope: Scope, headers: dict[str, str], route: Route) -> Caller:
         control = self.state.access_control
-        if not route.is_safe:
+        if route.method != "GET":
             access.check_origin(headers, proven=route.role is not None and control.reads_tokens)
         if route.role is None:
             return ANONYMOUS

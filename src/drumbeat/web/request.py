@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from drumbeat.durations import from_us
 from drumbeat.protocols import DashboardApp
+from drumbeat.web.access import has_role
 from drumbeat.web.route import ANONYMOUS, AccessRole, NoParameters
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class DashboardRequest(Request):
 
     def has_role(self, role: AccessRole | str) -> bool:
         """Whether the caller has at least this role: pages leave out buttons that it may not use."""
-        return self.caller.role.allows(AccessRole(role))
+        return has_role(self.caller, AccessRole(role))
 
     async def load_once(self, name: str, load: Callable[[], Awaitable[T]]) -> T:
         """What `load` returns, read once per request and shared with `invoke`d handlers."""

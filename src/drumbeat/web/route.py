@@ -26,10 +26,6 @@ class AccessRole(StrEnum):
     OPERATOR = "operator"
     ADMIN = "admin"
 
-    def allows(self, needed: AccessRole) -> bool:
-        ranks = list(AccessRole)
-        return ranks.index(self) >= ranks.index(needed)
-
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Who sent a request."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -54,7 +55,6 @@ class DashboardState:
     ) -> None:
         self.app = app
         self._access = access
-        self._access_control: AccessControl | None = None
         self._tickers: WeakKeyDictionary[asyncio.AbstractEventLoop, Ticker] = WeakKeyDictionary()
         self.static_files = StaticFileCache()
         self.panels = tuple(panels)
@@ -70,12 +70,10 @@ class DashboardState:
         self.is_closing = False
         """Set by whoever stops the server: open event streams end."""
 
-    @property
+    @cached_property
     def access_control(self) -> AccessControl:
         # Not in the constructor: `app.dashboard()` is often called at import, before the settings may be read.
-        if self._access_control is None:
-            self._access_control = AccessControl(self.app.settings, self.app.clock, self._access)
-        return self._access_control
+        return AccessControl(self.app.settings, self.app.clock, self._access)
 
     @property
     def ticker(self) -> Ticker:

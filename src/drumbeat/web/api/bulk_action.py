@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action, BulkProgress, BulkResult
 from drumbeat.web.api.job_filters import ApiJobFilter, to_job_query
-from drumbeat.web.api.records import read_store_time
 from drumbeat.web.background_acts import BackgroundAct
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
@@ -62,7 +61,7 @@ async def run_bulk_action(
         id=request.act_id,
         who=request.caller.name,
         what=f"{action}: {describe_target(ids, filter, all)}",
-        began_at=await read_store_time(request.app),
+        began_at=await request.store_time(),
         matched=counted.matched,
         is_capped=counted.capped,
         rate=rate,

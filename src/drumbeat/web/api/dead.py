@@ -7,9 +7,9 @@ from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
 from drumbeat.core.dead_letter import DeadLetterGroup
+from drumbeat.errors import InvalidArguments
 from drumbeat.redaction import WEB_HIDDEN, mask_urls
 from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action
-from drumbeat.web.api.http_errors import conflict_if_invalid
 from drumbeat.web.api.job_filters import ApiJobFilter, JobListQuery, to_job_filter
 from drumbeat.web.api.records import (
     MAX_PREVIEW_CHARS,
@@ -17,8 +17,8 @@ from drumbeat.web.api.records import (
     Page,
     build_full_record,
     load_job_page,
-    read_store_time,
 )
+from drumbeat.web.problem import to_conflict
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import clamp_limit
 
@@ -88,8 +88,7 @@ class DiscardBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 async def list_dead_letters(request: DashboardRequest) -> Page[JobRecord]:
     query: DeadLettersQuery = request.query
     filter = to_job_filter(JobListQuery(state="dead", **msgspec.structs.asdict(query)))
-    store = await request.app.store()
-    return await load_job_page(store, msgspec.structs.replace(filter, dead_letters=True))
+    return await load_job_page(request, msgspec.structs.replace(filter, dead_letters=True))
 
 
 async def list_groups(request: DashboardRequest) -> Page[DeadLetterGroup]:
@@ -105,20 +104,26 @@ async def list_groups(request: DashboardRequest) -> Page[DeadLetterGroup]:
 
 
 async def show(request: DashboardRequest) -> JobRecord:
-    with conflict_if_invalid():
+    try:
         job = await request.app.dead.show(request.path_params["id"])
-    return await build_full_record(job, await read_store_time(request.app))
+    except InvalidArguments as error:
+        raise to_conflict(error) from error
+    return await build_full_record(job, await request.store_time())
 
 
 async def replay(request: DashboardRequest) -> BulkRecord:
-    with conflict_if_invalid():
+    try:
         await request.app.dead.replay(request.path_params["id"])
+    except InvalidArguments as error:
+        raise to_conflict(error) from error
     return _one_touched(Action.REPLAY)
 
 
 async def discard(request: DashboardRequest) -> BulkRecord:
-    with conflict_if_invalid():
+    try:
         await request.app.dead.discard(request.path_params["id"])
+    except InvalidArguments as error:
+        raise to_conflict(error) from error
     return _one_touched(Action.DISCARD)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from drumbeat.core.instance import Instance, is_healthy
-from drumbeat.durations import from_us
-from drumbeat.web.api.http_errors import find_or_404
+from drumbeat.durations import from_us, to_us
 from drumbeat.web.api.records import Page
+from drumbeat.web.problem import find_or_404
 from drumbeat.web.request import DashboardRequest
 
 
@@ -42,7 +42,7 @@ async def show(request: DashboardRequest) -> InstanceRecord:
 
 async def _records(request: DashboardRequest, instances: list[Instance]) -> list[InstanceRecord]:
     store = await request.app.store()
-    now, leader = await store.inspect.now(), await store.inspect.get_leader()
+    now, leader = to_us(await request.store_time()), await store.inspect.get_leader()
     heartbeat = request.app.settings.heartbeat
     return [
         InstanceRecord(

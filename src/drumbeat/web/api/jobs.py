@@ -14,11 +14,11 @@ from drumbeat.admin.bulk import Action
 from drumbeat.admin.explain.reasons import Explanation
 from drumbeat.core.job import Attempt, CancelAnswer
 from drumbeat.core.job_query import JobCounts
+from drumbeat.errors import InvalidArguments
 from drumbeat.ids import JobId
 from drumbeat.redaction import WEB_HIDDEN
 from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action
 from drumbeat.web.api.ended_between import find_ended_between
-from drumbeat.web.api.http_errors import conflict_if_invalid
 from drumbeat.web.api.job_filters import ApiJobFilter, JobCountsQuery, JobListQuery, to_job_filter
 from drumbeat.web.api.records import (
     MAX_PREVIEW_CHARS,
@@ -27,10 +27,9 @@ from drumbeat.web.api.records import (
     build_full_record,
     load_job_page,
     mask_error,
-    read_store_time,
     to_job_record,
 )
-from drumbeat.web.problem import Problem
+from drumbeat.web.problem import Problem, to_conflict
 from drumbeat.web.request import DashboardRequest
 
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
@@ -120,7 +119,7 @@ async def read_page(
     store = await request.app.store()
     has_end = listed.ended_since is not None or listed.ended_until is not None
     read = partial(find_ended_between, store, listed) if has_end else None
-    return await load_job_page(store, to_job_filter(listed), preview, read=read)
+    return await load_job_page(request, to_job_filter(listed), preview, read=read)
 
 
 async def count_jobs(request: DashboardRequest) -> JobCounts:
@@ -165,8 +164,13 @@ async def show(request: DashboardRequest) -> JobRecord:
 async def list_attempts(request: DashboardRequest) -> Page[Attempt]:
     id = request.path_params["id"]
     await request.app.jobs.show(id)
+    return Page(items=await load_attempts(request, id))
+
+
+async def load_attempts(request: DashboardRequest, id: str) -> list[Attempt]:
+    """The ended runs of a job that exists, oldest first, with secrets hidden."""
     found = await request.app.jobs.attempts(id)
-    return Page(items=[msgspec.structs.replace(each, error=mask_error(each.error)) for each in found])
+    return [msgspec.structs.replace(each, error=mask_error(each.error)) for each in found]
 
 
 async def explain(request: DashboardRequest) -> Explanation:
@@ -185,8 +189,10 @@ async def cancel(request: DashboardRequest) -> CancelRecord:
 
 async def run_now(request: DashboardRequest) -> JobRecord:
     id = request.path_params["id"]
-    with conflict_if_invalid():
+    try:
         await request.app.jobs.run_now(id)
+    except InvalidArguments as error:
+        raise to_conflict(error) from error
     return await _load_record(request, id)
 
 
@@ -201,10 +207,10 @@ async def load_samples(request: DashboardRequest, ids: list[JobId]) -> dict[JobI
     """Some jobs with their whole errors, but without arguments and results; those that are gone are left out."""
     store = await request.app.store()
     found = await store.inspect.get_jobs(ids, preview=0)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     return {id: to_job_record(job, now) for id, job in found.items()}
 
 
 async def _load_record(request: DashboardRequest, id: str) -> JobRecord:
     job = await request.app.jobs.show(id)
-    return await build_full_record(job, await read_store_time(request.app))
+    return await build_full_record(job, await request.store_time())

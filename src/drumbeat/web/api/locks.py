@@ -6,8 +6,8 @@ import msgspec
 
 from drumbeat.core.lock import LockInfo
 from drumbeat.names import check_name
-from drumbeat.web.api.http_errors import find_or_404
 from drumbeat.web.api.records import Page, WriteResult
+from drumbeat.web.problem import find_or_404
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import clamp_limit
 

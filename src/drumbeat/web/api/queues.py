@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from drumbeat.core.job_query import QueueStats
+from drumbeat.durations import to_us
 from drumbeat.web.api.records import ReasonBody, WriteResult
 from drumbeat.web.metrics import queue_lag
 from drumbeat.web.problem import Problem
@@ -28,8 +29,7 @@ class QueueList(msgspec.Struct, frozen=True, kw_only=True):
 
 async def list_queues(request: DashboardRequest) -> QueueList:
     """All queues, by name."""
-    store = await request.app.store()
-    now = await store.inspect.now()
+    now = to_us(await request.store_time())
     found = await request.app.queues.list()
     return QueueList(items=[QueueRecord(**msgspec.structs.asdict(queue), lag=queue_lag(queue, now)) for queue in found])
 

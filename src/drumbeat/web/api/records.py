@@ -15,11 +15,9 @@ import msgspec
 
 from drumbeat.core.job import Failure, Job, JobState, Unique
 from drumbeat.core.job_query import JobFilter, JobPage
-from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.protocols import DashboardApp
 from drumbeat.redaction import WEB_HIDDEN, mask_urls, redact_json
-from drumbeat.store.protocol import Store
+from drumbeat.web.request import DashboardRequest
 
 T = TypeVar("T")
 
@@ -168,14 +166,8 @@ def _truncate(error: Failure, preview: int) -> Failure:
     return Failure(error.type, error.message[:preview], error.traceback[-preview:])
 
 
-async def read_store_time(host: DashboardApp) -> datetime:
-    """The moment by the store's clock."""
-    store = await host.store()
-    return from_us(await store.inspect.now())
-
-
 async def load_job_page(
-    store: Store,
+    request: DashboardRequest,
     filter: JobFilter,
     preview: int = MAX_PREVIEW_CHARS,
     *,
@@ -183,6 +175,7 @@ async def load_job_page(
 ) -> Page[JobRecord]:
     """A page of jobs as lists show them; `read` reads it, where the store's own page is not what is wanted."""
     # One character more than is shown tells that there are more.
+    store = await request.app.store()
     page = await (read or store.inspect.find_page)(msgspec.structs.replace(filter, preview=preview + 1))
-    now = from_us(await store.inspect.now())
+    now = await request.store_time()
     return Page(items=[to_job_record(job, now, preview) for job in page.items], next=page.next)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -10,20 +11,23 @@ from msgspec import UNSET, UnsetType
 
 from drumbeat.admin import FireInfo, ScheduleInfo
 from drumbeat.admin.enqueue_by_name import decode_arguments
-from drumbeat.admin.views import schedule_info
-from drumbeat.core.schedule import CatchUp, Overlap
-from drumbeat.durations import microseconds
+from drumbeat.admin.views import fire_info, schedule_info
+from drumbeat.core.job import Job
+from drumbeat.core.schedule import CatchUp, Fire, Overlap
+from drumbeat.durations import microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.ids import JobId
 from drumbeat.names import check_name
 from drumbeat.redaction import WEB_HIDDEN, redact_json
 from drumbeat.schedules.preview import PreviewedFire
-from drumbeat.web.api.http_errors import find_or_404
 from drumbeat.web.api.jobs import EnqueueResult, JsonArguments, parse_arguments
 from drumbeat.web.api.records import MAX_PREVIEW_CHARS, Page, WriteResult, truncate_error
-from drumbeat.web.problem import Problem
+from drumbeat.web.problem import Problem, find_or_404
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import clamp_limit
 
+MAX_BATCH = 1_000
+"""Jobs in one call of the store."""
 Seconds = float | str
 """Seconds, or text such as 5m."""
 
@@ -194,9 +198,27 @@ async def list_fires(request: DashboardRequest) -> Page[FireInfo]:
     query: FiresQuery = request.query
     name, limit = request.path_params["name"], clamp_limit(query.limit)
     await find_or_404(request.app.schedules.show(name))
-    found = await request.app.schedules.history(name, before=query.before, limit=limit, jobs=query.jobs)
-    items = [msgspec.structs.replace(fire, error=truncate_error(fire.error)) for fire in found]
-    return Page(items=items, next=found[-1].at.isoformat() if len(found) >= limit else None)
+    before = None if query.before is None else to_us(query.before, name="before")
+    found = (await load_fires(request, [name], before=before, limit=limit, jobs=query.jobs))[name]
+    return Page(items=found, next=found[-1].at.isoformat() if len(found) >= limit else None)
+
+
+async def load_fires(
+    request: DashboardRequest, names: Sequence[str], *, before: int | None = None, limit: int, jobs: bool = True
+) -> dict[str, list[FireInfo]]:
+    """The fires of several schedules with their jobs, newest first, in batches: two calls of the store for 1,000 fires."""
+    store = await request.app.store()
+    found = await store.schedules.list_fires(names, before=before, limit=limit)
+    ids = [fire.job for fires in found.values() for fire in fires if jobs and fire.job is not None]
+    known: dict[JobId, Job] = {}
+    for start in range(0, len(ids), MAX_BATCH):
+        known |= await store.inspect.get_jobs(ids[start : start + MAX_BATCH], preview=0)
+    return {name: [_to_fire(fire, known) for fire in fires] for name, fires in found.items()}
+
+
+def _to_fire(fire: Fire, jobs: Mapping[JobId, Job]) -> FireInfo:
+    info = fire_info(fire, None if fire.job is None else jobs.get(fire.job))
+    return msgspec.structs.replace(info, error=truncate_error(info.error))
 
 
 async def create(request: DashboardRequest) -> ScheduleRecord:

@@ -48,7 +48,7 @@ async def read_stats(request: DashboardRequest) -> StatsRecord:
     query: StatsQuery = request.query
     resolution = RESOLUTIONS[query.resolution]
     store = await request.app.store()
-    until = await store.inspect.now() if query.until is None else to_us(query.until, name="until")
+    until = to_us(query.until or await request.store_time(), name="until")
     since = until - DEFAULT_INTERVALS * resolution if query.since is None else to_us(query.since, name="since")
     if since > until:
         raise InvalidArguments("since must not be after until", "since")

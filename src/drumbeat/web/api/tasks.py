@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from drumbeat.admin import Run, TaskInfo
-from drumbeat.web.api.http_errors import find_or_404
 from drumbeat.web.api.records import Page, truncate_error
+from drumbeat.web.problem import find_or_404
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import clamp_limit
 

@@ -63,7 +63,7 @@ _DISCARDED = Step(state="cancelled", text="discarded", at=None, note="It is no l
 async def show(request: DashboardRequest) -> Response:
     path = {"id": request.path_params["id"]}
     job: JobRecord = await request.invoke(jobs.show, path_params=path)
-    runs: Page[Attempt] = await request.invoke(jobs.list_attempts, path_params=path)
+    runs = await jobs.load_attempts(request, job.id)
     explanation: Explanation | None = (
         await request.invoke(jobs.explain, path_params=path) if job.state in LIVE else None
     )
@@ -74,8 +74,8 @@ async def show(request: DashboardRequest) -> Response:
         page="jobs",
         title=f"{job.task} {job.id}",
         job=job,
-        steps=steps_of(job, runs.items) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
-        runs=list(enumerate(runs.items, 1))[::-1],
+        steps=steps_of(job, runs) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
+        runs=list(enumerate(runs, 1))[::-1],
         reasons=[] if explanation is None else [reason_view(reason) for reason in explanation.reasons],
         acts=job_buttons(request, job, is_letter=is_letter),
         between=between,

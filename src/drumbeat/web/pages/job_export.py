@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from drumbeat.web.api import jobs
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.api.records import JobRecord, Page, read_store_time
+from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.request import DashboardRequest
 
 from .search_query import JobsPageQuery, to_list_query
@@ -25,7 +25,7 @@ MAX_JOBS = 100_000
 
 async def export(request: DashboardRequest) -> Response:
     query: JobsPageQuery = request.query
-    listed = msgspec.structs.replace(to_list_query(query, await read_store_time(request.app)), limit=PAGE_SIZE)
+    listed = msgspec.structs.replace(to_list_query(query, await request.store_time()), limit=PAGE_SIZE)
     # The first page before the answer begins: a refusal can still be told then.
     first = await jobs.read_page(request, listed, MAX_TEXT_CHARS)
     headers = {"Content-Disposition": 'attachment; filename="jobs.jsonl"'}

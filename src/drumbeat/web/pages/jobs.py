@@ -12,7 +12,7 @@ from drumbeat.core.job_query import JobCounts
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
 from drumbeat.web.api import jobs
-from drumbeat.web.api.records import JobRecord, Page, read_store_time
+from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import AccessRole
 
@@ -63,7 +63,7 @@ async def show_list(request: DashboardRequest) -> Response:
             return await _redirect_search(request, query)
         except InvalidArguments as error:
             return await _render_list(request, query, SearchResult(error=error), status=422)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     try:
         found = await _search(request, query, now)
     except InvalidArguments as error:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from drumbeat.web.api import instances, jobs, queues
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.api.records import JobRecord, Page, read_store_time
+from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import AccessRole
@@ -54,7 +54,7 @@ async def show_one(request: DashboardRequest) -> Response:
     newest: Page[JobRecord] = await request.invoke(
         jobs.list_jobs, query=JobListQuery(queue=queue.name, limit=MAX_NEWEST)
     )
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     return await render_page(
         request,
         "queue.html",

@@ -16,7 +16,6 @@ from drumbeat.web.api import dead, instances, jobs, stats, tasks
 from drumbeat.web.api.dead import DeadGroupsQuery
 from drumbeat.web.api.instances import InstancesQuery
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.api.records import read_store_time
 from drumbeat.web.api.stats import StatsQuery
 from drumbeat.web.api.tasks import TaskHistoryQuery
 from drumbeat.web.request import DashboardRequest
@@ -101,7 +100,7 @@ def since_of(range: str, until: datetime) -> datetime:
 async def index(request: DashboardRequest) -> Response:
     """GET /tasks."""
     range = valid_range(request.query.range)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     found = await request.invoke(tasks.list_tasks)
     counted = await request.invoke(stats.read_stats, query=_stats_query(range, now))
     groups = await request.invoke(dead.list_groups, query=DeadGroupsQuery(limit=500))
@@ -122,7 +121,7 @@ async def show(request: DashboardRequest) -> Response:
     name = request.path_params["name"]
     query: TaskPageQuery = request.query
     range = valid_range(query.range)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     info: TaskInfo = await request.invoke(tasks.show, path_params={"name": name})
     counted = await request.invoke(stats.read_stats, query=_stats_query(range, now, task=name))
     runs = await request.invoke(
