@@ -14,7 +14,14 @@ from typing import TypedDict, Unpack
 
 from drumbeat.client import Client
 from drumbeat.codec import make_storable
-from drumbeat.core.audit import MAX_NAME_LENGTH, MAX_REASON_LENGTH, MAX_TARGET_LENGTH, AuditEntry, NewAuditEntry
+from drumbeat.core.audit import (
+    MAX_NAME_LENGTH,
+    MAX_REASON_LENGTH,
+    MAX_TARGET_LENGTH,
+    AuditEntry,
+    AuditFilter,
+    NewAuditEntry,
+)
 from drumbeat.errors import DrumbeatError, InvalidArguments, StoreError
 from drumbeat.ids import is_job_id, new_job_id
 from drumbeat.names import short_repr
@@ -65,7 +72,9 @@ class Audit:
         store = await self._client.store()
         texts = {"who": who, "verb": verb, "target": target}
         chosen = {name: _check_text(name, text) for name, text in texts.items() if text is not None}
-        return await store.audit.list_page(before=_check_before(before), limit=_check_limit(limit), **chosen)
+        return await store.audit.list_page(
+            AuditFilter(before=_check_before(before), limit=_check_limit(limit), **chosen)
+        )
 
     async def show(self, id: str) -> AuditEntry:
         """One act, with the answer that was given."""

@@ -12,7 +12,16 @@ import msgspec
 from drumbeat.client import Client
 from drumbeat.clock import Clock
 from drumbeat.core.job import Job, NewJob
-from drumbeat.core.schedule import FireRequest, NewSchedule, Origin, RuleKind, Schedule, ScheduleState, SkippedRange
+from drumbeat.core.schedule import (
+    FireRequest,
+    NewSchedule,
+    Origin,
+    RuleKind,
+    Schedule,
+    ScheduleChange,
+    ScheduleState,
+    SkippedRange,
+)
 from drumbeat.durations import Duration, to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.handle import JobHandle
@@ -140,13 +149,15 @@ class Schedules:
         if not await store.schedules.put(made, revision=known.revision, cursor=cursor, next_at=None, by=by):
             return False
         await store.schedules.set_state(
-            known.name,
-            revision=known.revision + 1,
-            state=ScheduleState.PAUSED,
-            cursor=cursor,
-            next_at=None,
-            by=known.changed_by,
-            reason=known.reason,
+            ScheduleChange(
+                name=known.name,
+                revision=known.revision + 1,
+                state=ScheduleState.PAUSED,
+                cursor=cursor,
+                next_at=None,
+                by=known.changed_by,
+                reason=known.reason,
+            )
         )
         return True
 
@@ -184,14 +195,16 @@ class Schedules:
             skipped = planner.skip_range(rule_of(known.definition), since, now, "paused")
             cursor = skipped[0].last if skipped else cursor
         return await store.schedules.set_state(
-            known.name,
-            revision=known.revision,
-            state=ScheduleState.ACTIVE,
-            cursor=cursor,
-            next_at=planner.first_fire_time(known.definition, now),
-            by=by,
-            reason="",
-            skipped=skipped[0] if skipped else None,
+            ScheduleChange(
+                name=known.name,
+                revision=known.revision,
+                state=ScheduleState.ACTIVE,
+                cursor=cursor,
+                next_at=planner.first_fire_time(known.definition, now),
+                by=by,
+                reason="",
+                skipped=skipped[0] if skipped else None,
+            )
         )
 
     async def delete(self, name: str, *, reason: str = "", by: str | None = None) -> None:
@@ -343,7 +356,15 @@ class Schedules:
 
     async def _set_state(self, store: Store, known: Schedule, state: ScheduleState, by: str, reason: str) -> bool:
         return await store.schedules.set_state(
-            known.name, revision=known.revision, state=state, cursor=known.cursor, next_at=None, by=by, reason=reason
+            ScheduleChange(
+                name=known.name,
+                revision=known.revision,
+                state=state,
+                cursor=known.cursor,
+                next_at=None,
+                by=by,
+                reason=reason,
+            )
         )
 
     def _apply_options(self, old: NewSchedule, options: RuleOptions) -> NewSchedule:

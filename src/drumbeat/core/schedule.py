@@ -115,6 +115,21 @@ class SkippedRange(msgspec.Struct, frozen=True, kw_only=True):
     """late, caught up, overlap, paused, limit: a short word that people read."""
 
 
+class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Pause, resume or retire a schedule that still has this revision."""
+
+    name: str
+    revision: int
+    state: ScheduleState
+    cursor: int | None
+    """None: the schedule keeps the one it has."""
+    next_at: int | None
+    by: str
+    reason: str
+    skipped: "SkippedRange | None" = None
+    """Fires that the change skips; recorded with it."""
+
+
 class PlannedFire(msgspec.Struct, frozen=True, kw_only=True):
     """One fire to be: its nominal moment, when its job is due (with jitter), and the id of that job."""
 

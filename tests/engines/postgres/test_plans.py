@@ -164,7 +164,7 @@ async def test_those_who_run_are_found_though_most_did_when_statistics_were_take
     await raw.execute("UPDATE drumbeat.job SET state = 'pending', instance = NULL WHERE priority = 0", timeout=300)
     await raw.execute("DELETE FROM drumbeat.job WHERE state = 'running'", timeout=300)
     await raw.execute("VACUUM drumbeat.job", timeout=300)
-    plan = await explain(store._parts.report_connection, statements("drumbeat").search.few_running, None, 2_000)
+    plan = await explain(store._parts.report_connection, statements("drumbeat").search.small_running, None, 2_000)
     assert {index for _, index in scans_of(plan, "job")} == {"job_of_instance"}
     assert pages(plan) < 100
 
@@ -176,18 +176,18 @@ async def test_a_finish_goes_by_the_primary_key(filled: tuple[PostgresStore, Ins
         getattr(store._parts, link), SQL.report_and_claim, *claim_arguments(instance, await held_ids(raw, instance), 0)
     )
     scans = scans_of(plan, "job")
-    assert {index for _, index in scans if index} == {"job_one_per_id"}
+    assert {index for _, index in scans if index} == {"job_pkey"}
     assert "Seq Scan" not in {kind for kind, _ in scans}
     assert pages(plan) < 60 * HELD
 
 
-@pytest.mark.parametrize("statement", [SQL.lock, SQL.request_cancel], ids=["lock", "request_cancel"])
+@pytest.mark.parametrize("statement", [SQL.lock_live, SQL.request_cancel], ids=["lock", "request_cancel"])
 async def test_a_cancel_goes_by_the_primary_key(
     filled: tuple[PostgresStore, InstanceId], raw: Any, statement: str
 ) -> None:
     store, instance = filled
     plan = await explain(store._parts.connection, statement, await held_ids(raw, instance))
-    assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
+    assert {index for _, index in scans_of(plan, "job") if index} == {"job_pkey"}
     assert pages(plan) < 60 * HELD
 
 
@@ -200,7 +200,7 @@ async def test_cancelling_pending_jobs_goes_by_the_primary_key(
     plan = await explain(
         store._parts.connection, SQL.move_to_history, ids, ["cancelled"] * len(ids), none, none, none, none, none, none
     )
-    assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
+    assert {index for _, index in scans_of(plan, "job") if index} == {"job_pkey"}
     assert pages(plan) < 60 * HELD
 
 
@@ -211,7 +211,7 @@ async def test_giving_back_goes_by_the_primary_key(filled: tuple[PostgresStore, 
     plan = await explain(
         store._parts.claim_connection, SQL.requeue, ids, zero, zero, zero, [""] * len(ids), none, none, none
     )
-    assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
+    assert {index for _, index in scans_of(plan, "job") if index} == {"job_pkey"}
     assert pages(plan) < 80 * HELD
 
 

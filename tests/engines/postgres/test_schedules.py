@@ -43,9 +43,9 @@ async def filled(request: pytest.FixtureRequest, postgres: PostgresStore, raw: A
 async def test_an_idle_look_is_a_probe_of_an_index(filled: PostgresStore, raw: Any) -> None:
     now = await raw.fetchval("SELECT drumbeat.now_us()")
     due = await explain(filled._parts.connection, SQL.due, now, 200)
-    assert {index for _, index in scans_of(due, "schedule")} == {"schedule_by_moment"}
+    assert {index for _, index in scans_of(due, "schedule")} == {"schedule_by_next_at"}
     ahead = await explain(filled._parts.connection, SQL.next_due)
-    assert {index for _, index in scans_of(ahead, "schedule")} == {"schedule_by_moment", "schedule_under_way"}
+    assert {index for _, index in scans_of(ahead, "schedule")} == {"schedule_by_next_at", "schedule_running"}
     for plan in (due, ahead, await explain(filled._parts.connection, SQL.find_stalled, [])):
         assert pages(plan) < 40
 

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from drumbeat.app import Drumbeat
+from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, JobState, Unique
 from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound
 from drumbeat.store.job_reads import get_job
@@ -152,7 +153,7 @@ async def test_a_completion_comes_and_goes_with_the_transaction(
         program.begin()
         await done(program.run("INSERT INTO mine VALUES (1)"))
         await sqlite.transactional.complete(
-            program.conn, instance, hold(job), started_at=1, result="7", result_error=None
+            program.conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result="7", result_error=None)
         )
         await done(end())
         assert (await get_job(sqlite, job.id)).state is state
@@ -160,7 +161,7 @@ async def test_a_completion_comes_and_goes_with_the_transaction(
     await done(program.run("INSERT INTO mine VALUES (2)"))
     with pytest.raises(ClaimLost):
         await sqlite.transactional.complete(
-            program.conn, instance, hold(job), started_at=1, result=None, result_error=None
+            program.conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
         )
     await done(program.commit())
     assert mine(path) == [1]

@@ -5,7 +5,14 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.core.audit import REQUEST_KEY_TTL_US, AuditEntry, NewAuditEntry, drop_long_answer
+from drumbeat.core.audit import (
+    ALL_ENTRIES,
+    REQUEST_KEY_TTL_US,
+    AuditEntry,
+    AuditFilter,
+    NewAuditEntry,
+    drop_long_answer,
+)
 from drumbeat.store.malformed import join_reasons, log_faults, salvage
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.parts import PostgresParts
@@ -29,16 +36,8 @@ class PostgresAudit:
         row = await self._connection.call(lambda session: session.fetchrow(self._sql.get, id))
         return None if row is None else _act(row)
 
-    async def list_page(
-        self,
-        *,
-        before: str | None = None,
-        limit: int = 100,
-        who: str | None = None,
-        verb: str | None = None,
-        target: str | None = None,
-    ) -> list[AuditEntry]:
-        wanted = (before, max(limit, 0), who, verb, target)
+    async def list_page(self, query: AuditFilter = ALL_ENTRIES) -> list[AuditEntry]:
+        wanted = (query.before, max(query.limit, 0), query.who, query.verb, query.target)
         return [
             _act(row) for row in await self._connection.call(lambda session: session.fetch(self._sql.page, *wanted))
         ]

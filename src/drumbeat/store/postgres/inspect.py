@@ -10,14 +10,8 @@ from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Attempt, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId, is_job_id
-from drumbeat.store.job_search import (
-    WHOLE_TEXT,
-    CachedCount,
-    DueCounts,
-    total_due,
-    total_of_tasks,
-    with_due,
-)
+from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total_of_tasks, with_due
+from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session

@@ -42,7 +42,7 @@ class PostgresRooms:
         return sorted(messages, key=lambda message: message.id)
 
     async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
-        return await self._fetch_ids(self._sql.waiting, messages)
+        return await self._fetch_ids(self._sql.list_untaken, messages)
 
     async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
         return await self._fetch_ids(self._sql.withdraw, messages)

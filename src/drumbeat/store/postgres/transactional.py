@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from drumbeat.clock import Clock
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.core.job import AddResult, NewJob
 from drumbeat.errors import ClaimLost, InvalidArguments
-from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
+from drumbeat.ids import JobId, created_us, is_job_id
 from drumbeat.store import sqlfile
 from drumbeat.store.postgres import drivers
 from drumbeat.store.postgres.connections import PostgresAddress
@@ -58,35 +58,13 @@ class PostgresTransactional:
         with self._translate_errors():
             return _decode_added(drivers.call_sync(conn, self._enqueue, _encode_jobs(jobs, notify)))
 
-    async def complete(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        with self._translate_errors(claim):
-            await drivers.call(
-                conn, self._complete, _encode_completion(instance, claim, started_at, result, result_error)
-            )
+    async def complete(self, conn: Any, completed: CompletedJob) -> None:
+        with self._translate_errors(completed.claim):
+            await drivers.call(conn, self._complete, _encode_completed(completed))
 
-    def complete_sync(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        with self._translate_errors(claim):
-            drivers.call_sync(
-                conn, self._complete, _encode_completion(instance, claim, started_at, result, result_error)
-            )
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
+        with self._translate_errors(completed.claim):
+            drivers.call_sync(conn, self._complete, _encode_completed(completed))
 
     def transaction(self) -> PostgresTransaction:
         return PostgresTransaction(self._pool)
@@ -122,15 +100,6 @@ def _decode_added(answer: str) -> list[AddResult]:
     return [AddResult(id, created) for id, created in _decode_answers(answer)]
 
 
-def _encode_completion(
-    instance: InstanceId, hold: ClaimRef, started_at: int, result: str | None, result_error: str | None
-) -> str:
-    facts = {
-        "id": hold.id,
-        "token": hold.token,
-        "instance": instance,
-        "started_at": started_at,
-        "result": result,
-        "result_error": result_error,
-    }
+def _encode_completed(completed: CompletedJob) -> str:
+    facts = msgspec.structs.asdict(completed) | msgspec.structs.asdict(completed.claim)
     return _encode(facts).decode()

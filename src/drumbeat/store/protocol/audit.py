@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from drumbeat.core.audit import REQUEST_KEY_TTL_US, AuditEntry, NewAuditEntry
+from drumbeat.core.audit import ALL_ENTRIES, REQUEST_KEY_TTL_US, AuditEntry, AuditFilter, NewAuditEntry
 
 
 class AuditStore(Protocol):
@@ -27,16 +27,8 @@ class AuditStore(Protocol):
 
     async def get(self, id: str) -> AuditEntry | None: ...
 
-    async def list_page(
-        self,
-        *,
-        before: str | None = None,
-        limit: int = 100,
-        who: str | None = None,
-        verb: str | None = None,
-        target: str | None = None,
-    ) -> list[AuditEntry]:
-        """Acts newest first by id, those before `before`. `verb` is the beginning of one; who and target are whole."""
+    async def list_page(self, query: AuditFilter = ALL_ENTRIES) -> list[AuditEntry]:
+        """Newest first by id."""
         ...
 
     async def prune(self, before: int, limit: int) -> int:

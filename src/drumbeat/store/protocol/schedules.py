@@ -11,8 +11,7 @@ from drumbeat.core.schedule import (
     NewSchedule,
     OnceState,
     Schedule,
-    ScheduleState,
-    SkippedRange,
+    ScheduleChange,
 )
 from drumbeat.ids import InstanceId
 
@@ -43,22 +42,8 @@ class ScheduleStore(Protocol):
         it was emptied, or somebody deleted them there."""
         ...
 
-    async def set_state(
-        self,
-        name: str,
-        *,
-        revision: int,
-        state: ScheduleState,
-        cursor: int | None,
-        next_at: int | None,
-        by: str,
-        reason: str,
-        skipped: SkippedRange | None = None,
-    ) -> bool:
-        """Pause, resume or retire, if it still has this revision; `skipped` is put on record with it.
-
-        cursor and next_at as in `put`; what is not active has no next_at.
-        """
+    async def set_state(self, change: ScheduleChange) -> bool:
+        """Apply the change if the schedule still has this revision; returns whether it had. What is not active has no next_at."""
         ...
 
     async def get(self, name: str) -> Schedule | None: ...

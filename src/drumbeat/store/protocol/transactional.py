@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, NewJob
-from drumbeat.ids import InstanceId
 
 
 class EngineTransaction(Protocol):
@@ -61,16 +60,7 @@ class Transactional(Protocol):
 
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]: ...
 
-    async def complete(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
+    async def complete(self, conn: Any, completed: CompletedJob) -> None:
         """Move a running job to history as succeeded, only if it runs under this instance with this token. A burial takes an
         instance's jobs from it in one step, so that is the lease, too. A requested cancellation comes too late.
 
@@ -79,16 +69,7 @@ class Transactional(Protocol):
         """
         ...
 
-    def complete_sync(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None: ...
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> None: ...
 
     def transaction(self) -> EngineTransaction:
         """One on a connection of the store's own; nothing is opened before `begin`."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.overlap import interval_of
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -17,12 +18,13 @@ from drumbeat.core.schedule import (
     NewSchedule,
     OnceState,
     Schedule,
+    ScheduleChange,
     ScheduleState,
     SkippedRange,
 )
 from drumbeat.ids import InstanceId, JobId, pack_id, unpack_id
 from drumbeat.store.malformed import explain_fault, log_faults, salvage
-from drumbeat.store.overlap import interval_of, repaired_rule
+from drumbeat.store.records import repaired_rule
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.rows import encode_json
@@ -46,21 +48,11 @@ class RedisSchedules:
     async def declare(self, names: Sequence[str]) -> list[str]:
         return [name.decode() for name in await self._pool.run("declare_schedules", *names)] if names else []
 
-    async def set_state(
-        self,
-        name: str,
-        *,
-        revision: int,
-        state: ScheduleState,
-        cursor: int | None,
-        next_at: int | None,
-        by: str,
-        reason: str,
-        skipped: SkippedRange | None = None,
-    ) -> bool:
-        values: list[Value] = [name, revision, state.value, _or_empty(cursor), _or_empty(next_at), by, reason]
-        if skipped is not None:
-            values += _skip_arguments(skipped)
+    async def set_state(self, change: ScheduleChange) -> bool:
+        values: list[Value] = [change.name, change.revision, change.state.value, _or_empty(change.cursor)]
+        values += (_or_empty(change.next_at), change.by, change.reason)
+        if change.skipped is not None:
+            values += _skip_arguments(change.skipped)
         return bool(await self._pool.run("set_schedule_state", *values))
 
     async def get(self, name: str) -> Schedule | None:

@@ -57,7 +57,7 @@ class SqliteRooms:
         return await self._writer.write(self._take, (instance, limit), durable=False)
 
     async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
-        found = await self._worker_reader.read(lambda db: db.value(self._sql.waiting, _to_parameters(messages)))
+        found = await self._worker_reader.read(lambda db: db.value(self._sql.list_untaken, _to_parameters(messages)))
         return rows.texts(found)
 
     async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
@@ -90,7 +90,7 @@ class SqliteRooms:
 
     def _withdraw(self, write: WriteContext, messages: Sequence[RoomMessage]) -> list[str]:
         named = _to_parameters(messages)
-        found = rows.texts(write.db.value(self._sql.waiting, named))
+        found = rows.texts(write.db.value(self._sql.list_untaken, named))
         write.db.run(self._sql.withdraw, named)
         return found
 
