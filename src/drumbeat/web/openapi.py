@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from drumbeat.web.field_descriptions import add_descriptions
 from drumbeat.web.problem import PROBLEM_MEDIA_TYPE, ProblemRecord
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import NoParameters, Route
@@ -45,7 +44,6 @@ def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
     types = [ProblemRecord, *(each for route in routes for each in (route.query, route.body, route.response) if each)]
     known = list({id(each): each for each in types}.values())
     schemas, components = msgspec.json.schema_components(known, ref_template=REF_TEMPLATE)
-    add_descriptions(components, known)
     of = {id(each): schema for each, schema in zip(known, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -23,6 +23,7 @@ from drumbeat.errors import (
     UnknownTask,
 )
 from drumbeat.redaction import mask_urls
+from drumbeat.web.fields import doc
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +37,11 @@ _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
 class ProblemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of every answer that is a refusal."""
 
-    type: str
-    """A word for programs, such as not-found; `about:blank` where the status says it all."""
+    type: Annotated[str, doc("A word for programs, such as not-found; `about:blank` where the status says it all.")]
     title: str
     status: int
     detail: str
-    argument: str | None = None
-    """Which part of the request it is about."""
+    argument: Annotated[str | None, doc("Which part of the request it is about.")] = None
 
 
 class Problem(Exception):

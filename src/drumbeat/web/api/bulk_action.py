@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from starlette.background import BackgroundTask
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from drumbeat.admin.bulk import Action, BulkProgress, BulkResult
 from drumbeat.web.api.job_filters import ApiJobFilter, to_job_query
 from drumbeat.web.background_acts import BackgroundAct
+from drumbeat.web.fields import doc
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
 
@@ -18,11 +19,20 @@ from drumbeat.web.request import DashboardRequest
 class BulkRecord(BulkResult, frozen=True, kw_only=True):
     """What came of an act on many jobs."""
 
-    in_background: bool = False
-    """It goes on in the background of this process, and the audit will tell how many it touched; `matched` is how many there
-    were to begin with."""
-    act: str | None = None
-    """Of one that goes on: its id in the audit, where it can be watched, and stopped by `POST /api/v1/audit/{id}/stop`."""
+    in_background: Annotated[
+        bool,
+        doc(
+            "It goes on in the background of this process, and the audit will tell how many it touched; "
+            "`matched` is how many there were to begin with."
+        ),
+    ] = False
+    act: Annotated[
+        str | None,
+        doc(
+            "Of one that goes on: its id in the audit, where it can be watched, and stopped by `POST "
+            "/api/v1/audit/{id}/stop`."
+        ),
+    ] = None
 
 
 def describe_target(ids: list[str] | None, filter: ApiJobFilter | None, all: bool) -> str:

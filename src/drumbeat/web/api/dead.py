@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 from starlette.responses import Response
 
@@ -18,6 +20,7 @@ from drumbeat.web.api.records import (
     build_full_record,
     load_job_page,
 )
+from drumbeat.web.fields import Before, ErrorPart, Key, Limit, QueueName, Reason, TaskName, doc
 from drumbeat.web.problem import to_conflict
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import clamp_limit
@@ -26,42 +29,30 @@ from drumbeat.web.route import clamp_limit
 class DeadLettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which dead letters to list, newest first."""
 
-    task: str | None = None
-    """The name of a task."""
-    queue: str | None = None
-    """The name of a queue."""
-    key: str | None = None
-    """The whole key."""
-    error: str | None = None
-    """A part of the error's type or message."""
-    id: str | None = None
-    """An id, or its beginning (at least 4 characters)."""
-    before: str | None = None
-    """Only jobs older than the one of this id: `next` of the page before."""
-    limit: int = 50
-    """At most so many; 1 to 500."""
+    task: TaskName = None
+    queue: QueueName = None
+    key: Key = None
+    error: ErrorPart = None
+    id: Annotated[str | None, doc("An id, or its beginning (at least 4 characters).")] = None
+    before: Before = None
+    limit: Limit = 50
 
 
 class DeadGroupsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    limit: int = 50
-    """At most so many groups; 1 to 500."""
+    limit: Annotated[int, doc("At most so many groups; 1 to 500.")] = 50
 
 
 class ReplayBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which dead letters to give a new life: by their ids, by what they have in common, or all."""
 
-    ids: list[str] | None = None
-    """At most 10,000."""
-    filter: ApiJobFilter | None = None
-    """What they have in common; not an empty one."""
-    all: bool = False
-    """Every dead letter."""
-    rate: float | None = None
-    """At most so many in a second. It then goes on in the background, and the answer is 202."""
-    dry_run: bool = False
-    """Only count them; changes nothing, and is not in the audit."""
-    reason: str = ""
-    """For the audit."""
+    ids: Annotated[list[str] | None, doc("At most 10,000.")] = None
+    filter: Annotated[ApiJobFilter | None, doc("What they have in common; not an empty one.")] = None
+    all: Annotated[bool, doc("Every dead letter.")] = False
+    rate: Annotated[
+        float | None, doc("At most so many in a second. It then goes on in the background, and the answer is 202.")
+    ] = None
+    dry_run: Annotated[bool, doc("Only count them; changes nothing, and is not in the audit.")] = False
+    reason: Reason = ""
 
     def target(self) -> str:
         return describe_target(self.ids, self.filter, self.all)
@@ -70,16 +61,11 @@ class ReplayBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class DiscardBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which dead letters to let go: they stay in history until it is pruned."""
 
-    ids: list[str] | None = None
-    """At most 10,000."""
-    filter: ApiJobFilter | None = None
-    """What they have in common; not an empty one."""
-    all: bool = False
-    """Every dead letter."""
-    dry_run: bool = False
-    """Only count them; changes nothing, and is not in the audit."""
-    reason: str = ""
-    """For the audit."""
+    ids: Annotated[list[str] | None, doc("At most 10,000.")] = None
+    filter: Annotated[ApiJobFilter | None, doc("What they have in common; not an empty one.")] = None
+    all: Annotated[bool, doc("Every dead letter.")] = False
+    dry_run: Annotated[bool, doc("Only count them; changes nothing, and is not in the audit.")] = False
+    reason: Reason = ""
 
     def target(self) -> str:
         return describe_target(self.ids, self.filter, self.all)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from drumbeat.core.instance import Instance, is_healthy
 from drumbeat.durations import from_us, to_us
 from drumbeat.web.api.records import Page
+from drumbeat.web.fields import doc
 from drumbeat.web.problem import find_or_404
 from drumbeat.web.request import DashboardRequest
 
@@ -14,19 +17,15 @@ from drumbeat.web.request import DashboardRequest
 class InstancesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which instances, oldest first."""
 
-    all: bool = False
-    """Also those that left or died in the last day."""
+    all: Annotated[bool, doc("Also those that left or died in the last day.")] = False
 
 
 class InstanceRecord(Instance, frozen=True, kw_only=True):
     """One process of the cluster."""
 
-    healthy: bool
-    """Its last heartbeat was within 2 s, or within two heartbeat intervals."""
-    seconds_since_heartbeat: float
-    """By the store's clock."""
-    term: int | None
-    """Its term, if it leads."""
+    healthy: Annotated[bool, doc("Its last heartbeat was within 2 s, or within two heartbeat intervals.")]
+    seconds_since_heartbeat: Annotated[float, doc("By the store's clock.")]
+    term: Annotated[int | None, doc("Its term, if it leads.")]
 
 
 async def list_instances(request: DashboardRequest) -> Page[InstanceRecord]:

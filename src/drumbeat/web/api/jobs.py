@@ -29,6 +29,7 @@ from drumbeat.web.api.records import (
     mask_error,
     to_job_record,
 )
+from drumbeat.web.fields import Reason, doc
 from drumbeat.web.problem import Problem, to_conflict
 from drumbeat.web.request import DashboardRequest
 
@@ -39,29 +40,28 @@ JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "strin
 class EnqueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request of a task to be queued. What is left out is as the task says."""
 
-    task: str
-    """The name of a task that the program, or a living worker, has."""
-    args: JsonArguments | UnsetType = UNSET
-    """A JSON object of arguments by name, or the text of one. In an object every number arrives as it is written; a browser
-    rounds large ones while it writes, so there the text is better."""
-    queue: str | None = None
-    """Another queue than the task's own."""
-    priority: int | None = None
-    """0 first, 9 last."""
-    delay: float | str | None = None
-    """Seconds, or text such as 5m."""
-    at: datetime | None = None
-    """With its offset. Excludes delay."""
-    key: str | None = None
-    """What to find, cancel or deduplicate it by."""
-    unique: bool | Literal["pending"] | None = None
-    """With a key: true: not if a live job of the task has it; "pending": a job that already runs does not count."""
-    retries: int | None = None
-    """How often it is tried again after a failure."""
-    timeout: float | str | None = None
-    """Seconds, or text such as 5m."""
-    reason: str = ""
-    """For the audit."""
+    task: Annotated[str, doc("The name of a task that the program, or a living worker, has.")]
+    args: Annotated[
+        JsonArguments | UnsetType,
+        doc(
+            "A JSON object of arguments by name, or the text of one. In an object every number arrives as it "
+            "is written; a browser rounds large ones while it writes, so there the text is better."
+        ),
+    ] = UNSET
+    queue: Annotated[str | None, doc("Another queue than the task's own.")] = None
+    priority: Annotated[int | None, doc("0 first, 9 last.")] = None
+    delay: Annotated[float | str | None, doc("Seconds, or text such as 5m.")] = None
+    at: Annotated[datetime | None, doc("With its offset. Excludes delay.")] = None
+    key: Annotated[str | None, doc("What to find, cancel or deduplicate it by.")] = None
+    unique: Annotated[
+        bool | Literal["pending"] | None,
+        doc(
+            'With a key: true: not if a live job of the task has it; "pending": a job that already runs does not count.'
+        ),
+    ] = None
+    retries: Annotated[int | None, doc("How often it is tried again after a failure.")] = None
+    timeout: Annotated[float | str | None, doc("Seconds, or text such as 5m.")] = None
+    reason: Reason = ""
 
     def target(self) -> str:
         return self.task
@@ -71,35 +71,33 @@ class EnqueueResult(msgspec.Struct, frozen=True, kw_only=True):
     """The job of an enqueue."""
 
     id: JobId
-    created: bool
-    """False: a live job had the key, and this is its id."""
+    created: Annotated[bool, doc("False: a live job had the key, and this is its id.")]
 
 
 class CancelRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a cancellation."""
 
-    answer: CancelAnswer
-    """cancelled: it never runs; requested: it was running and hears of it; else the state in which it had ended."""
+    answer: Annotated[
+        CancelAnswer,
+        doc(
+            "cancelled: it never runs; requested: it was running and hears of it; else the state in which it had ended."
+        ),
+    ]
     job: JobRecord
 
 
 class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An act on many jobs: by their ids, by what they have in common, or on all that it can be done to."""
 
-    action: Action
-    """cancel and run_now are for live jobs, replay and discard for dead letters."""
-    ids: list[str] | None = None
-    """At most 10,000."""
-    filter: ApiJobFilter | None = None
-    """What they have in common; not an empty one."""
-    all: bool = False
-    """Every job that it can be done to."""
-    rate: float | None = None
-    """At most so many in a second. It then goes on in the background, and the answer is 202."""
-    dry_run: bool = False
-    """Only count them; changes nothing, and is not in the audit."""
-    reason: str = ""
-    """For the audit."""
+    action: Annotated[Action, doc("cancel and run_now are for live jobs, replay and discard for dead letters.")]
+    ids: Annotated[list[str] | None, doc("At most 10,000.")] = None
+    filter: Annotated[ApiJobFilter | None, doc("What they have in common; not an empty one.")] = None
+    all: Annotated[bool, doc("Every job that it can be done to.")] = False
+    rate: Annotated[
+        float | None, doc("At most so many in a second. It then goes on in the background, and the answer is 202.")
+    ] = None
+    dry_run: Annotated[bool, doc("Only count them; changes nothing, and is not in the audit.")] = False
+    reason: Reason = ""
 
     def target(self) -> str:
         return describe_target(self.ids, self.filter, self.all)

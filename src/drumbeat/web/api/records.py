@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from drumbeat.core.job import Failure, Job, JobState, Unique
 from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.redaction import WEB_HIDDEN, mask_urls, redact_json
+from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
 
 T = TypeVar("T")
@@ -26,22 +27,22 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """Some items, and how to go on."""
 
     items: list[T]
-    next: str | None = None
-    """What to give as `before` (lists by name: `after`) for the next page; null: this is the last one."""
+    next: Annotated[
+        str | None,
+        doc("What to give as `before` (lists by name: `after`) for the next page; null: this is the last one."),
+    ] = None
 
 
 class ReasonBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a write that needs nothing but a reason."""
 
-    reason: str = ""
-    """For the audit, and for whoever wonders."""
+    reason: Annotated[str, doc("For the audit, and for whoever wonders.")] = ""
 
 
 class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a write."""
 
-    touched: int
-    """How many were changed by it; 0: there was nothing to do."""
+    touched: Annotated[int, doc("How many were changed by it; 0: there was nothing to do.")]
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
