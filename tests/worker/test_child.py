@@ -77,7 +77,7 @@ def main():
     from tests.worker.test_processes import claimed, run
 
     async def work():
-        processes = ChildPool(appref.find(app), Settings(), limit=1)
+        processes = ChildPool(appref.find_ref(app), Settings(), limit=1)
         job = claimed("multiply", by=7)
         print((await run(processes, job)).result)
         await processes.close()

@@ -17,7 +17,7 @@ from tests.waiting import until_sync
 BUSY = """
 import itertools, sys
 from drumbeat.ids import InstanceId
-from drumbeat.core.job import ClaimRef
+from drumbeat.core.claim import ClaimRef
 from drumbeat.worker.crash_journal import CrashJournal
 
 marks = CrashJournal.create(sys.argv[1], slots=2, width=3)

@@ -13,7 +13,7 @@ from drumbeat.app import Drumbeat
 from drumbeat.clock import FakeClock
 from drumbeat.core.claim import ClaimedJob, Outcome
 from drumbeat.core.job import OutcomeKind
-from drumbeat.core.stats import BOUNDS_US, BUCKETS, Resolution, Rollup, bucket_index
+from drumbeat.core.stats import BOUNDS_US, BUCKETS, OVERALL, Resolution, Rollup, bucket_index
 from drumbeat.events import Events
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.outage import FullStoreReporter, OutageReporter
@@ -75,7 +75,7 @@ class Bench:
         )
 
     async def totals(self) -> list[Rollup]:
-        found: list[Rollup] = await self.faulty.stats.read_totals()
+        found: list[Rollup] = await self.faulty.stats.read(Resolution.TOTAL, 0, 1)
         return found
 
     async def counted(self, resolution: Resolution) -> int:
@@ -87,7 +87,8 @@ class Bench:
         )
         counted = sum(each.succeeded for each in rows)
         if resolution is not Resolution.TOTAL:
-            assert sum(each.succeeded for each in await self.faulty.stats.read_overall(resolution, 0, 2**60)) == counted
+            overall = await self.faulty.stats.read(resolution, 0, 2**60, queue=OVERALL, task=OVERALL)
+            assert sum(each.succeeded for each in overall) == counted
         return counted
 
     async def in_each_grain(self) -> list[int]:
