@@ -1,8 +1,8 @@
 """Events as log records: the library's own subscriber, while a worker runs.
 
-A success is told at DEBUG only (a record costs 10 µs, a job 20), with one summary a second at INFO while there is work; a
-failed attempt is a WARNING, a dead letter an ERROR, an outage is told once for each change. Texts are constant, facts are
-fields. How records look and where they go is not decided here.
+A success is logged at DEBUG only (a record costs 10 µs, a job 20), with one summary a second at INFO while there is work; a
+failed attempt is a WARNING, a dead letter an ERROR, an outage one record for each change. Messages are constant, facts are
+fields. The format and destination of records is decided in logs.py.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ log = logging.getLogger("drumbeat.worker")
 
 @contextmanager
 def log_events(events: Events) -> Iterator[None]:
-    """Log what happens while the body runs."""
-    wanted: dict[type[Event], Callable[[Any], None]] = dict(_LOGGERS)
+    """Log events while the body runs."""
+    loggers: dict[type[Event], Callable[[Any], None]] = dict(_LOGGERS)
     if log.isEnabledFor(logging.DEBUG):
-        # Only then: an event that somebody listens to is built for each job.
-        wanted |= _DEBUG_LOGGERS
-    for kind, tell in wanted.items():
-        events.subscribe(kind, tell)
+        # Only then: these events are built for each job if they have a subscriber.
+        loggers |= _DEBUG_LOGGERS
+    for kind, log_event in loggers.items():
+        events.subscribe(kind, log_event)
     try:
         yield
     finally:
-        for kind, tell in wanted.items():
-            events.unsubscribe(kind, tell)
+        for kind, log_event in loggers.items():
+            events.unsubscribe(kind, log_event)
 
 
 def _job_started(event: JobStarted) -> None:
@@ -154,7 +154,7 @@ def _schedule_skipped(event: ScheduleSkipped) -> None:
         "reason": event.reason,
     }
     if event.reason == "overlap":
-        # That is what overlap="skip" is for, and a short interval may do it all the time.
+        # Intended by overlap="skip"; a short interval may do it all the time.
         log.info("schedule skipped: its last run is still going on", extra=facts)
     else:
         log.warning(
