@@ -124,8 +124,8 @@ class SqliteVandal(Sql):
             "beat_at": _NUMBER,
         },
         "lock": {
-            **each(("limit", "per", "last", "used_at", "released_at"), _NUMBER),
-            **each(("boot", "released", "released_by", "released_reason"), _TEXT),
+            **each(("limit", "per", "last_number", "used_at", "released_at"), _NUMBER),
+            **each(("boot", "released_tickets", "released_by", "released_reason"), _TEXT),
         },
         "ticket": {
             **each(("number", "lease", "expires_at", "entered_at", "granted_at", "lane"), _NUMBER),

@@ -7,6 +7,7 @@ from drumbeat.core.schedule import FireResult, Overlap, ScheduleState, SkippedRa
 from drumbeat.ids import JobId
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import claim, end, ids, new_job, worker
 from tests.contract.scheduling import (
     MINUTE,
@@ -291,7 +292,7 @@ async def test_a_skipped_moment_of_an_interval_by_completion_has_a_next_one(stor
 async def test_fires_wake_workers(store: Store) -> None:
     await put(store, new_schedule())
     heard: list[int] = []
-    async with store.wake.listen(heard.append) as address:
+    async with store.wake.listen(Subscriber(heard.append)) as address:
         await worker(store, wake=address)
         await fire(store, "nightly", 20)
 

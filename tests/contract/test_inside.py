@@ -11,6 +11,7 @@ from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound
 from drumbeat.ids import new_instance_id
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.urls import transactional_for
 from tests.callers import Caller, caller
 from tests.conftest import TRANSACTIONAL, OpenAgain
@@ -173,7 +174,7 @@ async def test_no_open_store_is_needed(store: Store, store_url: str, program: Ca
 async def test_workers_hear_of_the_commit(store: Store, program: Caller, open_again: OpenAgain) -> None:
     other = await open_again()
     heard: list[int] = []
-    async with other.wake.listen(heard.append):
+    async with other.wake.listen(Subscriber(heard.append)):
         await program.begin()
         await store.transactional.add(program.conn, [new_job()])
         heard.clear()

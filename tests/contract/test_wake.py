@@ -7,6 +7,7 @@ import pytest
 
 from drumbeat.core.job import OutcomeKind
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from tests.conftest import OpenAgain
 from tests.contract.making import HOUR, add, claimed_one, dead_letter, end, hold, new_job, release, worker
 from tests.waiting import until
@@ -30,7 +31,7 @@ class Ear:
 @asynccontextmanager
 async def listening(store: Store) -> AsyncIterator[Ear]:
     ear = Ear()
-    async with store.wake.listen(ear.hear) as address:
+    async with store.wake.listen(Subscriber(ear.hear)) as address:
         await worker(store, wake=address)
         yield ear
 

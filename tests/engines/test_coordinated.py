@@ -9,6 +9,7 @@ from drumbeat.core.instance import InstanceState
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.store import coordinated
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.urls import open_store
 from tests.conftest import SERVERS
 from tests.contract.making import new_job
@@ -40,8 +41,8 @@ async def test_a_hint_goes_by_the_second_store_and_not_by_the_first(url: str, se
     async with (
         await open_store(url) as first,
         await open_store(second.url) as other,
-        first.wake.listen(by_first.append),
-        other.wake.listen(by_second.append),
+        first.wake.listen(Subscriber(by_first.append)),
+        other.wake.listen(Subscriber(by_second.append)),
     ):
         await pair.jobs.add([new_job()])
         await until(lambda: by_second)
@@ -54,7 +55,10 @@ async def test_a_hint_goes_by_the_second_store_and_not_by_the_first(url: str, se
 
 async def test_while_the_second_store_is_away_hints_go_by_the_first(url: str, second: RedisServer, pair: Store) -> None:
     heard: list[int] = []
-    async with await open_store(url, coordination=second.url) as listener, listener.wake.listen(heard.append):
+    async with (
+        await open_store(url, coordination=second.url) as listener,
+        listener.wake.listen(Subscriber(heard.append)),
+    ):
         second.kill()
         for _ in range(2):  # with the first of them it is noticed
             await pair.jobs.add([new_job()])
@@ -91,7 +95,7 @@ async def test_a_second_store_that_stays_away_is_not_taken_for_one_that_is_back(
 async def test_a_second_store_that_is_away_at_the_start_is_used_when_it_comes(url: str, second: RedisServer) -> None:
     second.kill()
     heard: list[int] = []
-    async with await open_store(url, coordination=second.url) as pair, pair.wake.listen(heard.append):
+    async with await open_store(url, coordination=second.url) as pair, pair.wake.listen(Subscriber(heard.append)):
         await pair.jobs.add([new_job()])
         await until(lambda: heard)
         second.start()

@@ -334,7 +334,7 @@ async def test_a_waiter_that_was_forgotten_stands_in_line_again(faulty: FaultyAp
 
 
 async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: FaultyApp) -> None:
-    (await faulty.store()).fail_after["locks.acquire"] = 1
+    (await faulty._internals.store()).fail_after["locks.acquire"] = 1
     with pytest.raises(StoreUnavailable):
         await faulty.lock("x").__aenter__()
     await nobody_is_there(faulty)
@@ -344,7 +344,7 @@ async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: Fault
 
 async def test_a_leave_without_a_store_is_made_later(faulty: FaultyApp) -> None:
     async with faulty.lock("x"):
-        (await faulty.store()).is_down = True
+        (await faulty._internals.store()).is_down = True
     faulty.tasks_store.is_down = False  # type: ignore[union-attr]
     await nobody_is_there(faulty)
 

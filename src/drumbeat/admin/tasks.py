@@ -15,7 +15,7 @@ from drumbeat.codec.json_codec import encoder, is_model
 from drumbeat.core.job_query import TaskStats
 from drumbeat.errors import UnknownTask
 from drumbeat.names import check_name
-from drumbeat.redaction import is_secret
+from drumbeat.redaction import HIDDEN, is_secret
 from drumbeat.tasks import Task
 
 from .history import RunPage, RunQuery, history_page
@@ -117,7 +117,7 @@ def _task_info(name: str, stats: TaskStats | None, task: Task[..., Any] | None) 
 
 class _HiddenDefault:
     def __repr__(self) -> str:
-        return "•••"
+        return HIDDEN
 
 
 def _visible_signature(task: Task[..., Any]) -> inspect.Signature:

@@ -78,5 +78,6 @@ def _decode_value(task: str, name: str, hint: Any, text: str, is_json: bool) -> 
     if is_json:
         raise BadInput(f"task {task}: argument {name!r}: {refusal.reason}")
     raise BadInput(
-        f"task {task}: argument {name!r} must be {format_hint(hint)}, not {short_repr(text)}; write {name}:=JSON for a JSON value"
+        f"task {task}: argument {name!r} must be {format_hint(hint)}, not {short_repr(text)}; "
+        f"write {name}:=JSON for a JSON value"
     )

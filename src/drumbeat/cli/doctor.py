@@ -9,6 +9,7 @@ import click
 from drumbeat.cli import formatting, output
 from drumbeat.cli.connection import call_app
 from drumbeat.cli.options import CliTarget, pass_target, target_options
+from drumbeat.plural import format_count
 
 if TYPE_CHECKING:
     from drumbeat.core.health import HealthCheck
@@ -55,5 +56,5 @@ def _show(target: CliTarget, findings: list[HealthCheck]) -> None:
     bad, warn = (sum(each.level == level for each in findings) for level in ("bad", "warn"))
     output.print_line("")
     output.print_line(
-        f"{target.store_url}: {bad} bad, {formatting.format_count(warn, 'warning')}, {formatting.format_count(len(findings), 'finding')}."
+        f"{target.store_url}: {bad} bad, {format_count(warn, 'warning')}, {format_count(len(findings), 'finding')}."
     )

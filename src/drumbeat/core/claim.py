@@ -20,30 +20,32 @@ class ClaimRef(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClaimedJob(msgspec.Struct, frozen=True, array_like=True):
-    """A job in a worker's hands. The order of the fields is the order of columns in every engine's claim."""
+    """What a worker needs of a job. The order of the fields is the order of columns in every engine's claim.
+
+    Not derived from `JobFields`: it is built for every run, and a constructor with keywords takes three times as long.
+    """
 
     id: JobId
     token: int
+    args: str
+    run_at: int
+    failures: int
+    crashes: int
+    replays: int
+    blocked_since: int | None
+    """When it was blocked; None: it never was, or has been run since."""
+    # From here on what never changes: fields of `JobHeader` on Redis.
     task: str
     queue: str
     priority: int
     key: str | None
-    args: str
     signature: str
     created_at: int
     due_at: int
-    """The moment it was first meant for; retries do not move it."""
-    run_at: int
-    failures: int
-    crashes: int
     retries: int | None
     timeout: int | None
     crash_limit: int
     on_dead: str | None
-    replays: int
-    """0, and one more for each replay."""
-    blocked_since: int | None
-    """When it began to wait for something other than time; None: it never did, or has been run since."""
     trace: str | None = None
 
     @property

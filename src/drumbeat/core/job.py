@@ -9,16 +9,10 @@ from enum import StrEnum
 
 import msgspec
 
+from drumbeat.core.job_fields import GivenFields, JobFields
+from drumbeat.core.job_fields import JobState as JobState
+from drumbeat.core.job_fields import Unique as Unique
 from drumbeat.ids import InstanceId, JobId
-
-
-class JobState(StrEnum):
-    PENDING = "pending"  # claimable once run_at has passed, unless it blocked_on something
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    DEAD = "dead"  # out of retries; a dead letter waits for a person
-    CANCELLED = "cancelled"
-
 
 LIVE_STATES = frozenset({JobState.PENDING, JobState.RUNNING})
 
@@ -32,44 +26,15 @@ class PendingView(StrEnum):
     WAITING = "waiting"  # blocked_on something other than time
 
 
-class Unique(StrEnum):
-    """Which jobs of the same task and key make a new one unnecessary."""
-
-    NO = ""
-    LIVE = "live"  # pending and running ones
-    PENDING = "pending"  # only pending ones, so that a running job does not swallow news
-
-
-class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class NewJob(GivenFields[int], frozen=True, kw_only=True, gc=False):
     """One job to be stored. The id is the client's, so that a repeated call is the same job.
 
-    Nothing in it can lead back to it, so the garbage collector need not look at the many of a bulk enqueue.
+    It cannot be part of a reference cycle, so the garbage collector need not track the many of a bulk enqueue.
     """
 
-    id: JobId
-    task: str
-    queue: str
-    args: str
-    """JSON object text, parameter by parameter."""
-    signature: str
-    """Hash of the task's signature at the caller, so that a worker of another version knows."""
-    priority: int = 5
     run_at: int | None = None
-    """The due moment; None: `delay` microseconds after the store's now."""
+    """When it is due; None: `delay` microseconds after the store's now."""
     delay: int = 0
-    key: str | None = None
-    unique: Unique = Unique.NO
-    retries: int | None = None
-    """None: as the task says at the worker."""
-    timeout: int | None = None
-    """Microseconds; None: as the task says at the worker."""
-    crash_limit: int = 3
-    """So many crashes blamed on this job make it a dead letter; 1 is on_crash="dead"."""
-    on_dead: str | None = None
-    """Name of the task that is enqueued in the step that makes this job dead."""
-    tenant: str = ""
-    trace: str | None = None
-    """The span that enqueued it, as a W3C traceparent of at most 55 characters; None: nobody traced the call."""
 
 
 class AddResult(msgspec.Struct, frozen=True):
@@ -138,44 +103,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of a job, as people and programs look at it."""
-
-    id: JobId
-    task: str
-    queue: str
-    state: JobState
-    priority: int
-    key: str | None
-    args: str
-    """JSON text, exactly as stored."""
-    signature: str
-    created_at: datetime
-    due_at: datetime
-    run_at: datetime
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    instance: InstanceId | None = None
-    token: int = 0
-    failures: int = 0
-    crashes: int = 0
-    retries: int | None = None
-    timeout: float | None = None
-    crash_limit: int = 3
-    unique: Unique = Unique.NO
-    blocked_on: str | None = None
-    cancel_requested: bool = False
-    progress: str | None = None
-    result: str | None = None
-    result_error: str | None = None
-    error: Failure | None = None
-    on_dead: str | None = None
-    replays: int = 0
-    tenant: str = ""
-    schedule: str | None = None
-    """The schedule whose fire it is; None: somebody enqueued it."""
-    trace: str | None = None
-    """The span that enqueued it, as a W3C traceparent; None: nobody traced the call."""
+class Job(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
+    """The record of a job, as people and programs see it."""
 
     @property
     def attempt(self) -> int:

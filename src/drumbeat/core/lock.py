@@ -36,7 +36,7 @@ class NewTicket(msgspec.Struct, frozen=True, kw_only=True):
     what: str = ""
     """What it is for, for people."""
     wake: str | None = None
-    """Where a hint reaches its process: what `Wake.listen_tickets` gave."""
+    """Where a hint reaches its process: what `Wake.listen` gave."""
 
 
 class TicketStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,9 +10,10 @@ jobs live. So the second store may be away when a program starts, vanish and com
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
+
+import msgspec
 
 from drumbeat.clock import Clock, jitter
 from drumbeat.core.lock import LockInfo, NewTicket, TicketStatus
@@ -33,7 +34,7 @@ from drumbeat.store.protocol import (
     Transactional,
     Wake,
 )
-from drumbeat.store.protocol.wake import OnHandoff
+from drumbeat.store.protocol.wake import Forward, Subscriber
 
 RETRY_DELAY_S = 1.0
 BURST_INTERVAL_S = 0.002
@@ -107,60 +108,43 @@ class CoordinatedWake:
         self._first = first
         self._second = second
         self._clock = clock
-        first.forward(second.notify)
 
     @contextlib.asynccontextmanager
-    async def listen(
-        self, on_notification: Callable[[int], None], on_handoff: OnHandoff | None = None
-    ) -> AsyncIterator[str | None]:
-        """Both are heard: who enqueues in a transaction of its own, or while the second store is away, speaks by the first."""
-        ear = SecondStoreSubscription(self._second, self._clock, lambda store: store.wake.listen(on_notification))
-        async with self._first.listen(on_notification, on_handoff) as address, run_in_background(ear):
-            await ear.attempted.wait()
+    async def listen(self, subscriber: Subscriber) -> AsyncIterator[str | None]:
+        """Job hints come from both stores: the first sends those of callers' own transactions, and all of them while the
+        second is away. Ticket and room hints come from the second only, hand-offs from the first only."""
+        async with contextlib.AsyncExitStack() as stack:
+            address = None
+            if subscriber.on_job is not None:
+                own = Subscriber(on_job=subscriber.on_job, on_handoff=subscriber.on_handoff)
+                address = await stack.enter_async_context(self._first.listen(own))
+            others = msgspec.structs.replace(subscriber, on_handoff=None)
+            subscription = SecondStoreSubscription(self._second, self._clock, others)
+            await stack.enter_async_context(run_in_background(subscription))
+            await subscription.attempted.wait()
             yield address
-
-    @contextlib.asynccontextmanager
-    async def listen_tickets(self, on_notification: Callable[[str, int], None]) -> AsyncIterator[str | None]:
-        ear = SecondStoreSubscription(
-            self._second, self._clock, lambda store: store.wake.listen_tickets(on_notification)
-        )
-        async with run_in_background(ear):
-            await ear.attempted.wait()
-            yield None
-
-    @contextlib.asynccontextmanager
-    async def listen_rooms(self, on_notification: Callable[[str], None]) -> AsyncIterator[None]:
-        ear = SecondStoreSubscription(self._second, self._clock, lambda store: store.wake.listen_rooms(on_notification))
-        async with run_in_background(ear):
-            await ear.attempted.wait()
-            yield
 
     async def notify(self, run_at: int) -> None:
         if not self._second.notify(run_at):
             await self._first.notify(run_at)
 
-    def forward(self, notify: Callable[[int], bool]) -> None:
-        self._first.forward(notify)
-
 
 class SecondStoreSubscription:
     """Listens to the second store once it can be opened; from then on that store keeps the connection."""
 
-    name = "ear at the second store"
+    name = "subscription to the second store"
 
-    def __init__(
-        self, second: SecondStore, clock: Clock, listen: Callable[[Store], AbstractAsyncContextManager[object]]
-    ) -> None:
+    def __init__(self, second: SecondStore, clock: Clock, subscriber: Subscriber) -> None:
         self._second = second
         self._clock = clock
-        self._listen = listen
+        self._subscriber = subscriber
         self.attempted = asyncio.Event()
 
     async def run(self) -> None:
         while True:
             try:
                 store = await self._second.store()
-                async with self._listen(store):
+                async with store.wake.listen(self._subscriber):
                     self.attempted.set()
                     await asyncio.Event().wait()
             except StoreUnavailable:
@@ -216,9 +200,10 @@ class CoordinatedRooms:
 
 
 class CoordinatedStore:
-    def __init__(self, first: Store, open_second: Callable[[], Awaitable[Store]], clock: Clock) -> None:
+    def __init__(self, first: Store, second: SecondStore, clock: Clock) -> None:
+        """Use `open`."""
         self._first = first
-        self._second = SecondStore(open_second, clock)
+        self._second = second
         self.url = first.url
         self.jobs: JobStore = first.jobs
         self.instances: InstanceStore = first.instances
@@ -232,11 +217,18 @@ class CoordinatedStore:
         self.wake: Wake = CoordinatedWake(first.wake, self._second, clock)
 
     @classmethod
-    async def open(cls, first: Store, open_second: Callable[[], Awaitable[Store]], clock: Clock) -> Self:
+    async def open(
+        cls,
+        open_first: Callable[[Forward], Awaitable[Store]],
+        open_second: Callable[[], Awaitable[Store]],
+        clock: Clock,
+    ) -> Self:
         """Raises:
-        ConfigError: the second store cannot be used at all. That it is away is no error.
+        ConfigError: one of the stores cannot be used at all. That the second is away is no error.
+        StoreUnavailable: the first is away.
         """
-        store = cls(first, open_second, clock)
+        second = SecondStore(open_second, clock)
+        store = cls(await open_first(second.notify), second, clock)
         try:
             with contextlib.suppress(StoreUnavailable):
                 await store._second.store()

@@ -24,6 +24,7 @@ from drumbeat.events import RoomFailed
 from drumbeat.service import Wakeup
 from drumbeat.settings import MAX_PAYLOAD_LIMIT
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.tasks.room import Room
 from drumbeat.user_code import call_with_timeout
 from drumbeat.worker.core import WorkerCore
@@ -107,7 +108,7 @@ class RoomConsumer:
         """Run until stopped and the last handler has ended."""
         if not self._rooms:
             return
-        async with store.wake.listen_rooms(self._on_notification), asyncio.TaskGroup() as group:
+        async with store.wake.listen(Subscriber(on_room=self._on_notification)), asyncio.TaskGroup() as group:
             self._poll_task = group.create_task(self._poll(store, group), name="messages of rooms")
             try:
                 await asyncio.wait([self._poll_task])

@@ -28,6 +28,7 @@ from drumbeat.protocols import WorkerApp
 from drumbeat.service import OutageBackoff, open_with_retries, run_in_background
 from drumbeat.settings import Settings
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.worker.active_runs import ActiveRuns
 from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.crash_journal import CrashJournal, NullCrashJournal
@@ -150,7 +151,10 @@ class Worker:
         """Without jobs to run, nothing needs a notification."""
         if self._settings.role == "controller":
             return nullcontext()
-        return store.wake.listen(self._parts.fetcher.on_notification, self._parts.store_loop.on_parked_answer)
+        parts = self._parts
+        return store.wake.listen(
+            Subscriber(on_job=parts.fetcher.on_notification, on_handoff=parts.store_loop.on_parked_answer)
+        )
 
     async def _run_startup(self, store: Store) -> None:
         """Before the first claim. On a stop request the running call is signalled; one in a thread has the drain timeout."""

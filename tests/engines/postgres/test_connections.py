@@ -15,6 +15,7 @@ from drumbeat.core.stats import Resolution
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.postgres import PostgresStore, schema
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import add, claim, claimed_one, new_job, worker
 from tests.engines.postgres.conftest import address_of
 from tests.servers.postgres import PostgresServer
@@ -38,7 +39,7 @@ async def test_a_program_that_only_enqueues_has_one_connection(postgres: Postgre
 
 async def test_a_working_store_has_two_whatever_it_does(postgres: PostgresStore, raw: Any) -> None:
     instance = await worker(postgres)
-    async with postgres.wake.listen(lambda _: None), asyncio.TaskGroup() as group:
+    async with postgres.wake.listen(Subscriber(lambda _: None)), asyncio.TaskGroup() as group:
         for _ in range(20):
             group.create_task(postgres.jobs.add([new_job()]))
             group.create_task(claim(postgres, instance))
@@ -192,7 +193,7 @@ async def test_serialization_by_default_does_not_change_what_we_do(url: str, raw
     await raw.execute(f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'serializable'")
     await raw.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
     async with await PostgresStore.open(address_of(url)) as store:
-        settings = await store._connection.call(
+        settings = await store._parts.connection.call(
             lambda session: session.fetchrow(
                 "SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit')"
             )
@@ -213,7 +214,7 @@ async def test_a_process_that_stands_still_in_a_transaction_does_not_keep_its_lo
 
     async def stopped() -> None:
         with pytest.raises(StoreUnavailable):
-            await postgres._claim_connection.transact(stand_still)
+            await postgres._parts.claim_connection.transact(stand_still)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(stopped())

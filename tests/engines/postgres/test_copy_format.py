@@ -137,7 +137,7 @@ async def test_jobs_of_others_that_end_among_the_ids_of_a_batch_are_no_reason_to
     async def one_by_one(*_: object) -> None:
         pytest.fail("the copy was undone")
 
-    monkeypatch.setattr(postgres._inserter, "_insert_unknown", one_by_one)
+    monkeypatch.setattr(postgres._parts.inserter, "_insert_unknown", one_by_one)
     assert all(answer.created for answer in await postgres.jobs.add([*before, *batch()]))
 
 

@@ -10,6 +10,7 @@ from drumbeat.app import Drumbeat
 from drumbeat.clock import SYSTEM
 from drumbeat.settings import Settings
 from drumbeat.store.postgres import PostgresStore, schema
+from drumbeat.store.protocol.wake import Subscriber
 from tests.engines.postgres.conftest import address_of
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until, within
@@ -59,7 +60,7 @@ async def test_behind_a_pooler_a_worker_looks_often(url: str) -> None:
     """It cannot hear what other processes say."""
     heard = asyncio.Event()
     async with await PostgresStore.open(address_of(f"{url}?pooler=transaction")) as store:
-        async with store.wake.listen(lambda due: heard.set() if due == 0 else None):
+        async with store.wake.listen(Subscriber(lambda due: heard.set() if due == 0 else None)):
             with within(3.0):
                 for _ in range(3):
                     heard.clear()

@@ -90,7 +90,7 @@ async def test_a_session_that_waits_for_a_line_sees_what_happened_meanwhile(
         entering = asyncio.get_running_loop().create_task(acquire(other, "b"))
 
         async def is_waiting() -> bool:
-            waiting: int = await postgres._connection.call(
+            waiting: int = await postgres._parts.connection.call(
                 lambda session: session.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
             )
             return waiting > 0
@@ -114,7 +114,7 @@ async def test_an_enter_that_was_cancelled_under_way_leaves_nobody_in_line(
             async def is_under_way() -> bool:
                 store = await app._internals.open_store()
                 async with store:
-                    waiting: int = await store._connection.call(  # type: ignore[attr-defined]
+                    waiting: int = await store._parts.connection.call(  # type: ignore[attr-defined]
                         lambda session: session.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
                     )
                 return waiting > 0
@@ -183,7 +183,7 @@ async def test_one_of_a_crowd_that_is_cancelled_takes_nobody_with_it(
     async with raw.transaction():
         await raw.execute("SELECT FROM drumbeat.lock WHERE name = 'x' FOR UPDATE")
         alone = loop.create_task(acquire(postgres, "alone"))
-        await until(lambda: postgres._connection._lock.locked())
+        await until(lambda: postgres._parts.connection._lock.locked())
         crowd = [loop.create_task(acquire(postgres, f"t{number}")) for number in range(5)]
         await until(lambda: len(postgres.locks._batcher._waiting) == 5)  # type: ignore[attr-defined]
         alone.cancel()

@@ -40,22 +40,23 @@ async def test_a_job_that_is_known_is_not_told_again(url: str, raw: Any) -> None
     job = new_job()
     await add(store, job)
     await until(
-        lambda: store._notifier.sender_for_commit(alone=False) is not None, what="the end of the first one's burst"
+        lambda: store._parts.notifier.sender_for_commit(alone=False) is not None,
+        what="the end of the first one's burst",
     )
     assert await collect_notifications(raw, store, job) == []
 
 
 async def test_in_a_burst_of_several_calls_no_hint_travels_with_a_job(postgres: PostgresStore) -> None:
-    assert postgres._notifier.sender_for_commit(alone=False) is not None
+    assert postgres._parts.notifier.sender_for_commit(alone=False) is not None
     await add(postgres, new_job())
-    postgres._notifier.notify(0, sent=True)
-    assert postgres._notifier.sender_for_commit(alone=False) is None
-    assert postgres._notifier.sender_for_commit(alone=True) is not None, "a lone caller has nobody to join"
+    postgres._parts.notifier.notify(0, sent=True)
+    assert postgres._parts.notifier.sender_for_commit(alone=False) is None
+    assert postgres._parts.notifier.sender_for_commit(alone=True) is not None, "a lone caller has nobody to join"
 
 
-async def test_no_hint_travels_with_a_job_where_hints_go_another_way(postgres: PostgresStore) -> None:
-    postgres.wake.forward(lambda _due: True)
-    assert postgres._notifier.sender_for_commit(alone=True) is None
+async def test_no_hint_travels_with_a_job_where_hints_go_another_way(postgres: PostgresStore, url: str) -> None:
+    async with await PostgresStore.open(address_of(url), forward=lambda _due: True) as store:
+        assert store._parts.notifier.sender_for_commit(alone=True) is None
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["", "as somebody else tells"])

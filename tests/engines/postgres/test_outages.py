@@ -14,6 +14,7 @@ from drumbeat.ids import new_instance_id
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.postgres import PostgresStore, schema
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import add, claim, end, exchange, new_job, outcome, release, wanting, worker
 from tests.engines.postgres.conftest import address_of
 from tests.servers.postgres import PostgresServer
@@ -124,7 +125,7 @@ async def test_whoever_listens_hears_again_after_a_restart(own_server: PostgresS
         await open_migrated(own_server) as listener,
         await PostgresStore.open(address_of(own_server.url)) as store,
     ):
-        async with listener.wake.listen(heard.append):
+        async with listener.wake.listen(Subscriber(heard.append)):
             own_server.stop("immediate")
             own_server.start()
             await until(lambda: 0 in heard, what="the look that makes up for what was not heard")
@@ -140,7 +141,10 @@ async def test_all_who_listen_on_one_connection_hear_again_after_a_restart(own_s
         await open_migrated(own_server) as listener,
         await PostgresStore.open(address_of(own_server.url)) as store,
     ):
-        async with listener.wake.listen(jobs.append), listener.wake.listen_rooms(rooms.append):
+        async with (
+            listener.wake.listen(Subscriber(jobs.append)),
+            listener.wake.listen(Subscriber(on_room=rooms.append)),
+        ):
             own_server.stop("immediate")
             own_server.start()
             await until(lambda: 0 in jobs and "" in rooms, what="the looks that make up for what was not heard")
@@ -158,7 +162,7 @@ async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_ser
         await PostgresStore.open(address_of(own_server.url)) as store,
     ):
         own_server.stop("immediate")
-        async with listener.wake.listen(heard.append):
+        async with listener.wake.listen(Subscriber(heard.append)):
             own_server.start()
             await until(lambda: 0 in heard, what="the first look")
             heard.clear()

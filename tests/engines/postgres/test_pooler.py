@@ -17,6 +17,7 @@ from drumbeat.ids import new_job_ids
 from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, new_job, outcome, wanting, worker
 from tests.contract.scheduling import after, fire, got, new_schedule, put
 from tests.engines.postgres.conftest import address_of
@@ -125,7 +126,7 @@ async def test_a_day_of_history_is_made_and_removed(pooled: PostgresStore, monke
 
 async def test_its_own_hints_are_heard_without_listen(pooled: PostgresStore) -> None:
     heard: list[int] = []
-    async with pooled.wake.listen(heard.append) as address:
+    async with pooled.wake.listen(Subscriber(heard.append)) as address:
         assert address is None
         await add(pooled, new_job())
         assert heard

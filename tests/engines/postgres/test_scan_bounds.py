@@ -11,6 +11,7 @@ from drumbeat.core.claim import ClaimRequest, Outcome
 from drumbeat.core.job import OutcomeKind
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.claim import NO_BOUND, ScanBound, ScanBounds
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import add, claim, claimed_one, hold, ids, new_job, release, wanting, worker
 from tests.engines.postgres.conftest import address_of
 from tests.waiting import until
@@ -34,7 +35,7 @@ async def test_an_earlier_job_that_was_hinted_at_is_claimed_next(url: str) -> No
         instance = await worker(store)
         heard: list[int] = []
         await add(store, new_job(), new_job(), new_job())
-        async with store.wake.listen(heard.append):
+        async with store.wake.listen(Subscriber(heard.append)):
             assert len(await claim(store, instance, limit=1)) == 1
             [urgent] = await add(other, new_job(run_at=5))
             await until(lambda: 5 in heard, what="the hint")
@@ -107,7 +108,7 @@ async def count_index_steps(url: str, raw: Any, apart: int) -> int:
                 answer = await store.jobs.report_and_claim(instance, outcomes, wanting(limit=BATCH))
                 assert len(answer.jobs) == BATCH
                 outcomes = [Outcome(id=job.id, token=job.token, kind=OutcomeKind.SUCCEEDED) for job in answer.jobs]
-            await store._claim_connection.close()  # its last counts are told when it ends
+            await store._parts.claim_connection.close()  # its last counts are told when it ends
             return await read_index_steps(url) - before
 
 

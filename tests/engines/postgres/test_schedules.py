@@ -42,11 +42,11 @@ async def filled(request: pytest.FixtureRequest, postgres: PostgresStore, raw: A
 
 async def test_an_idle_look_is_a_probe_of_an_index(filled: PostgresStore, raw: Any) -> None:
     now = await raw.fetchval("SELECT drumbeat.now_us()")
-    due = await explain(filled._connection, SQL.due, now, 200)
-    assert {index for _, index in scans_of(due, "schedule")} == {"schedule_by_moment"}
-    ahead = await explain(filled._connection, SQL.next_due)
-    assert {index for _, index in scans_of(ahead, "schedule")} == {"schedule_by_moment", "schedule_under_way"}
-    for plan in (due, ahead, await explain(filled._connection, SQL.find_stalled, [])):
+    due = await explain(filled._parts.connection, SQL.due, now, 200)
+    assert {index for _, index in scans_of(due, "schedule")} == {"schedule_by_next_at"}
+    ahead = await explain(filled._parts.connection, SQL.next_due)
+    assert {index for _, index in scans_of(ahead, "schedule")} == {"schedule_by_next_at", "schedule_running"}
+    for plan in (due, ahead, await explain(filled._parts.connection, SQL.find_stalled, [])):
         assert pages(plan) < 40
 
 
@@ -58,7 +58,7 @@ async def test_a_fire_goes_by_names(filled: PostgresStore) -> None:
         (SQL.move_cursor, [names, [False] * 200, none, none, none]),
         (SQL.enqueue, [names, [f"00000000-0000-7000-8000-{n:012}" for n in range(200)], [1] * 200, [1] * 200, none]),
     ):
-        plan = await explain(filled._connection, statement, *given)
+        plan = await explain(filled._parts.connection, statement, *given)
         assert {index for _, index in scans_of(plan, "schedule") if index} == {"schedule_pkey"}
         assert "Seq Scan" not in {kind for kind, _ in scans_of(plan, "schedule")}
 

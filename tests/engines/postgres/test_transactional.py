@@ -21,6 +21,7 @@ from drumbeat.errors import ClaimLost, ConfigError, InvalidArguments, JobNotFoun
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.postgres import PostgresStore, schema
 from drumbeat.store.postgres.transactional import PostgresTransactional
+from drumbeat.store.protocol.wake import Subscriber
 from tests.callers import Program, django_program, done
 from tests.contract.making import claim, claimed_one, end, hold, ids, new_job, worker
 from tests.engines.postgres.conftest import address_of
@@ -237,7 +238,7 @@ async def test_another_namespace_has_functions_of_its_own(url: str, raw: Any) ->
     job = new_job()
     async with await PostgresStore.open(address_of(url), namespace="shop") as store:
         heard: list[int] = []
-        async with store.wake.listen(heard.append):
+        async with store.wake.listen(Subscriber(heard.append)):
             await store.transactional.add(raw, [job])
             await until(lambda: heard, what="a hint")
         assert await exists(store, job.id)
@@ -249,7 +250,7 @@ async def test_another_namespace_has_functions_of_its_own(url: str, raw: Any) ->
 
 async def test_notify_false_wakes_nobody(postgres: PostgresStore, raw: Any) -> None:
     heard: list[int] = []
-    async with postgres.wake.listen(heard.append):
+    async with postgres.wake.listen(Subscriber(heard.append)):
         await postgres.transactional.add(raw, [new_job()], notify=False)
         await postgres.transactional.add(raw, [new_job(run_at=5)])
         await until(lambda: heard, what="a hint")

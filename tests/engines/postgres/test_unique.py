@@ -38,7 +38,7 @@ async def beside_a_known_job(store: PostgresStore, job: NewJob) -> AddResult:
 
 
 async def in_a_transaction(store: PostgresStore, job: NewJob) -> AddResult:
-    conn = await asyncpg.connect(store._connection._address.dsn)
+    conn = await asyncpg.connect(store._parts.connection._address.dsn)
     try:
         async with conn.transaction():
             return (await store.transactional.add(conn, [job]))[0]

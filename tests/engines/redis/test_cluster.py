@@ -9,6 +9,7 @@ from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.store.job_reads import find_jobs, get_job
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.urls import open_store
 from tests.contract.making import add, claim, claimed_one, end, hold, ids, new_job, worker
 from tests.engines.redis.conftest import KINDS
@@ -75,7 +76,7 @@ async def test_a_burial_frees_the_jobs_of_the_dead(cluster: Cluster) -> None:
 async def test_hints_come_from_any_node_to_any_other(cluster: Cluster) -> None:
     heard: list[int] = []
     async with await open_store(cluster.url) as listener, await open_store(cluster.url) as store:
-        async with listener.wake.listen(heard.append):
+        async with listener.wake.listen(Subscriber(heard.append)):
             await add(store, new_job())
             await until(lambda: heard, what="a hint")
 

@@ -13,6 +13,7 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import ConfigError, NotTransactional, SchemaOutOfDate, StoreUnavailable
 from drumbeat.redaction import mask_url
 from drumbeat.store.job_reads import find_jobs
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.redis import RedisStore, connection, schema
 from drumbeat.store.urls import migration_script, open_store, parse, read_schema_version, transactional_for
 from tests.contract.making import add, claimed_one, end, exchange, new_job, wanting, worker
@@ -55,7 +56,7 @@ async def test_a_user_with_the_rights_of_the_page_can_work(
     async with await open_store(url.replace("://", f"://shop:{SECRET}@")) as store:
         instance = await worker(store)
         given: list[ClaimResult] = []
-        async with store.wake.listen(lambda _: None, lambda _, answer: given.append(answer)):
+        async with store.wake.listen(Subscriber(lambda _: None, lambda _, answer: given.append(answer))):
             assert (await exchange(store, instance, [], wanting())).parked_claim
             await add(store, new_job())
             await until(lambda: given, deadline=5, what="the job at the door")

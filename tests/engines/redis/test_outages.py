@@ -10,6 +10,7 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreUnavailable
 from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import add, claim, end, exchange, ids, new_job, outcome, release, wanting, worker
 from tests.engines.redis.conftest import open_redis
 from tests.servers.redis import RedisServer
@@ -104,7 +105,7 @@ async def test_clients_that_the_server_holds_up_are_given_up_in_time_as_well(own
 async def test_whoever_listens_hears_again_after_a_restart(own_server: RedisServer) -> None:
     heard: list[int] = []
     async with await open_redis(own_server) as listener, await open_redis(own_server) as store:
-        async with listener.wake.listen(heard.append):
+        async with listener.wake.listen(Subscriber(heard.append)):
             own_server.kill()
             own_server.start()
             await until(lambda: 0 in heard, what="the look that makes up for what was not heard")
@@ -117,7 +118,7 @@ async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_ser
     heard: list[int] = []
     async with await open_redis(own_server) as listener, await open_redis(own_server) as store:
         own_server.kill()
-        async with listener.wake.listen(heard.append):
+        async with listener.wake.listen(Subscriber(heard.append)):
             own_server.start()
             await until(lambda: 0 in heard, what="the first look")
             heard.clear()
@@ -127,7 +128,7 @@ async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_ser
 
 async def test_a_listener_whose_connection_is_killed_hears_again(own_server: RedisServer) -> None:
     heard: list[int] = []
-    async with await open_redis(own_server) as store, store.wake.listen(heard.append):
+    async with await open_redis(own_server) as store, store.wake.listen(Subscriber(heard.append)):
         own_server.ask("CLIENT", "KILL", "TYPE", "pubsub")
         await until(lambda: 0 in heard, what="the look that makes up for what was not heard")
         heard.clear()

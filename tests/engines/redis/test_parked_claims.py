@@ -10,6 +10,7 @@ from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId
 from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.redis import RedisStore
 from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, ids, new_job, wanting, worker
 from tests.engines.redis.conftest import address_of, open_redis
@@ -47,7 +48,7 @@ class IdleWorker:
 async def idle_worker(url: str, wanted: ClaimRequest | None = None) -> AsyncIterator[IdleWorker]:
     async with await RedisStore.open(address_of(url)) as store:
         me = IdleWorker(store, await worker(store))
-        async with store.wake.listen(me.hints.append, me.on_handoff):
+        async with store.wake.listen(Subscriber(me.hints.append, me.on_handoff)):
             assert await me.park_claim(wanted)
             yield me
 
@@ -157,7 +158,7 @@ async def test_what_is_too_large_for_a_message_is_a_hint(redis: RedisStore, url:
 async def test_workers_that_share_a_store_hear_of_their_own(redis: RedisStore, url: str) -> None:
     async with idle_worker(url) as first:
         second = IdleWorker(first.store, await worker(first.store))
-        async with first.store.wake.listen(second.hints.append, second.on_handoff):
+        async with first.store.wake.listen(Subscriber(second.hints.append, second.on_handoff)):
             assert await second.park_claim() and await first.park_claim()
             for _ in range(2):
                 await add(redis, new_job())
@@ -206,7 +207,7 @@ async def test_who_does_not_listen_or_is_unknown_or_holds_something_has_no_claim
 ) -> None:
     instance = await worker(redis)
     assert not (await exchange(redis, instance, [], wanting())).parked_claim
-    async with redis.wake.listen(lambda _: None, lambda *_: None):
+    async with redis.wake.listen(Subscriber(lambda _: None, lambda *_: None)):
         assert not (await exchange(redis, InstanceId("f" * 16), [], wanting())).parked_claim
         await claimed_one(redis, instance)
         assert not (await exchange(redis, instance, [], wanting())).parked_claim
@@ -215,7 +216,7 @@ async def test_who_does_not_listen_or_is_unknown_or_holds_something_has_no_claim
 async def test_a_full_server_keeps_no_claim_and_refuses_none(kind: str) -> None:
     with RedisServer(kind) as server:
         server.ask("SET", "padding", b"x" * 2_000_000)
-        async with await open_redis(server) as store, store.wake.listen(lambda _: None, lambda *_: None):
+        async with await open_redis(server) as store, store.wake.listen(Subscriber(lambda _: None, lambda *_: None)):
             instance = await worker(store)
             server.ask("CONFIG", "SET", "maxmemory", "1mb")
             assert not (await exchange(store, instance, [], wanting())).parked_claim

@@ -10,6 +10,7 @@ import pytest
 
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull
 from drumbeat.redaction import mask_url
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.sqlite import SqliteStore, file_checks
 from drumbeat.store.sqlite.schema import LATEST_VERSION
 from drumbeat.store.urls import open_store, parse
@@ -91,7 +92,10 @@ async def test_an_empty_file_becomes_a_store(path: Path) -> None:
 async def test_what_is_created_can_be_read_by_its_user_alone(path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
-        async with await open_store(f"sqlite:///{path}") as store, store.wake.listen(lambda due: None) as address:
+        async with (
+            await open_store(f"sqlite:///{path}") as store,
+            store.wake.listen(Subscriber(lambda due: None)) as address,
+        ):
             await store.jobs.add([new_job()])
             files = [Path(f"{path}{end}") for end in ("", "-wal", "-shm", "-lock")]
             assert {file.name: oct(file.stat().st_mode & 0o777) for file in files} == {

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from drumbeat.cli import formatting, output
 from drumbeat.cli.demo.scenario import KINDS, DemoResult, KindProgress
-from drumbeat.cli.job_view import format_attempts, format_error
+from drumbeat.cli.job_view import format_attempts
 from drumbeat.clock import SYSTEM
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _dead_letter_table(job: Job) -> Table:
     attempts = "1 attempt" if format_attempts(job) == "1" else f"{format_attempts(job)} attempts"
     died = formatting.EMPTY if job.finished_at is None else f"{job.finished_at:%Y-%m-%d %H:%M:%S} UTC"
     grid.add_row(Text(formatting.format_value(job.task), style="red"), Text(f"{job.id}  {attempts}  {died}"))
-    grid.add_row(Text("error", style="dim"), Text(format_error(job.error, 200)))
+    grid.add_row(Text("error", style="dim"), Text(formatting.format_error(job.error, 200)))
     grid.add_row(Text("arguments", style="dim"), Text(formatting.format_arguments(job.args, 200)))
     return grid
 

@@ -7,15 +7,15 @@ import msgspec
 
 from drumbeat.core.audit import REQUEST_KEY_TTL_US, AuditEntry, NewAuditEntry, drop_long_answer
 from drumbeat.store.malformed import join_reasons, log_faults, salvage
-from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
-from drumbeat.store.postgres.statements import PostgresStatements
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
+from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.records import to_datetime, to_datetime_or_none
 
 
 class PostgresAudit:
-    def __init__(self, sql: PostgresStatements, *, connection: PostgresConnection) -> None:
-        self._sql = sql.audit
-        self._connection = connection
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.audit
+        self._connection = parts.connection
 
     async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
         row = await self._connection.transact(partial(self._begin, act, within_us))

@@ -83,18 +83,18 @@ def _sort_key(bound: ScanBound) -> tuple[int, str]:
 
 
 class ReportAndClaimReply:
-    """What the statement `exchange` gave."""
+    """The result of statement `report_and_claim`."""
 
     __slots__ = ("jobs", "malformed", "next_due", "now", "recorded_count", "recorded_ids")
 
     def __init__(self, rows: Sequence[Any]) -> None:
-        first = rows[0]
-        self.now: int = first["token"]
-        self.recorded_count: int = first["created_at"]
-        self.recorded_ids: str | None = first["args"]
+        [summary] = [row for row in rows if row["now"] is not None]
+        self.now: int = summary["now"]
+        self.recorded_count: int = summary["recorded_count"]
+        self.recorded_ids: str | None = summary["recorded_ids"]
         """The ids of the runs that were recorded, if those were not all."""
-        self.next_due: int | None = first["due_at"]
-        self.jobs, self.malformed = claimed_jobs(rows[1:])
+        self.next_due: int | None = summary["next_due"]
+        self.jobs, self.malformed = claimed_jobs(row for row in rows if row is not summary)
 
 
 class PostgresClaimer:

@@ -214,7 +214,7 @@ class PostgresConnection:
                     pass
                 except asyncpg.PostgresError as error:
                     if (day := error_translation.parse_missing_day(error)) is not None:
-                        await connection.execute(_fill_in_day(self._sql.ensure_day, day))
+                        await connection.execute(_fill_in_day(self._sql.ensure_history_day, day))
                         continue
                     if not error_translation.is_retryable(error):
                         raise
@@ -225,7 +225,7 @@ class PostgresConnection:
         wanted = GENERIC_PLAN_SETTINGS if plan_mode is PlanMode.GENERIC else self._base_settings
         if plan_mode is PlanMode.ANY or wanted is self._current_settings or self.pooled:
             return
-        await connection.fetch(self._sql.set, list(wanted), list(wanted.values()))
+        await connection.fetch(self._sql.apply_settings, list(wanted), list(wanted.values()))
         self._current_settings = wanted
 
     def _in_transaction(self, work: Operation[T]) -> Operation[T]:

@@ -13,7 +13,7 @@ MIN_SERVER_VERSION = 13
 MIGRATIONS = migrations.load_migrations("drumbeat.store.postgres.migrations")
 LATEST_VERSION = MIGRATIONS[-1].number
 
-# An id or a unique key is taken; our own, of refuse_known.
+# An id or a unique key is taken; our own, of raise_if_known.
 _DUPLICATE_STATES = frozenset({"23505", "DB001"})
 # Trying the same again helps: somebody else was quicker. A taken key is found by the look that comes before.
 _RETRYABLE_STATES = frozenset({"40001", "40P01", "23505"})

@@ -4,52 +4,35 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from drumbeat.clock import Clock
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Attempt, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId, is_job_id
-from drumbeat.store.job_search import (
-    WHOLE_TEXT,
-    CachedCount,
-    DueCounts,
-    total_due,
-    total_of_tasks,
-    with_due,
-)
+from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total_of_tasks, with_due
+from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
 from drumbeat.store.postgres import rows
-from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.health import PostgresHealth
 from drumbeat.store.postgres.jobs import missing_job_error
 from drumbeat.store.postgres.json_guard import StatementGuard, run_guarded
 from drumbeat.store.postgres.malformed_scan import find_malformed
+from drumbeat.store.postgres.parts import PostgresParts
 from drumbeat.store.postgres.search import PostgresSearch
-from drumbeat.store.postgres.statements import PostgresStatements
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
 
 
 class PostgresInspect:
-    def __init__(
-        self,
-        sql: PostgresStatements,
-        search: PostgresSearch,
-        *,
-        health: PostgresHealth,
-        connection: PostgresConnection,
-        report_connection: PostgresConnection,
-        clock: Clock,
-    ) -> None:
-        """lists: for what may take long."""
-        self._health = health
-        self._sql = sql
-        self._search = search
-        self._due_cache = CachedCount(clock, total_due)
-        self._task_cache = CachedCount(clock, total_of_tasks)
-        self._connection = connection
-        self._report_connection = report_connection
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql
+        self._connection = parts.connection
+        self._report_connection = parts.report_connection
+        self._health = PostgresHealth(parts.sql, connection=parts.report_connection, clock=parts.clock)
+        self._search = PostgresSearch(parts.sql, connection=parts.report_connection, clock=parts.clock)
+        self._due_cache = CachedCount(parts.clock, total_due)
+        self._task_cache = CachedCount(parts.clock, total_of_tasks)
 
     async def now(self) -> int:
         now: int = await self._connection.call(lambda session: session.fetchval(self._sql.schema.now))

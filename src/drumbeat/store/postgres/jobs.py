@@ -9,50 +9,30 @@ from functools import partial
 
 from drumbeat.core.claim import ClaimedJob, ClaimRef, ClaimRequest, ClaimResult, MalformedJob, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, OutcomeKind, ReplayResult
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, OutcomeKind, ReplayResult
+from drumbeat.core.transitions import answer_cancel, expired_block_failure
+from drumbeat.core.uniqueness import KeyedRow, select_replays, unique_keys
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
 from drumbeat.store.postgres import rows
-from drumbeat.store.postgres.claim import PostgresClaimer
-from drumbeat.store.postgres.completion import PostgresCompletionWriter
-from drumbeat.store.postgres.connections import PlanMode, PostgresConnection, Session
-from drumbeat.store.postgres.history import DAY_US, HistoryPartitions
-from drumbeat.store.postgres.insert import PostgresInserter, load_unique_keys
-from drumbeat.store.postgres.statements import PostgresJobSql
-from drumbeat.store.postgres.wake import PostgresNotifier
+from drumbeat.store.postgres.connections import PlanMode, Session
+from drumbeat.store.postgres.history import DAY_US
+from drumbeat.store.postgres.insert import load_unique_keys
+from drumbeat.store.postgres.parts import PostgresParts
 
 _CANCELLED = OutcomeKind.CANCELLED.value
-_CANCEL_ANSWERS = {
-    "pending": CancelAnswer.CANCELLED,
-    "running": CancelAnswer.REQUESTED,
-    "succeeded": CancelAnswer.SUCCEEDED,
-    "cancelled": CancelAnswer.CANCELLED,
-    "dead": CancelAnswer.DEAD,
-    None: CancelAnswer.UNKNOWN,
-}
 
 
 class PostgresJobs:
-    def __init__(
-        self,
-        sql: PostgresJobSql,
-        *,
-        claim_connection: PostgresConnection,
-        connection: PostgresConnection,
-        inserter: PostgresInserter,
-        completion: PostgresCompletionWriter,
-        claimer: PostgresClaimer,
-        history: HistoryPartitions,
-        notifier: PostgresNotifier,
-    ) -> None:
-        self._sql = sql
-        self._claim_connection = claim_connection
-        self._connection = connection
-        self._inserter = inserter
-        self._completion = completion
-        self._claimer = claimer
-        self._history = history
-        self._notifier = notifier
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.jobs
+        self._claim_connection = parts.claim_connection
+        self._connection = parts.connection
+        self._inserter = parts.inserter
+        self._completion = parts.completion
+        self._claimer = parts.claimer
+        self._history = parts.history
+        self._notifier = parts.notifier
 
     async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
         return await self._inserter.add(jobs) if jobs else []
@@ -77,22 +57,22 @@ class PostgresJobs:
         return exchanged
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
-        found = await self._connection.call(lambda session: session.fetch(self._sql.running, instance))
+        found = await self._connection.call(lambda session: session.fetch(self._sql.list_running, instance))
         return [ClaimRef(row["id"], row["token"]) for row in found]
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
             columns = rows.to_columns(((hold.id, hold.token, progress) for hold, progress in notes), 3)
-            await self._connection.call(lambda session: session.execute(self._sql.note, instance, *columns))
+            await self._connection.call(lambda session: session.execute(self._sql.save_progress, instance, *columns))
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         wanted = [id for id in dict.fromkeys(ids) if is_job_id(id)]
         states = await self._connection.transact(partial(self._cancel, wanted)) if wanted else {}
-        return [_cancel_answer(states.get(id)) for id in ids]
+        return [answer_cancel(states.get(id)) for id in ids]
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
         states = await self._connection.transact(partial(self._cancel_keys, task, list(keys))) if keys else {}
-        return [_cancel_answer(state) for state in states.values()]
+        return [answer_cancel(state) for state in states.values()]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
         wanted = [id for id in ids if is_job_id(id)]
@@ -192,11 +172,11 @@ class PostgresJobs:
         return exchanged, soonest
 
     async def _cancel(self, ids: Sequence[JobId], session: Session) -> dict[JobId, str]:
-        found = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock, ids)}
+        found = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_live, ids)}
         await self._cancel_locked(found, session)
         if missing := [id for id in ids if id not in found]:
             # A later statement: what ended while we waited for its lock is in history by now.
-            found |= {row["id"]: row["state"] for row in await session.fetch(self._sql.states, missing)}
+            found |= {row["id"]: row["state"] for row in await session.fetch(self._sql.ended_states, missing)}
         return found
 
     async def _cancel_keys(self, task: str, keys: list[str], session: Session) -> dict[JobId, str]:
@@ -214,20 +194,9 @@ class PostgresJobs:
 
     async def _replay(self, ids: Sequence[JobId], session: Session) -> tuple[list[ReplayResult], int | None]:
         found = await session.fetch(self._sql.lock_dead_letters, [id for id in ids if is_job_id(id)])
-        letters = {row["id"]: row for row in found}
-        keys = await load_unique_keys(self._sql, session, ((row["task"], row["key"]) for row in found if row["unique"]))
-        answers: list[ReplayResult] = []
-        chosen: list[JobId] = []
-        for id in ids:
-            letter = letters.pop(id, None)
-            if letter is None:
-                answers.append(ReplayResult(id, False))
-                continue
-            holder = keys.find_holder(letter["task"], letter["key"], letter["unique"])
-            if holder is None:
-                keys.take(letter["task"], letter["key"], letter["unique"], id)
-                chosen.append(id)
-            answers.append(ReplayResult(id, holder is None, holder))
+        letters = {row["id"]: KeyedRow(*row) for row in found}
+        keys = await load_unique_keys(self._sql, session, unique_keys(letters.values()))
+        answers, chosen = select_replays(ids, letters, keys)
         if not chosen:
             return answers, None
         await session.execute(self._sql.insert_last_attempts, chosen)
@@ -236,7 +205,7 @@ class PostgresJobs:
 
     async def _load_ended(self, ids: Sequence[JobId], since: int) -> dict[JobId, EndedJob | None]:
         found = await self._connection.call(
-            lambda session: session.fetch(self._sql.ended, ids, since), plan_mode=PlanMode.ANY
+            lambda session: session.fetch(self._sql.results, ids, since), plan_mode=PlanMode.ANY
         )
         return {row["id"]: rows.ended_job(row) for row in found}
 
@@ -246,8 +215,7 @@ class PostgresJobs:
             return 0, None
         dead, after = [], []
         for row in found:
-            hours = (row["now"] - row["blocked_since"]) / 3_600_000_000
-            error = Failure(type="WaitExpired", message=f"nobody came in {hours:.1f} h for {row['blocked_on']}")
+            error = expired_block_failure(row["blocked_on"], row["blocked_since"], row["now"])
             dead.append((row["id"], None, None, row["now"], row["failures"], row["crashes"], rows.as_json(error)))
             if (job := make_follow_up(rows.job(row), error)) is not None:
                 after.append(job)
@@ -257,11 +225,6 @@ class PostgresJobs:
     def _notify(self, soonest: int | None) -> None:
         if soonest is not None:
             self._notifier.notify(soonest)
-
-
-def _cancel_answer(state: str | None) -> CancelAnswer:
-    # A state that nobody knows is one of a live job that was written by hand: it never ran, and is cancelled now.
-    return _CANCEL_ANSWERS.get(state, CancelAnswer.CANCELLED)
 
 
 def missing_job_error(id: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:

@@ -3,10 +3,9 @@
 import msgspec
 
 from drumbeat.store.malformed import Fault, RecordKind, find_faults
-from drumbeat.store.overlap import StoredScheduleRow
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.statements import PostgresMalformedSql
-from drumbeat.store.records import AuditEntryRow, RollupRow, StoredInstanceRow, StoredJobRow
+from drumbeat.store.records import AuditEntryRow, RollupRow, StoredInstanceRow, StoredJobRow, StoredScheduleRow
 
 _TABLES: dict[str, RecordKind] = {
     "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),

@@ -1,6 +1,6 @@
 """Rules in time, on PostgreSQL. The contract is in `store.protocol.Schedules`.
 
-What becomes of a fire is decided in `store.scheduled`. What the end of a job does to its schedule is a trigger of the
+What becomes of a fire is decided in `core.overlap`. What the end of a job does to its schedule is a trigger of the
 schema: it holds the job and waits for the schedule. So a fire, which holds schedules and needs their jobs, waits for nobody:
 what somebody else is at is left out, and tried again when that has passed.
 """
@@ -13,6 +13,15 @@ import msgspec
 
 from drumbeat.clock import Clock, jitter
 from drumbeat.core.job import OutcomeKind
+from drumbeat.core.overlap import (
+    FirePlan,
+    FireRow,
+    ScheduleSnapshot,
+    interval_of,
+    make_skip_row,
+    plan_fire,
+    split_into_rounds,
+)
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -28,21 +37,11 @@ from drumbeat.core.schedule import (
 )
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import log_faults, salvage
-from drumbeat.store.overlap import (
-    FirePlan,
-    FireRow,
-    ScheduleSnapshot,
-    StoredScheduleRow,
-    interval_of,
-    make_skip_row,
-    plan_fire,
-    repaired_rule,
-    split_into_rounds,
-)
 from drumbeat.store.postgres.connections import PostgresConnection, Session
 from drumbeat.store.postgres.rows import to_columns
 from drumbeat.store.postgres.statements import PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
+from drumbeat.store.records import StoredScheduleRow, repaired_rule
 
 _MAX_TIMESTAMP = 2**63 - 1
 _FIRE_RETRY_DELAYS = (0.0, 0.01, 0.02, 0.04, 0.08)
@@ -171,7 +170,7 @@ class PostgresSchedules:
 
     async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
         async def work(session: Session) -> Any:
-            await session.execute(self._sql.once, key, instance)
+            await session.execute(self._sql.begin_once, key, instance)
             return await session.fetchrow(self._sql.once_state, key)
 
         found = await self._connection.transact(work)
@@ -205,7 +204,11 @@ class PostgresSchedules:
             missing -= {row["name"] for row in await session.fetch(self._sql.existing_names, list(missing))}
         now = locked[0]["now"] if locked else 0
         currents = [row["current"] for row in locked if row["current"] is not None]
-        live = {row["id"]: row["state"] for row in await session.fetch(self._sql.live, currents)} if currents else {}
+        live = (
+            {row["id"]: row["state"] for row in await session.fetch(self._sql.live_states, currents)}
+            if currents
+            else {}
+        )
         waiting, busy = await self._lock_cancellable_jobs(locked, live, session)
         standings: dict[str, ScheduleSnapshot] = {}
         for row in locked:
@@ -229,7 +232,7 @@ class PostgresSchedules:
             return {}, set()
         lines = {blocked_on_schedule(row["name"]): row["name"] for row in cancelling}
         waiting: dict[str, list[JobId]] = {}
-        for row in await session.fetch(self._sql.waiting, list(lines)):
+        for row in await session.fetch(self._sql.list_waiting, list(lines)):
             waiting.setdefault(lines[row["blocked_on"]], []).append(row["id"])
         wanted = {
             row["name"]: [*waiting.get(row["name"], []), *([row["current"]] if row["current"] in live else [])]
@@ -266,7 +269,7 @@ class PostgresSchedules:
 
     async def _insert_fires(self, records: Sequence[FireRow], session: Session) -> None:
         if records:
-            await session.execute(self._sql.record, *to_columns(map(msgspec.structs.astuple, records), 8))
+            await session.execute(self._sql.record_fires, *to_columns(map(msgspec.structs.astuple, records), 8))
 
     async def _advance_schedules(self, names: list[str], session: Session) -> int:
         """Lock first, look then: what was seen before may have been put right meanwhile."""

@@ -8,7 +8,8 @@ from drumbeat.names import check_namespace
 from drumbeat.store import migrations as migrations
 from drumbeat.store.migrations import Migration, SchemaVersion
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresAddress, PostgresConnection, Session
-from drumbeat.store.postgres.error_translation import LATEST_VERSION, MIGRATIONS
+from drumbeat.store.postgres.error_translation import LATEST_VERSION as LATEST_VERSION
+from drumbeat.store.postgres.error_translation import MIGRATIONS
 from drumbeat.store.postgres.history import DAYS_AHEAD
 from drumbeat.store.postgres.statements import PostgresStatements, in_schema, statements
 

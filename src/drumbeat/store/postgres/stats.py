@@ -20,21 +20,18 @@ from drumbeat.core.stats import (
 )
 from drumbeat.ids import InstanceId
 from drumbeat.store.malformed import explain_fault, log_faults
-from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
-from drumbeat.store.postgres.statements import PostgresStatements
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
+from drumbeat.store.postgres.parts import PostgresParts
 
 _encode = msgspec.json.Encoder().encode
 _decode_counts = msgspec.json.Decoder(list[int]).decode
 
 
 class PostgresStats:
-    def __init__(
-        self, sql: PostgresStatements, *, connection: PostgresConnection, report_connection: PostgresConnection
-    ) -> None:
-        """lists: for what may take long."""
-        self._sql = sql.stats
-        self._connection = connection
-        self._report_connection = report_connection
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.stats
+        self._connection = parts.connection
+        self._report_connection = parts.report_connection
 
     async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, instance_died: bool = False) -> bool:
         ordered = sorted(rollups, key=lambda each: (each.resolution, each.at, each.queue, each.task))

@@ -13,6 +13,7 @@ from drumbeat.ids import JobId, pack_id, unpack_id
 from drumbeat.names import check_priority
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import CALL_TIMEOUT, RedisPool
+from drumbeat.store.redis.record_format import JobHeader
 from drumbeat.store.redis.rows import encode_json
 
 _MAX_GROUP_SIZE = 10_000
@@ -20,31 +21,24 @@ _MIN_JOBS_PER_SECOND = 5_000
 """Jobs of a joined call; even a slow server stores them in a second."""
 _UNIQUE_FLAGS = {Unique.NO.value: "k", Unique.LIVE.value: "l", Unique.PENDING.value: "p"}
 
+_VARYING = ("id", "args", "key")
 # The plain attribute of an enum member: `.value` is a function call.
 _template_fields = attrgetter(
-    "task",
-    "queue",
-    "signature",
-    "priority",
-    "run_at",
-    "delay",
-    "unique._value_",
-    "retries",
-    "timeout",
-    "crash_limit",
-    "on_dead",
-    "tenant",
-    "trace",
+    *("unique._value_" if name == "unique" else name for name in NewJob.__struct_fields__ if name not in _VARYING)
 )
+_FIELDS_AFTER_KEY = JobHeader.__struct_fields__[JobHeader.__struct_fields__.index("key") + 1 :]
+_get_fields_after_key = attrgetter(*(name for name in _FIELDS_AFTER_KEY if name != "schedule"))
+_SCHEDULE = _FIELDS_AFTER_KEY.index("schedule")
 
 
 def job_template(job: NewJob) -> list[Value]:
     """Return the values that jobs share, as lua/_insert_jobs.lua reads them."""
     check_priority(job.priority)
     before = encode_json([job.task, job.queue, job.priority])[1:-1]
-    rest = [job.signature, job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant]
-    if job.trace is not None:
-        rest += ("", job.trace)  # no schedule
+    rest: list[object] = list(_get_fields_after_key(job))
+    rest.insert(_SCHEDULE, "")
+    while len(rest) > _SCHEDULE and not rest[-1]:
+        rest.pop()
     after = encode_json(rest)[1:] + b"\n"
     when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
     if job.key is None:

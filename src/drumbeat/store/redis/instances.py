@@ -13,9 +13,9 @@ from drumbeat.core.claim import ClaimRef
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, Leader, NewInstance, Peer
 from drumbeat.core.job import Failure
+from drumbeat.core.transitions import crash_failure
 from drumbeat.errors import StoreUnavailable
 from drumbeat.ids import InstanceId, pack_id, unpack_id
-from drumbeat.store.outcomes import crash_failure
 from drumbeat.store.redis import insert, record_format, rows, schema
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import RedisPool

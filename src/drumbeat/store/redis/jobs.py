@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, ReplayResult
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
+from drumbeat.core.transitions import answer_cancel, expired_block_failure
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id, pack_id, unpack_id
 from drumbeat.store.redis import insert, record_format, rows
@@ -16,15 +17,6 @@ from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.insert import RedisInserter
 from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.rows import encode_json
-
-_CANCEL_ANSWERS = {
-    b"pending": CancelAnswer.CANCELLED,
-    b"running": CancelAnswer.REQUESTED,
-    b"succeeded": CancelAnswer.SUCCEEDED,
-    b"cancelled": CancelAnswer.CANCELLED,
-    b"dead": CancelAnswer.DEAD,
-    None: CancelAnswer.UNKNOWN,
-}
 
 
 class RedisJobs:
@@ -57,11 +49,11 @@ class RedisJobs:
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         wanted = [id for id in ids if is_job_id(id)]
         states = iter(await self._pool.run("cancel_jobs", *map(pack_id, wanted)) if wanted else ())
-        return [_CANCEL_ANSWERS[next(states)] if is_job_id(id) else CancelAnswer.UNKNOWN for id in ids]
+        return [_answer_cancel(next(states) if is_job_id(id) else None) for id in ids]
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
         found = await self._pool.run("cancel_jobs_of_keys", task, *dict.fromkeys(keys)) if keys else []
-        return [_CANCEL_ANSWERS[state] for state in found]
+        return [_answer_cancel(state) for state in found]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
         return await self._run_counting("run_jobs_now", ids)
@@ -107,8 +99,7 @@ class RedisJobs:
                 continue  # reported by the doctor
             if wait.blocked_since is None:
                 continue
-            hours = (now - wait.blocked_since) / 3_600_000_000
-            error = Failure(type="WaitExpired", message=f"nobody came in {hours:.1f} h for {wait.blocked_on}")
+            error = expired_block_failure(wait.blocked_on or "", wait.blocked_since, now)
             after = make_follow_up(rows.decode_job(unpack_id(id), answer), error)
             values += (id, wait.blocked_since, encode_json(error), *insert.follow_up_arguments(after))
         expired: int = await self._pool.run("expire_blocked_jobs", *values)
@@ -128,6 +119,10 @@ class RedisJobs:
         wanted = [pack_id(id) for id in ids if is_job_id(id)]
         count: int = await self._pool.run(script, *wanted) if wanted else 0
         return count
+
+
+def _answer_cancel(state: bytes | None) -> CancelAnswer:
+    return answer_cancel(None if state is None else state.decode())
 
 
 def missing_job_error(id: JobId, pruned_before: bytes | None) -> JobNotFound | JobExpired:

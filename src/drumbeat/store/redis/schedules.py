@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.overlap import interval_of
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -22,7 +23,7 @@ from drumbeat.core.schedule import (
 )
 from drumbeat.ids import InstanceId, JobId, pack_id, unpack_id
 from drumbeat.store.malformed import explain_fault, log_faults, salvage
-from drumbeat.store.overlap import interval_of, repaired_rule
+from drumbeat.store.records import repaired_rule
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.rows import encode_json

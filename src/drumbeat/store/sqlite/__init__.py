@@ -24,6 +24,7 @@ from drumbeat.store.protocol import (
     Transactional,
     Wake,
 )
+from drumbeat.store.protocol.wake import Forward
 from drumbeat.store.sqlfile import with_namespace
 from drumbeat.store.sqlite import file_checks, schema
 from drumbeat.store.sqlite.audit import SqliteAudit
@@ -150,6 +151,7 @@ class SqliteStore:
         namespace: str = "drumbeat",
         clock: Clock = SYSTEM,
         min_free_bytes: int = file_checks.MIN_FREE_BYTES,
+        forward: Forward | None = None,
     ) -> Self:
         """Open the file; create it or upgrade its tables if needed.
 
@@ -160,6 +162,8 @@ class SqliteStore:
         """
         file_checks.check_path(path)
         store = cls(path, url=url, namespace=namespace, clock=clock, min_free_bytes=min_free_bytes)
+        if forward is not None:
+            store._notifier.listeners[""] = forward
         try:
             await store._writer.open()
         except BaseException:

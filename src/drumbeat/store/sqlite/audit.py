@@ -1,4 +1,4 @@
-"""The record of what people did, on SQLite. The contract is in `store.protocol.Audit`.
+"""The audit log on SQLite. The contract is in `store.protocol.AuditStore`.
 
 Rows come as arrays of a JSON text; the order of fields is the order of columns in `sql/audit.sql`.
 """
@@ -64,7 +64,7 @@ class SqliteAudit:
         )
 
     def _begin(self, write: WriteContext, given: tuple[NewAuditEntry, int]) -> AuditEntryRow | None:
-        """On the writer's thread. The act that has the key, whoever's it is; None: there is no key."""
+        """On the writer's thread. Returns the entry that holds the request key, which may be another; None: no key."""
         act, within = given
         facts = msgspec.structs.asdict(act) | {"now": write.now, "until": write.now - within}
         if act.request_key is not None:

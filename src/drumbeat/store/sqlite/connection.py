@@ -43,7 +43,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 def translate_error(error: Exception, path: Path) -> Exception:
-    """An error of sqlite3 or of the system as one of ours, with its cause. Wrong values and wrong SQL stay as they are: bugs."""
+    """An error of sqlite3 or of the system as one of ours, with its cause. Wrong values and wrong SQL are bugs and stay."""
     translated = error
     if isinstance(error, sqlite3.Error):
         translated = _translate_sqlite_error(error, path)

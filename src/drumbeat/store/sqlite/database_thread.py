@@ -51,13 +51,14 @@ class DatabaseRequest(msgspec.Struct, Generic[C], frozen=True, eq=False):
 
 
 RequestGroup = list[DatabaseRequest[C]]
+TakeQueued = Callable[[int], RequestGroup[C]]
 
 
 class GroupHandler(Protocol[C]):
     """What the thread does with requests. All but `interrupt` is called on the thread."""
 
-    def run_group(self, group: RequestGroup[C], fill: Callable[[RequestGroup[C]], None]) -> Sequence[RequestResult]:
-        """Process the group, to which `fill` adds the requests that have arrived meanwhile.
+    def run_group(self, group: RequestGroup[C], take_queued: TakeQueued[C]) -> Sequence[RequestResult]:
+        """Process a group. It is of one request; the handler adds those that `take_queued(weight)` gives.
 
         Returns a result for each request; those that are missing are delivered later. What is raised fails the whole group.
         """
@@ -182,7 +183,7 @@ class DatabaseThread(Generic[C]):
                     break
                 group = [first]
                 try:
-                    results = handler.run_group(group, self._fill)
+                    results = handler.run_group(group, self._take_queued)
                 except Exception as error:  # of any kind: the thread must go on, and the callers must get an answer
                     results = [(request.future, None, error) for request in group]
                 deliver(self._path, results)
@@ -190,19 +191,20 @@ class DatabaseThread(Generic[C]):
             handler.close()
             deliver(self._path, [(self._thread_ended, None, None)])
 
-    def _fill(self, group: RequestGroup[C]) -> None:
-        """Add queued requests, up to a limit: others wait for the end of the group."""
-        weight = sum(request.weight for request in group)
-        while len(group) < _MAX_GROUP_SIZE and weight < _MAX_GROUP_WEIGHT:
+    def _take_queued(self, weight: int) -> RequestGroup[C]:
+        """The queued requests that join a request of this weight, up to a limit: others wait for the end of the group."""
+        taken: RequestGroup[C] = []
+        while len(taken) < _MAX_GROUP_SIZE and weight < _MAX_GROUP_WEIGHT:
             try:
                 request = self._requests.get_nowait()
             except Empty:
-                return
+                break
             if request is None:
                 self._requests.put(None)  # for `_main`
-                return
-            group.append(request)
+                break
+            taken.append(request)
             weight += request.weight
+        return taken
 
 
 def deliver(path: Path, results: Sequence[RequestResult]) -> None:

@@ -1,4 +1,4 @@
-"""What a person should know of a SQLite store: the file, its disk, and what a power cut would take."""
+"""Health checks of a SQLite store: the file, its disk and its durability."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ class SqliteHealth:
         return await self._reader.read(self._check_all)
 
     def _check_all(self, db: SqliteConnection) -> list[HealthCheck]:
-        """On the reader's thread: the disk may be slow to answer, too."""
+        """On the reader's thread, because the disk may be slow too."""
         mode = str(db.value(self._sql.journal_mode))
         return [
             healthy("engine", f"SQLite {sqlite3.sqlite_version}"),
@@ -77,7 +77,7 @@ def _file_size(path: Path) -> int:
 
 
 def _check_permissions(path: Path) -> HealthCheck:
-    """Who else on this machine may read or change the jobs."""
+    """Whether other users of this machine may read or change the jobs."""
     modes = {}
     for name in (path, *(Path(f"{path}-{part}") for part in ("wal", "shm", "lock"))):
         with contextlib.suppress(FileNotFoundError):

@@ -5,35 +5,25 @@ from operator import attrgetter
 
 import msgspec
 
-from drumbeat.core.job import AddResult, JobState, NewJob, Unique
+from drumbeat.core.job import AddResult, NewJob
+from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.ids import JobId
+from drumbeat.store.job_columns import NEW
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import NULL
 from drumbeat.store.sqlite.rows import as_json
-from drumbeat.store.sqlite.statements import SqliteJobSql
+from drumbeat.store.sqlite.statements import ROW_COLUMNS, SHARED_COLUMNS, SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext
 
-INSERT_WIDTH, INSERT_SIMILAR_WIDTH = 16, 3
+INSERT_WIDTH, INSERT_SIMILAR_WIDTH = len(NEW), len(ROW_COLUMNS)
 # Fewer than so many of a kind are not worth a statement of their own.
 MIN_SIMILAR = 8
 Row = tuple[str | int | None, ...]
 
-# The parameters ?2 and on of statement `add_alike`. An enum's value by its plain attribute: `.value` is a call.
-_shared_columns = attrgetter(
-    "task",
-    "queue",
-    "signature",
-    "priority",
-    "run_at",
-    "delay",
-    "unique._value_",
-    "retries",
-    "timeout",
-    "crash_limit",
-    "on_dead",
-    "tenant",
-    "trace",
-)
+_VALUES = tuple("unique._value_" if name == "unique" else name for name in NEW)
+"""An enum's value by its plain attribute: `.value` is a call; and sqlite3 would look for an adapter of an enum."""
+_all_columns = attrgetter(*_VALUES)
+_shared_columns = attrgetter(*(_VALUES[NEW.index(name)] for name in SHARED_COLUMNS))
 
 
 class InsertRows(msgspec.Struct, frozen=True):
@@ -52,7 +42,7 @@ def group_similar(jobs: Sequence[NewJob]) -> list[InsertRows]:
     for job, common in zip(jobs, map(_shared_columns, jobs), strict=True):
         if common != last:
             last, group = common, groups.setdefault(common, [])
-        group.append((job.id, job.args, job.key or NULL))
+        group.append((job.id, job.args, NULL if job.key is None else job.key))
     if len(groups) * MIN_SIMILAR > len(jobs):
         return [InsertRows([insert_row(job) for job in jobs])]
     return [InsertRows(group, common) for common, group in groups.items()]
@@ -66,26 +56,8 @@ class SqliteInsertBatch(msgspec.Struct, frozen=True):
 
 
 def insert_row(job: NewJob) -> Row:
-    """The columns of statement `add`."""
-    return (
-        job.id,
-        job.task,
-        job.queue,
-        job.args,
-        job.signature,
-        job.priority,
-        NULL if job.run_at is None else job.run_at,
-        job.delay,
-        job.key or NULL,
-        # An enum is a str, but not exactly one: sqlite3 would look for an adapter each time.
-        job.unique.value if job.unique else "",
-        NULL if job.retries is None else job.retries,
-        NULL if job.timeout is None else job.timeout,
-        job.crash_limit,
-        job.on_dead or NULL,
-        job.tenant,
-        job.trace or NULL,
-    )
+    """The columns of statement `insert`."""
+    return tuple([NULL if value is None else value for value in _all_columns(job)])
 
 
 class SqliteInserter:
@@ -145,45 +117,16 @@ class SqliteInserter:
         return answers
 
     def _add_unique(self, write: WriteContext, batch: SqliteInsertBatch) -> list[AddResult]:
-        known = set(rows.ids(write.db.value(self._sql.known_ids, {"ids": as_json([job.id for job in batch.jobs])})))
-        keys = SqliteUniqueKeys(
-            self._sql, write, ((job.task, job.key) for job in batch.jobs if job.unique and job.key is not None)
-        )
-        answers: list[AddResult] = []
-        new: list[NewJob] = []
-        for job in batch.jobs:
-            holder = None if job.id in known else keys.find_holder(job.task, job.key, job.unique)
-            if job.id in known or holder is not None:
-                answers.append(AddResult(holder or job.id, False))
-                continue
-            known.add(job.id)
-            keys.take(job.task, job.key, job.unique, job.id)
-            new.append(job)
-            answers.append(AddResult(job.id, True))
+        known = rows.ids(write.db.value(self._sql.known_ids, {"ids": as_json([job.id for job in batch.jobs])}))
+        keys = load_unique_keys(self._sql, write, unique_keys(batch.jobs))
+        answers, new = select_new(batch.jobs, known, keys)
         if new:
             self._insert_rows(write, group_similar(new))
         return answers
 
 
-class SqliteUniqueKeys:
-    """Who holds which unique key at this moment of the transaction, and who takes one in it."""
-
-    def __init__(self, sql: SqliteJobSql, write: WriteContext, keys: Iterable[tuple[str, str]]) -> None:
-        wanted = list(dict.fromkeys(keys))
-        self._holders: dict[tuple[str, str], list[tuple[JobId, JobState]]] = {}
-        if wanted:
-            for found in rows.holders(write.db, sql.unique_holders, {"keys": as_json(wanted)}):
-                self._holders.setdefault((found.task, found.key), []).append((found.id, found.state))
-
-    def find_holder(self, task: str, key: str | None, unique: Unique) -> JobId | None:
-        """The live unique job that makes a new one of this kind unnecessary: for Unique.PENDING only a pending one."""
-        if key is None or not unique:
-            return None
-        found = [
-            id for id, state in self._holders.get((task, key), ()) if unique is Unique.LIVE or state is JobState.PENDING
-        ]
-        return min(found, default=None)
-
-    def take(self, task: str, key: str | None, unique: Unique, id: JobId) -> None:
-        if key is not None and unique:
-            self._holders.setdefault((task, key), []).append((id, JobState.PENDING))
+def load_unique_keys(sql: SqliteJobSql, write: WriteContext, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
+    if not keys:
+        return UniqueKeys()
+    found = rows.holders(write.db, sql.unique_holders, {"keys": as_json(keys)})
+    return UniqueKeys((each.task, each.key, each.id, each.state) for each in found)

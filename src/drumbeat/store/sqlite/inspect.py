@@ -12,14 +12,8 @@ from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Attempt, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
 from drumbeat.ids import JobId
-from drumbeat.store.job_search import (
-    WHOLE_TEXT,
-    CachedCount,
-    DueCounts,
-    total_due,
-    total_of_tasks,
-    with_due,
-)
+from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total_of_tasks, with_due
+from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import Fault
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
 from drumbeat.store.records import AttemptRow, StoredJobRow

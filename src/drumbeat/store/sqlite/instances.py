@@ -1,22 +1,22 @@
-"""Who lives, on SQLite. The contract is in `store.protocol.Instances`."""
+"""Instances on SQLite. The contract is in `store.protocol.Instances`."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from drumbeat.core.claim import ClaimRef, Outcome
+from drumbeat.core.claim import ClaimRef
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceState, Leader, NewInstance, Peer
-from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job import Failure, JobState
+from drumbeat.core.transitions import blame_crash, crash_failure, release_outcome, report_crash
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import keep_readable
-from drumbeat.store.outcomes import crash_failure, crashed_outcome, released_outcomes
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.completion import SqliteCompletionWriter, SqliteTransitions
+from drumbeat.store.sqlite.completion import Decided, SqliteCompletionWriter
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
-from drumbeat.store.sqlite.rows import SqliteHeldJob, as_json
+from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteInstanceSql, SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
@@ -68,26 +68,26 @@ class SqliteInstances:
     async def declare_dead(
         self, id: InstanceId, *, beat: int | None, started: Sequence[ClaimRef] | None, reason: str
     ) -> DeadInstanceReport:
-        marked = None if started is None else {(hold.id, hold.token) for hold in started}
+        marked = None if started is None else {(claim.id, claim.token) for claim in started}
 
         def work(write: WriteContext, reason: str) -> DeadInstanceReport:
             parameters = {"id": id, "beat": beat, "state": InstanceState.DEAD.value, "reason": reason, "now": write.now}
-            if not write.db.run(self._sql.end, parameters):
+            if not write.db.run(self._sql.set_ended, parameters):
                 return DeadInstanceReport(declared=False)
             write.db.run(self._sql.release_leadership, {"id": id})
-            buried = self._release_jobs_of_dead(write, id, marked, reason)
-            write.db.run(self._sql.set_end_reason, {"id": id, "reason": buried.describe(reason)})
-            return buried
+            report = self._release_jobs_of_dead(write, id, marked, reason)
+            write.db.run(self._sql.set_end_reason, {"id": id, "reason": report.describe(reason)})
+            return report
 
         return await self._writer.write(work, reason)
 
     async def deregister(self, id: InstanceId, reason: str) -> None:
         def work(write: WriteContext, reason: str) -> None:
             parameters = {"id": id, "beat": None, "state": InstanceState.LEFT.value, "reason": reason, "now": write.now}
-            if write.db.run(self._sql.end, parameters):
+            if write.db.run(self._sql.set_ended, parameters):
                 write.db.run(self._sql.release_leadership, {"id": id})
                 held = rows.held(write.db, self._jobs.held_by, {"instance": id})
-                self._completion.release(write, id, released_outcomes((each.id, each.token) for each in held))
+                self._completion.release(write, id, [release_outcome(job.id, job.token) for job in held])
 
         await self._writer.write(work, reason)
 
@@ -101,12 +101,12 @@ class SqliteInstances:
 
     def _heartbeat(self, write: WriteContext, given: tuple[InstanceId, int, int | None]) -> tuple[int, str | None]:
         id, running, lead = given
-        if not write.db.run(self._sql.beat, {"id": id, "running": running, "now": write.now}):
+        if not write.db.run(self._sql.heartbeat, {"id": id, "running": running, "now": write.now}):
             return write.now, None
         if lead is None:
             write.db.run(self._sql.release_leadership, {"id": id})
         else:
-            write.db.run(self._sql.lead, {"id": id, "now": write.now, "lease": lead})
+            write.db.run(self._sql.take_leadership, {"id": id, "now": write.now, "lease": lead})
         wanted = {"id": id, "now": write.now}
         try:
             return write.now, write.db.value(self._sql.heartbeat_reply, wanted)
@@ -125,47 +125,24 @@ class SqliteInstances:
         )
 
     def _release_jobs_of_dead(
-        self, write: WriteContext, id: InstanceId, marked: set[tuple[JobId, int]] | None, reason: str
+        self, write: WriteContext, id: InstanceId, started: set[tuple[JobId, int]] | None, reason: str
     ) -> DeadInstanceReport:
-        """What becomes of a dead instance's jobs."""
-        held = rows.held(write.db, self._jobs.held_by, {"instance": id})
-        started = [each for each in held if marked is None or (each.id, each.token) in marked]
-        transitions = SqliteTransitions(id, write.now)
-        suspect = released_ = dead = cancelled = 0
-        for each in held:
-            blamed = marked is None or (each.id, each.token) in marked
-            # A suspect runs alone: if it was the only one that ran, the crash is its own, and counts further.
-            crashes = each.crashes + 1 if each.crashes and len(started) == 1 else max(each.crashes, 1)
-            if each.cancel_requested:
-                transitions.cancel(
-                    each,
-                    _released_outcome(each) if not blamed else crashed_outcome(each, reason),
-                    "crashed" if blamed else None,
-                )
-                cancelled += 1
-            elif not blamed:
-                transitions.requeue(each, _released_outcome(each), each.crashes)
-                released_ += 1
-            elif crashes >= each.crash_limit:
-                transitions.make_dead(each, self._build_death_outcome(write, each, reason), crashes)
-                dead += 1
-            else:
-                transitions.requeue(each, crashed_outcome(each, reason), crashes)
-                suspect += 1
-        self._completion.apply(write, id, transitions)
-        return DeadInstanceReport(
-            declared=True, crash_suspect=suspect, released=released_, dead=dead, cancelled=cancelled
-        )
+        jobs = rows.held(write.db, self._jobs.held_by, {"instance": id})
+        decided = blame_crash(jobs, started, reason, write.now)
+        self._completion.apply(write, id, self._add_follow_ups(write, decided, crash_failure(reason)))
+        return report_crash(transition for _, transition in decided)
 
-    def _build_death_outcome(self, write: WriteContext, held: SqliteHeldJob, reason: str) -> Outcome:
-        if held.on_dead is None:
-            return crashed_outcome(held, reason)
-        row = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json([held.id]), "preview": WHOLE_TEXT})[0]
-        return crashed_outcome(held, reason, make_follow_up(row.to_record(), crash_failure(reason)))
+    def _add_follow_ups(self, write: WriteContext, decided: list[Decided], error: Failure) -> list[Decided]:
+        dead = [job.id for job, to in decided if to.state is JobState.DEAD and job.on_dead is not None]
+        if not dead:
+            return decided
+        found = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json(dead), "preview": WHOLE_TEXT})
+        follow_ups = {row.id: make_follow_up(row.to_record(), error) for row in found}
+        return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
 
 
 def _drop_unreadable(parts: list[Any]) -> HeartbeatParts:
-    """A pulse without those of its parts that cannot be read."""
+    """A heartbeat reply without the parts that cannot be read."""
     beat, held, cancels, waiting, peers, leader, next_fire = parts
     return (
         beat if type(beat) is int else 0,
@@ -176,7 +153,3 @@ def _drop_unreadable(parts: list[Any]) -> HeartbeatParts:
         next(iter(keep_readable([leader], Leader)), None),
         next_fire if type(next_fire) is int else None,
     )
-
-
-def _released_outcome(held: SqliteHeldJob) -> Outcome:
-    return Outcome(id=held.id, token=held.token, kind=OutcomeKind.RELEASED)

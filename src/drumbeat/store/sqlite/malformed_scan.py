@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 
 from drumbeat.store.malformed import Fault, RecordKind, find_faults
-from drumbeat.store.overlap import StoredScheduleRow
-from drumbeat.store.records import AuditEntryRow, RollupRow, StoredInstanceRow, StoredJobRow
+from drumbeat.store.records import AuditEntryRow, RollupRow, StoredInstanceRow, StoredJobRow, StoredScheduleRow
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.locks import SqliteLockRow, TicketRow
 from drumbeat.store.sqlite.rooms import MessageRow

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.database_thread import DatabaseThread, GroupHandler, RequestGroup, RequestResult
+from drumbeat.store.sqlite.database_thread import DatabaseThread, GroupHandler, RequestGroup, RequestResult, TakeQueued
 from drumbeat.store.sqlite.file_checks import FileIdentity
 
 R = TypeVar("R")
@@ -39,14 +39,14 @@ class _ReadHandler:
         self._db: SqliteConnection | None = None
 
     def run_group(
-        self, group: RequestGroup[SqliteConnection], fill: Callable[[RequestGroup[SqliteConnection]], None]
+        self, group: RequestGroup[SqliteConnection], take_queued: TakeQueued[SqliteConnection]
     ) -> Sequence[RequestResult]:
         identity = self._identity()
         if self._db is None:
             if identity is not None:
                 identity.check()
             self._db = SqliteConnection(self._path, read_only=True)
-        fill(group)
+        group += take_queued(group[0].weight)
         results: list[RequestResult] = []
         for request in group:
             if request.future.done():

@@ -1,6 +1,6 @@
 """Rules in time, on SQLite. The contract is in `store.protocol.Schedules`.
 
-What becomes of a fire is decided in `store.scheduled`. What the end of a job does to its schedule is a trigger of the schema.
+What becomes of a fire is decided in `core.overlap`. What the end of a job does to its schedule is a trigger of the schema.
 """
 
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from drumbeat.clock import Clock
+from drumbeat.core.overlap import FirePlan, interval_of, make_skip_row, plan_fire, split_into_rounds
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -20,7 +21,7 @@ from drumbeat.core.schedule import (
     SkippedRange,
 )
 from drumbeat.ids import InstanceId
-from drumbeat.store.overlap import FirePlan, StoredScheduleRow, interval_of, make_skip_row, plan_fire, split_into_rounds
+from drumbeat.store.records import StoredScheduleRow
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
@@ -86,7 +87,7 @@ class SqliteSchedules:
             if not write.db.run(self._sql.change, given | {"now": write.now}):
                 return False
             if skipped is not None:
-                write.db.run(self._sql.record, {"records": as_json([make_skip_row(name, skipped, write.now)])})
+                write.db.run(self._sql.record_fires, {"records": as_json([make_skip_row(name, skipped, write.now)])})
             return True
 
         return await self._writer.write(work, facts)
@@ -105,7 +106,7 @@ class SqliteSchedules:
 
         def look(db: SqliteConnection) -> tuple[list[StoredScheduleRow], int | None, int | None]:
             found = rows.schedules(db, self._sql.due, {"now": now, "limit": limit})
-            return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest)
+            return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest_interval)
 
         found, next_at, shortest = await self._reader.read(look)
         next_at = next_at if type(next_at) is int else None
@@ -159,7 +160,7 @@ class SqliteSchedules:
 
     async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
         def work(write: WriteContext, given: dict[str, str]) -> tuple[InstanceId | None, int]:
-            write.db.run(self._sql.once, given | {"now": write.now})
+            write.db.run(self._sql.begin_once, given | {"now": write.now})
             return rows.once(write.db.value(self._sql.once_state, given))
 
         holder, is_done = await self._writer.write(work, {"key": key, "instance": instance})
@@ -170,7 +171,7 @@ class SqliteSchedules:
     async def complete_once(self, key: str, instance: InstanceId) -> bool:
         given = {"key": key, "instance": instance}
         return await self._writer.write(
-            lambda write, given: write.db.run(self._sql.once_done, given | {"now": write.now}) > 0, given
+            lambda write, given: write.db.run(self._sql.finish_once, given | {"now": write.now}) > 0, given
         )
 
     # On the writer's thread.
@@ -206,7 +207,7 @@ class SqliteSchedules:
             if due := [job.run_at for job in jobs if job.blocked_on is None]:
                 write.notify(min(due))
         if records := [row for plan in plans for row in plan.records]:
-            write.db.run(self._sql.record, {"records": as_json(records)})
+            write.db.run(self._sql.record_fires, {"records": as_json(records)})
         if moved := [plan.update for plan in plans if plan.update is not None]:
             write.db.run(self._sql.advance, {"moved": as_json(moved)})
 

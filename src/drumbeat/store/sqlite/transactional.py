@@ -1,8 +1,8 @@
-"""Jobs inside a transaction of the caller's own, on SQLite. The contract is in `store.protocol.Inside`.
+"""Jobs in a transaction of the caller's own, on SQLite. The contract is in `store.protocol.Transactional`.
 
-The engine's own statements run on the caller's connection, on whichever thread that belongs to. Nobody takes a turn here and
-nobody rings a bell: the caller's connection waits for the lock as SQLite does, and workers see the commit by its version.
-Errors of the caller's own connection are the caller's, and stay what its driver makes of them.
+The engine's statements run on the caller's connection, on the thread that it belongs to. Neither the write lock nor hints are
+used: the caller's connection waits for the lock as SQLite does, and workers see the commit by `data_version`. Errors of the
+caller's connection are not translated.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ SUPPORTED_KINDS = frozenset(
 
 
 class SqliteTransactional:
-    """Needs no open store: a path will do."""
+    """Needs no open store, only its path."""
 
     def __init__(self, path: Path, *, namespace: str, clock: Clock, disk_space: DiskSpaceGuard) -> None:
         self._path = path
@@ -83,14 +83,14 @@ class SqliteTransactional:
         return SqliteTransaction(self._path)
 
     async def _run_on(self, conn: Any, work: Callable[[sqlite3.Connection], R]) -> R:
-        """Do this with the sqlite3 connection behind `conn`, on the thread that it lives on."""
+        """Run this with the sqlite3 connection behind `conn`, on the thread that it belongs to."""
         kind = detect_kind(conn, SUPPORTED_KINDS, sync=False)
         if kind is DriverKind.SQLALCHEMY_ASYNC:
             session = session_connection(conn)
             conn = (await (await session if session is not None else conn).get_raw_connection()).driver_connection
             kind = detect_kind(conn, SUPPORTED_KINDS, sync=False)
         if kind is DriverKind.AIOSQLITE:
-            # It has no public way to run a function on its thread; this one has not changed since its first release.
+            # There is no public way to run a function on its thread; this one has not changed since the first release.
             answer: R = await conn._execute(work, conn._conn)
             return answer
         return self._run_on_sync(conn, work)
@@ -113,7 +113,7 @@ class SqliteTransactional:
         db = BorrowedConnection(conn)
         with _ensure_transaction(db, conn):
             self._check_same_file(db)
-            # All or none, whatever the caller makes of an error.
+            # All or none, however the caller handles an error.
             db.run("SAVEPOINT drumbeat_add")
             try:
                 schema.upgrade_in_transaction(db, self._namespace)
@@ -151,16 +151,16 @@ class SqliteTransactional:
             )
             [verdict] = self._completion.record_outcomes(WriteContext(db, now), instance, [outcome])
             if verdict is not WriteStatus.APPLIED:
-                # Here and not left to the caller: what a zombie has written must not be committed, even by mistake.
+                # Not left to the caller: what was written without a claim must never be committed.
                 with contextlib.suppress(sqlite3.Error):
                     conn.rollback()
                 raise ClaimLost(hold.id, hold.token, completed=verdict is WriteStatus.DUPLICATE)
 
     def _check_same_file(self, db: "BorrowedConnection") -> None:
-        """That the caller's connection is one to our file, and that this is the file that it was at the first call.
+        """Refuse a connection to another file, and every connection once the file was replaced.
 
-        Which file a connection has open cannot be asked: one that was made before the file was replaced has the old one. So
-        nothing is taken any more from this program.
+        Which file a connection has open cannot be queried: one that was opened before the file was replaced has the old one.
+        So this program may add nothing any more.
         """
         file, found = db.file, inode_of(str(self._path))
         if self._inode is not None and found != self._inode:
@@ -175,7 +175,7 @@ class SqliteTransactional:
 
 
 class BorrowedConnection(SqliteConnection):
-    """A caller's connection, as the engine's parts know it. Whatever the caller has set for its own rows is left alone."""
+    """A caller's connection in the shape that the engine uses. The caller's own row settings are not changed."""
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self._db = _TupleRowConnection(conn)  # type: ignore[assignment]
@@ -183,13 +183,13 @@ class BorrowedConnection(SqliteConnection):
 
     @property
     def file(self) -> str:
-        """The main database's; empty for one in memory."""
+        """The file of the main database; empty for one in memory."""
         file: str | bytes | None = self.row("PRAGMA database_list")[2]
         return os.fsdecode(file or "")
 
 
 class _TupleRowConnection:
-    """As much of sqlite3.Connection as `Connection` uses, with rows that are tuples."""
+    """The part of sqlite3.Connection that `SqliteConnection` uses, with tuples as rows."""
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self._conn = conn
@@ -210,12 +210,12 @@ class _TupleRowConnection:
 
 @contextlib.contextmanager
 def _ensure_transaction(db: BorrowedConnection, conn: sqlite3.Connection) -> Any:
-    """Inside the caller's transaction. If there is none, one is begun for the caller to commit; but a connection that
-    commits each statement by itself commits this at once."""
+    """Run the block in the caller's transaction. If there is none, begin one for the caller to commit; on a connection in
+    autocommit mode commit it here."""
     if db.in_transaction:
         yield
         return
-    alone = conn.isolation_level is None if getattr(conn, "autocommit", -1) == -1 else bool(conn.autocommit)  # type: ignore[attr-defined]
+    autocommit = conn.isolation_level is None if getattr(conn, "autocommit", -1) == -1 else bool(conn.autocommit)  # type: ignore[attr-defined]
     db.run("BEGIN IMMEDIATE")
     try:
         yield
@@ -223,5 +223,5 @@ def _ensure_transaction(db: BorrowedConnection, conn: sqlite3.Connection) -> Any
         if db.in_transaction:
             db.run("ROLLBACK")
         raise
-    if alone:
+    if autocommit:
         db.run("COMMIT")

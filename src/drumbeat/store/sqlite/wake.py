@@ -1,6 +1,6 @@
 """Hints to workers that a job or a message is there: a datagram to each process, with polling beneath.
 
-    writer --commit--> SqliteNotifier --datagram, text of the earliest run_at--> socket of each worker --> on_notification(run_at)
+    writer --commit--> SqliteNotifier --datagram, earliest run_at--> socket of each worker --> on_notification(run_at)
     writer --commit--> SqliteNotifier --datagram, "room"--> socket of each worker that has messages --> its room listeners
     any commit --> PRAGMA data_version changes ----------------------- polled every 50 ms --> on_notification(0)
 
@@ -16,11 +16,12 @@ import socket
 import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError
-from drumbeat.store.protocol.wake import OnHandoff
+from drumbeat.store.protocol.wake import OnJob, OnRoom, Subscriber
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection, translate_errors
 from drumbeat.store.sqlite.file_checks import FileIdentity
@@ -29,9 +30,6 @@ BURST_S = 0.002
 VERSION_POLL_S = 0.05
 SOCKET_QUEUE_LIMIT = 8
 """The kernel queues about ten datagrams for a socket: if this many arrive at once, some may have been lost."""
-OnDueHint = Callable[[int], object]
-OnTicketHint = Callable[[str, int], None]
-OnRoomHint = Callable[[str], None]
 WakeHint = tuple[str, str, int]
 """Address, ticket, and in how many microseconds its owner should check it; ROOM_HINT as ticket: there are messages."""
 ROOM_HINT = "room"
@@ -47,7 +45,7 @@ class SqliteNotifier:
         self._pending: int | None = None
         self._addresses: list[str] = []
         self._sent_at = float("-inf")
-        self.listeners: dict[str, OnDueHint] = {}
+        self.listeners: dict[str, Callable[[int], object]] = {}
         """Listeners of this very store by address, which need no datagram. Changed on the loop's thread only."""
 
     def notify(self, run_at: int, db: SqliteConnection) -> None:
@@ -103,7 +101,7 @@ class SqliteNotifier:
 
 
 class SqliteWake:
-    """The listening end, on the loop."""
+    """The receiving end, on the loop."""
 
     def __init__(
         self,
@@ -117,46 +115,36 @@ class SqliteWake:
         self._notifier = notifier
         self._notify = notify
         self._identity = identity
-        self._room_listeners: list[OnRoomHint] = []
+        self._room_listeners: list[OnRoom] = []
 
     async def notify(self, run_at: int) -> None:
         await self._notify(run_at)
 
-    def forward(self, notify: Callable[[int], bool]) -> None:
-        self._notifier.listeners[""] = notify
-
     @contextlib.asynccontextmanager
-    async def listen(
-        self, on_notification: OnDueHint, on_handoff: OnHandoff | None = None
-    ) -> AsyncIterator[str | None]:
-        """Call `on_notification(run_at)` for every hint. Yields the path of the socket."""
+    async def listen(self, subscriber: Subscriber) -> AsyncIterator[str | None]:
+        """Yields the path of the socket. Room hints come to the socket for jobs, whose path is in the instance's row."""
+        on_job, on_room = subscriber.on_job, subscriber.on_room
+        with contextlib.ExitStack() as stack:
+            if on_room is not None:
+                self._room_listeners.append(on_room)
+                stack.callback(self._room_listeners.remove, on_room)
+            address = None
+            if on_job is not None or subscriber.on_ticket is not None:
+                receive = partial(_receive_hints, subscriber=subscriber, on_messages=self._notify_rooms)
+                address = stack.enter_context(_listening_socket(receive))
+            if address is not None and on_job is not None:
+                self._notifier.listeners[address] = on_job
+                stack.callback(self._notifier.listeners.pop, address)
+                stack.callback(self._start_poller(on_job).stop)
+            yield address
+
+    def _start_poller(self, on_job: OnJob) -> "_DataVersionPoller":
         with translate_errors(self._path):
             # Used on the loop's thread, which must not wait for a lock.
             db = SqliteConnection(self._path, read_only=True, busy_timeout=0)
-            poller = _DataVersionPoller(db, on_notification, self._identity)
-        with _listening_socket(lambda sock: _receive_hints(sock, on_notification, self._notify_rooms)) as address:
-            self._notifier.listeners[address] = on_notification
-            poller.start(asyncio.get_running_loop())
-            try:
-                yield address
-            finally:
-                poller.stop()
-                del self._notifier.listeners[address]
-
-    @contextlib.asynccontextmanager
-    async def listen_tickets(self, on_notification: OnTicketHint) -> AsyncIterator[str | None]:
-        """Call `on_notification(ticket, after)` for every hint. Yields the path of the socket."""
-        with _listening_socket(lambda sock: _receive_ticket_hints(sock, on_notification)) as address:
-            yield address
-
-    @contextlib.asynccontextmanager
-    async def listen_rooms(self, on_notification: OnRoomHint) -> AsyncIterator[None]:
-        """The hints come to the socket of `listen`, whose address is in the instance's row."""
-        self._room_listeners.append(on_notification)
-        try:
-            yield
-        finally:
-            self._room_listeners.remove(on_notification)
+            poller = _DataVersionPoller(db, on_job, self._identity)
+        poller.start(asyncio.get_running_loop())
+        return poller
 
     def _notify_rooms(self) -> None:
         for on_notification in list(self._room_listeners):
@@ -166,7 +154,7 @@ class SqliteWake:
 class _DataVersionPoller:
     """Polls data_version, which changes with every commit of another connection. A poll takes some microseconds."""
 
-    def __init__(self, db: SqliteConnection, on_change: OnDueHint, identity: Callable[[], FileIdentity | None]) -> None:
+    def __init__(self, db: SqliteConnection, on_change: OnJob, identity: Callable[[], FileIdentity | None]) -> None:
         self._db = db
         self._on_change = on_change
         self._identity = identity
@@ -198,38 +186,30 @@ class _DataVersionPoller:
         return version
 
 
-def _receive_hints(sock: socket.socket, on_hint: OnDueHint, on_room_hint: Callable[[], None]) -> None:
-    """Read all datagrams as one hint with the earliest time, and one more if there are messages."""
+def _receive_hints(sock: socket.socket, subscriber: Subscriber, on_messages: Callable[[], None]) -> None:
+    """Read all datagrams: as one hint for jobs, with the earliest time, one for messages, and one for each ticket."""
     earliest: int | None = None
     has_messages = False
-    try:
+    tickets = 0
+    with contextlib.suppress(BlockingIOError):
         while True:
-            text = sock.recv(64)
+            text = sock.recv(128)
             if text.startswith(ROOM_HINT.encode()):
                 has_messages = True
-                continue
-            # Every program of this user may write to the socket: what is not a number means "check now".
-            due = int(text) if text.isdigit() else 0
-            earliest = due if earliest is None else min(due, earliest)
-    except BlockingIOError:
-        pass
+            elif subscriber.on_ticket is not None and not text.isdigit():
+                ticket, _, after = text.decode("ascii", "replace").partition(" ")
+                subscriber.on_ticket(ticket, int(after) if after.isdigit() else 0)
+                tickets += 1
+            else:
+                # Every program of this user may write to the socket: what is not a number means "check now".
+                due = int(text) if text.isdigit() else 0
+                earliest = due if earliest is None else min(due, earliest)
     if has_messages:
-        on_room_hint()
-    if earliest is not None:
-        on_hint(earliest)
-
-
-def _receive_ticket_hints(sock: socket.socket, on_hint: OnTicketHint) -> None:
-    received = 0
-    try:
-        while True:
-            ticket, _, after = sock.recv(128).decode("ascii", "replace").partition(" ")
-            on_hint(ticket, int(after) if after.isdigit() else 0)
-            received += 1
-    except BlockingIOError:
-        pass
-    if received >= SOCKET_QUEUE_LIMIT:
-        on_hint("", 0)
+        on_messages()
+    if earliest is not None and subscriber.on_job is not None:
+        subscriber.on_job(earliest)
+    if tickets >= SOCKET_QUEUE_LIMIT and subscriber.on_ticket is not None:
+        subscriber.on_ticket("", 0)
 
 
 @contextlib.contextmanager

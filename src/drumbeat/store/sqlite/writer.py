@@ -30,6 +30,7 @@ from drumbeat.store.sqlite.database_thread import (
     GroupHandler,
     RequestGroup,
     RequestResult,
+    TakeQueued,
     deliver,
 )
 from drumbeat.store.sqlite.file_checks import FileIdentity
@@ -106,14 +107,14 @@ class WriteHandler:
         self.identity: FileIdentity | None = None
 
     def run_group(
-        self, group: RequestGroup[WriteContext], fill: Callable[[RequestGroup[WriteContext]], None]
+        self, group: RequestGroup[WriteContext], take_queued: TakeQueued[WriteContext]
     ) -> Sequence[RequestResult]:
         if self.db is None or self._lock is None or self.identity is None:
             self._open()
         db, lock, identity = self.db, self._lock, self.identity
         assert db is not None and lock is not None and identity is not None
         with lock:
-            fill(group)
+            group += take_queued(group[0].weight)
             wanted = [request for request in group if not request.future.done()]
             durable = any(request.durable for request in wanted)
             # A durable group is checked when it is on disk, just before it is acknowledged.

@@ -4,80 +4,26 @@ The decision is pure: an engine finds out how a schedule stands (locked, in its 
 what comes of it in a few statements for all schedules together. Which moments are due is not decided here but by the planner.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from drumbeat.core.schedule import (
-    CatchUp,
     Fire,
     FireOutcome,
     FireRequest,
     FireResult,
     NewSchedule,
-    Origin,
     Overlap,
     PlannedFire,
     RuleKind,
-    Schedule,
     ScheduleState,
     SkippedRange,
     blocked_on_schedule,
 )
 from drumbeat.ids import JobId
-from drumbeat.store.malformed import join_reasons
 
 OVERLAP_REASON = "overlap"
-_DEFINITION_FIELDS = NewSchedule.__struct_fields__
-
-
-class StoredScheduleRow(msgspec.Struct, frozen=True, array_like=True):
-    """A schedule; the order of fields is the order of columns in the `.sql` files."""
-
-    name: str
-    task: str
-    kind: RuleKind
-    rule: str
-    queue: str
-    args: str
-    signature: str
-    tz: str
-    priority: int
-    retries: int | None
-    timeout: int | None
-    crash_limit: int
-    on_dead: str | None
-    catch_up: CatchUp
-    catch_up_limit: int
-    max_late: int | None
-    overlap: Overlap
-    jitter: int
-    start: int | None
-    end: int | None
-    origin: Origin
-    app: str
-    version: str
-    state: ScheduleState
-    revision: int
-    cursor: int | None
-    next_at: int | None
-    current: JobId | None
-    created_at: int
-    changed_at: int
-    declared_at: int | None
-    changed_by: str
-    reason: str
-
-    def to_record(self) -> Schedule:
-        facts = msgspec.structs.asdict(self)
-        definition = NewSchedule(**{name: facts.pop(name) for name in _DEFINITION_FIELDS})
-        return Schedule(definition=definition, **facts)
-
-
-def repaired_rule(faults: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """What makes a schedule with faults readable, shown as such, and never fired: no planner reads such a rule."""
-    return {"kind": RuleKind.CRON, "rule": f"undecodable: {join_reasons(faults)}"}
 
 
 class FireRow(msgspec.Struct, frozen=True, array_like=True):
