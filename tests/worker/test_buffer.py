@@ -1,7 +1,7 @@
 import asyncio
 
 from drumbeat.worker.buffer import JobBuffer
-from tests.unit.test_ending import claimed
+from tests.unit.test_result import claimed
 from tests.waiting import until
 
 

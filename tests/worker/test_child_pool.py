@@ -293,7 +293,7 @@ async def test_a_task_that_the_child_does_not_have_is_no_crash_of_the_job(proces
 
 ORPHANING = """
 import asyncio, sys
-from tests.worker.test_processes import APP, SETTINGS, ChildPool, claimed, run
+from tests.worker.test_child_pool import APP, SETTINGS, ChildPool, claimed, run
 asyncio.run(run(ChildPool(APP, SETTINGS, limit=1), claimed(sys.argv[1], path=sys.argv[2])))
 """
 
