@@ -81,12 +81,12 @@ def _jobs_done(event: JobsDone) -> None:
 
 def _result_refused(event: ResultRefused) -> None:
     facts = {"job": event.id, "task": event.task, "token": event.token, "instance": event.instance}
-    log.warning("late result refused: the job belongs to another instance by now", extra=facts)
+    log.warning("late outcome refused: the job belongs to another instance by now", extra=facts)
 
 
 def _lease_lost(event: LeaseLost) -> None:
     facts = {"instance": event.instance, "running": event.running}
-    log.error("this instance was taken for dead: its running jobs are aborted", extra=facts)
+    log.error("this instance was declared dead: its running jobs are aborted", extra=facts)
 
 
 def _store_down(event: StoreDown) -> None:
@@ -104,11 +104,11 @@ def _store_emptied(event: StoreEmptied) -> None:
 
 def _store_out_of_space(event: StoreOutOfSpace) -> None:
     facts = {"url": event.url, "reason": event.reason}
-    log.error("the store is full: make room; what cannot be written is kept and tried again", extra=facts)
+    log.error("the store is full: free some space; what cannot be written is kept and retried", extra=facts)
 
 
 def _store_has_space(event: StoreHasSpace) -> None:
-    log.warning("the store has room again", extra={"url": event.url, "after": event.after})
+    log.warning("the store has space again", extra={"url": event.url, "after": event.after})
 
 
 def _loop_blocked(event: LoopBlocked) -> None:
@@ -129,7 +129,7 @@ def _room_failed(event: RoomFailed) -> None:
 
 def _instance_died(event: InstanceDied) -> None:
     facts = {"dead": event.dead, "crash_suspect": event.jobs.crash_suspect, "released": event.jobs.released}
-    log.warning("an instance was found dead: its jobs are free", extra=facts)
+    log.warning("an instance was declared dead: its jobs are freed", extra=facts)
 
 
 def _leader_changed(event: LeaderChanged) -> None:
@@ -155,10 +155,10 @@ def _schedule_skipped(event: ScheduleSkipped) -> None:
     }
     if event.reason == "overlap":
         # Intended by overlap="skip"; a short interval may do it all the time.
-        log.info("schedule skipped: its last run is still going on", extra=facts)
+        log.info("schedule skipped: its last run is not over", extra=facts)
     else:
         log.warning(
-            "schedule skipped: moments passed without a run", extra=facts | {"last": _format_timestamp(event.last)}
+            "schedule skipped: fire times passed without a run", extra=facts | {"last": _format_timestamp(event.last)}
         )
 
 

@@ -169,7 +169,7 @@ def test_an_idle_worker_leaves_a_store_that_stays_away_with_75_and_the_reason(st
     store.go_away()
     assert worker.ended(40) == EXIT_NO_STORE
     log = worker.log
-    [said] = [line for line in log.splitlines() if "the store has taken no heartbeat for long" in line]
+    [said] = [line for line in log.splitlines() if "the store has accepted no heartbeat for long" in line]
     assert "failures=" in said and "reason=" in said
     [left] = [line for line in log.splitlines() if "this worker leaves" in line]
     assert "the store has been away for too long and nothing runs" in left and "exit_code=75" in left

@@ -65,13 +65,13 @@ ERROR = Failure("ValueError", "broken")
         (
             StoreOutOfSpace(instance=ME, url="u", reason="r"),
             "ERROR",
-            "the store is full: make room; what cannot be written is kept and tried again",
+            "the store is full: free some space; what cannot be written is kept and retried",
         ),
-        (StoreHasSpace(instance=ME, url="u", after=2.0), "WARNING", "the store has room again"),
+        (StoreHasSpace(instance=ME, url="u", after=2.0), "WARNING", "the store has space again"),
         (
             InstanceDied(instance=ME, dead=InstanceId("you"), jobs=DeadInstanceReport(declared=True, crash_suspect=1)),
             "WARNING",
-            "an instance was found dead: its jobs are free",
+            "an instance was declared dead: its jobs are freed",
         ),
         (
             StoreEmptied(instance=ME, url="u"),
@@ -87,12 +87,12 @@ ERROR = Failure("ValueError", "broken")
         (
             ScheduleSkipped(instance=ME, schedule="s", first=0, last=9, count=2, reason="late"),
             "WARNING",
-            "schedule skipped: moments passed without a run",
+            "schedule skipped: fire times passed without a run",
         ),
         (
             ScheduleSkipped(instance=ME, schedule="s", first=0, last=0, count=1, reason="overlap"),
             "INFO",
-            "schedule skipped: its last run is still going on",
+            "schedule skipped: its last run is not over",
         ),
     ],
 )

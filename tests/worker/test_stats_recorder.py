@@ -220,7 +220,7 @@ async def test_a_store_that_refuses_counts_does_not_end_the_worker(
     for _ in range(3):
         count(bench.recorder)
         await bench.recording.write()
-    assert [record.message for record in caplog.records] == ["the store does not take counts: they are kept"]
+    assert [record.message for record in caplog.records] == ["the store does not accept counts: they are kept"]
     bench.faulty.refuse = lambda call, args: False
     await bench.recording.write()
     assert await bench.in_each_grain() == [3, 3, 3]

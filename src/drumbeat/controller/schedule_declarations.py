@@ -167,7 +167,7 @@ def _is_owned(known: NewSchedule, definition: NewSchedule) -> bool:
         return True
     owner = f"app {known.app!r}" if known.origin is Origin.CODE else "a person"
     facts = {"schedule": known.name, "app": definition.app, "owner": owner}
-    log.error("schedule not synchronised: its name belongs to somebody else", extra=facts)
+    log.error("schedule not declared: its name belongs to another app, or to a person", extra=facts)
     return False
 
 

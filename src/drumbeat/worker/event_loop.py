@@ -53,9 +53,9 @@ def run_until_done(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, T]
             if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 interrupted = task.cancel()
             elif isinstance(error, RuntimeError):
-                log.error("something stopped the event loop: it goes on; to stop a worker, send it a signal")
+                log.error("the event loop was stopped by a handler: restarted; to stop a worker, send it a signal")
             else:
-                log.error("this came out of a background task or callback, and does not end the worker", exc_info=error)
+                log.error("uncaught exception in a background task or callback; the worker goes on", exc_info=error)
 
 
 def cancel_leftovers(loop: asyncio.AbstractEventLoop) -> bool:

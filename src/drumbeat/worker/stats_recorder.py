@@ -242,7 +242,7 @@ class StatsWriter:
                 self._backoff.record_failure(error)
             except StoreError as error:
                 if not self._is_refused:
-                    log.warning("the store does not take counts: they are kept", extra={"reason": str(error)})
+                    log.warning("the store does not accept counts: they are kept", extra={"reason": str(error)})
                 self._is_refused = True
             else:
                 self._is_refused = False
