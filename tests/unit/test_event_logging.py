@@ -1,4 +1,4 @@
-"""Events become log records of the right level, and successes cost nothing unless somebody debugs."""
+"""Events become log records of the right level, and successes cost nothing unless DEBUG is enabled."""
 
 import logging
 
@@ -96,7 +96,7 @@ ERROR = Failure("ValueError", "broken")
         ),
     ],
 )
-def test_an_event_is_told_at_its_level(
+def test_an_event_is_logged_at_its_level(
     event: AttemptFailed, level: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     events = Events()
@@ -123,7 +123,7 @@ def test_successes_are_listened_to_only_when_debugging(caplog: pytest.LogCapture
     assert [record.levelname for record in caplog.records] == ["DEBUG"]
 
 
-def test_nobody_listens_once_the_worker_has_ended() -> None:
+def test_there_is_no_subscriber_once_the_worker_has_ended() -> None:
     events = Events()
     with log_events(events):
         assert events.has_subscribers(AttemptFailed)

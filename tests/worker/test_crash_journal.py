@@ -1,4 +1,4 @@
-"""What a worker has started is known to its supervisor, wherever the worker died."""
+"""The supervisor knows what a worker had started, wherever it died."""
 
 import random
 import signal
@@ -20,69 +20,69 @@ from drumbeat.ids import InstanceId
 from drumbeat.core.claim import ClaimRef
 from drumbeat.worker.crash_journal import CrashJournal
 
-marks = CrashJournal.create(sys.argv[1], slots=2, width=3)
-marks.set_instance(InstanceId("busy"))
+journal = CrashJournal.create(sys.argv[1], slots=2, width=3)
+journal.set_instance(InstanceId("busy"))
 for number in itertools.count(1):
-    holds = [ClaimRef(f"{number:036d}", number) for _ in range(1 + number % 3)]
-    marks.clear(number % 2)
-    marks.record_start(number % 2, holds)
+    claims = [ClaimRef(f"{number:036d}", number) for _ in range(1 + number % 3)]
+    journal.clear(number % 2)
+    journal.record_start(number % 2, claims)
 """
 
 
-def holds(count: int) -> list[ClaimRef]:
+def claims(count: int) -> list[ClaimRef]:
     return [ClaimRef(id, 1_763_196_000_000_000 + number) for number, id in enumerate(new_job_ids(count))]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "marks"
+    return tmp_path / "journal"
 
 
 def seen(path: Path) -> tuple[InstanceId | None, list[ClaimRef]]:
-    marks = CrashJournal.open(path)
-    assert marks is not None
-    return marks.read()
+    journal = CrashJournal.open(path)
+    assert journal is not None
+    return journal.read()
 
 
 def test_what_has_started_is_read_with_whose_it_is(path: Path) -> None:
-    marks, instance, (one, two) = CrashJournal.create(path, slots=3, width=1), new_instance_id(), holds(2)
-    marks.set_instance(instance)
-    marks.record_start(0, [one])
-    marks.record_start(2, [two])
+    journal, instance, (one, two) = CrashJournal.create(path, slots=3, width=1), new_instance_id(), claims(2)
+    journal.set_instance(instance)
+    journal.record_start(0, [one])
+    journal.record_start(2, [two])
     assert seen(path) == (instance, [one, two])
 
 
 def test_what_was_cleared_is_not_read(path: Path) -> None:
-    marks, (one, two) = CrashJournal.create(path, slots=2, width=1), holds(2)
-    marks.record_start(0, [one])
-    marks.record_start(1, [two])
-    marks.clear(0)
+    journal, (one, two) = CrashJournal.create(path, slots=2, width=1), claims(2)
+    journal.record_start(0, [one])
+    journal.record_start(1, [two])
+    journal.clear(0)
     assert seen(path) == (None, [two])
 
 
 def test_all_jobs_of_a_batch_are_read(path: Path) -> None:
-    marks, batch = CrashJournal.create(path, slots=2, width=500), holds(500)
-    marks.record_start(1, batch)
+    journal, batch = CrashJournal.create(path, slots=2, width=500), claims(500)
+    journal.record_start(1, batch)
     assert seen(path) == (None, batch)
 
 
 def test_a_smaller_batch_leaves_nothing_of_a_larger_one(path: Path) -> None:
-    marks, batch = CrashJournal.create(path, slots=1, width=5), holds(5)
-    marks.record_start(0, batch)
-    marks.clear(0)
-    marks.record_start(0, batch[3:])
+    journal, batch = CrashJournal.create(path, slots=1, width=5), claims(5)
+    journal.record_start(0, batch)
+    journal.clear(0)
+    journal.record_start(0, batch[3:])
     assert seen(path) == (None, batch[3:])
 
 
 def test_slots_do_not_touch_each_other(path: Path) -> None:
-    marks, (first, *batch) = CrashJournal.create(path, slots=2, width=4), holds(5)
-    marks.record_start(1, [first])
-    marks.record_start(0, batch)
-    marks.clear(0)
+    journal, (first, *batch) = CrashJournal.create(path, slots=2, width=4), claims(5)
+    journal.record_start(1, [first])
+    journal.record_start(0, batch)
+    journal.clear(0)
     assert seen(path) == (None, [first])
 
 
-def test_a_worker_that_died_before_making_marks_has_none(path: Path) -> None:
+def test_a_worker_that_died_before_creating_its_journal_has_none(path: Path) -> None:
     assert CrashJournal.open(path) is None
 
 
@@ -98,23 +98,23 @@ def test_a_worker_killed_anywhere_leaves_only_whole_records(path: Path) -> None:
     for _ in range(12):
         path.unlink(missing_ok=True)
         worker = subprocess.Popen([sys.executable, "-c", BUSY, path])
-        until_sync(path.exists, what="the worker's marks")
-        until_sync(lambda: dice.random() < 0.2, what="a moment to strike")
+        until_sync(path.exists, what="the worker's journal")
+        until_sync(lambda: dice.random() < 0.2, what="a random delay")
         worker.send_signal(signal.SIGKILL)
         worker.wait()
-        marks = CrashJournal.open(path)
-        assert marks is not None
-        instance, started = marks.read()
+        journal = CrashJournal.open(path)
+        assert journal is not None
+        instance, started = journal.read()
         assert instance in (None, "busy")
-        assert all(int(hold.id) == hold.token for hold in started)
-        assert all(started.count(hold) == 1 + hold.token % 3 for hold in started)
+        assert all(int(claim.id) == claim.token for claim in started)
+        assert all(started.count(claim) == 1 + claim.token % 3 for claim in started)
         found += len(started)
     assert found, "no worker had come to its first job: this test proves nothing"
 
 
-def test_an_unsupervised_worker_marks_nothing() -> None:
-    marks = NullCrashJournal()
-    marks.set_instance(new_instance_id())
-    marks.record_start(0, holds(1))
-    marks.clear(0)
-    assert marks.read() == (None, [])
+def test_an_unsupervised_worker_records_nothing() -> None:
+    journal = NullCrashJournal()
+    journal.set_instance(new_instance_id())
+    journal.record_start(0, claims(1))
+    journal.clear(0)
+    assert journal.read() == (None, [])
