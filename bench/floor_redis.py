@@ -17,7 +17,7 @@ from drumbeat.core.instance import NewInstance, Role
 from drumbeat.core.job import NewJob
 from drumbeat.ids import InstanceId, new_instance_id, new_job_ids
 from drumbeat.redaction import mask_url
-from drumbeat.store.redis import RedisStore, address
+from drumbeat.store.redis import RedisStore, parse_address
 from drumbeat.store.redis.insert import insert_arguments
 from drumbeat.store.redis.pool import RedisPool
 
@@ -29,14 +29,14 @@ HOUR = 3_600_000_000
 
 
 def run(url: str, n: int, *, future: int = 0) -> dict[str, float]:
-    """Add and drain n jobs in the database behind this URL, behind so many future ones: jobs in a second, and what the server
+    """Add and drain n jobs in the database behind this URL, behind this many future ones: jobs in a second, and what the server
     itself needed for one."""
     return asyncio.run(_run(url, n, future))
 
 
 async def _run(url: str, n: int, future: int) -> dict[str, float]:
     instance = await _instance(url)
-    pool = RedisPool(address(url, mask_url(url)), "drumbeat")
+    pool = RedisPool(parse_address(url, mask_url(url)), "drumbeat")
     try:
         await _fill(pool, future, delay=HOUR)
         added = await _timed(_fill(pool, n))
@@ -61,7 +61,7 @@ def memory(url: str, n: int, **options: Any) -> float:
 
 
 async def _memory(url: str, n: int, options: dict[str, Any]) -> float:
-    pool = RedisPool(address(url, mask_url(url)), "drumbeat")
+    pool = RedisPool(parse_address(url, mask_url(url)), "drumbeat")
     try:
         before = await _used(pool)
         await _fill(pool, n, delay=HOUR, **options)
@@ -83,7 +83,7 @@ async def _served(pool: RedisPool) -> float:
 
 async def _instance(url: str) -> InstanceId:
     id = new_instance_id()
-    async with await RedisStore.open(address(url, mask_url(url))) as store:
+    async with await RedisStore.open(parse_address(url, mask_url(url))) as store:
         await store.instances.register(
             NewInstance(
                 id=id,

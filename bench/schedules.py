@@ -1,6 +1,6 @@
 """`python -m bench.schedules --engine redis`: how late schedules fire, and what those cost that do not.
 
-Three figures of one process that has both roles: how late moments are on record when 20 schedules fire every second, how long
+Three figures of one process that has both roles: how late fires are recorded when 20 schedules fire every second, how long
 it takes until all jobs are there of 10,000 schedules that fire in the same second, and the CPU time of the process beside
 100,000 schedules of which none is due. It compares with nobody.
 """
@@ -48,7 +48,7 @@ async def fill(store: Store, like: Schedule, count: int, next_at: int | None) ->
 
 async def make_schedule(name: str, cron: str) -> Schedule:
     await app.schedules.create(tick, name=name, cron=cron, overlap="allow", catch_up="all")
-    schedule = await (await app.store()).schedules.get(name)
+    schedule = await (await app._internals.store()).schedules.get(name)
     assert schedule is not None
     return schedule
 
@@ -81,7 +81,7 @@ async def lateness(url: str, seconds: float) -> str:
     """20 schedules, each second."""
     async with app:
         every_second = await make_schedule("second", "* * * * * *")
-        there = await app.store()
+        there = await app._internals.store()
         await fill(there, every_second, 19, every_second.next_at)
         with run_worker(url):
             await asyncio.sleep(SETTLE_S)
@@ -91,20 +91,21 @@ async def lateness(url: str, seconds: float) -> str:
         names = [schedule.definition.name for schedule in await there.schedules.list_page()]
         fires: list[Fire] = []
         for name in names:
-            fires += [fire for fire in await there.schedules.list_fires(name, limit=1_000) if since <= fire.at < until]
+            found = (await there.schedules.list_fires([name], limit=1_000))[name]
+            fires += [fire for fire in found if since <= fire.at < until]
     late = sorted((fire.recorded_at - fire.at) / 1_000 for fire in fires)
     expected = 20 * round((until - since) / 1e6)
     p99 = late[math.ceil(0.99 * len(late)) - 1]
     return (
         f"late by p50 {late[len(late) // 2]:.1f}, p99 {p99:.1f}{_mark(p99 < LATE_GOAL_MS)}, at most {late[-1]:.1f} ms; "
-        f"{len(late)} moments on record of about {expected}"
+        f"{len(late)} fires on record of about {expected}"
     )
 
 
 async def herd(url: str, count: int) -> str:
     """Schedules that fire in the same second, and the process is up before."""
     async with app:
-        there = await app.store()
+        there = await app._internals.store()
         like = await make_schedule("herd", FAR)
         began = time.monotonic()
         await fill(there, like, 200, like.next_at)
@@ -121,7 +122,7 @@ async def herd(url: str, count: int) -> str:
                 if time.monotonic() > deadline:
                     raise click.ClickException("not all have fired in time")
                 await asyncio.sleep(0.25)
-    first, last = (moment - instant for moment in there_are)
+    first, last = (recorded_at - instant for recorded_at in there_are)
     return f"{count:,} in one second: first after {first / 1e6:.2f}, last {last / 1e6:.2f} s{_mark(last / 1e6 < HERD_GOAL_S)}"
 
 
@@ -131,22 +132,22 @@ def _herd_definition(like: Schedule) -> msgspec.Struct:
 
 async def _read_fired(there: Store, count: int) -> tuple[int, int] | None:
     """When the first and the last job of the herd were on record, once all are."""
-    last = await there.schedules.list_fires(f"all.{count - 1}", limit=1)
+    last = (await there.schedules.list_fires([f"all.{count - 1}"], limit=1))[f"all.{count - 1}"]
     if not last:
         return None
-    moments = []
+    recorded = []
     for number in range(count):
-        fires = await there.schedules.list_fires(f"all.{number}", limit=10)
+        fires = (await there.schedules.list_fires([f"all.{number}"], limit=10))[f"all.{number}"]
         if not fires:
             return None
-        moments.append(fires[-1].recorded_at)
-    return min(moments), max(moments)
+        recorded.append(fires[-1].recorded_at)
+    return min(recorded), max(recorded)
 
 
 async def idle(url: str, count: int, seconds: float) -> str:
     async with app:
         like = await make_schedule("idle", FAR)
-        await fill(await app.store(), like, count, like.next_at)
+        await fill(await app._internals.store(), like, count, like.next_at)
     with run_worker(url) as used:
         await asyncio.sleep(SETTLE_S)
         began, before = time.monotonic(), used()

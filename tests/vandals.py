@@ -1,6 +1,6 @@
-"""Somebody who writes into a store by hand: for each engine, ways to damage stored records that the engine lets happen.
+"""Damage to stored records: for each engine, the changes by hand that the engine does not prevent.
 
-A test takes the damages of a kind, makes a record for each, and has it damaged. It does not ask which engine it has.
+A test creates a record for each damage of a kind, and applies it. It need not know the engine.
 """
 
 import random
@@ -14,8 +14,12 @@ import asyncpg  # type: ignore[import-untyped]
 import msgspec
 import redis.asyncio
 
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import NewJob
+from drumbeat.core.job_fields import GIVEN_FIELDS
 from drumbeat.ids import pack_id
 from drumbeat.store.redis.keys import bucket
+from drumbeat.store.redis.record_format import JobHeader
 
 BLOB = b"\x00\xff\xfe blob"
 PREFIX = "{drumbeat}:"
@@ -43,10 +47,15 @@ def each(columns: tuple[str, ...], values: list[str]) -> dict[str, list[str]]:
     return dict.fromkeys(columns, values)
 
 
-_CLAIMED = (
-    *("task", "key", "args", "signature", "created_at", "due_at", "failures", "crashes", "retries", "timeout"),
-    *("crash_limit", "on_dead", "replays", "blocked_since", "trace"),
+_CLAIMED = tuple(
+    name for name in ClaimedJob.__struct_fields__ if name not in ("id", "token", "queue", "priority", "run_at")
 )
+_GIVEN = {field.name: field for field in msgspec.structs.fields(NewJob) if field.name in GIVEN_FIELDS}
+_GIVEN_TEXTS = tuple(
+    name for name, field in _GIVEN.items() if field.type in (str, str | None) and name not in ("id", "queue")
+)
+_GIVEN_NUMBERS = tuple(name for name, field in _GIVEN.items() if field.type in (int, int | None) and name != "priority")
+_NEVER_NULL = tuple(name for name in (*_GIVEN_TEXTS, *_GIVEN_NUMBERS) if _GIVEN[name].default is not None)
 
 
 class Sql:
@@ -97,10 +106,10 @@ class SqliteVandal(Sql):
         "message": ("drumbeat_room_message", "room"),
     }
     _job: ClassVar = {
-        **each(("task", "args", "signature", "key", "on_dead", "trace", "tenant"), _TEXT),
+        **each(_GIVEN_TEXTS, _TEXT),
         **each(("error", "progress"), [*_TEXT, "'{broken'"]),
-        **each(("created_at", "due_at", "failures", "crashes", "replays"), _NUMBER),
-        **each(("retries", "timeout", "crash_limit", "cancel_requested"), _NUMBER),
+        **each(("created_at", "due_at", "failures", "crashes", "replays", "cancel_requested"), _NUMBER),
+        **each(_GIVEN_NUMBERS, _NUMBER),
         "token": [*_NUMBER, "9e999", "9223372036854775807"],
         "unique": ["'odd'", "X'00'"],
     }
@@ -124,8 +133,8 @@ class SqliteVandal(Sql):
             "beat_at": _NUMBER,
         },
         "lock": {
-            **each(("limit", "per", "last", "used_at", "released_at"), _NUMBER),
-            **each(("boot", "released", "released_by", "released_reason"), _TEXT),
+            **each(("limit", "per", "last_number", "used_at", "released_at"), _NUMBER),
+            **each(("boot", "released_tickets", "released_by", "released_reason"), _TEXT),
         },
         "ticket": {
             **each(("number", "lease", "expires_at", "entered_at", "granted_at", "lane"), _NUMBER),
@@ -175,9 +184,7 @@ class PostgresVandal(Sql):
         "message": ("drumbeat.room_message", "room"),
     }
     _job: ClassVar = {
-        **each(("task", "args", "signature", "tenant", "unique"), ["NULL"]),
-        **each(("created_at", "due_at"), ["NULL"]),
-        **each(("failures", "crashes", "replays", "crash_limit"), ["NULL"]),
+        **each((*_NEVER_NULL, "unique", "created_at", "due_at", "failures", "crashes", "replays"), ["NULL"]),
         "error": _OF_JSON,
         "cancel_requested": ["NULL"],
     }
@@ -301,21 +308,11 @@ class RedisVandal:
         yield "body: a number", "", body(lambda _: b"-7\n{}")
         yield "args: no UTF-8", "args", body(lambda text: text + b"\xff")
         yield "flag", None, body(lambda text: b"z" + text[1:])
-        names = ("created_at", "due_at", "task", "queue", "priority", "key", "signature", "retries", "timeout")
-        for at, name in enumerate((*names, "crash_limit", "on_dead", "tenant")):
-            yield f"{name}: an object", name, body(head(at, {"a": 1}))
-            yield (
-                f"{name}: five",
-                name
-                if name in (*names[:2], *names[4:5], *names[7:], "crash_limit")
-                and name
-                not in (
-                    "on_dead",
-                    "tenant",
-                )
-                else None,
-                body(head(at, "five")),
-            )
+        # Fields with a default (schedule, trace) are in the header only where they are set.
+        for at, field in enumerate(each for each in msgspec.structs.fields(JobHeader) if each.required):
+            is_number = field.type in (int, int | None)
+            yield f"{field.name}: an object", field.name, body(head(at, {"a": 1}))
+            yield f"{field.name}: five", field.name if is_number else None, body(head(at, "five"))
 
     def _hash(self, key: str, field: str, value: bytes) -> Callable[[str], Awaitable[None]]:
         async def do(name: str) -> None:
@@ -335,10 +332,10 @@ class RedisVandal:
 
     def _pending(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
         yield from self._bodies()
-        yield "more: garbage", "more", self._hash("more", "", b"garbage")
-        yield "more: soon", "more", self._hash("more", "", b"soon,1,2,3,4,\n\n")
-        yield "more: bytes", "more", self._hash("more", "", b"\xff\x00")
-        yield "more: error is no JSON", None, self._hash("more", "", b"5,0,0,0,0,\n{broken\n")
+        yield "live state: garbage", "live_state", self._hash("live_state", "", b"garbage")
+        yield "live state: soon", "live_state", self._hash("live_state", "", b"soon,1,2,3,4,\n\n")
+        yield "live state: bytes", "live_state", self._hash("live_state", "", b"\xff\x00")
+        yield "live state: error is no JSON", None, self._hash("live_state", "", b"5,0,0,0,0,\n{broken\n")
 
         async def lose(id: str) -> None:
             raw = pack_id(id)  # type: ignore[arg-type]
@@ -350,13 +347,13 @@ class RedisVandal:
         async def never(id: str) -> None:
             await self._client.zadd(f"{PREFIX}due:default:5", {b"\x01" * 16: "+inf"})
 
-        async def tries(id: str) -> None:
-            await self._client.set(f"{PREFIX}tries:".encode() + pack_id(id), "a string")  # type: ignore[arg-type]
+        async def attempts(id: str) -> None:
+            await self._client.set(f"{PREFIX}attempts:".encode() + pack_id(id), "a string")  # type: ignore[arg-type]
 
         yield "no body", None, lose
         yield "line: strays", None, stray
         yield "line: never", None, never
-        yield "tries: a string", None, tries
+        yield "attempts: a string", None, attempts
 
         async def line(id: str) -> None:
             await self._client.set(f"{PREFIX}due:default:9", "a string")
@@ -366,7 +363,7 @@ class RedisVandal:
     def _running(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
         for name, _, do in self._bodies():
             yield name, None, do
-        yield "more: garbage", None, self._hash("more", "", b"garbage")
+        yield "live state: garbage", None, self._hash("live_state", "", b"garbage")
         yield "progress: garbage", None, self._hash("progress", "", b"\xff{")
 
     def _letter(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
@@ -377,7 +374,7 @@ class RedisVandal:
         def done(value: bytes) -> Callable[[str], Awaitable[None]]:
             async def do(id: str) -> None:
                 raw = pack_id(id)  # type: ignore[arg-type]
-                await self._client.hset(f"{PREFIX}done:{bucket(raw)}", raw, value)
+                await self._client.hset(f"{PREFIX}ended:{bucket(raw)}", raw, value)
 
             return do
 
@@ -408,7 +405,7 @@ class RedisVandal:
             await self._client.delete(f"{PREFIX}schedule:{name}")
 
         async def never(name: str) -> None:
-            await self._client.zadd(f"{PREFIX}moments", {name: "-inf"})
+            await self._client.zadd(f"{PREFIX}next_fires", {name: "-inf"})
 
         yield "gone", None, gone
         yield "moment: -inf", None, never
@@ -425,7 +422,7 @@ class RedisVandal:
     def _lock(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
         for field in ("limit", "per", "last", "used_at", "lanes", "released_at"):
             yield f"{field}: soon", None, self._hash("lock:", field, b"so\xffon")
-        for key in ("lock:", "line:", "holders:", "leases:", "lanes:", "grants:"):
+        for key in ("lock:", "waiters:", "holders:", "leases:", "lanes:", "grants:"):
             yield f"{key} a string", None, self._retype(key)
 
     def _ticket(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
@@ -448,7 +445,7 @@ class RedisVandal:
     def _rollup(self) -> Iterator[tuple[str, str | None, Callable[[str], Awaitable[None]]]]:
         def stretch(value: bytes) -> Callable[[str], Awaitable[None]]:
             async def do(task: str) -> None:
-                for key in await self._client.keys(f"{PREFIX}stretch:*"):
+                for key in await self._client.keys(f"{PREFIX}interval:*"):
                     for field in await self._client.hkeys(key):
                         if task.encode() in field.split(b"\0"):
                             await self._client.hset(key, field, value)

@@ -1,7 +1,7 @@
-"""Lengths of time and moments, at the border between people and the core.
+"""Durations and timestamps: parsed from what users write, formatted for what users read.
 
-People write `5`, `2.5`, `"5m"`, `timedelta(minutes=5)` and aware datetimes; inside there are only integer microseconds,
-UTC. This module reads no clock.
+Users write `5`, `2.5`, `"5m"`, `timedelta(minutes=5)` and aware datetimes; internally there are only integer microseconds,
+UTC. The formats are the same in logs, the CLI and explanations. This module reads no clock.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ Duration = timedelta | float | str
 """What the public API takes: a timedelta, a number of seconds, or text such as "250ms", "5m", "1h30m"."""
 
 MAX_DURATION_US = 36_525 * 86_400 * 1_000_000
-"""100 years: more than that is a mistake in the unit, and would overflow datetimes sooner or later."""
+"""100 years: more is a mistake in the unit, and could overflow datetimes."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+SECOND_US = 1_000_000
 MIN_DATETIME, MAX_DATETIME = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _FIRST_US, _LAST_US = (MIN_DATETIME - EPOCH) // MICROSECOND, (MAX_DATETIME - EPOCH) // MICROSECOND
 
 _UNITS_US = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
-# Each unit at most once, the larger first: "5m1h" is more likely a slip than a wish.
+# Each unit at most once, the larger first: "5m1h" is more likely a typing error than intended.
 _TEXT = re.compile(r"\s*+".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_US))
 _ALLOWED = 'a timedelta, a number of seconds, or text like "250ms", "5s", "5m", "2h", "1d" or "1h30m"'
 
 
 def microseconds(value: Duration, *, name: str, error: ErrorClass = ConfigError) -> int:
-    """The length in microseconds; `name` is the setting or argument that a refusal names."""
+    """The duration in microseconds; errors name the setting or argument `name`."""
     exact = _to_exact_us(value)
     if exact is None:
         raise error(f"{name} must be {_ALLOWED}, not {short_repr(value)}", name)
@@ -45,7 +46,7 @@ def microseconds(value: Duration, *, name: str, error: ErrorClass = ConfigError)
 
 
 def seconds(value: Duration, *, name: str, error: ErrorClass = ConfigError) -> float:
-    """The length in seconds, by the same rules as `microseconds`."""
+    """The duration in seconds, by the same rules as `microseconds`."""
     return microseconds(value, name=name, error=error) / 1_000_000
 
 
@@ -56,7 +57,7 @@ def _to_exact_us(value: object) -> Fraction | int | None:
         case timedelta():
             return value // MICROSECOND
         case int():
-            return value * 1_000_000
+            return value * SECOND_US
         case float():
             return Fraction(value) * 1_000_000 if math.isfinite(value) else None
         case str():
@@ -66,7 +67,7 @@ def _to_exact_us(value: object) -> Fraction | int | None:
 
 
 def _parse_us(text: str) -> Fraction | None:
-    # The bound on length keeps a hostile text from costing more than it is worth.
+    # The limit bounds the cost of parsing untrusted text.
     if not text or len(text) > 60:
         return None
     if _NUMBER.fullmatch(text):
@@ -80,22 +81,55 @@ def _parse_us(text: str) -> Fraction | None:
     return sum((Fraction(amount) * unit for amount, unit in parts if amount), Fraction(0))
 
 
-def format_duration(us: int) -> str:
-    """The length for people: the two largest units, cut and never rounded up; `1h 30m`, `2.5s`, `250ms`."""
+def format_length(us: int) -> str:
+    """The duration in its two largest units, truncated and never rounded up: `1h 30m`, `2.5s`, `250ms`."""
     if us < 0:
-        return f"-{format_duration(-us)}"
+        return f"-{format_length(-us)}"
     if us < 1_000:
         return f"{us}us" if us else "0s"
-    if us < 1_000_000:
+    if us < SECOND_US:
         return f"{us // 10 / 100:g}ms" if us < 100_000 else f"{us // 1_000}ms"
-    if us < 60_000_000:
+    if us < 60 * SECOND_US:
         return f"{us // 10_000 / 100:g}s"
-    days, rest = divmod(us // 1_000_000, 86_400)
+    days, rest = divmod(us // SECOND_US, 86_400)
     hours, rest = divmod(rest, 3_600)
     minutes, whole_seconds = divmod(rest, 60)
     parts = [(days, "d"), (hours, "h"), (minutes, "m"), (whole_seconds, "s")]
-    first = next(place for place, (amount, _) in enumerate(parts) if amount)
+    first = next(index for index, (amount, _) in enumerate(parts) if amount)
     return " ".join(f"{amount}{unit}" for amount, unit in parts[first : first + 2] if amount)
+
+
+format_duration = format_length  # until all callers use `format_length`
+
+
+def format_ago(at: datetime | int, now: datetime | int) -> str:
+    """How far a timestamp is from `now`, in whole seconds: `3m ago`, `in 2h`, `now`."""
+    age_us = _as_us(now) - _as_us(at)
+    if abs(age_us) < SECOND_US:
+        return "now"
+    length = format_length(abs(age_us) // SECOND_US * SECOND_US)
+    return f"{length} ago" if age_us > 0 else f"in {length}"
+
+
+def format_utc(at: datetime | int, *, milliseconds: bool = False) -> str:
+    """`2026-11-15 14:03:07 UTC`, or with milliseconds `2026-11-15 14:03:07.123 UTC`."""
+    utc = _as_utc(at)
+    fraction = f".{utc.microsecond // 1_000:03}" if milliseconds else ""
+    return f"{utc:%Y-%m-%d %H:%M:%S}{fraction} UTC"
+
+
+def to_iso(at: datetime | int, *, milliseconds: bool = False) -> str:
+    """RFC 3339 in UTC, `2026-11-15T14:03:07.123456Z`: as exact as the timestamp, or truncated to milliseconds."""
+    text = _as_utc(at).isoformat(timespec="milliseconds" if milliseconds else "auto")
+    return text.replace("+00:00", "Z")
+
+
+def _as_us(at: datetime | int) -> int:
+    return at if isinstance(at, int) else (at - EPOCH) // MICROSECOND
+
+
+def _as_utc(at: datetime | int) -> datetime:
+    return from_us(at) if isinstance(at, int) else at.astimezone(UTC)
 
 
 def to_us(value: datetime, *, name: str = "at", error: ErrorClass = InvalidArguments) -> int:
@@ -105,19 +139,19 @@ def to_us(value: datetime, *, name: str = "at", error: ErrorClass = InvalidArgum
     if value.utcoffset() is None:
         raise error(
             f"{name} must have a timezone, but {value.isoformat()} has none: "
-            "add one, for example datetime(..., tzinfo=timezone.utc) or moment.astimezone()",
+            "add one, for example datetime(..., tzinfo=timezone.utc) or value.astimezone()",
             name,
         )
     us = (value - EPOCH) // MICROSECOND
     if not _FIRST_US <= us <= _LAST_US:
-        # By its offset it lies before the year 1 or after 9999: nobody could read it back in UTC.
+        # Its offset moves it before year 1 or after 9999: it could not be read back in UTC.
         raise error(f"{name} must lie in the years 1 to 9999 UTC, but is {value.isoformat()}", name)
     return us
 
 
 def from_us(us: int) -> datetime:
-    """The aware UTC datetime of so many microseconds since 1970; the nearest that there is for what lies beyond them all."""
+    """The aware UTC datetime of this number of microseconds since 1970, clamped to the years 1 to 9999."""
     try:
         return EPOCH + timedelta(microseconds=us)
-    except OverflowError:  # such a row was written by somebody else: it must not hide all others
+    except OverflowError:  # a row written by another program: it must not make all others unreadable
         return MAX_DATETIME if us > 0 else MIN_DATETIME

@@ -1,13 +1,12 @@
-"""What `enqueue` gives back: a job's id, and the way to its result.
+"""What `enqueue` returns: a job's id, and access to its result.
 
 A handle holds no connection and no state of the job. It may be used on any loop, and any number of handles may wait at the
-same time: the client behind them asks the store once for all. `SyncJobHandle` is the same for code without a loop.
+same time: the client polls the store once for all. `SyncJobHandle` is the same for code without a loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -15,60 +14,44 @@ from .core.job import CancelAnswer, Failure, Job, JobState
 from .durations import Duration
 from .errors import JobCancelled, JobError, JobFailed, JobTimedOut
 from .ids import JobId
+from .protocols import Enqueuer
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-T = TypeVar("T")
 
 TIMED_OUT = f"{JobTimedOut.__module__}.{JobTimedOut.__qualname__}"
-"""`Failure.type` of an attempt that the worker ended because its time was over (a handler may raise a TimeoutError of its
-own, which is a failure like any other)."""
-
-
-class JobClient(Protocol):
-    """What a handle needs of the program it lives in."""
-
-    async def result(self, id: JobId, timeout: Duration | None) -> Any:
-        """Wait for the end of a job and give its result, decoded as its task says, or raise what `JobHandle.result` does."""
-        ...
-
-    async def cancel_job(self, id: JobId) -> CancelAnswer: ...
-
-    async def get_job(self, id: JobId) -> Job: ...
-
-    def call_sync(self, api_name: str, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run this on the loop thread for sync calls, and wait for it."""
-        ...
+"""`Failure.type` of an attempt that the worker ended at its timeout. A TimeoutError that a handler raises itself is an
+ordinary failure."""
 
 
 class JobHandle(msgspec.Struct, Generic[R_co], frozen=True, eq=False):
-    """One job. `created` is False if `enqueue` found a live job with the same unique key, and gave that one.
+    """One job. `created` is False if `enqueue` found a live job with the same unique key and returned that one.
 
-    A struct, because `enqueue_many` makes as many as there are jobs.
+    A struct, because `enqueue_many` makes one for each job.
     """
 
-    _client: JobClient
+    _client: Enqueuer
     id: JobId
     created: bool
 
     async def result(self, timeout: Duration | None = None) -> R_co:
-        """Wait until the job has succeeded, and give what its function returned.
+        """Wait until the job has succeeded, and return what its function returned.
 
         Raises:
-            JobFailed: it is a dead letter. JobTimedOut: likewise, and its last attempt ran for too long.
-            JobCancelled: somebody cancelled it.
-            TimeoutError: `timeout` is over; the job goes on.
-            JobNotFound, JobExpired: the store does not have it (any more).
+            JobFailed: it is a dead letter. JobTimedOut: likewise, and its last attempt exceeded its timeout.
+            JobCancelled: it was cancelled.
+            TimeoutError: `timeout` has passed; the job goes on.
+            JobNotFound, JobExpired: the store does not have it, or no longer.
         """
         result: R_co = await self._client.result(self.id, timeout)
         return result
 
     async def cancel(self) -> CancelAnswer:
-        """Keep the job from running, or ask it to stop. Only the answer `requested` may end otherwise."""
+        """Cancel the job, or ask it to stop if it runs. After the answer `requested` it may still end otherwise."""
         return await self._client.cancel_job(self.id)
 
     async def job(self) -> Job:
-        """The record of the job as it is now."""
+        """The current record of the job."""
         return await self._client.get_job(self.id)
 
     def __repr__(self) -> str:
@@ -80,7 +63,7 @@ class SyncJobHandle(Generic[R_co]):
 
     __slots__ = ("_client", "_handle")
 
-    def __init__(self, client: JobClient, handle: JobHandle[R_co]) -> None:
+    def __init__(self, client: Enqueuer, handle: JobHandle[R_co]) -> None:
         self._client = client
         self._handle = handle
 
@@ -106,7 +89,7 @@ class SyncJobHandle(Generic[R_co]):
 
 
 def job_error(id: JobId, task: str, state: JobState, failure: Failure | None) -> JobError:
-    """The error that tells how a job ended without a result."""
+    """The error for a job that ended without a result."""
     facts = (
         {} if failure is None else {"type": failure.type, "message": failure.message, "traceback": failure.traceback}
     )

@@ -1,13 +1,13 @@
-"""Enqueue inside the caller's own SQL transaction when the jobs themselves are in another store, Redis for instance.
+"""Transactional outbox: enqueue inside the caller's own SQL transaction while the jobs are in another store, such as Redis.
 
-    your transaction:  INSERT INTO orders ...        \\  commit together
-                       letter: the job, as a job      /  of the store that `outbox` names, in your own database
+    your transaction:  INSERT INTO orders ...            \\  commit together
+                       message: the job, as a job         /  in the store that `outbox` names, in your own database
                                   |
-                relay (beside every worker): claims letters in batches, adds the jobs to the real store, finishes the letters
+                relay (beside every worker): claims messages in batches, adds their jobs to the target store, completes them
 
-The outbox is a whole store of its own, with one task: so letters have claims, leases, wake-ups and rescue like any job, and
-every kind of connection that `using(conn=...)` knows can be used. A letter has the id of its job, and a store takes an id only
-once: a relay that dies between the two steps costs a repetition that changes nothing. This module knows no engine.
+The outbox is a complete store with one task: messages have claims, leases, wake-ups and rescue like any job, and every kind
+of connection that `using(conn=...)` accepts works. A message has the id of its job, and a store accepts an id only once: a
+relay that dies between the two steps repeats them without effect. This module depends on no engine.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from drumbeat.clock import Clock, jitter
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, NewJob
 from drumbeat.durations import to_us
 from drumbeat.errors import StoreError, StoreUnavailable
-from drumbeat.ids import InstanceId
 from drumbeat.retry import Snooze
 from drumbeat.store.protocol import EngineTransaction, Store, Transactional
 from drumbeat.tasks import BatchTask, Call
 
 if TYPE_CHECKING:
-    from drumbeat.tasks import BatchDecorator
+    from drumbeat.app import Drumbeat
 
 log = logging.getLogger(__name__)
 
@@ -40,23 +39,14 @@ QUEUE_NAME = "drumbeat.outbox"
 BATCH_SIZE = 500
 RETRY_DELAY = 1.0
 MESSAGE_RETENTION = "1h"
-"""How long the letter's own record stays in the user's database."""
-
-
-class OutboxApp(Protocol):
-    """As much of a Drumbeat app as the outbox needs: one of its own, on the URL of the outbox."""
-
-    def task(self, *, batch: int, name: str, queue: str) -> BatchDecorator: ...
-
-    async def serve(self) -> None: ...
-
-    @property
-    def transactional(self) -> Transactional: ...
+"""How long a delivered message stays in the user's database."""
 
 
 class Outbox:
+    """`app` is a second app, on the URL of the outbox."""
+
     def __init__(
-        self, app: OutboxApp, open_target: Callable[[], Awaitable[Store]], transactional: Transactional, clock: Clock
+        self, app: Drumbeat, open_target: Callable[[], Awaitable[Store]], transactional: Transactional, clock: Clock
     ) -> None:
         self._app = app
         self._open_target = open_target
@@ -68,7 +58,7 @@ class Outbox:
 
     @asynccontextmanager
     async def run_relay(self) -> AsyncIterator[None]:
-        """Carry letters over while the body runs. What has begun is finished; the rest is there for the next relay."""
+        """Relay messages while the body runs. Started batches are finished; the rest waits for the next relay."""
         async with asyncio.TaskGroup() as group:
             relay = group.create_task(self._serve_forever(), name="outbox relay")
             try:
@@ -77,20 +67,19 @@ class Outbox:
                 relay.cancel()
 
     async def _serve_forever(self) -> None:
-        """An outbox that cannot be opened is tried again: it must not keep the jobs that are there from running."""
+        """Retry when the outbox cannot be opened: the jobs in the target store must run nevertheless."""
         while True:
             try:
                 await self._app.serve()
-            except* StoreUnavailable as away:
-                reason = str(away.exceptions[0])
-                log.warning("the outbox is away: letters wait in it", extra={"reason": reason})
+            except* StoreUnavailable as errors:
+                log.warning("outbox unavailable; messages wait", extra={"reason": str(errors.exceptions[0])})
             await self._clock.sleep(jitter(RETRY_DELAY))
 
     async def _relay_batch(self, calls: list[Call[NewJob]]) -> None:
         try:
             await self._deliver([self._shorten_delay(call) for call in calls])
         except StoreError as error:
-            # Away or full: letters wait here as long as it takes, and nobody is charged for it.
+            # The target is unavailable or full: messages wait as long as it takes, at no charge to their retries.
             raise Snooze(RETRY_DELAY) from error
 
     async def _deliver(self, jobs: list[NewJob]) -> None:
@@ -98,7 +87,7 @@ class Outbox:
         await store.jobs.add(jobs)
 
     def _shorten_delay(self, call: Call[NewJob]) -> NewJob:
-        """A delay counts from the letter, not from its arrival."""
+        """A delay counts from when the message was written, not from its delivery."""
         job = call.value
         if job.run_at is not None or not job.delay:
             return job
@@ -107,52 +96,27 @@ class Outbox:
 
 
 class OutboxTransactional:
-    """What a program does inside its own transaction: letters are written; nothing can be completed there."""
+    """Writes messages instead of jobs inside the caller's transaction. Everything else goes to the target store's own."""
 
-    def __init__(self, task: BatchTask[NewJob, None], app: OutboxApp, transactional: Transactional) -> None:
+    def __init__(self, task: BatchTask[NewJob, None], app: Drumbeat, transactional: Transactional) -> None:
         self._task = task
         self._app = app
         self._transactional = transactional
 
-    def check(self) -> None:
-        self._transactional.check()
-
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
-        return await self._app.transactional.add(conn, self._to_messages(jobs), notify=notify)
+        return await self._app._internals.transactional.add(conn, self._to_messages(jobs), notify=notify)
 
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
-        return self._app.transactional.add_sync(conn, self._to_messages(jobs), notify=notify)
+        return self._app._internals.transactional.add_sync(conn, self._to_messages(jobs), notify=notify)
 
     def _to_messages(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         return [msgspec.structs.replace(self._task.bind(job), id=job.id) for job in jobs]
 
-    async def complete(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        hold: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        await self._transactional.complete(
-            conn, instance, hold, started_at=started_at, result=result, result_error=result_error
-        )
+    async def complete(self, conn: Any, completed: CompletedJob) -> None:
+        await self._transactional.complete(conn, completed)
 
-    def complete_sync(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        hold: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        self._transactional.complete_sync(
-            conn, instance, hold, started_at=started_at, result=result, result_error=result_error
-        )
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
+        self._transactional.complete_sync(conn, completed)
 
     def transaction(self) -> EngineTransaction:
         return self._transactional.transaction()

@@ -1,13 +1,14 @@
-"""What is hidden from people, in one place: values that are named like a secret, and passwords in URLs.
+"""Redaction of secrets: values whose names look like secrets, and passwords in URLs.
 
-Logs, the command line, the dashboard, its API and every error message come here. All functions take linear time, because the
-text is untrusted: arguments, results and errors of jobs, and whatever drivers say.
+Logs, the CLI, the dashboard, its API and every error message use this module. All functions take linear time, because the
+text is untrusted: arguments, results and errors of jobs, and messages of drivers.
 
-    is_secret(name)      whether a value of this name is hidden
-    redact(value)        Python values: dicts, lists, texts, in any depth
-    redact_json(text)    JSON text, to the letter but for what is hidden; also text that is cut off or is no JSON
-    mask_url(url)        one URL, well-formed or not
-    mask_urls(text)      running text, such as a message or a traceback
+    is_secret(name)        whether a value of this name is hidden
+    redact(value)          Python values: dicts, lists, strings, at any depth
+    redact_json(text)      JSON text, unchanged except for secrets; also truncated or invalid JSON
+    mask_url(url)          one URL, well-formed or not
+    mask_urls(text)        running text, such as a message or a traceback
+    format_error(failure)  an error on one line: its class and its message
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-HIDDEN = "***"
-WEB_HIDDEN = "•••"
-"""On pages, and in what the API gives."""
+if TYPE_CHECKING:
+    from drumbeat.core.job import Failure
+
+HIDDEN = "•••"
+"""Replaces each secret. Rare in real values: the dashboard refuses arguments that still contain it."""
+WEB_HIDDEN = HIDDEN  # until the dashboard uses HIDDEN
 
 _SECRET_WORDS = (
     "passw",
@@ -41,13 +45,13 @@ _SECRET_WORDS = (
     "signingkey",
     "encryptionkey",
 )
-"""Parts of names, without separators and in lower case."""
+"""Substrings of names, lower case and without separators."""
 _SEPARATORS = str.maketrans("", "", "-_. ")
 MAX_CACHED_NAME = 100
-"""What was found about a longer name is not kept."""
+"""Results for longer names are not cached."""
 MAX_DEPTH = 100
 
-# Possessive, and a text that never ends goes to the end: nothing is ever tried twice.
+# Possessive quantifiers, and an unterminated string extends to the end: no backtracking.
 _QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 _TEXT = re.compile(_QUOTED, re.DOTALL)
 _TEXT_AND_COLON = re.compile(rf"({_QUOTED})(\s*+:\s*+)?", re.DOTALL)
@@ -72,7 +76,7 @@ _is_secret = lru_cache(maxsize=2_048)(_contains_secret_word)
 
 
 def redact(value: Any, hidden: str = HIDDEN, depth: int = 0) -> Any:
-    """The same value, but whatever stands under a name like a secret's is hidden, and so are passwords in URLs."""
+    """A copy of the value in which values with secret names, and passwords in URLs, are hidden."""
     if isinstance(value, str):
         return redact_json(value, hidden) if value[:1] in ("{", "[") else mask_urls(value, hidden)
     if isinstance(value, msgspec.Struct):
@@ -89,30 +93,30 @@ def redact(value: Any, hidden: str = HIDDEN, depth: int = 0) -> Any:
 
 
 def redact_json(text: str, hidden: str = HIDDEN) -> str:
-    """The JSON text without what looks like a secret. Everything else stays as it is, so that no number is rounded.
+    """The JSON text with secrets hidden. Everything else stays byte for byte, so no number is rounded.
 
-    The text is walked, not decoded: it may be anything. Of text that is cut off, a secret that has begun is hidden to the end.
+    Scans without decoding, because the text may be invalid. A secret that truncation cuts off is hidden to the end.
     """
     has_urls = "://" in text
-    # An escaped letter may be part of such a name.
+    # An escaped letter may be part of a secret name.
     if not has_urls and not _contains_secret_word(text) and "\\u" not in text:
         return text
     parts: list[str] = []
-    kept = place = 0
-    while (found := _TEXT_AND_COLON.search(text, place)) is not None:
+    kept = position = 0
+    while (found := _TEXT_AND_COLON.search(text, position)) is not None:
         key, colon = found.groups()
-        place = found.end()
+        position = found.end()
         if colon is not None and is_secret(_decode_key(key)):
-            parts += [text[kept:place], f'"{hidden}"']
-            kept = place = _find_value_end(text, place)
+            parts += [text[kept:position], f'"{hidden}"']
+            kept = position = _find_value_end(text, position)
         elif has_urls and "://" in key:
             parts += [text[kept : found.start()], _mask_quoted(key, hidden), colon or ""]
-            kept = place
+            kept = position
     return "".join([*parts, text[kept:]])
 
 
 def _mask_quoted(quoted: str, hidden: str) -> str:
-    """A JSON string, perhaps one that is cut off: then the @ that says what is a password may be missing."""
+    """Mask a JSON string. In a truncated one the @ that ends a password may be missing, so the rest is hidden."""
     if quoted.endswith('"'):
         return f'"{mask_urls(quoted[1:-1], hidden)}"'
     before, slashes, last = quoted.rpartition("://")
@@ -130,7 +134,7 @@ def _decode_key(key: str) -> str:
 
 
 def _find_value_end(text: str, start: int) -> int:
-    """Where the value ends that begins here."""
+    """The end of the JSON value that begins at `start`."""
     first = text[start : start + 1]
     if first == '"':
         found = _TEXT.match(text, start)
@@ -138,38 +142,38 @@ def _find_value_end(text: str, start: int) -> int:
     if first not in ("{", "["):
         plain = _PLAIN.match(text, start)
         return start if plain is None else plain.end()
-    depth, place = 0, start
-    while (mark := _STRUCTURE.search(text, place)) is not None:
+    depth, position = 0, start
+    while (mark := _STRUCTURE.search(text, position)) is not None:
         if mark[0] == '"':
             found = _TEXT.match(text, mark.start())
-            place = len(text) if found is None else found.end()
+            position = len(text) if found is None else found.end()
             continue
         depth += 1 if mark[0] in "{[" else -1
-        place = mark.end()
+        position = mark.end()
         if depth == 0:
-            return place
+            return position
     return len(text)
 
 
 def mask_url(url: str, hidden: str = HIDDEN) -> str:
-    """The URL without its passwords: fit for messages and logs.
+    """The URL with its passwords hidden, for messages and logs.
 
-    A password may have any character in it, quoted or not, so this does not parse: from the first colon behind the scheme to
-    the last @ everything is hidden, and so is the value of each parameter that is named like a secret. Where that hides more
-    than a password (an @ in the query), it hides too much.
+    A password may contain any character, quoted or not, so this does not parse: everything from the first colon after the
+    scheme to the last @ is hidden, and so is the value of each parameter with a secret name. An @ in the query therefore
+    hides more than the password.
     """
     head, slashes, rest = url.partition("://")
     if not slashes:
         head, rest = "", url
-    places = [*_find_secret_parameters(rest)]
+    spans = [*_find_secret_parameters(rest)]
     at = rest.rfind("@")
     colon = rest.find(":", 0, max(at, 0))
     if colon >= 0:
-        places.append((colon + 1, at))
+        spans.append((colon + 1, at))
     elif at >= 0 and not slashes:
-        places.append((0, at))
+        spans.append((0, at))
     shown, kept = [head, slashes], 0
-    for begin, end in sorted(places):
+    for begin, end in sorted(spans):
         if begin >= kept and begin < end:
             shown += [rest[kept:begin], hidden]
         kept = max(kept, end)
@@ -177,28 +181,34 @@ def mask_url(url: str, hidden: str = HIDDEN) -> str:
 
 
 def _find_secret_parameters(text: str) -> list[tuple[int, int]]:
-    """Where the values of secret parameters are; a value goes on to the next `&name=`, whatever is in it."""
+    """The spans of the values of secret parameters; a value extends to the next `&name=`."""
     if "=" not in text:
         return []
-    found, place = [], 0
-    while (parameter := _PARAMETER.search(text, place)) is not None:
-        place = parameter.end()
+    found, position = [], 0
+    while (parameter := _PARAMETER.search(text, position)) is not None:
+        position = parameter.end()
         if is_secret(parameter[1]):
-            following = _NEXT_PARAMETER.search(text, place)
+            following = _NEXT_PARAMETER.search(text, position)
             end = len(text) if following is None else following.start()
-            found.append((place, end))
-            place = end
+            found.append((position, end))
+            position = end
     return found
 
 
 def mask_urls(text: str, hidden: str = HIDDEN) -> str:
-    """The text with the passwords of all URLs in it hidden. A URL ends where there is white space."""
+    """The text with the passwords of all its URLs hidden. A URL ends at white space."""
     if "://" not in text:
         return text
-    parts, kept, place = [], 0, 0
-    while (scheme := text.find("://", place)) >= 0:
+    parts, kept, position = [], 0, 0
+    while (scheme := text.find("://", position)) >= 0:
         run = _RUN.match(text, scheme)
-        place = len(text) if run is None else run.end()
-        parts += [text[kept:scheme], mask_url(text[scheme:place], hidden)]
-        kept = place
+        position = len(text) if run is None else run.end()
+        parts += [text[kept:scheme], mask_url(text[scheme:position], hidden)]
+        kept = position
     return "".join([*parts, text[kept:]])
+
+
+def format_error(failure: Failure, limit: int = 200) -> str:
+    """`ValueError: bad amount`, redacted and then truncated to `limit` characters."""
+    kind = failure.type.rpartition(".")[2]
+    return (f"{kind}: {redact(failure.message)}" if failure.message else kind)[:limit]

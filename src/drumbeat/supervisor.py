@@ -1,21 +1,20 @@
-"""Starts worker processes, watches them, replaces the dead and frees their jobs at once. Runs no user code.
+"""Starts worker processes, watches them, restarts dead ones and frees their jobs at once. Runs no user code.
 
-    supervisor --socket--> worker process 1 --marks--> what it had started
+    supervisor --socket--> worker process 1 --crash journal--> the jobs it had started
                --socket--> worker process 2 ...
 
-A dead worker's marks say which jobs it had started: those are suspects, the others are innocent. The supervisor buries the
-instance in the store with that knowledge, where others could only wait for its heartbeat to fail and suspect all. The socket
-carries nothing but its own end: a worker whose supervisor is gone drains as after SIGTERM.
+A dead worker's journal names the jobs that it had started: those are crash suspects, the others are not. The supervisor
+declares the instance dead with that knowledge; other instances could only wait for its heartbeat to fail, and suspect every
+job. Nothing but a start-up error is sent over the socket: a worker that reads end of file drains as after SIGTERM.
 
-The first SIGTERM or SIGINT is passed on and the workers drain; the next is passed on too, and they release what runs. What is
-still there long after the first, or a few seconds after the second, is killed, and a store that is away is not waited for.
+The first SIGTERM or SIGINT is passed on, and the workers drain; the second is passed on too, and they release what runs.
+Workers that still live long after the first signal, or a few seconds after the second, are killed, and an unreachable store is
+not waited for.
 """
 
 import asyncio
 import logging
-import math
 import signal
-import socket
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -26,33 +25,33 @@ from drumbeat.core.claim import ClaimRef
 from drumbeat.core.instance import DeadInstanceReport
 from drumbeat.errors import ConfigError, DrumbeatError, StoreUnavailable
 from drumbeat.ids import InstanceId
+from drumbeat.processes.exit_codes import EXIT_CONFIG_ERROR, EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE, describe_exit
+from drumbeat.processes.managed import ManagedProcess
+from drumbeat.processes.signals import SIGNALS, debounce
 from drumbeat.settings import Settings
-from drumbeat.spawn import ExitWatcher, describe_exit, spawn
 from drumbeat.store.lost_counts import recover_counts
 from drumbeat.store.urls import open_store
 from drumbeat.worker.crash_journal import CrashJournal
 
 log = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-EXIT_OK, EXIT_CONFIG_ERROR, EXIT_REPLACE, EXIT_NO_STORE = 0, 2, 70, 75
 MIN_UPTIME_SECONDS = 5.0
-"""A worker that lived shorter than this has died at its start, or nearly."""
+"""A worker that lived for less counts as failed at its start."""
 MIN_RESTART_DELAY, MAX_RESTART_DELAY = 0.5, 30.0
 NO_STORE_DELAY = 5.0
 SIGNAL_DEBOUNCE_SECONDS = 1.0
-"""A second signal so soon is the first said twice: SIGINT and SIGTERM at once, or an impatient script."""
+"""A second signal within this time is the same request: SIGINT and SIGTERM together, or a script that repeats itself."""
 KILL_DELAY = 10.0
-"""So long after the time to drain, a worker that still lives is killed."""
+"""Added to the drain timeout; a worker that still lives then is killed."""
 URGENT_KILL_DELAY, URGENT_EXIT_DELAY = 4.0, 4.4
-"""So long after the second request workers that still live are killed, and then nothing is waited for any more."""
+"""After the second request: when remaining workers are killed, and when pending death reports are abandoned."""
 MIN_REPORT_DELAY, MAX_REPORT_DELAY = 0.1, 2.0
 REPORT_TIMEOUT = 5.0
-"""So long a supervisor that is leaving waits for the store; then the jobs are found by others, by the missing heartbeat."""
+"""How long a stopping supervisor tries to reach the store; after that, others free the jobs by the missing heartbeat."""
 
 
 class RestartBackoff:
-    """How long to wait before a worker is started again: not at all, unless it keeps dying at its start. Pure."""
+    """How long to wait before a restart: not at all, unless the worker keeps dying at its start. Pure."""
 
     def __init__(self) -> None:
         self._quick_exits = 0
@@ -65,47 +64,27 @@ class RestartBackoff:
         return max(growing, NO_STORE_DELAY) if exit_code == EXIT_NO_STORE else growing
 
 
-class WorkerProcess:
-    """One worker process, from its start to its death."""
+class WorkerProcess(ManagedProcess):
+    """One worker process with its crash journal. It may outlive us: it has jobs to finish."""
 
     def __init__(self, ref: str, settings: Settings, journal_path: Path, clock: Clock) -> None:
-        arguments = {"ref": ref, "flags": appref.to_flags(settings), "marks_path": str(journal_path)}
-        process, self._link, lifeline = spawn(
+        super().__init__(
             "drumbeat.worker.supervised_worker:main",
-            arguments,
+            {"ref": ref, "flags": appref.to_flags(settings), "journal_path": str(journal_path)},
             label=f"drumbeat-worker {ref}",
             with_main=appref.needs_main(ref),
+            clock=clock,
         )
-        lifeline.close()  # it must be able to outlive us: it has jobs to finish
-        self.pid = process.pid
-        self.watch = ExitWatcher(process)
         self.was_killed = False
         self._journal_path = journal_path
-        self._clock = clock
-        self._started_at = clock.monotonic()
-
-    @property
-    def uptime(self) -> float:
-        return self._clock.monotonic() - self._started_at
-
-    async def wait_for_exit(self) -> int:
-        """Wait for its death; the exit code."""
-        return await asyncio.shield(self.watch.exited)
-
-    def read_start_error(self) -> str:
-        """Why it could not start, if it said so. Once it is dead."""
-        self._link.setblocking(False)
-        with self._link, suppress(BlockingIOError, ConnectionResetError):
-            return self._link.recv(65_536, socket.MSG_DONTWAIT).decode(errors="replace")
-        return ""
 
     def read_journal(self) -> tuple[InstanceId | None, list[ClaimRef]]:
-        """Who it was, and what it had started. Once it is dead."""
-        marks = CrashJournal.open(self._journal_path)
-        if marks is None:
+        """Its instance id and the jobs that it had started. Only once it is dead."""
+        journal = CrashJournal.open(self._journal_path)
+        if journal is None:
             return None, []
-        found = marks.read()
-        marks.close()
+        found = journal.read()
+        journal.close()
         self._journal_path.unlink(missing_ok=True)
         return found
 
@@ -117,11 +96,10 @@ class Supervisor:
         self._clock = clock
         self._workers: set[WorkerProcess] = set()
         self._pending_reports: set[asyncio.Task[None]] = set()
-        self._last_signal_at = -math.inf
         self._start_error: str | None = None
 
     def run(self) -> int:
-        """Keep the workers until SIGTERM or SIGINT, and until they have drained. Returns the exit code.
+        """Keep the workers running until SIGTERM or SIGINT, and wait until they have drained. Returns the exit code.
 
         Raises:
             ConfigError: a worker could not start because the program or its settings are wrong.
@@ -134,11 +112,12 @@ class Supervisor:
     async def _run(self) -> int:
         self._stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
+        on_signal = debounce(self._on_signal, SIGNAL_DEBOUNCE_SECONDS, self._clock)
         for signal_number in SIGNALS:
-            loop.add_signal_handler(signal_number, self._on_signal, signal_number)
+            loop.add_signal_handler(signal_number, on_signal, signal_number)
         try:
             with tempfile.TemporaryDirectory(prefix="drumbeat-") as folder:
-                # Outside, so that the store may be away while workers are started again.
+                # Death reports are the outer group: workers are restarted while a report waits for the store.
                 async with asyncio.TaskGroup() as self._reports, asyncio.TaskGroup() as keepers:
                     for number in range(self._settings.processes):
                         keepers.create_task(self._keep_running(number, Path(folder)), name=f"worker process {number}")
@@ -148,19 +127,19 @@ class Supervisor:
         return EXIT_OK if self._start_error is None else EXIT_CONFIG_ERROR
 
     async def _keep_running(self, number: int, folder: Path) -> None:
-        """Have a worker process in this place until asked to stop."""
+        """Keep a worker process in this slot until asked to stop."""
         restarts = RestartBackoff()
-        lives = 0
+        starts = 0
         while not self._stopping.is_set():
-            lives += 1
+            starts += 1
             try:
-                worker = WorkerProcess(self._ref, self._settings, folder / f"{number}-{lives}", self._clock)
-            except OSError as error:  # no memory, or no more processes: the others work on
-                log.error("worker process cannot be started", extra={"place": number, "reason": str(error)})
+                worker = WorkerProcess(self._ref, self._settings, folder / f"{number}-{starts}", self._clock)
+            except OSError as error:  # no memory, or no more processes: the other workers go on
+                log.error("worker process cannot be started", extra={"slot": number, "reason": str(error)})
                 await self._wait_before_restart(number, max(MIN_RESTART_DELAY, restarts.next_delay(EXIT_OK, 0.0)))
                 continue
             self._workers.add(worker)
-            log.info("worker process started", extra={"place": number, "pid": worker.pid})
+            log.info("worker process started", extra={"slot": number, "pid": worker.pid})
             exit_code = await worker.wait_for_exit()
             self._workers.discard(worker)
             self._handle_exit(number, worker, exit_code)
@@ -168,47 +147,48 @@ class Supervisor:
                 await self._wait_before_restart(number, restarts.next_delay(exit_code, worker.uptime))
 
     def _handle_exit(self, number: int, worker: WorkerProcess, exit_code: int) -> None:
-        words = worker.read_start_error()
-        instance, holds = worker.read_journal()
-        facts = {"place": number, "pid": worker.pid, "how": describe_exit(exit_code)}
-        if exit_code == EXIT_OK and not holds:  # with something running it is a handler that has ended it
-            log.info("worker process left", extra=facts)
-            return  # it has said goodbye to the store itself
-        if exit_code == EXIT_CONFIG_ERROR and words:
-            self._start_error = self._start_error or words
+        start_error = worker.read_message()
+        worker.close()
+        instance, started = worker.read_journal()
+        facts = {"slot": number, "pid": worker.pid, "exit": describe_exit(exit_code)}
+        if exit_code == EXIT_OK and not started:  # else a handler has called exit
+            log.info("worker process exited", extra=facts)
+            return  # it has deregistered itself
+        if exit_code == EXIT_CONFIG_ERROR and start_error:
+            self._start_error = self._start_error or start_error
             self._stop_all()
             return
         if exit_code in (EXIT_REPLACE, EXIT_NO_STORE) or self._stopping.is_set():
-            log.info("worker process left", extra=facts)
+            log.info("worker process exited", extra=facts)
         else:
-            log.error("worker process died", extra=facts | {"had_started": len(holds)})
+            log.error("worker process died", extra=facts | {"started": len(started)})
         if worker.was_killed:
-            holds = []  # by us, because it did not drain in time: no crash, and drained jobs are released without a charge
+            started = []  # killed by us, because it did not drain in time: no crash, so its jobs are released uncharged
         if instance is not None:
             reason = f"process died: {describe_exit(exit_code)}"
-            burial = self._reports.create_task(
-                self._declare_dead(instance, holds, reason), name=f"burial of {instance}"
+            report = self._reports.create_task(
+                self._declare_dead(instance, started, reason), name=f"death report of {instance}"
             )
-            self._pending_reports.add(burial)
-            burial.add_done_callback(self._pending_reports.discard)
+            self._pending_reports.add(report)
+            report.add_done_callback(self._pending_reports.discard)
 
     async def _wait_before_restart(self, number: int, seconds: float) -> None:
         if not seconds:
             return
-        log.warning("worker process waits before it is started again", extra={"place": number, "seconds": seconds})
+        log.warning("worker process waits before its restart", extra={"slot": number, "seconds": seconds})
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    async def _declare_dead(self, instance: InstanceId, holds: list[ClaimRef], reason: str) -> None:
-        """Free the jobs of a dead worker; patient with a store that is away."""
-        died_at, pause = self._clock.monotonic(), MIN_REPORT_DELAY
+    async def _declare_dead(self, instance: InstanceId, started: list[ClaimRef], reason: str) -> None:
+        """Free the jobs of a dead worker; retries while the store is unreachable."""
+        died_at, delay = self._clock.monotonic(), MIN_REPORT_DELAY
         while True:
             try:
                 store = await open_store(self._settings.url, namespace=self._settings.namespace, clock=self._clock)
                 async with store:
-                    buried = await store.instances.declare_dead(instance, beat=None, started=holds, reason=reason)
-                    if buried.declared:
+                    report = await store.instances.declare_dead(instance, beat=None, started=started, reason=reason)
+                    if report.declared:
                         await recover_counts(store, instance)
             except StoreUnavailable as error:
                 outage = str(error)
@@ -218,37 +198,33 @@ class Supervisor:
                 )
                 return
             else:
-                self._log_freed_jobs(instance, buried)
+                self._log_freed_jobs(instance, report)
                 return
             if self._stopping.is_set() and self._clock.monotonic() - died_at > REPORT_TIMEOUT:
                 log.error(
-                    "jobs of a dead worker process are left to others", extra={"instance": instance, "reason": reason}
+                    "jobs of a dead worker process are left to others", extra={"instance": instance, "reason": outage}
                 )
                 return
-            await self._clock.sleep(jitter(pause))
-            pause = min(MAX_REPORT_DELAY, 2 * pause)
+            await self._clock.sleep(jitter(delay))
+            delay = min(MAX_REPORT_DELAY, 2 * delay)
 
-    def _log_freed_jobs(self, instance: InstanceId, buried: DeadInstanceReport) -> None:
-        if buried.declared:
+    def _log_freed_jobs(self, instance: InstanceId, report: DeadInstanceReport) -> None:
+        if report.declared:
             counts: dict[str, object] = {
-                name: getattr(buried, name) for name in ("crash_suspect", "released", "dead", "cancelled")
+                name: getattr(report, name) for name in ("crash_suspect", "released", "dead", "cancelled")
             }
             log.warning("jobs of a dead worker process were freed", extra={"instance": instance} | counts)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        now = self._clock.monotonic()
-        if now - self._last_signal_at < SIGNAL_DEBOUNCE_SECONDS:
-            return
-        self._last_signal_at = now
         log.info("stopping", extra={"signal": number.name, "workers": len(self._workers)})
         self._stop_all()
 
     def _stop_all(self) -> None:
-        """Ask all workers to drain; asked again, they release what runs."""
+        """Ask all workers to drain; on the second call, to release what runs."""
         is_first = not self._stopping.is_set()
         self._stopping.set()
         for worker in self._workers:
-            worker.watch.signal(signal.SIGTERM)
+            worker.signal(signal.SIGTERM)
         if not is_first:
             self._clock.call_later(URGENT_KILL_DELAY, self._kill_all)
             self._clock.call_later(URGENT_EXIT_DELAY, self._cancel_reports)
@@ -256,12 +232,12 @@ class Supervisor:
             self._clock.call_later(self._settings.drain + KILL_DELAY, self._kill_all)
 
     def _cancel_reports(self) -> None:
-        for burial in self._pending_reports:
-            log.error("jobs of a dead worker process are left to others", extra={"burial": burial.get_name()})
-            burial.cancel()
+        for report in self._pending_reports:
+            log.error("jobs of a dead worker process are left to others", extra={"report": report.get_name()})
+            report.cancel()
 
     def _kill_all(self) -> None:
         for worker in self._workers:
-            log.error("worker process does not leave: killed", extra={"pid": worker.pid})
+            log.error("worker process does not exit: killed", extra={"pid": worker.pid})
             worker.was_killed = True
-            worker.watch.kill()
+            worker.kill()

@@ -1,4 +1,4 @@
-"""`app.sync`: what an app can do, for code without a loop. Every call waits for its end on a loop in a thread of its own."""
+"""`app.sync`: the API of an app for code without an event loop. Calls run on the loop of a separate thread, and block."""
 
 from __future__ import annotations
 
@@ -18,22 +18,10 @@ if TYPE_CHECKING:
 
 
 class SyncApp(SyncAdmin):
-    """`app.sync`: what an app can do, for code without a loop."""
+    """`app.sync`."""
 
     def __init__(self, app: Drumbeat) -> None:
-        super().__init__(
-            app.client,
-            jobs=app.jobs,
-            dead=app.dead,
-            queues=app.queues,
-            tasks=app.tasks,
-            schedules=app.schedules,
-            instances=app.instances,
-            locks=app.locks,
-            stats=app.stats,
-            audit=app.audit,
-            system=app.system,
-        )
+        super().__init__(app._internals)
         self._app = app
         self.cancel = to_sync("app.sync.cancel", app.cancel)
         self.history = to_sync("app.sync.history", app.history)
@@ -41,7 +29,7 @@ class SyncApp(SyncAdmin):
 
     def lock(self, name: str, **options: Unpack[LockOptions]) -> SyncLock:
         """As `app.lock`, for a thread: `with app.sync.lock("sweep") as lock: ...`."""
-        return SyncLock(self._app.lock_client(name, options))
+        return SyncLock(self._app._internals.lock_client(name, options))
 
     def enqueue_many(
         self, jobs: Iterable[NewJob], *, conn: Any = None, notify: bool = True
@@ -49,7 +37,7 @@ class SyncApp(SyncAdmin):
         """As `app.enqueue_many`."""
         check_no_loop("app.sync.enqueue_many", "await app.enqueue_many")
         check_notify(conn, notify)
-        client = self._app.client
+        client = self._app._internals.client
         if conn is not None:
             return client.enqueue_in_transaction_sync(conn, check_new_jobs(jobs), notify)
         handles = SYNC_LOOP.run("app.sync.enqueue_many", client.enqueue_many(check_new_jobs(jobs)))

@@ -33,17 +33,17 @@ class ManualWorker:
         self._instance = instance
 
     async def claim(self) -> list[Any]:
-        queues = sorted(self._app.client.declared_queues())
-        return await making.claim(await self._app.store(), self._instance, *queues)
+        queues = sorted(self._app._internals.client.declared_queues())
+        return await making.claim(await self._app._internals.store(), self._instance, *queues)
 
     async def end(self, kind: OutcomeKind, **facts: Any) -> list[Any]:
         jobs = await self.claim()
         await making.report(
-            await self._app.store(), self._instance, *(making.outcome(job, kind, **facts) for job in jobs)
+            await self._app._internals.store(), self._instance, *(making.outcome(job, kind, **facts) for job in jobs)
         )
         return jobs
 
 
 @pytest.fixture
 async def hand(app: Drumbeat) -> ManualWorker:
-    return ManualWorker(app, await making.worker(await app.store()))
+    return ManualWorker(app, await making.worker(await app._internals.store()))

@@ -1,4 +1,4 @@
-"""Calls by a task's name, retries, and acts on many jobs, as programs make them."""
+"""Calls by a task's name, replay, run now, and bulk actions, as programs make them."""
 
 import asyncio
 from decimal import Decimal
@@ -74,13 +74,13 @@ async def test_a_call_that_does_not_fit_is_refused_with_the_argument(
 
 
 async def test_a_task_that_nobody_has_is_unknown_and_a_near_one_is_named(app: Drumbeat, charge: Charge) -> None:
-    await making.worker(await app.store(), tasks={"refund": "abc"})
+    await making.worker(await app._internals.store(), tasks={"refund": "abc"})
     with pytest.raises(UnknownTask, match="did you mean 'refund'"):
         await app.jobs.enqueue("refnud")
 
 
 async def test_a_call_of_a_task_elsewhere_goes_where_its_last_job_was(app: Drumbeat) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     await making.worker(store, queues=("one", "two"), tasks={"refund": "old"})
     await making.worker(store, queues=("one", "two"), tasks={"refund": "new"})
     with pytest.raises(InvalidArguments, match="say which queue; those of its workers are one, two"):
@@ -90,23 +90,47 @@ async def test_a_call_of_a_task_elsewhere_goes_where_its_last_job_was(app: Drumb
     assert [(job.queue, job.signature) for job in (first, second)] == [("two", "new")] * 2
 
 
-async def test_retry_is_for_dead_letters_and_pending_jobs(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
+async def test_a_pending_job_is_run_now_and_a_dead_letter_is_replayed(
+    app: Drumbeat, charge: Charge, hand: ManualWorker
+) -> None:
     later = await charge.using(delay=60).enqueue(1)
-    assert (await app.jobs.retry(later.id)).state is JobState.PENDING
+    assert await app.jobs.run_now(later.id) == 1
+    assert (await later.job()).state is JobState.PENDING
     await hand.end(OutcomeKind.DEAD)
-    assert (await app.jobs.retry(later.id)).replays == 1
+    with pytest.raises(InvalidArguments, match=r"is dead: only a pending job can be run now; replay .* dead.replay"):
+        await app.jobs.run_now(later.id)
+    assert [answer.replayed for answer in await app.dead.replay(later.id)] == [True]
+    assert (await later.job()).replays == 1
     await hand.end(OutcomeKind.SUCCEEDED)
-    with pytest.raises(InvalidArguments, match="succeeded"):
-        await app.jobs.retry(later.id)
+    for verb in (app.jobs.run_now, app.dead.replay):
+        with pytest.raises(InvalidArguments, match="succeeded"):
+            await verb(later.id)
 
 
-async def test_retry_says_which_live_job_has_the_key(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
+async def test_a_replay_says_which_live_job_has_the_key(app: Drumbeat, charge: Charge, hand: ManualWorker) -> None:
     dead = await charge.using(key="k", unique=True).enqueue(1)
     await hand.end(OutcomeKind.DEAD)
     live = await charge.using(key="k", unique=True).enqueue(1)
     with pytest.raises(UniqueConflict) as conflict:
-        await app.jobs.retry(dead.id)
+        await app.dead.replay(dead.id)
     assert conflict.value.live_id == live.id
+
+
+async def test_dead_letters_are_selected_oldest_first_before_they_are_changed(
+    app: Drumbeat, charge: Charge, hand: ManualWorker
+) -> None:
+    await app.enqueue_many([charge.bind(number) for number in range(600)])
+    while await hand.end(OutcomeKind.DEAD):
+        pass
+    letters = await app.dead.select(task="charge")
+    assert letters == await app.dead.select(all=True) == sorted(letters, key=lambda letter: letter.id)
+    assert (len(letters), {letter.task for letter in letters}) == (600, {"charge"})
+    answers = await app.dead.replay(task="charge")
+    assert [answer.id for answer in answers] == [letter.id for letter in letters]
+    with pytest.raises(InvalidArguments, match="is pending, not a dead letter"):
+        await app.dead.select([letters[0].id])
+    with pytest.raises(InvalidArguments, match="say which jobs"):
+        await app.dead.select()
 
 
 async def test_an_act_on_many_is_for_those_that_it_can_be_done_to(
@@ -128,7 +152,7 @@ async def test_an_act_on_many_is_for_those_that_it_can_be_done_to(
 
 
 async def test_the_last_live_job_of_a_queue_that_no_worker_takes_can_be_cancelled(app: Drumbeat) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     for act in (lambda: app.jobs.bulk("cancel", queue="left"), lambda: app.jobs.cancel(queue="left")):
         await making.add(store, making.new_job(queue="left"))
         await act()
@@ -150,7 +174,7 @@ async def test_a_paced_act_begins_at_once_and_keeps_its_rate(app: Drumbeat, char
         return len(await app.jobs.list(state="pending"))
 
     async with asyncio.TaskGroup() as group:
-        act = group.create_task(apply_to_all(app.client, choice, clock, 20.0))
+        act = group.create_task(apply_to_all(app._internals.client, choice, clock, 20.0))
         seen = []
         for _ in range(5):
             await until(lambda: clock.sleepers or act.done(), what="the act waits for its next step")
@@ -188,7 +212,8 @@ def test_the_same_verbs_wait_in_code_without_a_loop(app_url: str) -> None:
     def greet(name: str) -> None: ...
 
     job = app.sync.jobs.enqueue("greet", {"name": "ada"}, delay=60)
-    assert app.sync.jobs.retry(job.id).args == '{"name":"ada"}'
+    assert app.sync.jobs.run_now(job.id) == 1
+    assert app.sync.jobs.show(job.id).args == '{"name":"ada"}'
     assert app.sync.jobs.bulk("cancel", task="greet").touched == 1
     assert app.sync.tasks.history("greet").items == []
     assert app.sync.queues.show("default").ready == 0

@@ -75,7 +75,7 @@ async def test_jobs_are_chosen_by_what_they_have_in_common(
     [
         ({"state": "gone"}, "pending, running, succeeded, dead, cancelled"),
         ({"state": "odd"}, "there is no state 'odd': use pending, .*, ready, retrying, waiting"),
-        ({"since": "yesterday"}, "since must be a moment such as"),
+        ({"since": "yesterday"}, "since must be a time such as"),
         ({"until": "2026-11-15T09:30"}, "until must have a timezone"),
         ({"instance": "me"}, "instance must be the id of an instance"),
         ({"id": "01a"}, "id must be the id of a job or its beginning"),
@@ -254,7 +254,7 @@ async def test_a_paced_replay_takes_its_time(slow_app: tuple[Drumbeat, FakeClock
     @app.task
     async def mail() -> None: ...
 
-    hand = ManualWorker(app, await making.worker(await app.store()))
+    hand = ManualWorker(app, await making.worker(await app._internals.store()))
     await app.enqueue_many([mail.bind() for _ in range(60)])
     await hand.end(OutcomeKind.DEAD)
 
@@ -307,7 +307,7 @@ async def test_tasks_are_listed_with_their_jobs_and_their_options(
     app: Drumbeat, charge: Charge, hand: ManualWorker
 ) -> None:
     await charge.enqueue(1)
-    await (await app.store()).jobs.add([making.new_job("elsewhere", queue="other")])
+    await (await app._internals.store()).jobs.add([making.new_job("elsewhere", queue="other")])
     assert [task.name for task in await app.tasks.list()] == ["charge", "charge.on_dead", "elsewhere", "greet"]
     task = await app.tasks.show("charge")
     assert (task.pending, task.registered, task.queue, task.retries, task.timeout) == (1, True, "critical", 7, 30.0)
@@ -321,7 +321,7 @@ async def test_tasks_are_listed_with_their_jobs_and_their_options(
 
 async def test_instances_are_healthy_while_they_beat(slow_app: tuple[Drumbeat, FakeClock]) -> None:
     app, clock = slow_app
-    store = await app.store()
+    store = await app._internals.store()
     beating, silent, left = [await making.worker(store) for _ in range(3)]
     await store.instances.deregister(left, "done")
     await clock.advance(3)

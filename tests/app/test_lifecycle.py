@@ -38,7 +38,7 @@ def greeting_app(file: Path) -> Drumbeat:
 
 
 async def enqueued(app: Drumbeat) -> str:
-    return (await app.registry["greet"].enqueue("Ada")).id
+    return (await app._internals.registry["greet"].enqueue("Ada")).id
 
 
 def names_of(app: Drumbeat) -> set[str]:
@@ -103,7 +103,7 @@ def test_one_app_works_on_one_loop_after_another_and_closes_with_each(tmp_path: 
     before = set(threading.enumerate())
 
     async def enqueue(name: str) -> None:
-        await app.registry["greet"].enqueue(name)
+        await app._internals.registry["greet"].enqueue(name)
 
     for name in ("Ada", "Bob"):
         asyncio.run(enqueue(name))
@@ -132,7 +132,7 @@ def test_one_app_works_on_two_loops_at_the_same_time(tmp_path: Path) -> None:
         async with app:
             together.wait(10)
             for number in range(first, first + 20):
-                await app.registry["greet"].enqueue(str(number))
+                await app._internals.registry["greet"].enqueue(str(number))
             together.wait(10)
 
     with ThreadPoolExecutor(2) as threads:
@@ -146,7 +146,7 @@ def test_a_handle_made_on_one_loop_may_be_used_on_another(tmp_path: Path) -> Non
     app = greeting_app(tmp_path / "a.db")
 
     async def enqueue():  # type: ignore[no-untyped-def]
-        return await app.registry["greet"].enqueue("Ada")
+        return await app._internals.registry["greet"].enqueue("Ada")
 
     handle = asyncio.run(enqueue())
     assert asyncio.run(handle.job()).id == handle.id
@@ -155,20 +155,20 @@ def test_a_handle_made_on_one_loop_may_be_used_on_another(tmp_path: Path) -> Non
 async def test_the_app_may_be_entered_twice_on_a_loop_and_the_last_exit_closes(tmp_path: Path) -> None:
     app = greeting_app(tmp_path / "a.db")
     async with app:
-        store = await app.store()
+        store = await app._internals.store()
         async with app:
-            assert await app.store() is store
-        assert await app.store() is store
-        await app.registry["greet"].enqueue("Ada")
-    assert await app.store() is not store
+            assert await app._internals.store() is store
+        assert await app._internals.store() is store
+        await app._internals.registry["greet"].enqueue("Ada")
+    assert await app._internals.store() is not store
     await app.close()
 
 
 async def test_a_closed_app_opens_again_when_it_is_called(tmp_path: Path) -> None:
     app = greeting_app(tmp_path / "a.db")
-    await app.registry["greet"].enqueue("Ada")
+    await app._internals.registry["greet"].enqueue("Ada")
     await app.close()
-    await app.registry["greet"].enqueue("Bob")
+    await app._internals.registry["greet"].enqueue("Bob")
     assert len(await app.jobs.list()) == 2
     await app.close()
 
@@ -176,7 +176,7 @@ async def test_a_closed_app_opens_again_when_it_is_called(tmp_path: Path) -> Non
 async def test_calls_at_the_same_time_open_one_store(tmp_path: Path) -> None:
     app = greeting_app(tmp_path / "a.db")
     async with asyncio.TaskGroup() as group:
-        opened = [group.create_task(app.store()) for _ in range(20)]
+        opened = [group.create_task(app._internals.store()) for _ in range(20)]
     assert len({id(task.result()) for task in opened}) == 1
     await app.close()
 
@@ -186,10 +186,10 @@ async def test_a_store_that_cannot_be_opened_is_tried_again_at_the_next_call(tmp
     app = greeting_app(folder / "a.db")
     folder.write_text("a file where the folder should be")
     with pytest.raises(ConfigError):
-        await app.registry["greet"].enqueue("Ada")
+        await app._internals.registry["greet"].enqueue("Ada")
     folder.unlink()
     folder.mkdir()
-    assert (await app.registry["greet"].enqueue("Ada")).created
+    assert (await app._internals.registry["greet"].enqueue("Ada")).created
     await app.close()
 
 
@@ -208,10 +208,12 @@ def test_a_child_forked_in_a_coroutine_has_connections_of_its_own(tmp_path: Path
 def test_many_threads_may_call_at_the_same_time_and_share_one_loop(tmp_path: Path) -> None:
     app = greeting_app(tmp_path / "a.db")
     with ThreadPoolExecutor(16) as threads:
-        handles = list(threads.map(lambda number: app.registry["greet"].enqueue_sync(str(number)), range(200)))
+        handles = list(
+            threads.map(lambda number: app._internals.registry["greet"].enqueue_sync(str(number)), range(200))
+        )
     assert len({handle.id for handle in handles}) == 200
     assert len(names_of(app)) == 200
-    assert [thread.name for thread in threading.enumerate()].count("drumbeat sync") == 1
+    assert [thread.name for thread in threading.enumerate()].count("drumbeat-sync-loop") == 1
     app.sync.close()
 
 
@@ -234,8 +236,8 @@ def test_ctrl_c_ends_a_sync_wait(tmp_path: Path) -> None:
 
 def test_several_apps_in_one_process_keep_their_jobs_apart(tmp_path: Path) -> None:
     one, two = greeting_app(tmp_path / "1.db"), greeting_app(tmp_path / "2.db")
-    one.registry["greet"].enqueue_sync("Ada")
-    two.registry["greet"].enqueue_sync("Bob")
+    one._internals.registry["greet"].enqueue_sync("Ada")
+    two._internals.registry["greet"].enqueue_sync("Bob")
     assert names_of(one) == {'{"name":"Ada"}'}
     assert names_of(two) == {'{"name":"Bob"}'}
     one.sync.close()

@@ -89,7 +89,7 @@ async def test_a_letter_that_is_carried_twice_is_one_job(shop: Shop, monkeypatch
 
     async def lose_the_answer(_: Outbox, jobs: list[NewJob]) -> None:
         """The jobs are stored, and nobody hears of it: what a relay's death between its two steps looks like."""
-        carried.append(await (await shop.app.store()).jobs.add(jobs))
+        carried.append(await (await shop.app._internals.store()).jobs.add(jobs))
         if len(carried) < 3:
             raise StoreUnavailable("the answer was lost")
 

@@ -32,7 +32,7 @@ async def test_dead_letters_are_shown_in_groups(app: Drumbeat, hand: ManualWorke
 
 async def test_the_leader_is_shown(app: Drumbeat) -> None:
     assert await app.instances.leader() is None
-    store = await app.store()
+    store = await app._internals.store()
     me = await worker(store)
     await store.instances.heartbeat(me, 0, lead=HOUR)
     leader = await app.instances.leader()
@@ -46,8 +46,8 @@ async def test_the_facts_of_the_store_are_shown(app: Drumbeat) -> None:
         return [(each.name, each.level) for each in facts]
 
     found = await app.system.facts()
-    assert found[0] == (await (await app.store()).inspect.check_health())[0]
-    assert told(found) == told(await (await app.store()).inspect.check_health())
+    assert found[0] == (await (await app._internals.store()).inspect.check_health())[0]
+    assert told(found) == told(await (await app._internals.store()).inspect.check_health())
     assert told(found) == told(await asyncio.to_thread(app.sync.system.facts))
 
 

@@ -158,14 +158,14 @@ def test_sync_code_waits_for_a_result(app_url: str) -> None:
 
 
 class Watched:
-    """The store's own `ended`, with the questions counted, and an outage when a test wants one."""
+    """The store's `get_results`, with its calls counted, and an outage on demand."""
 
     def __init__(self, jobs: JobStore) -> None:
         self._jobs = jobs
         self.asked: list[list[JobId]] = []
         self.is_out = False
 
-    async def ended(self, ids: Sequence[JobId]) -> list[EndedJob | None]:
+    async def get_results(self, ids: Sequence[JobId]) -> list[EndedJob | None]:
         self.asked.append(list(ids))
         if self.is_out:
             raise StoreUnavailable("out")
@@ -194,7 +194,7 @@ class Waits:
 
 @pytest.fixture
 async def waits(app: Drumbeat) -> Waits:
-    return Waits((await app.store()).jobs)
+    return Waits((await app._internals.store()).jobs)
 
 
 async def test_all_who_wait_share_one_question(waits: Waits) -> None:

@@ -41,18 +41,18 @@ async def app(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Drumbeat]:
 
 @pytest.fixture
 async def hand(app: Drumbeat) -> ManualWorker:
-    return ManualWorker(app, await making.worker(await app.store()))
+    return ManualWorker(app, await making.worker(await app._internals.store()))
 
 
 async def known(app: Drumbeat, name: str) -> Schedule:
-    found = await (await app.store()).schedules.get(name)
+    found = await (await app._internals.store()).schedules.get(name)
     assert found is not None
     return found
 
 
 async def fire(app: Drumbeat, name: str) -> int:
     """What a controller does about it. Returns how many jobs there are."""
-    store = await app.store()
+    store = await app._internals.store()
     planned = plan(await known(app, name), await store.inspect.now(), new_job_id)
     assert planned is not None
     [fired] = await store.schedules.fire([planned])
@@ -84,7 +84,7 @@ async def test_a_schedule_is_made_and_shown(app: Drumbeat) -> None:
 
 
 async def test_intervals_are_made_by_completion_or_on_a_grid(app: Drumbeat, clock: FakeClock) -> None:
-    after = await app.schedules.create(app.registry["report"], every="5m")
+    after = await app.schedules.create(app._internals.registry["report"], every="5m")
     grid = await app.schedules.create("report", name="grid", every=300, grid=True)
     assert (after.name, after.every, after.grid) == ("report", 300.0, False)
     assert after.next_at == from_us(clock.now_us())
@@ -170,9 +170,9 @@ async def test_a_change_that_cannot_be_changes_nothing(app: Drumbeat) -> None:
 
 
 async def test_what_code_declares_is_changed_in_the_code(app: Drumbeat) -> None:
-    app.cron("@daily", name="declared")(app.registry["report"])
-    [definition] = app.declared_schedules()
-    store = await app.store()
+    app.cron("@daily", name="declared")(app._internals.registry["report"])
+    [definition] = app._internals.declared_schedules()
+    store = await app._internals.store()
     await store.schedules.put(definition, revision=None, cursor=None, next_at=None, by="")
     with pytest.raises(InvalidArguments, match="declared in the code of app 'billing'"):
         await app.schedules.change("declared", cron="@hourly")
@@ -270,12 +270,12 @@ async def test_backfill_refuses_what_makes_no_sense(app: Drumbeat, clock: FakeCl
         (now - hour, now + hour, "past"),
         (now - hour, now - 2 * hour, "past"),
         (now - 10 * 24 * hour, now, "force"),
-        (now - 7 * 24 * hour, now, "10081 moments"),
-        (now - timedelta(seconds=20), now - timedelta(seconds=10), "0 moments"),
+        (now - 7 * 24 * hour, now, "10081 fire times"),
+        (now - timedelta(seconds=20), now - timedelta(seconds=10), "0 fire times"),
     ):
         with pytest.raises(InvalidArguments, match=told):
             await app.schedules.backfill("report", first, last)
-    with pytest.raises(InvalidArguments, match="follows the run before"):
+    with pytest.raises(InvalidArguments, match="follows the end of a run"):
         await app.schedules.backfill("after", now - hour, now)
     with pytest.raises(InvalidArguments, match="timezone"):
         await app.schedules.backfill("report", datetime(2026, 1, 1), now)
@@ -287,7 +287,7 @@ async def test_backfill_refuses_what_makes_no_sense(app: Drumbeat, clock: FakeCl
 
 async def test_a_schedule_that_nobody_here_can_read_is_shown_all_the_same(app: Drumbeat) -> None:
     made = await app.schedules.create("report", every=60, grid=True)
-    store = await app.store()
+    store = await app._internals.store()
     strange = msgspec.structs.replace((await known(app, "report")).definition, rule="in a while", tz="Moon/Far")
     assert await store.schedules.put(strange, revision=made.revision, cursor=None, next_at=None, by="")
     [shown] = await app.schedules.list()
@@ -357,9 +357,9 @@ async def test_every_run_of_a_task_is_told_with_its_lateness(
     assert (first.schedule, first.due_at, first.late) == ("report", moment("2026-01-01T03:00:00"), 5.0)
     assert first.error is not None and last.error is None
     assert first.instance is not None
-    await app.registry["report"].enqueue()
+    await app._internals.registry["report"].enqueue()
     await hand.claim()
-    running = (await app.history(task=app.registry["report"], limit=1))[0]
+    running = (await app.history(task=app._internals.registry["report"], limit=1))[0]
     assert (running.outcome, running.finished_at, running.schedule) == ("running", None, None)
 
 
@@ -386,8 +386,8 @@ def test_the_same_verbs_wait_where_no_loop_runs(tmp_path: Path) -> None:
 async def test_a_declared_schedule_has_the_first_moment_that_the_noun_would_give(
     app: Drumbeat, clock: FakeClock
 ) -> None:
-    app.cron("@daily", name="declared")(app.registry["report"])
+    app.cron("@daily", name="declared")(app._internals.registry["report"])
     made = await app.schedules.create("report", cron="@daily")
-    [definition] = app.declared_schedules()
+    [definition] = app._internals.declared_schedules()
     assert made.next_at is not None
     assert first_fire_time(definition, clock.now_us()) == int(made.next_at.timestamp()) * 1_000_000

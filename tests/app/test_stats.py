@@ -19,7 +19,7 @@ async def counted(
     app: Drumbeat, *, ago: int = 0, now: int | None = None, queue: str = "mail", task: str = "send"
 ) -> datetime:
     """Put one run into each resolution, in the stretch of so many seconds ago; when the one of 10 s began."""
-    store = await app.store()
+    store = await app._internals.store()
     moment = (now or await store.inspect.now()) - ago * SECOND
     rows = [
         Rollup(
@@ -36,7 +36,7 @@ async def counted(
 
 
 async def test_the_last_hour_is_read_in_stretches_of_10_s_and_the_last_day_in_minutes(app: Drumbeat) -> None:
-    now = await (await app.store()).inspect.now()
+    now = await (await app._internals.store()).inspect.now()
     for ago in (30, 30, 3_000, 4_000, 90_000):
         await counted(app, ago=ago, now=now)
     assert [each.succeeded for each in await app.stats.read()] == [1, 2]
@@ -45,7 +45,7 @@ async def test_the_last_hour_is_read_in_stretches_of_10_s_and_the_last_day_in_mi
 
 
 async def test_all_queues_and_tasks_together_are_one_line_for_each_stretch(app: Drumbeat) -> None:
-    now = await (await app.store()).inspect.now()
+    now = await (await app._internals.store()).inspect.now()
     for ago in (30, 30, 4_000):
         await counted(app, ago=ago, now=now, queue=OVERALL, task=OVERALL)
     await counted(app, now=now)

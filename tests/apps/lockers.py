@@ -29,14 +29,17 @@ class CountingApp(Drumbeat):
     def __init__(self) -> None:
         super().__init__()
         self.calls: Counter[str] = Counter()
+        self._real_store, self._real_open_store = self._internals.store, self._internals.open_store
+        self._internals.store = self._store  # type: ignore[method-assign]
+        self._internals.open_store = self._open_store  # type: ignore[method-assign]
 
-    async def store(self) -> Any:
+    async def _store(self) -> Any:
         if self.tasks_store is None:
-            self.tasks_store = self._counting(await super().store())
+            self.tasks_store = self._counting(await self._real_store())
         return self.tasks_store
 
-    async def open_store(self) -> Any:
-        return _closing(self._counting(await super().open_store()))
+    async def _open_store(self) -> Any:
+        return _closing(self._counting(await self._real_open_store()))
 
     def _counting(self, store: Any) -> FaultyStore:
         counting = FaultyStore(store)

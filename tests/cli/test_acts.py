@@ -97,9 +97,9 @@ def test_what_was_refused_is_on_record_as_refused(place: str) -> None:
 def test_acts_on_jobs_are_on_record(place: str) -> None:
     first, second = on(place, waiting_job), on(place, waiting_job)
     shown("jobs", "run-now", first, "--reason", "impatient")
-    assert last_act() == ("jobs.run-now", first, 1, "done", "impatient")
-    shown("jobs", "retry", second, "--reason", "too")
-    assert last_act() == ("jobs.retry", second, 1, "done", "too")
+    assert last_act() == ("jobs.run_now", first, 1, "done", "impatient")
+    shown("jobs", "run-now", second, "--reason", "too")
+    assert last_act() == ("jobs.run_now", second, 1, "done", "too")
     shown("jobs", "cancel", first, "--reason", "not needed")
     assert last_act() == ("jobs.cancel", first, 1, "done", "not needed")
     shown("jobs", "cancel", "--task", "greet", "--key", "k", "--reason", "all of them")
@@ -191,7 +191,7 @@ def test_schedules_and_locks_are_acted_on_on_record(place: str) -> None:
     shown("schedules", "resume", "nightly", "--reason", "over")
     assert last_act() == ("schedules.resume", "nightly", 1, "done", "over")
     made = shown("schedules", "run-now", "nightly", "--reason", "a test").strip()
-    assert last_act() == ("schedules.run-now", "nightly", 1, "done", "a test")
+    assert last_act() == ("schedules.run_now", "nightly", 1, "done", "a test")
     [act] = records("audit", "list", "--limit", "1")
     assert json.loads(document("audit", "show", act["id"])["answer"]) == {"id": made}, "the schedule's page leads there"
     shown("schedules", "delete", "nightly", "--reason", "gone")
@@ -244,6 +244,25 @@ def test_a_job_is_explained(place: str) -> None:
         ["not_due", "no_worker"],
     )
     assert "no job" in read_refusal(invoke("explain", "nobody"))
+
+
+def test_no_output_for_people_shows_a_password_that_an_error_repeats(place: str) -> None:
+    failure = Failure("app.DatabaseDown", "no answer from postgresql://ada:hunter2@db/app?password=hunter2", "")
+
+    async def failed(store: Store) -> tuple[JobId, JobId]:
+        worker = await making.worker(store)
+        dead, retried = await making.claimed_one(store, worker), await making.claimed_one(store, worker)
+        await making.end(store, worker, dead, OutcomeKind.DEAD, error=failure)
+        await making.end(store, worker, retried, OutcomeKind.RETRY, error=failure, delay=HOUR)
+        return dead.id, retried.id
+
+    dead, retried = on(place, failed)
+    commands = [("explain", dead), ("explain", retried), ("dead", "groups"), ("top", "--once"), ("dead", "list")]
+    for command in [*commands, ("dead", "show", dead), ("jobs", "show", retried), ("tasks", "history", "greet")]:
+        text = shown(*command)
+        assert "hunter2" not in text, command
+        assert "DatabaseDown" in text, command
+        assert "postgresql://ada:•••" in text, command
 
 
 def test_a_dry_replay_of_a_discarded_letter_is_refused_as_the_real_one_is(place: str) -> None:

@@ -132,7 +132,7 @@ def test_top_gives_programs_the_same(place: str) -> None:
     assert [queue["name"] for queue in found["queues"]] == ["default", "mail"]
     assert [each["id"] for each in found["instances"]] == [worker]
     assert (found["counts"]["ready"], found["counts"]["dead"], found["leader"]) == (2, 1, None)
-    assert [group["count"] for group in found["deaths"]] == [1]
+    assert [group["count"] for group in found["dead_groups"]] == [1]
 
 
 def test_top_of_an_empty_store_says_so(place: str) -> None:

@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from drumbeat.core.schedule import FireRequest, FireResult, NewSchedule, PlannedFire, RuleKind, Schedule, ScheduleState
+from drumbeat.core.schedule import (
+    FireRequest,
+    FireResult,
+    NewSchedule,
+    PlannedFire,
+    RuleKind,
+    Schedule,
+    ScheduleChange,
+    ScheduleState,
+)
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.protocol import Store
 
@@ -37,7 +46,9 @@ async def got(store: Store, name: str = "nightly") -> Schedule:
 
 async def change(store: Store, schedule: Schedule, state: ScheduleState, **options: Any) -> bool:
     facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "somebody", "reason": "because"} | options
-    return await store.schedules.set_state(schedule.name, revision=schedule.revision, state=state, **facts)
+    return await store.schedules.set_state(
+        ScheduleChange(name=schedule.name, revision=schedule.revision, state=state, **facts)
+    )
 
 
 def moment(at: int, *, run_at: int | None = None) -> PlannedFire:
@@ -68,7 +79,8 @@ async def fired_job(store: Store, schedule: NewSchedule, at: int = 1) -> JobId:
 
 async def outcomes(store: Store, name: str) -> list[tuple[int, str]]:
     """The record of a schedule, oldest first: moments and what became of them."""
-    return [(fire.at, fire.outcome.value) for fire in reversed(await store.schedules.list_fires(name))]
+    fires = (await store.schedules.list_fires([name]))[name]
+    return [(fire.at, fire.outcome.value) for fire in reversed(fires)]
 
 
 def names(schedules: Sequence[Schedule]) -> list[str]:

@@ -16,6 +16,7 @@ from drumbeat.core.lock import NewTicket, TicketState, TicketStatus
 from drumbeat.core.turns import LockQueue
 from drumbeat.durations import to_us
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.urls import open_store
 from tests.conftest import ENGINES, OpenAgain, fresh_url
 from tests.contract.making import HOUR
@@ -282,7 +283,7 @@ class Ear:
 @asynccontextmanager
 async def listening(store: Store) -> AsyncIterator[Ear]:
     ear = Ear()
-    async with store.wake.listen_tickets(ear.hear) as ear.address:
+    async with store.wake.listen(Subscriber(on_ticket=ear.hear)) as ear.address:
         yield ear
 
 

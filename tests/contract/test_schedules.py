@@ -95,7 +95,7 @@ async def test_pausing_takes_away_the_next_moment_and_resuming_sets_it(store: St
     assert await change(store, paused, ScheduleState.ACTIVE, cursor=19, next_at=30, skipped=missed)
     resumed = await got(store)
     assert (resumed.state, resumed.next_at, resumed.cursor) == (ScheduleState.ACTIVE, 30, 19)
-    [record] = await store.schedules.list_fires("nightly")
+    [record] = (await store.schedules.list_fires(["nightly"]))["nightly"]
     assert (record.at, record.last, record.count, record.outcome) == (11, 19, 3, FireOutcome.SKIPPED)
     assert (record.reason, record.job) == ("paused", None)
 
@@ -105,7 +105,7 @@ async def test_a_change_that_is_refused_leaves_no_record(store: Store) -> None:
     skip = SkippedRange(first=11, last=19, count=3, reason="paused")
     assert await change(store, first, ScheduleState.PAUSED)
     assert not await change(store, first, ScheduleState.ACTIVE, skipped=skip)
-    assert await store.schedules.list_fires("nightly") == []
+    assert (await store.schedules.list_fires(["nightly"]))["nightly"] == []
 
 
 async def test_a_retired_name_is_made_anew_and_keeps_its_record_and_cursor(store: Store) -> None:
@@ -116,7 +116,7 @@ async def test_a_retired_name_is_made_anew_and_keeps_its_record_and_cursor(store
     anew = await got(store)
     assert (anew.state, anew.definition.rule, anew.next_at, anew.cursor) == (ScheduleState.ACTIVE, "9", 50, 7)
     assert anew.revision == first.revision + 2
-    assert [record.at for record in await store.schedules.list_fires("nightly")] == [7]
+    assert [record.at for record in (await store.schedules.list_fires(["nightly"]))["nightly"]] == [7]
 
 
 async def test_pages_are_by_name_without_the_retired(store: Store) -> None:
@@ -160,7 +160,7 @@ async def test_the_record_of_fires_is_newest_first_and_has_pages(store: Store) -
     schedule = await put(store, new_schedule(overlap=Overlap.ALLOW))
     before = await store.inspect.now()
     fired = await fire(store, "nightly", 10, 20, skipped=(SkippedRange(first=3, last=8, count=6, reason="late"),))
-    found = await store.schedules.list_fires("nightly")
+    found = (await store.schedules.list_fires(["nightly"]))["nightly"]
     after_ = await store.inspect.now()
     assert all(before <= each.recorded_at <= after_ for each in found)
     recorded = found[0].recorded_at
@@ -170,9 +170,28 @@ async def test_the_record_of_fires_is_newest_first_and_has_pages(store: Store) -
         Fire(at=10, last=10, count=1, outcome=FireOutcome.FIRED, reason="", job=fired.jobs[0], **facts),
         Fire(at=3, last=8, count=6, outcome=FireOutcome.SKIPPED, reason="late", job=None, **facts),
     ]
-    assert [each.at for each in await store.schedules.list_fires("nightly", before=20)] == [10, 3]
-    assert [each.at for each in await store.schedules.list_fires("nightly", before=20, limit=1)] == [10]
-    assert await store.schedules.list_fires("other") == []
+    assert [each.at for each in (await store.schedules.list_fires(["nightly"], before=20))["nightly"]] == [10, 3]
+    assert [each.at for each in (await store.schedules.list_fires(["nightly"], before=20, limit=1))["nightly"]] == [10]
+    assert (await store.schedules.list_fires(["other"]))["other"] == []
+
+
+async def test_fires_of_many_schedules_are_read_in_one_call(store: Store) -> None:
+    for name, times in (("a", (10, 20, 30)), ("b", (15,)), ("c", ())):
+        await put(store, new_schedule(name, overlap=Overlap.ALLOW))
+        if times:
+            await fire(store, name, *times)
+    names = ["b", "a", "c", "unknown", "a"]
+    found = await store.schedules.list_fires(names, before=30, limit=1)
+    assert {name: [each.at for each in fires] for name, fires in found.items()} == {
+        "a": [20],
+        "b": [15],
+        "c": [],
+        "unknown": [],
+    }
+    found = await store.schedules.list_fires(names)
+    assert [each.at for each in found["a"]] == [30, 20, 10]
+    assert {each.schedule for each in found["a"]} == {"a"}
+    assert await store.schedules.list_fires([]) == {}
 
 
 async def test_old_records_are_forgotten_oldest_first(store: Store) -> None:
@@ -180,9 +199,9 @@ async def test_old_records_are_forgotten_oldest_first(store: Store) -> None:
     await fire(store, "nightly", 10, 20, 30, skipped=(SkippedRange(first=1, last=25, count=2, reason="late"),))
     assert await store.schedules.prune_fires(10, 100) == 0
     assert await store.schedules.prune_fires(30, 1) == 1
-    assert [each.at for each in await store.schedules.list_fires("nightly")] == [30, 20, 1]
+    assert [each.at for each in (await store.schedules.list_fires(["nightly"]))["nightly"]] == [30, 20, 1]
     assert await store.schedules.prune_fires(30, 100) == 2
-    assert [each.at for each in await store.schedules.list_fires("nightly")] == [30]
+    assert [each.at for each in (await store.schedules.list_fires(["nightly"]))["nightly"]] == [30]
     assert (await got(store)).cursor == 30
 
 

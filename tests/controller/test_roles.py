@@ -53,7 +53,7 @@ async def test_a_controller_runs_no_jobs_and_a_worker_fires_none(url: str) -> No
     heard, fired_by_worker = EventRecorder(controller), EventRecorder(other)
     async with controller, other:
         async with run_worker(other, role="worker"):
-            store = await other.store()
+            store = await other._internals.store()
             found = await until(lambda: store.schedules.get("tick"), what="the declaration of the worker")
             assert found.state is ScheduleState.ACTIVE
             async with run_worker(controller, role="controller"):
@@ -64,10 +64,10 @@ async def test_a_controller_runs_no_jobs_and_a_worker_fires_none(url: str) -> No
     assert fired_by_worker.of(ScheduleFired) == fired_by_worker.of(LeaderChanged) == []
 
 
-async def test_where_nobody_controls_nothing_is_fired(url: str) -> None:
+async def test_without_a_controller_nothing_is_fired(url: str) -> None:
     app = program(url)
     async with app, run_worker(app, role="worker"):
-        store = await app.store()
+        store = await app._internals.store()
         await until(lambda: store.schedules.get("tick"), what="the declaration")
         pulses = await beats(app, 5)
         assert pulses[-1].leader is None
@@ -76,7 +76,7 @@ async def test_where_nobody_controls_nothing_is_fired(url: str) -> None:
 
 async def beats(app: Drumbeat, count: int) -> list[Any]:
     """What an instance that does nothing else hears, beat by beat, while time passes."""
-    store = await app.store()
+    store = await app._internals.store()
     me = await registered(store, app="observer")
     found = []
     for _ in range(count):
@@ -88,7 +88,7 @@ async def beats(app: Drumbeat, count: int) -> list[Any]:
 
 
 async def later(app: Drumbeat, moment: int) -> bool:
-    return await (await app.store()).inspect.now() >= moment
+    return await (await app._internals.store()).inspect.now() >= moment
 
 
 async def test_a_handler_that_blocks_the_loop_delays_no_fire(url: str) -> None:
@@ -136,7 +136,7 @@ async def test_start_up_tasks_come_before_the_first_claim(url: str) -> None:
     assert told == ["warm", "warm still", "control", "work"]
 
 
-async def test_a_start_up_that_fails_ends_the_instance_which_says_goodbye(url: str) -> None:
+async def test_a_start_up_that_fails_ends_the_instance_which_deregisters(url: str) -> None:
     app = Drumbeat(url)
 
     @app.on_start(retries=0)
@@ -144,7 +144,7 @@ async def test_a_start_up_that_fails_ends_the_instance_which_says_goodbye(url: s
         raise ValueError("no such table")
 
     async with app:
-        worker = Worker(app, app.settings)
+        worker = Worker(app._internals, app.settings)
         with pytest.raises(ExceptionGroup) as failed:
             await worker.run()
         assert failed.group_contains(StartFailed, match="start-up task 'broken' failed: ValueError: no such table")
@@ -180,7 +180,7 @@ async def warm(): raise ValueError("no such table")
 """
 
 
-def test_the_command_tells_a_failed_start_up_in_one_line(tmp_path: Path) -> None:
+def test_the_command_reports_a_failed_start_up_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "failing.py").write_text(FAILING)
     done = call("run", "failing:app", "--log-level", "error", folder=tmp_path)
     assert (done.returncode, done.stderr) == (1, "drumbeat: start-up task 'warm' failed: ValueError: no such table\n")

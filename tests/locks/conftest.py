@@ -19,12 +19,18 @@ class FaultyApp(Drumbeat):
     keeper_store: FaultyStore
     tasks_store: FaultyStore | None = None
 
-    async def store(self) -> Any:
-        self.tasks_store = self.tasks_store or FaultyStore(await super().store())
+    def __init__(self, url: str, **settings: Any) -> None:
+        super().__init__(url, **settings)
+        self._real_store, self._real_open_store = self._internals.store, self._internals.open_store
+        self._internals.store = self._store  # type: ignore[method-assign]
+        self._internals.open_store = self._open_store  # type: ignore[method-assign]
+
+    async def _store(self) -> Any:
+        self.tasks_store = self.tasks_store or FaultyStore(await self._real_store())
         return self.tasks_store
 
-    async def open_store(self) -> Any:
-        self.keeper_store = FaultyStore(await super().open_store())
+    async def _open_store(self) -> Any:
+        self.keeper_store = FaultyStore(await self._real_open_store())
         return _closing(self.keeper_store)
 
 

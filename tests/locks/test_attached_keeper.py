@@ -15,14 +15,16 @@ def threads() -> int:
 
 async def is_renewed(held: Holder) -> None:
     """Beyond the lease that it had."""
-    end = held.lock._place.trusted_until
-    await until(lambda: held.lock._place.trusted_until > end + QUICK_LEASES["lock_lease"], what="renewals", deadline=20)
+    end = held.lock._ticket.trusted_until
+    await until(
+        lambda: held.lock._ticket.trusted_until > end + QUICK_LEASES["lock_lease"], what="renewals", deadline=20
+    )
     assert not held.lock.lost.is_set()
 
 
 async def test_a_worker_renews_locks_beside_its_heart(app_url: str, other: Drumbeat) -> None:
-    async with Drumbeat(app_url, **QUICK_LEASES) as app, run_worker(app, **QUICK_LEASES) as worker:
-        await until(lambda: worker._heartbeat is not None and app.keeper._host is not None)
+    async with Drumbeat(app_url, **QUICK_LEASES) as app, run_worker(app, **QUICK_LEASES):
+        await until(lambda: app._internals.keeper._host is not None)
         held = Holder(app)
         await held.holds()
         assert threads() == 0
@@ -34,19 +36,19 @@ async def test_a_worker_renews_locks_beside_its_heart(app_url: str, other: Drumb
 
 async def test_locks_that_come_again_and_again_find_their_place(app_url: str) -> None:
     async with Drumbeat(app_url, **QUICK_LEASES) as app, run_worker(app, **QUICK_LEASES):
-        await until(lambda: app.keeper._host is not None)
+        await until(lambda: app._internals.keeper._host is not None)
         for _ in range(5):
             held = Holder(app)
             await held.holds()
             await held.end()
-            await app.keeper.close()  # as after some idle seconds
-            assert (app.keeper._renewer, threads()) == (None, 0)
+            await app._internals.keeper.close()  # as after some idle seconds
+            assert (app._internals.keeper._renewer, threads()) == (None, 0)
 
 
 async def test_what_is_held_or_wanted_when_the_worker_ends_goes_on_in_a_thread(app_url: str, other: Drumbeat) -> None:
     async with Drumbeat(app_url, **QUICK_LEASES) as app:
         async with run_worker(app, **QUICK_LEASES, drain=0.01):
-            await until(lambda: app.keeper._host is not None)
+            await until(lambda: app._internals.keeper._host is not None)
             held, blocker = Holder(app), Holder(other, "y")
             await held.holds()
             await blocker.holds()
@@ -61,11 +63,11 @@ async def test_what_is_held_or_wanted_when_the_worker_ends_goes_on_in_a_thread(a
 async def test_a_worker_that_ends_while_nothing_is_held_leaves_no_thread(app_url: str) -> None:
     async with Drumbeat(app_url, **QUICK_LEASES) as app:
         async with run_worker(app, **QUICK_LEASES):
-            await until(lambda: app.keeper._host is not None)
+            await until(lambda: app._internals.keeper._host is not None)
             held = Holder(app)
             await held.holds()
             await held.end()
-        assert (app.keeper._renewer, app.keeper._host, threads()) == (None, None, 0)
+        assert (app._internals.keeper._renewer, app._internals.keeper._host, threads()) == (None, None, 0)
 
 
 async def _ended(holder: Holder) -> int:

@@ -30,7 +30,7 @@ def beside(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
 
 
 async def line(app: Drumbeat, name: str = "x") -> LockInfo | None:
-    return await (await app.client.store()).locks.get(name)
+    return await (await app._internals.client.store()).locks.get(name)
 
 
 async def waits(app: Drumbeat, count: int, name: str = "x") -> LockInfo:
@@ -257,7 +257,7 @@ async def test_a_body_that_ends_just_after_the_loss_is_told_as_well(app: Drumbea
 async def test_a_cancellation_from_outside_is_not_turned_into_a_loss(app: Drumbeat) -> None:
     first = Holder(app)
     await first.holds()
-    first.lock._place.lost.set("for this test")
+    first.lock._ticket.lost.set("for this test")
     first.task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first.task
@@ -334,7 +334,7 @@ async def test_a_waiter_that_was_forgotten_stands_in_line_again(faulty: FaultyAp
 
 
 async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: FaultyApp) -> None:
-    (await faulty.store()).fail_after["locks.acquire"] = 1
+    (await faulty._internals.store()).fail_after["locks.acquire"] = 1
     with pytest.raises(StoreUnavailable):
         await faulty.lock("x").__aenter__()
     await nobody_is_there(faulty)
@@ -344,7 +344,7 @@ async def test_an_enter_whose_answer_is_lost_leaves_nobody_in_line(faulty: Fault
 
 async def test_a_leave_without_a_store_is_made_later(faulty: FaultyApp) -> None:
     async with faulty.lock("x"):
-        (await faulty.store()).is_down = True
+        (await faulty._internals.store()).is_down = True
     faulty.tasks_store.is_down = False  # type: ignore[union-attr]
     await nobody_is_there(faulty)
 
@@ -367,11 +367,11 @@ async def test_a_store_that_cannot_be_opened_is_told_to_whoever_wants_a_lock(app
     async def broken() -> Any:
         raise StoreUnavailable("down on purpose")
 
-    app.keeper._open_store = broken
+    app._internals.keeper._open_store = broken
     with pytest.raises(StoreUnavailable, match="down on purpose"):
         await app.lock("x").__aenter__()
-    del app.keeper._open_store
-    app.keeper._open_store = app.open_store
+    del app._internals.keeper._open_store
+    app._internals.keeper._open_store = app._internals.open_store
     async with app.lock("x"):
         pass
     await app.close()
@@ -506,7 +506,7 @@ async def test_a_worker_that_stops_waits_for_what_is_held(app: Drumbeat) -> None
         held = Holder(app)
         await held.holds()
         worker.request_stop()
-        await until(lambda: app.keeper.table._free_callbacks, what="the worker's wish to hear of the end")
-        assert held.lock._place.stage is TicketStage.HELD
+        await until(lambda: app._internals.keeper.table._free_callbacks, what="the worker's wish to hear of the end")
+        assert held.lock._ticket.stage is TicketStage.HELD
         await held.end()
-    assert app.keeper.table._free_callbacks == []
+    assert app._internals.keeper.table._free_callbacks == []

@@ -16,7 +16,8 @@ from drumbeat.app import Drumbeat
 from drumbeat.core.instance import InstanceState
 from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind
 from drumbeat.errors import JobCancelled, JobFailed, JobTimedOut
-from drumbeat.supervisor import EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE, RestartBackoff
+from drumbeat.processes.exit_codes import EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE
+from drumbeat.supervisor import RestartBackoff
 from tests.system.workers import Cluster as Programs
 from tests.waiting import until, until_sync, within
 

@@ -17,7 +17,7 @@ def app() -> Drumbeat:
 
 
 def only(app: Drumbeat) -> NewSchedule:
-    [definition] = app.declared_schedules()
+    [definition] = app._internals.declared_schedules()
     return definition
 
 
@@ -86,11 +86,11 @@ def test_schedules_are_stacked_on_one_task_each_with_a_name_and_arguments(app: D
     async def clean(how: str) -> None: ...
 
     assert isinstance(clean, Task)
-    first, second = app.declared_schedules()
+    first, second = app._internals.declared_schedules()
     assert (first.name, first.args, first.priority) == ("hourly", '{"how":"shallow"}', 5)
     assert (second.name, second.args, second.priority) == ("at-night", '{"how":"deep"}', 9)
     assert first.task == second.task == "clean"
-    assert len(app.registry) == 1
+    assert len(app._internals.registry) == 1
 
 
 def test_on_a_task_the_options_are_for_the_jobs_of_that_schedule(app: Drumbeat) -> None:
@@ -158,7 +158,7 @@ def test_what_cannot_be_is_refused_at_the_decorator_naming_the_field(
         app.cron(given.pop("cron"), **given)(plain)
     assert caught.value.setting == field
     assert field in str(caught.value)
-    assert app.declared_schedules() == []
+    assert app._internals.declared_schedules() == []
 
 
 @pytest.mark.parametrize("interval", [0, 0.01, -1, "often", None, float("nan"), True])
@@ -191,7 +191,7 @@ def test_a_task_of_another_app_is_refused(app: Drumbeat) -> None:
 def test_a_queue_that_no_worker_takes_is_refused_when_a_worker_starts(app: Drumbeat) -> None:
     app.every(3, queue="loww")(app.task(plain))
     with pytest.raises(ConfigError, match="no worker would take it") as caught:
-        app.declared_schedules()
+        app._internals.declared_schedules()
     assert caught.value.setting == "queue"
 
 
@@ -209,7 +209,7 @@ def test_start_up_calls_are_kept_in_their_order_with_their_words(app: Drumbeat) 
     @app.on_start(role="worker", once=True, lock="warm", name="warm-up", args=(3,), retries=0, timeout=5)
     def second(size: int) -> None: ...
 
-    one, two = app.startup_calls
+    one, two = app._internals.declarations.startup_calls
     assert (one.name, one.task, one.role, one.once, one.lock) == ("first", first, "both", False, None)
     assert (two.name, two.task, two.role, two.once, two.lock) == ("warm-up", second, "worker", True, "warm")
     assert (two.args, two.kwargs) == ((3,), {})

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.durations import MAX_DURATION_US, format_duration, from_us, microseconds, seconds, to_us
+from drumbeat.durations import (
+    MAX_DURATION_US,
+    format_ago,
+    format_length,
+    format_utc,
+    from_us,
+    microseconds,
+    seconds,
+    to_iso,
+    to_us,
+)
 from drumbeat.errors import ConfigError, InvalidArguments
 
 
@@ -99,13 +109,33 @@ def test_a_bad_length_at_enqueue_is_an_invalid_argument() -> None:
     ],
 )
 def test_a_length_is_told_in_its_two_largest_units(us: int, expected: str) -> None:
-    assert format_duration(us) == expected
+    assert format_length(us) == expected
 
 
 @given(st.integers(0, MAX_DURATION_US))
 def test_what_is_told_can_be_read_and_is_never_more(us: int) -> None:
-    read = microseconds(format_duration(us), name="it")
+    read = microseconds(format_length(us), name="it")
     assert us * 0.95 <= read <= us
+
+
+@pytest.mark.parametrize(
+    ("age_s", "expected"),
+    [(0, "now"), (0.9, "now"), (-0.9, "now"), (1.9, "1s ago"), (-7_200.5, "in 2h"), (200, "3m 20s ago")],
+)
+def test_a_timestamp_is_shown_as_its_distance_from_now(age_s: float, expected: str) -> None:
+    now = datetime(2026, 11, 15, 14, 3, tzinfo=UTC)
+    at = (now - timedelta(seconds=age_s)).astimezone(ZoneInfo("Asia/Tokyo"))
+    assert format_ago(at, now) == expected
+    assert format_ago(to_us(at), to_us(now)) == expected
+
+
+def test_a_timestamp_is_shown_in_utc_whatever_its_zone() -> None:
+    at = datetime(2026, 11, 15, 15, 3, 7, 123_456, tzinfo=ZoneInfo("Europe/Berlin"))
+    for each in (at, to_us(at)):
+        assert format_utc(each) == "2026-11-15 14:03:07 UTC"
+        assert format_utc(each, milliseconds=True) == "2026-11-15 14:03:07.123 UTC"
+        assert to_iso(each) == "2026-11-15T14:03:07.123456Z"
+        assert to_iso(each, milliseconds=True) == "2026-11-15T14:03:07.123Z"
 
 
 @given(st.datetimes(timezones=st.timezones()))

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from drumbeat import durations, logs
 from drumbeat.cli import formatting
 from drumbeat.codec.limits import is_deeper
+from drumbeat.core.job import Failure
 from drumbeat.errors import ConfigError
-from drumbeat.redaction import HIDDEN, is_secret, mask_url, mask_urls, redact, redact_json
+from drumbeat.redaction import HIDDEN, format_error, is_secret, mask_url, mask_urls, redact, redact_json
 from drumbeat.store.urls import parse
 from drumbeat.web.pages.formatting import format_json
 from drumbeat.web.pages.search_query import _PAIR
@@ -76,23 +77,23 @@ def test_records_in_a_log_line_are_looked_into(value: object, lines: logging.For
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("postgresql://ada:hunter2@db/app", "postgresql://ada:***@db/app"),
-        ("postgresql://ada:hun/ter2@db:5432/app", "postgresql://ada:***@db:5432/app"),
-        ("postgresql://ada:hun#ter2@db/app", "postgresql://ada:***@db/app"),
-        ("postgresql://ada:hun?ter2@db/app", "postgresql://ada:***@db/app"),
-        ("postgresql://ada:h@un:ter2@db/app", "postgresql://ada:***@db/app"),
-        ("redis://:hunter2@host:6379/0", "redis://:***@host:6379/0"),
+        ("postgresql://ada:hunter2@db/app", "postgresql://ada:•••@db/app"),
+        ("postgresql://ada:hun/ter2@db:5432/app", "postgresql://ada:•••@db:5432/app"),
+        ("postgresql://ada:hun#ter2@db/app", "postgresql://ada:•••@db/app"),
+        ("postgresql://ada:hun?ter2@db/app", "postgresql://ada:•••@db/app"),
+        ("postgresql://ada:h@un:ter2@db/app", "postgresql://ada:•••@db/app"),
+        ("redis://:hunter2@host:6379/0", "redis://:•••@host:6379/0"),
         (
             "postgresql://ada@db/app?password=hunter2&sslmode=require",
-            "postgresql://ada@db/app?password=***&sslmode=require",
+            "postgresql://ada@db/app?password=•••&sslmode=require",
         ),
-        ("postgresql://db/app?sslpassword=hun#ter2", "postgresql://db/app?sslpassword=***"),
-        ("postgresql://db/app?sslmode=x;password=hun&ter2", "postgresql://db/app?sslmode=x;password=***"),
-        ("postgresql://ada:a@db/app?password=hun@ter2", "postgresql://ada:***"),
-        ("http://[::1:hunter2@db", "http://[:***@db"),
-        ("ada:hunter2@db", "ada:***@db"),
-        ("hunter2@db", "***@db"),
-        ("host=db user=ada password=hunter2", "host=db user=ada password=***"),
+        ("postgresql://db/app?sslpassword=hun#ter2", "postgresql://db/app?sslpassword=•••"),
+        ("postgresql://db/app?sslmode=x;password=hun&ter2", "postgresql://db/app?sslmode=x;password=•••"),
+        ("postgresql://ada:a@db/app?password=hun@ter2", "postgresql://ada:•••"),
+        ("http://[::1:hunter2@db", "http://[:•••@db"),
+        ("ada:hunter2@db", "ada:•••@db"),
+        ("hunter2@db", "•••@db"),
+        ("host=db user=ada password=hunter2", "host=db user=ada password=•••"),
         ("postgresql://ada@db/app", "postgresql://ada@db/app"),
         ("sqlite:////a/b.db", "sqlite:////a/b.db"),
         ("redis://host:6379/0", "redis://host:6379/0"),
@@ -196,3 +197,25 @@ def test_a_length_of_time_is_read_in_no_time() -> None:
     with pytest.raises(ConfigError):
         durations.microseconds("1d" + " " * 57 + "x", name="delay")
     assert time.process_time() - began < 0.1
+
+
+@pytest.mark.parametrize(
+    ("type_name", "message", "shown"),
+    [
+        ("builtins.ValueError", "bad amount", "ValueError: bad amount"),
+        ("app.Refused", "", "Refused"),
+        (
+            "OSError",
+            "no route to redis://ada:hunter2@db/0 today",
+            f"OSError: no route to redis://ada:{HIDDEN}@db/0 today",
+        ),
+        ("Refused", '{"token": "hunter2"}', f'Refused: {{"token": "{HIDDEN}"}}'),
+    ],
+)
+def test_an_error_is_shown_on_one_line_without_secrets(type_name: str, message: str, shown: str) -> None:
+    assert format_error(Failure(type_name, message)) == shown
+
+
+def test_an_error_is_redacted_before_it_is_truncated() -> None:
+    text = format_error(Failure("OSError", "redis://ada:hunter2@db/0"), limit=len("OSError: redis://ada:hunter2"))
+    assert "hunter" not in text and len(text) == 28

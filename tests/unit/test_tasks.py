@@ -46,7 +46,7 @@ def test_a_second_task_of_the_same_name_is_refused_naming_both_places(app: Drumb
     line = other.__code__.co_firstlineno
     assert first.source_location in str(refused.value)
     assert f"{__file__}:{line}" in str(refused.value)
-    assert app.registry["charge"] is first
+    assert app._internals.registry["charge"] is first
 
 
 def test_two_apps_may_have_tasks_of_the_same_name(app: Drumbeat) -> None:
@@ -105,7 +105,7 @@ def test_a_bad_option_is_refused_at_the_decorator_by_its_name(app: Drumbeat, opt
     with pytest.raises(ConfigError) as refused:
         app.task(**options)(charge)
     assert option in str(refused.value) or refused.value.setting == option
-    assert len(app.registry) == 0
+    assert len(app._internals.registry) == 0
 
 
 def generator() -> Any:
@@ -296,7 +296,7 @@ def test_on_dead_is_a_task_of_its_own_and_named_in_every_job(app: Drumbeat) -> N
     async def refund(job: Job, error: JobError) -> None: ...
 
     assert charge.bind().on_dead == "charge.on_dead"
-    task = app.registry["charge.on_dead"]
+    task = app._internals.registry["charge.on_dead"]
     assert (task.function, task.is_async, task.queue, task.signature.hash) == (refund, True, "critical", SIGNATURE)
 
 
@@ -324,7 +324,7 @@ def test_functions_that_could_not_be_called_are_refused(app: Drumbeat) -> None:
         charge.on_dead(wrong)
     with pytest.raises(ConfigError, match="arguments, signature"):
         charge.upgrade(wrong)
-    assert [task.name for task in app.registry] == ["charge"]
+    assert [task.name for task in app._internals.registry] == ["charge"]
 
 
 @pytest.mark.parametrize(("type", "kind"), [("ValueError", JobFailed), (TIMED_OUT, JobTimedOut)])
@@ -349,7 +349,7 @@ def test_on_dead_reads_its_obituary_as_a_job_and_an_error(app: Drumbeat, type: s
         run_at=NOON,
     )
     raw = msgspec.json.encode(DeadLetterPayload(job, Failure(type, "no money"))).decode()
-    (read, error), named = app.registry["charge.on_dead"].signature.decode(raw)
+    (read, error), named = app._internals.registry["charge.on_dead"].signature.decode(raw)
     assert (read, named) == (job, {})
     assert isinstance(error, kind)
     assert (error.id, error.message) == (job.id, "no money")
@@ -364,7 +364,7 @@ def test_a_broken_obituary_is_undecodable(app: Drumbeat, raw: str, json: bool) -
     def refund(job: Job, error: JobError) -> None: ...
 
     with pytest.raises(Undecodable) as refused:
-        app.registry["charge.on_dead"].signature.decode(raw)
+        app._internals.registry["charge.on_dead"].signature.decode(raw)
     assert refused.value.json is json
 
 
@@ -405,7 +405,7 @@ def test_an_unknown_task_is_told_with_a_near_one(app: Drumbeat) -> None:
     async def charge() -> None: ...
 
     with pytest.raises(UnknownTask, match="did you mean 'charge'"):
-        app.registry["chrage"]
+        app._internals.registry["chrage"]
 
 
 def test_options_have_the_defaults_of_the_design(app: Drumbeat) -> None:

@@ -19,12 +19,14 @@ API = "/api/v1"
 
 @pytest.fixture
 async def hand(app: Drumbeat) -> InstanceId:
-    return await making.worker(await app.store(), queues=("mail",), tasks=app.registry.signatures(), concurrency=4)
+    return await making.worker(
+        await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures(), concurrency=4
+    )
 
 
 async def counted(app: Drumbeat, hand: InstanceId, *, ago: timedelta, **numbers: int) -> None:
     """What an instance counted in the minute that was so long ago."""
-    store = await app.store()
+    store = await app._internals.store()
     at = (await store.inspect.now() - ago // timedelta(microseconds=1)) // Resolution.MINUTE * Resolution.MINUTE
     await store.stats.put(
         hand, [Rollup(resolution=Resolution.MINUTE, at=at, queue="mail", task="send_mail", **numbers)]
@@ -34,10 +36,10 @@ async def counted(app: Drumbeat, hand: InstanceId, *, ago: timedelta, **numbers:
 async def test_the_status_tells_who_is_there_and_what_the_last_day_brought(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
-    store = await app.store()
-    await app.registry["send_mail"].enqueue("ada")
+    store = await app._internals.store()
+    await app._internals.registry["send_mail"].enqueue("ada")
     await making.claim(store, hand, "mail")
-    await app.registry["send_mail"].using(delay=60).enqueue("ada")
+    await app._internals.registry["send_mail"].using(delay=60).enqueue("ada")
     await store.instances.heartbeat(hand, 1, lead=10_000_000)
     await counted(app, hand, ago=timedelta(hours=1), started=9, succeeded=5, failed=3, dead=1)
     await counted(app, hand, ago=timedelta(hours=23), started=3, succeeded=2, failed=1)
@@ -58,7 +60,7 @@ async def test_what_a_worker_has_done_is_in_the_status_and_in_the_history_of_its
 
     async with asyncio.TaskGroup() as group:
         worker = group.create_task(app.serve(role="worker"))
-        handles = await app.enqueue_many([app.registry["send_mail"].bind("ada") for _ in range(3)])
+        handles = await app.enqueue_many([app._internals.registry["send_mail"].bind("ada") for _ in range(3)])
         failing = await fail.enqueue()
         for handle in (*handles, failing):
             await app.jobs.wait(handle.id, timeout=30)
@@ -119,13 +121,13 @@ async def test_stats_that_cannot_be_are_refused(api: httpx.AsyncClient, query: d
 async def test_an_instance_is_shown_with_its_heart_and_its_term(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     await store.instances.heartbeat(hand, 0, lead=10_000_000)
     other = await making.worker(store, queues=("mail",))
     await store.instances.deregister(other, "drained")
     [living] = (await api.get(f"{API}/instances")).json()["items"]
     assert (living["id"], living["healthy"], living["term"]) == (hand, True, 1)
-    assert 0 <= living["silent"] < 60
+    assert 0 <= living["seconds_since_heartbeat"] < 60
     both = (await api.get(f"{API}/instances", params={"all": "true"})).json()["items"]
     assert {each["id"]: each["state"] for each in both} == {hand: "alive", other: "left"}
     gone = (await api.get(f"{API}/instances/{other}")).json()
@@ -134,7 +136,7 @@ async def test_an_instance_is_shown_with_its_heart_and_its_term(
 
 
 async def test_locks_are_listed_and_taken_away_with_a_reason(api: httpx.AsyncClient, app: Drumbeat) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     for number, name in enumerate(["a", "a", "b", "c"]):
         await store.locks.acquire(NewTicket(id=f"ticket{number}", lock=name, lease=60_000_000, owner=f"owner{number}"))
     first = (await api.get(f"{API}/locks", params={"limit": 2})).json()
@@ -176,7 +178,7 @@ async def test_every_act_is_in_the_audit_newest_first_page_by_page(api: httpx.As
         query["before"] = page["next"]
     assert [(act["verb"], act["target"], act["touched"], act["outcome"], act["reason"]) for act in seen] == [
         ("jobs.enqueue", "send_male", 0, "refused", ""),
-        ("jobs.bulk", "cancel task=send_mail", 4, "done", "all of it"),
+        ("jobs.cancel", "task=send_mail", 4, "done", "all of it"),
         ("queues.pause", "mail", 1, "done", "rest"),
         *(("jobs.enqueue", "send_mail", 1, "done", f"reason {number}") for number in (3, 2, 1, 0)),
     ]

@@ -72,8 +72,8 @@ class Served:
                 await self._server.serve(sockets=[listener])
 
     async def _fill(self, app: Drumbeat) -> None:
-        store, task = await app.store(), app.registry["send_mail"]
-        hand = await making.worker(store, queues=("mail",), tasks=app.registry.signatures())
+        store, task = await app._internals.store(), app._internals.registry["send_mail"]
+        hand = await making.worker(store, queues=("mail",), tasks=app._internals.registry.signatures())
         for kind in (OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.RETRY):
             await task.enqueue("ada")
             await self._end(app, hand, kind)
@@ -94,7 +94,7 @@ class Served:
         }
 
     async def _end(self, app: Drumbeat, hand: InstanceId, kind: OutcomeKind) -> None:
-        store = await app.store()
+        store = await app._internals.store()
         jobs = await making.claim(store, hand, "mail")
         await making.report(store, hand, *(making.outcome(job, kind, delay=10**12) for job in jobs))
 
@@ -157,7 +157,7 @@ def test_a_paced_act_is_answered_before_it_is_done_and_ends_in_the_audit(served:
         assert client.get("/jobs/counts", params={"key": "paced"}).json()["scheduled"] > 0
 
         def ended() -> Any:
-            [act] = client.get("/audit", params={"verb": "jobs.bulk", "limit": 1}).json()["items"]
+            [act] = client.get("/audit", params={"verb": "jobs.run_now", "limit": 1}).json()["items"]
             return act["done_at"] and (act["outcome"], act["touched"])
 
         assert until_sync(ended, what="the end of the act") == ("done", 12)

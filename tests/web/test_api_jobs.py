@@ -18,12 +18,14 @@ JOBS = "/api/v1/jobs"
 @pytest.fixture
 async def hand(app: Drumbeat) -> InstanceId:
     """An instance that could run the app's jobs; tests end them as a worker would."""
-    return await making.worker(await app.store(), queues=("mail",), tasks=app.registry.signatures())
+    return await making.worker(
+        await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures()
+    )
 
 
 async def ended(app: Drumbeat, hand: InstanceId, kind: OutcomeKind) -> list[str]:
     """Claim all that is due, and end it so."""
-    store = await app.store()
+    store = await app._internals.store()
     jobs = await making.claim(store, hand, "mail")
     await making.report(store, hand, *(making.outcome(job, kind) for job in jobs))
     return [job.id for job in jobs]
@@ -68,7 +70,7 @@ async def test_a_number_that_a_browser_would_round_arrives_and_leaves_exactly(
     answer = await api.post(JOBS, content=body, headers={"Content-Type": "application/json"})
     id = answer.json()["id"]
     assert (await api.get(f"{JOBS}/{id}")).json()["args"] == '{"to":"ada","big":9007199254740993}'
-    assert app.registry["send_mail"].signature.decode((await app.jobs.show(id)).args) == (
+    assert app._internals.registry["send_mail"].signature.decode((await app.jobs.show(id)).args) == (
         (),
         {"to": "ada", "big": 9007199254740993},
     )
@@ -113,7 +115,7 @@ async def test_a_task_that_only_workers_know_is_enqueued_with_their_signature(
     store_url: str, open_browser: OpenBrowser
 ) -> None:
     async with Drumbeat(store_url) as stranger:
-        store = await stranger.store()
+        store = await stranger._internals.store()
         await making.worker(store, queues=("far",), tasks={"elsewhere": "abc123", "elsewhere.on_dead": "on_dead"})
         api = open_browser(stranger.dashboard(access="open"))
         answer = await api.post(JOBS, json={"task": "elsewhere", "args": {"any": 1}})
@@ -158,7 +160,7 @@ async def test_jobs_are_listed_by_what_they_have_in_common(
 async def test_pages_have_no_gap_and_no_repeat_while_jobs_come_and_go(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
-    task = app.registry["send_mail"]
+    task = app._internals.registry["send_mail"]
     first = [handle.id for handle in await app.enqueue_many([task.bind("ada") for _ in range(25)])]
     seen: list[str] = []
     query: dict[str, Any] = {"limit": 4}
@@ -169,7 +171,7 @@ async def test_pages_have_no_gap_and_no_repeat_while_jobs_come_and_go(
             break
         query["before"] = page["next"]
         await app.enqueue_many([task.bind("new") for _ in range(3)])
-        store = await app.store()
+        store = await app._internals.store()
         jobs = await making.claim(store, hand, "mail", limit=3)
         await making.report(store, hand, *(making.outcome(job, OutcomeKind.SUCCEEDED) for job in jobs))
     assert seen == first[::-1]
@@ -177,7 +179,7 @@ async def test_pages_have_no_gap_and_no_repeat_while_jobs_come_and_go(
 
 @pytest.mark.parametrize("limit", ["0", "-5", "1000000", "99999999999999999999999999"])
 async def test_a_limit_is_clamped(api: httpx.AsyncClient, app: Drumbeat, limit: str) -> None:
-    task = app.registry["send_mail"]
+    task = app._internals.registry["send_mail"]
     await app.enqueue_many([task.bind("ada") for _ in range(501)])
     answer = await api.get(JOBS, params={"limit": limit})
     assert len(answer.json()["items"]) == (1 if int(limit) < 1 else 500)
@@ -252,7 +254,7 @@ async def test_why_a_job_is_not_running_is_told(api: httpx.AsyncClient) -> None:
 async def test_an_unknown_job_is_not_found_by_any_address(api: httpx.AsyncClient, id: str) -> None:
     for path in ("", "/attempts", "/explain"):
         assert (await api.get(f"{JOBS}/{id}{path}")).status_code == 404
-    for path in ("/cancel", "/retry", "/run-now"):
+    for path in ("/cancel", "/run-now"):
         answer = await api.post(f"{JOBS}/{id}{path}", json={})
         assert (answer.status_code, answer.json()["argument"]) == (404, "id"), path
 
@@ -261,7 +263,7 @@ async def test_a_pending_job_is_cancelled_and_a_running_one_is_asked_to_stop(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
     waiting, running = await enqueued(api, delay=60), await enqueued(api)
-    await making.claim(await app.store(), hand, "mail")
+    await making.claim(await app._internals.store(), hand, "mail")
     first = (await api.post(f"{JOBS}/{waiting}/cancel", json={"reason": "no longer needed"})).json()
     assert (first["answer"], first["job"]["state"]) == ("cancelled", "cancelled")
     second = (await api.post(f"{JOBS}/{running}/cancel")).json()
@@ -270,19 +272,22 @@ async def test_a_pending_job_is_cancelled_and_a_running_one_is_asked_to_stop(
     assert third["answer"] == "cancelled"
 
 
-async def test_a_job_is_run_now_and_a_dead_one_is_retried(
+async def test_a_job_is_run_now_and_a_dead_letter_is_replayed(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
     id = await enqueued(api, delay=3600)
     assert (await api.post(f"{JOBS}/{id}/run-now")).json()["view"] == "ready"
     [died] = await ended(app, hand, OutcomeKind.DEAD)
     assert (await api.post(f"{JOBS}/{died}/run-now")).status_code == 409
-    revived = (await api.post(f"{JOBS}/{died}/retry", json={"reason": "mended"})).json()
-    assert (revived["view"], revived["replays"], revived["failures"]) == ("ready", 1, 0)
+    replayed = (await api.post(f"/api/v1/dead/{died}/replay", json={"reason": "mended"})).json()
+    assert (replayed["matched"], replayed["touched"], replayed["refused"]) == (1, 1, [])
+    job = (await api.get(f"{JOBS}/{died}")).json()
+    assert (job["view"], job["replays"], job["failures"]) == ("ready", 1, 0)
     await ended(app, hand, OutcomeKind.SUCCEEDED)
-    assert (await api.post(f"{JOBS}/{died}/retry")).status_code == 409
+    assert (await api.post(f"/api/v1/dead/{died}/replay")).status_code == 409
     later = await enqueued(api, delay=3600)
-    assert (await api.post(f"{JOBS}/{later}/retry")).json()["view"] == "ready"
+    assert (await api.post(f"/api/v1/dead/{later}/replay")).status_code == 409
+    assert (await api.post(f"{JOBS}/{died}/retry")).status_code == 404
 
 
 async def test_a_bulk_act_says_first_how_many_it_would_touch(api: httpx.AsyncClient, app: Drumbeat) -> None:

@@ -124,7 +124,7 @@ async def test_schedules_are_listed_by_name_page_by_page(api: httpx.AsyncClient)
 
 async def test_what_became_of_its_moments_is_told_page_by_page(api: httpx.AsyncClient, app: Drumbeat) -> None:
     await made(api, overlap="allow")
-    store = await app.store()
+    store = await app._internals.store()
     known = await store.schedules.get("nightly")
     assert known is not None
     hour, first = 3_600_000_000, 1_767_225_600_000_000

@@ -16,7 +16,7 @@ TASKS = "/api/v1/tasks"
 
 @pytest.fixture
 async def hand(app: Drumbeat) -> InstanceId:
-    return await making.worker(await app.store(), queues=("mail",), tasks={"far_away": "abc"})
+    return await making.worker(await app._internals.store(), queues=("mail",), tasks={"far_away": "abc"})
 
 
 async def test_tasks_of_the_program_and_of_living_workers_are_listed(api: httpx.AsyncClient, hand: InstanceId) -> None:
@@ -37,7 +37,7 @@ async def test_a_task_tells_what_it_takes_for_a_form(api: httpx.AsyncClient, app
         "dry": ("bool", False, "false"),
     }
     assert task["parameters"][0]["schema"] == {"type": "integer"}
-    assert task["signature"] == app.registry["charge"].signature.hash
+    assert task["signature"] == app._internals.registry["charge"].signature.hash
 
 
 @pytest.mark.parametrize("name", ["nowhere", "a b", "%3Cimg%20src=x%3E"])
@@ -51,7 +51,7 @@ async def test_an_unknown_task_is_not_found(api: httpx.AsyncClient, name: str) -
 async def test_the_history_of_a_task_has_every_run_page_by_page(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
-    task, store = app.registry["send_mail"], await app.store()
+    task, store = app._internals.registry["send_mail"], await app._internals.store()
     ids: list[str] = []
     for number in range(7):
         ids.append((await task.enqueue("ada")).id)
@@ -80,8 +80,8 @@ async def test_the_history_of_a_task_has_every_run_page_by_page(
 async def test_a_run_tells_when_it_was_due_where_it_ran_and_how_late_it_was(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
-    store = await app.store()
-    await app.registry["send_mail"].enqueue("ada")
+    store = await app._internals.store()
+    await app._internals.registry["send_mail"].enqueue("ada")
     for job in await making.claim(store, hand, "mail"):
         await making.end(store, hand, job, OutcomeKind.DEAD)
     [run] = (await api.get(f"{TASKS}/send_mail/history")).json()["items"]

@@ -123,7 +123,7 @@ async def test_one_address_cannot_take_the_place_of_others_with_what_it_keeps_bu
 
 
 async def test_a_client_that_does_not_read_is_dropped(app: Drumbeat, board: Dashboard) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     args = '{"text": "' + "x" * 16_000 + '"}'
     new = [NewJob(id=new_job_id(), task="greet", queue="mail", args=args, signature="s") for _ in range(150)]
     await store.jobs.add(new)
@@ -143,7 +143,7 @@ async def test_a_client_that_does_not_read_is_dropped(app: Drumbeat, board: Dash
 async def test_where_it_is_mounted_a_client_that_does_not_read_is_let_go(
     board: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drumbeat.web.SEND_TIMEOUT", 0.2)
+    monkeypatch.setattr("drumbeat.web.asgi.SEND_TIMEOUT", 0.2)
     scope = {
         "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1", "method": "GET",
         "path": EVENTS, "raw_path": EVENTS.encode(), "root_path": "", "query_string": b"", "scheme": "http",

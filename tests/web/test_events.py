@@ -26,7 +26,7 @@ from tests.web.live_server import EVENTS, ServerSentEvent, follow_events, serve_
 
 
 async def enqueue(app: Drumbeat) -> None:
-    task = app.registry.find("send_mail")
+    task = app._internals.registry.find("send_mail")
     assert task is not None
     await task.enqueue("ada")
 
@@ -96,7 +96,7 @@ async def test_nobody_looks_at_the_store_when_nobody_looks_at_the_page(app: Drum
 async def test_a_store_that_goes_away_is_told_and_so_is_its_return(
     app: Drumbeat, board: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = app.store
+    really = app._internals.store
 
     async def away() -> None:
         raise StoreUnavailable("somebody pulled the plug")
@@ -104,7 +104,7 @@ async def test_a_store_that_goes_away_is_told_and_so_is_its_return(
     async with serve_dashboard(board) as (address, _), follow_events(address) as told:
         await first(told)
         monkeypatch.setattr(app, "store", away)
-        assert (await first(told, "gone")).data == {"reason": "somebody pulled the plug"}
+        assert (await first(told, "store_down")).data == {"reason": "somebody pulled the plug"}
         monkeypatch.setattr(app, "store", really)
         await first(told)
 
@@ -138,7 +138,7 @@ async def test_there_are_only_so_many_streams_at_once_in_all_and_for_each_caller
 async def test_the_first_tick_has_the_rates_of_the_last_stretch_that_all_workers_have_reported(
     app: Drumbeat, board: Dashboard
 ) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     hand = await making.worker(store)
     at = (await store.inspect.now() // STRETCH - 2) * STRETCH
     rows = [

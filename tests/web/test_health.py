@@ -12,8 +12,8 @@ from tests.contract import making
 
 async def count_runs(app: Drumbeat, **numbers: int) -> None:
     """What a worker, which then goes on, has counted in this minute."""
-    store = await app.store()
-    hand = await making.worker(store, queues=("mail",), tasks=app.registry.signatures())
+    store = await app._internals.store()
+    hand = await making.worker(store, queues=("mail",), tasks=app._internals.registry.signatures())
     at = await store.inspect.now() // 60_000_000 * 60_000_000
     await store.stats.put(
         hand, [Rollup(resolution=Resolution.MINUTE, at=at, queue="mail", task="send_mail", **numbers)]
@@ -44,7 +44,7 @@ async def test_a_task_whose_runs_all_fail_is_no_health_wherever_one_looks(
 
 
 async def test_a_worker_that_died_lately_is_told_with_its_place(app: Drumbeat, api: httpx.AsyncClient) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     gone, _ = [await making.worker(store, host="rack7", pid=99, queues=("mail",)) for _ in range(2)]
     await store.instances.declare_dead(gone, beat=None, started=None, reason="no heartbeat")
     page = await api.get("/")

@@ -41,7 +41,7 @@ class Seen(HTMLParser):
 async def app(tmp_path: Path) -> Drumbeat:
     """With jobs that nobody could have enqueued by us: written straight into the store."""
     app = Drumbeat(f"sqlite:///{tmp_path}/hostile.db", name="shop")
-    store = await app.store()
+    store = await app._internals.store()
     instance = await making.worker(store, app=EVIL, host=EVIL, version=EVIL, queues=(WORD,), tasks={WORD: EVIL})
     job = await making.claimed_one(
         store, instance, task=WORD, queue=WORD, key=EVIL, args='{"to":"<img src=x onerror=alert(1)>"}'

@@ -37,7 +37,7 @@ async def test_the_lag_is_the_age_of_the_oldest_due_job_within_a_second(
     @app.task(queue="reports")
     async def report(number: int) -> None: ...
 
-    mail: Any = app.registry.find("send_mail")
+    mail: Any = app._internals.registry.find("send_mail")
     now = SYSTEM.now_us()
     ages = {"mail": 90, "reports": 7200}
     for queue, task in (("mail", mail), ("reports", report)):
@@ -50,7 +50,7 @@ async def test_the_lag_is_the_age_of_the_oldest_due_job_within_a_second(
 
 
 async def test_what_is_not_due_yet_makes_no_lag(app: Drumbeat, api: httpx.AsyncClient, lags: Any) -> None:
-    mail: Any = app.registry.find("send_mail")
+    mail: Any = app._internals.registry.find("send_mail")
     await mail.using(delay=3600).enqueue("ada")
     assert (await lags(api))["mail"] == 0
 
@@ -58,7 +58,7 @@ async def test_what_is_not_due_yet_makes_no_lag(app: Drumbeat, api: httpx.AsyncC
 async def test_the_lag_goes_to_the_next_when_the_oldest_is_cancelled(
     app: Drumbeat, api: httpx.AsyncClient, lags: Any
 ) -> None:
-    mail: Any = app.registry.find("send_mail")
+    mail: Any = app._internals.registry.find("send_mail")
     now = SYSTEM.now_us()
     oldest = await mail.using(at=from_us(now - 500_000_000)).enqueue("ada")
     await mail.using(at=from_us(now - 20_000_000)).enqueue("ben")
@@ -71,7 +71,7 @@ async def test_the_lag_grows_with_time_while_a_queue_is_paused_and_ends_when_it_
     app: Drumbeat, api: httpx.AsyncClient, lags: Any
 ) -> None:
     """A worker is there all the while: what it has looked at and may not take is as late as it is."""
-    mail: Any = app.registry.find("send_mail")
+    mail: Any = app._internals.registry.find("send_mail")
     await app.queues.pause("mail")
     due = SYSTEM.now_us()
     job = await mail.using(at=from_us(due)).enqueue("ada")

@@ -22,12 +22,14 @@ PAGES = ["/", "/?range=24h", "/jobs", "/jobs?state=dead", "/jobs?state=ready", "
 
 @pytest.fixture
 async def hand(app: Drumbeat) -> InstanceId:
-    return await making.worker(await app.store(), queues=("mail",), tasks=app.registry.signatures())
+    return await making.worker(
+        await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures()
+    )
 
 
 async def run(app: Drumbeat, hand: InstanceId, *kinds: OutcomeKind) -> list[str]:
     """Jobs whose first run ended like this, in the order in which they were enqueued."""
-    task, store = app.registry["send_mail"], await app.store()
+    task, store = app._internals.registry["send_mail"], await app._internals.store()
     handles = await app.enqueue_many([task.bind(HOSTILE) for _ in kinds])
     kind_of = {handle.id: kind for handle, kind in zip(handles, kinds, strict=True)}
     error = Failure("Bounced", HOSTILE, f"Traceback: {HOSTILE}")
@@ -72,17 +74,17 @@ async def test_names_and_errors_from_the_store_are_shown_as_text(
 
 async def test_the_story_of_a_job_has_each_of_its_runs(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
     [id] = await run(app, hand, OutcomeKind.RETRY)
-    store = await app.store()
+    store = await app._internals.store()
     await app.jobs.run_now(id)
     [job] = await making.claim(store, hand, "mail")
     await making.end(store, hand, job, OutcomeKind.SUCCEEDED, result="9007199254740993")
     page = (await api.get(f"/jobs/{id}")).text
-    assert "Run 1 failed, to be tried again" in page and "Run 2 succeeded" in page
+    assert "Run 1 failed, will retry" in page and "Run 2 succeeded" in page
     assert 'data-test="result">9007199254740993<' in page
 
 
 async def test_a_job_that_waits_says_why(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
-    job = await app.registry["send_mail"].enqueue("ada")
+    job = await app._internals.registry["send_mail"].enqueue("ada")
     await app.queues.pause("mail", reason="their server is down", by="grace")
     page = (await api.get(f"/jobs/{job.id}")).text
     assert 'data-test="reason-queue_paused"' in page and "their server is down" in page
@@ -119,19 +121,19 @@ async def test_an_address_of_no_job_is_not_found(api: httpx.AsyncClient) -> None
 async def test_one_line_of_search_becomes_an_address_that_says_what_it_means(
     api: httpx.AsyncClient, app: Drumbeat, line: str, fields: dict[str, list[str]]
 ) -> None:
-    await app.registry["send_mail"].using(key="order-7").enqueue("ada")
+    await app._internals.registry["send_mail"].using(key="order-7").enqueue("ada")
     answer = await api.get("/jobs", params={"q": line})
     assert answer.status_code == 303
     assert parse_qs(urlsplit(answer.headers["location"]).query) == fields
 
 
 async def test_an_id_in_the_search_box_leads_to_its_job(api: httpx.AsyncClient, app: Drumbeat) -> None:
-    job = await app.registry["send_mail"].enqueue("ada")
+    job = await app._internals.registry["send_mail"].enqueue("ada")
     assert (await api.get("/jobs", params={"q": job.id})).headers["location"] == f"/jobs/{job.id}"
 
 
 async def test_an_id_is_found_by_its_end_as_lists_show_it(api: httpx.AsyncClient, app: Drumbeat) -> None:
-    first, second = [await app.registry["send_mail"].enqueue("ada") for _ in range(2)]
+    first, second = [await app._internals.registry["send_mail"].enqueue("ada") for _ in range(2)]
     listed = (await api.get("/jobs")).text
     for job in (first, second):
         [shown] = re.findall(rf'href="/jobs/{job.id}" title="[^"]*">([^<]*)<', listed)
@@ -167,7 +169,7 @@ async def test_a_field_that_there_is_not_is_told_with_those_that_there_are(
 async def test_errors_addresses_and_keys_with_a_colon_are_no_fields(
     api: httpx.AsyncClient, app: Drumbeat, line: str
 ) -> None:
-    await app.registry["send_mail"].using(key="order:7").enqueue("ada")
+    await app._internals.registry["send_mail"].using(key="order:7").enqueue("ada")
     answer = await api.get("/jobs", params={"q": line})
     name = "key" if line == "order:7" else "error"
     assert parse_qs(urlsplit(answer.headers["location"]).query) == {name: [line]}
@@ -181,8 +183,8 @@ async def test_what_can_be_searched_for_is_told_on_every_page(api: httpx.AsyncCl
 
 
 async def test_the_api_lists_jobs_by_when_they_ended(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
-    store = await app.store()
-    task = app.registry["send_mail"]
+    store = await app._internals.store()
+    task = app._internals.registry["send_mail"]
     ids = [(await task.enqueue("ada")).id for _ in range(6)]
     jobs = {job.id: job for job in await making.claim(store, hand, "mail", limit=5)}
     now = await store.inspect.now()
@@ -224,7 +226,7 @@ async def test_tabs_count_and_lead_to_what_they_count(api: httpx.AsyncClient, ap
 
 
 async def test_pages_of_jobs_follow_each_other_without_a_gap(api: httpx.AsyncClient, app: Drumbeat) -> None:
-    task = app.registry["send_mail"]
+    task = app._internals.registry["send_mail"]
     ids = [handle.id for handle in await app.enqueue_many([task.bind("ada") for _ in range(5)])]
     seen: list[str] = []
     path: str | None = "/jobs?limit=2"
@@ -245,7 +247,7 @@ async def test_a_bar_leads_to_just_the_jobs_that_ended_in_its_stretch(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
     ids = await run(app, hand, OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.SUCCEEDED)
-    store = await app.store()
+    store = await app._internals.store()
     ended = (await app.jobs.show(ids[0])).finished_at
     assert ended is not None
     at = int(ended.timestamp()) // 10 * 10_000_000
@@ -283,7 +285,7 @@ async def test_dead_letters_are_grouped_and_a_group_leads_to_its_letters(
 
 async def test_the_overview_says_what_needs_somebody(api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId) -> None:
     await run(app, hand, OutcomeKind.DEAD)
-    await app.registry["send_mail"].enqueue("ada")
+    await app._internals.registry["send_mail"].enqueue("ada")
     await app.queues.pause("mail", reason="their server is down", by="grace")
     page = (await api.get("/")).text
     needs = page[page.index('data-test="needs"') :]
@@ -294,7 +296,7 @@ async def test_the_overview_says_what_needs_somebody(api: httpx.AsyncClient, app
 async def test_the_number_of_dead_letters_is_the_same_wherever_it_stands(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
-    store, many = await app.store(), 9
+    store, many = await app._internals.store(), 9
     for number in range(many):  # more groups than the overview has room for
         job = await making.claimed_one(store, hand, queue="mail", task=f"task{number}", priority=1)
         await making.end(store, hand, job, OutcomeKind.DEAD)
@@ -310,13 +312,13 @@ async def test_the_number_of_dead_letters_is_the_same_wherever_it_stands(
 async def test_a_job_that_runs_for_the_first_time_is_not_said_not_to_have_run(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
-    store = await app.store()
-    waits = (await app.registry["send_mail"].using(delay=60).enqueue("ada")).id
+    store = await app._internals.store()
+    waits = (await app._internals.registry["send_mail"].using(delay=60).enqueue("ada")).id
     runs = (await making.claimed_one(store, hand, queue="mail", task="send_mail")).id
-    never = (await app.registry["send_mail"].enqueue("ada")).id
+    never = (await app._internals.registry["send_mail"].enqueue("ada")).id
     await app.jobs.cancel(never)
     texts = [(await api.get(f"/jobs/{id}")).text for id in (waits, runs, never)]
-    words = ["It has not run yet", "Its first run is under way", "No run is on record"]
+    words = ["Not run yet", "First run in progress", "No runs on record"]
     assert [[word in text for word in words] for text in texts] == [
         [True, False, False],
         [False, True, False],
@@ -327,10 +329,10 @@ async def test_a_job_that_runs_for_the_first_time_is_not_said_not_to_have_run(
 async def test_the_dialog_of_a_cancellation_names_both_buttons_by_what_they_do(
     api: httpx.AsyncClient, app: Drumbeat
 ) -> None:
-    job = await app.registry["send_mail"].enqueue("ada")
+    job = await app._internals.registry["send_mail"].enqueue("ada")
     one, many = (await api.get(f"/jobs/{job.id}")).text, (await api.get("/jobs?state=ready")).text
-    assert 'data-confirm="Cancel the job" data-dismiss="Keep it"' in one
-    assert 'data-confirm="Cancel these jobs" data-dismiss="Keep them"' in many
+    assert 'data-confirm="Cancel the job" data-dismiss="Back"' in one
+    assert 'data-confirm="Cancel these jobs" data-dismiss="Back"' in many
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -338,7 +340,9 @@ async def test_a_viewer_is_shown_no_button_that_acts(guarded: Drumbeat, open_bro
     @guarded.task(queue="mail", name="send_mail")
     async def send_mail(to: str) -> None: ...
 
-    hand = await making.worker(await guarded.store(), queues=("mail",), tasks=guarded.registry.signatures())
+    hand = await making.worker(
+        await guarded._internals.store(), queues=("mail",), tasks=guarded._internals.registry.signatures()
+    )
     [dead, _] = await run(guarded, hand, OutcomeKind.DEAD, OutcomeKind.RETRY)
     viewer = open_browser(guarded.dashboard(), headers=bearer("viewer"))
     assert acts(await viewer.get(path)) == set()
@@ -349,11 +353,13 @@ async def test_each_role_is_offered_what_it_may_do(guarded: Drumbeat, open_brows
     @guarded.task(queue="mail", name="send_mail")
     async def send_mail(to: str) -> None: ...
 
-    hand = await making.worker(await guarded.store(), queues=("mail",), tasks=guarded.registry.signatures())
+    hand = await making.worker(
+        await guarded._internals.store(), queues=("mail",), tasks=guarded._internals.registry.signatures()
+    )
     [dead] = await run(guarded, hand, OutcomeKind.DEAD)
     operator, admin = (open_browser(guarded.dashboard(), headers=bearer(role)) for role in ("operator", "admin"))
-    assert acts(await operator.get(f"/jobs/{dead}")) == {"retry"}
-    assert acts(await admin.get(f"/jobs/{dead}")) == {"retry", "discard"}
+    assert acts(await operator.get(f"/jobs/{dead}")) == {"replay"}
+    assert acts(await admin.get(f"/jobs/{dead}")) == {"replay", "discard"}
     assert acts(await operator.get("/queues")) == {"pause"}
     assert acts(await operator.get("/dead")) == set()
 

@@ -27,7 +27,7 @@ def large(n: int) -> str:
 
 
 async def queue_many(app: Drumbeat, count: int = MANY) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     for first in range(0, count, 50):
         await store.jobs.add(
             [
@@ -90,7 +90,7 @@ async def test_a_list_of_the_largest_jobs_is_small_and_quick_and_holds_up_nobody
 @pytest.fixture
 async def ended(app: Drumbeat) -> dict[str, str]:
     """Jobs with long texts that have ended: a succeeded and a dead one."""
-    store = await app.store()
+    store = await app._internals.store()
     instance = await worker(store)
     done = await claimed_one(store, instance, task="send_mail", args=large(1))
     await end(store, instance, done, OutcomeKind.SUCCEEDED, result=large(2))
@@ -139,7 +139,7 @@ async def test_a_short_text_is_whole_in_a_list(api: httpx.AsyncClient) -> None:
 
 
 async def test_a_secret_that_a_preview_cuts_is_hidden(app: Drumbeat, api: httpx.AsyncClient) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     for length in range(MAX_PREVIEW_CHARS - 30, MAX_PREVIEW_CHARS + 5):
         args = json.dumps({"x": "y" * length, "password": "hunter2", "to": "ada"}).replace(" ", "")
         new = NewJob(id=new_job_id(), task="send_mail", queue="mail", args=args, signature="s", delay=HOUR)
@@ -154,7 +154,7 @@ async def test_the_page_of_a_job_with_the_largest_arguments_holds_up_nobody(
 ) -> None:
     args = json.dumps({f"k{n}": n for n in range(16_500)} | {"password": "hunter2"})
     assert 250_000 < len(args) < 262_144
-    id, store = new_job_id(), await app.store()
+    id, store = new_job_id(), await app._internals.store()
     await store.jobs.add([NewJob(id=id, task="send_mail", queue="mail", args=args, signature="s", delay=HOUR)])
     blocks = Blocks()
     async with blocks.watched():

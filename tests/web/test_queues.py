@@ -6,7 +6,7 @@ from drumbeat import Drumbeat
 
 
 async def test_a_queue_is_listed_with_its_lag(app: Drumbeat, api: httpx.AsyncClient) -> None:
-    await app.registry.find("send_mail").enqueue("ada")  # type: ignore[union-attr]
+    await app._internals.registry.find("send_mail").enqueue("ada")  # type: ignore[union-attr]
     (queue,) = (await api.get("/api/v1/queues")).json()["items"]
     assert (queue["name"], queue["ready"], queue["paused"]) == ("mail", 1, False)
     assert 0 <= queue["lag"] < 10

@@ -286,7 +286,7 @@ async def test_a_trace_that_is_none_is_not_believed(app: Drumbeat, traced: Trace
     async def greet() -> None: ...
 
     async with app:
-        store = await app.store()
+        store = await app._internals.store()
         forged = greet.bind()
         for text in ("00-" + "0" * 32 + "-" + "0" * 16 + "-01", "hello", "00-xyz"):
             assert tracing.parse_traceparent(text) is None
@@ -312,7 +312,7 @@ async def test_a_provider_that_fails_costs_spans_and_no_job(
         provider.add_span_processor(Broken(InMemorySpanExporter()))
         job = greet.bind()
         put_in_place(provider, monkeypatch)
-        store = await app.store()
+        store = await app._internals.store()
         await store.jobs.add([job])
         assert await app.jobs.handle(job.id).result(timeout=5) == "hello"
     assert "a job runs without its span: tracing failed" in caplog.text

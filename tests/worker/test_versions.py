@@ -81,13 +81,13 @@ async def test_an_upgrade_makes_old_arguments_new(app: Drumbeat, app_url: str) -
         assert await job.result(timeout=5) == "ada: hello"
 
 
-async def test_what_no_version_can_read_is_a_dead_letter_and_stalls_nobody(app: Drumbeat) -> None:
+async def test_what_no_version_can_read_is_a_dead_letter_and_stalls_no_other(app: Drumbeat) -> None:
     @app.task
     async def work(n: int) -> int:
         return n
 
     async with app, run_worker(app):
-        store = await app.store()
+        store = await app._internals.store()
         bad = [
             NewJob(id=new_job_id(), task="work", queue="default", args=args, signature=signature)
             for args, signature in [("not json", "other"), ('{"n":"text"}', work.signature.hash)]
@@ -110,7 +110,7 @@ async def test_a_thousand_unknown_jobs_at_the_head_of_the_queue_do_not_hold_up_t
         return "known"
 
     async with app:
-        store = await app.store()
+        store = await app._internals.store()
         await store.jobs.add(
             [
                 NewJob(id=new_job_id(), task="nobody", queue="default", args="{}", signature="x", priority=0)

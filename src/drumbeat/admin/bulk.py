@@ -1,7 +1,9 @@
-"""One act on many jobs: cancel, run now, replay, discard; by id, or by what they have in common; at once or paced.
+"""Bulk actions: cancel, run now, replay or discard many jobs, by id or by filter, at once or paced.
 
-What an act is about is fixed by its first look: jobs that come meanwhile are not touched. A dry run counts and changes
-nothing.
+The only place that calls the store's verbs on many jobs; `app.dead`, `app.jobs`, the dashboard and the command line go through
+here. The jobs are fixed by the first query: jobs that come later are not touched. A dry run counts and changes nothing.
+
+    select_jobs > list_pages > apply_pages (one page, one call of the store) > apply_to_all
 """
 
 from __future__ import annotations
@@ -13,24 +15,24 @@ import msgspec
 
 from drumbeat.client import Client
 from drumbeat.clock import Clock
-from drumbeat.core.job import CancelAnswer, JobState
+from drumbeat.core.job import CancelAnswer, Job, JobState, ReplayResult
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.names import short_repr
 from drumbeat.store.protocol import Store
 
-from .filters import PAGE, JobQuery, all_ids, read_filter, read_ids
+from .filters import PAGE, JobCriteria, JobQuery, page_through, read_filter
 
 MAX_IDS = 10_000
 MAX_REFUSALS = 100
 STOP_POLL_INTERVAL = 0.5
-"""So often a paced act looks whether it was stopped."""
+"""Seconds between two checks of a paced action whether it was stopped."""
 
 
 class Action(StrEnum):
-    CANCEL = "cancel"  # pending and running ones
-    RUN_NOW = "run_now"  # pending ones
+    CANCEL = "cancel"  # pending and running jobs
+    RUN_NOW = "run_now"  # pending jobs
     REPLAY = "replay"  # dead letters
     DISCARD = "discard"  # dead letters
 
@@ -44,39 +46,52 @@ _STATES = {
 
 
 class RefusedJob(msgspec.Struct, frozen=True):
-    """A job that the act was not done to."""
+    """A job that the action did not change."""
 
     id: JobId
     reason: str
 
 
+class PageResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one page of a bulk action did."""
+
+    ids: Sequence[JobId]
+    touched: int
+    requested: int = 0
+    refused: Sequence[RefusedJob] = ()
+    cancelled: Sequence[CancelAnswer] = ()
+    """Of cancel: one answer for each id."""
+    replayed: Sequence[ReplayResult] = ()
+    """Of replay: one answer for each id."""
+
+
 class BulkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an act on many jobs."""
+    """What a bulk action did."""
 
     action: Action
     matched: int
-    """How many jobs it was about."""
+    """How many jobs were selected."""
     touched: int
-    """How many it was done to; 0 for a dry run."""
+    """How many were changed; 0 for a dry run."""
     requested: int = 0
     """Of `touched`, those that were running and were asked to stop: each may still end otherwise than cancelled."""
     dry_run: bool
     capped: bool = False
     """The count of a dry run ended at 10,000; there may be more."""
     refused: tuple[RefusedJob, ...] = ()
-    """Those that it was not done to, and why; the first 100."""
+    """Jobs that were not changed, each with the reason; the first 100."""
 
 
 class BulkProgress:
-    """How far an act on many jobs has come, for whoever watches it, and the way to end it early."""
+    """How far a bulk action has come, for another task that watches or stops it."""
 
     def __init__(self) -> None:
         self.touched = 0
         self.stopped_by: str | None = None
-        """Who does not want it to go on; None: nobody."""
+        """Who stopped it; None: nobody."""
 
     def stop(self, by: str) -> None:
-        """Let it end before its next step: within a second."""
+        """End it before its next step: within a second."""
         self.stopped_by = by
 
     @property
@@ -85,56 +100,62 @@ class BulkProgress:
 
 
 class JobSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs an act is about: ids, or filters of which any may match."""
+    """Which jobs an action is about: ids, or filters of which any may match."""
 
     action: Action
     ids: tuple[JobId, ...] | None = None
     filters: tuple[JobFilter, ...] = ()
 
 
-def select_jobs(action: str, which: str | Iterable[str] | None, *, all: bool, query: JobQuery) -> JobSelection:
-    """Read what an act is about: ids, or something in common, or `all`; nobody acts on everything by leaving something out.
+def select_jobs(
+    action: str, which: str | Iterable[str] | None, query: JobQuery | JobCriteria, *, all: bool = False
+) -> JobSelection:
+    """Read which jobs an action is about: ids, a filter, or `all`. Leaving everything out selects nothing.
 
     Raises:
-        InvalidArguments: there is no such act, or it is not said which jobs.
+        InvalidArguments: there is no such action, or not exactly one of the three is given.
     """
     try:
         act = Action(action)
     except ValueError:
         raise InvalidArguments(
-            f"there is no act {short_repr(action)} on many jobs: use {', '.join(Action)}", "action"
+            f"there is no action {short_repr(action)} on many jobs: use {', '.join(Action)}", "action"
         ) from None
     has_filter = any(value is not None for value in query.values())
     if [which is not None, has_filter, all].count(True) != 1:
-        raise InvalidArguments(
-            "say which jobs: their ids, or what they have in common such as task=, or all=True", "ids"
-        )
+        raise InvalidArguments("say which jobs: their ids, or a filter such as task=; in bulk also all=True", "ids")
     if which is not None:
-        return JobSelection(action=act, ids=_check_ids(which))
+        return JobSelection(action=act, ids=read_ids(which))
     if {"before", "limit"} & query.keys():
-        raise InvalidArguments("an act on many jobs takes no before and no limit", "limit")
+        raise InvalidArguments("an action on many jobs takes no before and no limit", "limit")
     return JobSelection(action=act, filters=tuple(_build_filters(act, read_filter(query))))
 
 
-def _check_ids(which: str | Iterable[str]) -> tuple[JobId, ...]:
-    ids = read_ids(which)
+def read_ids(which: str | Iterable[str]) -> tuple[JobId, ...]:
+    """One id or several, each once, in order. Whether such jobs exist is for the store to say."""
+    return tuple(dict.fromkeys(JobId(id) for id in ([which] if isinstance(which, str) else which)))
+
+
+def check_ids(selection: JobSelection) -> JobSelection:
+    """Refuse a list that is too long for one request, or that contains something other than job ids."""
+    ids = selection.ids or ()
     if len(ids) > MAX_IDS:
-        raise InvalidArguments(f"at most {MAX_IDS} ids at once; choose them by what they have in common", "ids")
+        raise InvalidArguments(f"at most {MAX_IDS} ids at once; use a filter instead", "ids")
     for id in ids:
         if not is_job_id(id):
             raise InvalidArguments(f"{short_repr(id)} is no id of a job", "ids")
-    return tuple(ids)
+    return selection
 
 
 def _build_filters(action: Action, filter: JobFilter) -> Iterable[JobFilter]:
-    # Running ones last: a pending job that is claimed between the two looks is met as a running one.
+    # Running jobs last: a pending job that is claimed between the two queries is found as a running one.
     for state in _STATES[action]:
         if filter.state in (None, state) and (filter.view is None or state is JobState.PENDING):
             yield msgspec.structs.replace(filter, state=state, dead_letters=state is JobState.DEAD)
 
 
 def read_rate(rate: object) -> float | None:
-    """So many jobs in a second; None: as fast as it goes."""
+    """Jobs a second; None: as fast as possible."""
     if rate is None:
         return None
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.001 <= rate <= 1_000_000:
@@ -158,47 +179,64 @@ async def count_matching(client: Client, selection: JobSelection) -> BulkResult:
 async def apply_to_all(
     client: Client, selection: JobSelection, clock: Clock, rate: float | None, progress: BulkProgress | None = None
 ) -> BulkResult:
-    """Do it, page by page; `rate`: to at most so many in a second. Stopped by `progress`, it tells of what was done so far."""
-    store = await client.store()
-    progress = BulkProgress() if progress is None else progress
-    matched = requested = 0
+    """Run the whole action. Stopped by `progress`, the result covers what was done until then."""
+    matched = touched = requested = 0
     refused: list[RefusedJob] = []
-    async for ids in pace_pages(_select_pages(client, selection), clock, rate, progress):
-        number, requested_now, refused_now = await _apply_to_page(store, selection.action, ids)
-        matched += len(ids)
-        progress.touched += number
-        requested += requested_now
-        refused += refused_now[: MAX_REFUSALS - len(refused)]
+    async for page in apply_pages(client, selection, clock, rate, progress):
+        matched += len(page.ids)
+        touched += page.touched
+        requested += page.requested
+        refused += page.refused[: MAX_REFUSALS - len(refused)]
     return BulkResult(
         action=selection.action,
         matched=matched,
-        touched=progress.touched,
+        touched=touched,
         requested=requested,
         dry_run=False,
-        refused=tuple(refused[:MAX_REFUSALS]),
+        refused=tuple(refused),
     )
 
 
-async def _select_pages(client: Client, selection: JobSelection) -> AsyncIterator[Sequence[JobId]]:
+async def apply_pages(
+    client: Client,
+    selection: JobSelection,
+    clock: Clock,
+    rate: float | None = None,
+    progress: BulkProgress | None = None,
+) -> AsyncIterator[PageResult]:
+    """Run the action page by page, at most `rate` jobs a second."""
+    store = await client.store()
+    progress = BulkProgress() if progress is None else progress
+    async for ids in _pace_pages(_select_ids(client, selection), clock, rate, progress):
+        page = await _apply_to_page(store, selection.action, ids)
+        progress.touched += page.touched
+        yield page
+
+
+async def list_pages(client: Client, selection: JobSelection) -> AsyncIterator[Sequence[Job]]:
+    """The jobs that the filters of a selection match, newest first, without their arguments."""
+    for number, filter in enumerate(selection.filters):
+        async for page in page_through(client, filter, check_names=number == 0):
+            yield page
+
+
+async def _select_ids(client: Client, selection: JobSelection) -> AsyncIterator[Sequence[JobId]]:
+    pages = list_pages(client, selection)
     if selection.ids is not None:
         yield selection.ids
-        return
-    for number, filter in enumerate(selection.filters):
-        pages = all_ids(client, filter, check_names=number == 0)
-        if selection.action is Action.REPLAY:
-            # The oldest first, as they came; so all of them have to be known before the first is done.
-            yield [id async for page in pages for id in page][::-1]
-        else:
-            async for page in pages:
-                yield page
+    elif selection.action in (Action.REPLAY, Action.DISCARD):
+        # Oldest first, as they came; so all ids must be known before the first is changed.
+        yield [job.id async for page in pages for job in page][::-1]
+    else:
+        async for page in pages:
+            yield [job.id for job in page]
 
 
-async def pace_pages(
-    pages: AsyncIterator[Sequence[JobId]], clock: Clock, rate: float | None, progress: BulkProgress | None = None
+async def _pace_pages(
+    pages: AsyncIterator[Sequence[JobId]], clock: Clock, rate: float | None, progress: BulkProgress
 ) -> AsyncIterator[Sequence[JobId]]:
-    """The same ids in steps, at most so many in a second, until somebody stops it."""
-    progress = BulkProgress() if progress is None else progress
-    # About ten steps a second: even enough for whoever is behind the jobs, and few transactions.
+    """The same ids in steps, at most `rate` a second, until `progress` is stopped."""
+    # About ten steps a second: even enough for what the jobs call, and few transactions.
     step = PAGE if rate is None else max(1, min(PAGE, round(rate / 10)))
     first = True
     async for page in pages:
@@ -212,30 +250,32 @@ async def pace_pages(
 
 
 async def _sleep_unless_stopped(clock: Clock, seconds: float, progress: BulkProgress) -> None:
-    """At a slow pace a pause may be minutes long; whoever stops the act does not wait for it."""
+    """At a slow rate a pause may last minutes; a stop takes effect earlier."""
     while seconds > 0 and not progress.is_stopped:
         nap = min(seconds, STOP_POLL_INTERVAL)
         await clock.sleep(nap)
         seconds -= nap
 
 
-async def _apply_to_page(store: Store, action: Action, ids: Sequence[JobId]) -> tuple[int, int, list[RefusedJob]]:
-    """How many it was done to, how many of these were only asked to stop, and who was left alone."""
+async def _apply_to_page(store: Store, action: Action, ids: Sequence[JobId]) -> PageResult:
+    refused: list[RefusedJob] = []
     match action:
         case Action.CANCEL:
             answers = await store.jobs.cancel(ids)
-            cancelled = list(zip(ids, answers, strict=True))
-            well = (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED)
-            refused = [RefusedJob(id, _cancel_refusal(answer)) for id, answer in cancelled if answer not in well]
-            return len(ids) - len(refused), answers.count(CancelAnswer.REQUESTED), refused
+            for id, answer in zip(ids, answers, strict=True):
+                if answer not in (CancelAnswer.CANCELLED, CancelAnswer.REQUESTED):
+                    refused.append(RefusedJob(id, _cancel_refusal(answer)))
+            requested = answers.count(CancelAnswer.REQUESTED)
+            touched = len(ids) - len(refused)
+            return PageResult(ids=ids, touched=touched, requested=requested, refused=refused, cancelled=answers)
         case Action.REPLAY:
             replayed = await store.jobs.replay(ids)
             refused = [RefusedJob(each.id, _replay_refusal(each.conflict)) for each in replayed if not each.replayed]
-            return len(ids) - len(refused), 0, refused
+            return PageResult(ids=ids, touched=len(ids) - len(refused), refused=refused, replayed=replayed)
         case Action.RUN_NOW:
-            return await store.jobs.run_now(ids), 0, []
+            return PageResult(ids=ids, touched=await store.jobs.run_now(ids))
         case Action.DISCARD:
-            return await store.jobs.discard(ids), 0, []
+            return PageResult(ids=ids, touched=await store.jobs.discard(ids))
 
 
 def _cancel_refusal(answer: CancelAnswer) -> str:

@@ -1,10 +1,10 @@
-"""`app.dead`: the dead letters, jobs that were given up and wait for a person."""
+"""`app.dead`: dead letters, jobs that were given up and wait for a person's decision."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Unpack
+from collections.abc import Iterable
+from typing import NamedTuple, Unpack
 
 import msgspec
 
@@ -16,8 +16,8 @@ from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.errors import InvalidArguments, UniqueConflict
 from drumbeat.ids import JobId
 
-from .bulk import pace_pages, read_rate
-from .filters import JobCriteria, all_ids, check_selection, list_jobs, page_jobs, read_filter, read_ids
+from .bulk import Action, apply_pages, list_pages, read_rate, select_jobs
+from .filters import JobCriteria, list_jobs, page_jobs, read_filter, read_limit
 from .jobs import Jobs
 
 
@@ -30,8 +30,15 @@ class DeadLetterQuery(JobCriteria, total=False):
     preview: int
 
 
+class SelectedLetter(NamedTuple):
+    """A dead letter that an action would be about."""
+
+    id: JobId
+    task: str
+
+
 class Dead:
-    """Look at dead letters, replay them, or let them go."""
+    """List dead letters, replay them, or discard them."""
 
     def __init__(self, client: Client, jobs: Jobs, clock: Clock) -> None:
         self._client = client
@@ -43,7 +50,7 @@ class Dead:
         return await list_jobs(self._client, _only_dead_letters(read_filter(query)))
 
     async def page(self, **query: Unpack[DeadLetterQuery]) -> JobPage:
-        """The same by a bounded look: perhaps fewer than `limit`, or none, and `next`, which given as `before=` goes on."""
+        """The same by a bounded scan: perhaps fewer than `limit`, or none; `before=` its `next` gives the next page."""
         return await page_jobs(self._client, _only_dead_letters(read_filter(query)))
 
     async def show(self, id: str) -> Job:
@@ -54,65 +61,69 @@ class Dead:
         return job
 
     async def groups(self, *, limit: int = 50) -> builtins.list[DeadLetterGroup]:
-        """What the newest 10,000 dead letters have in common: task and type of error, the largest groups first."""
+        """The newest 10,000 dead letters, grouped by task and type of error; the largest groups first."""
         store = await self._client.store()
-        return await store.inspect.group_dead_letters(read_filter({"limit": limit}).limit)
+        return await store.inspect.group_dead_letters(read_limit("limit", limit))
+
+    async def select(
+        self, which: Iterable[str] | None = None, *, all: bool = False, **criteria: Unpack[JobCriteria]
+    ) -> builtins.list[SelectedLetter]:
+        """The dead letters that `replay` or `discard` would act on, oldest first: to show before they are changed.
+
+        Raises:
+            InvalidArguments, JobNotFound: one of the ids is no dead letter.
+        """
+        selection = select_jobs(Action.REPLAY, which, criteria, all=all)
+        if selection.ids is not None:
+            return [await self._select_one(id) for id in selection.ids]
+        pages = list_pages(self._client, selection)
+        return [SelectedLetter(job.id, job.task) async for page in pages for job in page][::-1]
+
+    async def _select_one(self, id: JobId) -> SelectedLetter:
+        job = await self.show(id)
+        if not await self.list(id=id, preview=0):
+            raise _discarded_error(id)
+        return SelectedLetter(id, job.task)
 
     async def replay(
         self, which: str | Iterable[str] | None = None, *, rate: float | None = None, **criteria: Unpack[JobCriteria]
     ) -> builtins.list[ReplayResult]:
-        """Give dead letters a new life under the same id: by id, or all that have something in common, oldest first.
+        """Run dead letters again under the same id: by id, or all that match a filter, oldest first.
 
-        One answer for each. `rate`: at most so many in a second; None: all at once.
+        One answer for each. `rate`: at most this many a second; None: all at once.
 
         Raises:
             InvalidArguments, JobNotFound, UniqueConflict: one single id was given, and could not be replayed.
         """
         rate = read_rate(rate)
-        check_selection(which, criteria)
-        answers: builtins.list[ReplayResult] = []
-        store = await self._client.store()
-        async for ids in pace_pages(self._select_ids(which, criteria), self._clock, rate):
-            answers += await store.jobs.replay(ids)
+        selection = select_jobs(Action.REPLAY, which, criteria)
+        pages = apply_pages(self._client, selection, self._clock, rate)
+        answers = [answer async for page in pages for answer in page.replayed]
         if isinstance(which, str) and not answers[0].replayed:
             await self._raise_refusal(answers[0])
         return answers
 
     async def discard(self, which: str | Iterable[str] | None = None, **criteria: Unpack[JobCriteria]) -> int:
-        """Move dead letters to history, where they are pruned in time. Returns how many there were.
+        """Move dead letters to history, which is pruned after `retention`. Returns how many.
 
         Raises:
             InvalidArguments, JobNotFound: one single id was given, and is no dead letter.
         """
-        check_selection(which, criteria)
-        store = await self._client.store()
-        discarded = 0
-        async for ids in pace_pages(self._select_ids(which, criteria), self._clock, None):
-            discarded += await store.jobs.discard(ids)
+        selection = select_jobs(Action.DISCARD, which, criteria)
+        discarded = sum([page.touched async for page in apply_pages(self._client, selection, self._clock)])
         if isinstance(which, str) and not discarded:
             await self.show(which)
-            raise _not_dead_letter_error(which)
+            raise _discarded_error(which)
         return discarded
-
-    async def _select_ids(
-        self, which: str | Iterable[str] | None, criteria: JobCriteria
-    ) -> AsyncIterator[Sequence[JobId]]:
-        """The oldest first, as they came; so all of them have to be known before the first is told."""
-        if which is not None:
-            yield read_ids(which)
-            return
-        yield [id async for page in all_ids(self._client, _only_dead_letters(read_filter(criteria))) for id in page][
-            ::-1
-        ]
 
     async def _raise_refusal(self, answer: ReplayResult) -> None:
         job = await self.show(answer.id)
         if answer.conflict is not None:
             raise UniqueConflict(answer.id, job.key or "", answer.conflict)
-        raise _not_dead_letter_error(answer.id)
+        raise _discarded_error(answer.id)
 
 
-def _not_dead_letter_error(id: str) -> InvalidArguments:
+def _discarded_error(id: str) -> InvalidArguments:
     return InvalidArguments(f"job {id} is no dead letter any more: somebody has discarded it", "id")
 
 

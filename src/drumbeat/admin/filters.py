@@ -1,9 +1,9 @@
-"""Which jobs somebody means: by id, or by what they have in common; read and checked."""
+"""Filters of jobs: what people may search and select by, checked, and the queries that follow them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -15,7 +15,8 @@ from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments, UnknownTask
 from drumbeat.ids import JobId, is_job_id
-from drumbeat.names import check_key, check_name, short_repr
+from drumbeat.names import check_key, check_name, check_number, short_repr
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 
 MAX_LISTED = 100_000
@@ -26,7 +27,7 @@ _ID_PART = re.compile(r"[0-9a-fA-F-]+")
 
 
 class JobCriteria(TypedDict, total=False):
-    """What jobs may have in common; None means anything."""
+    """What a filter selects jobs by; None means anything."""
 
     task: str | None
     queue: str | None
@@ -36,35 +37,36 @@ class JobCriteria(TypedDict, total=False):
     schedule: str | None
     """Fires of this schedule."""
     instance: str | None
-    """Where it runs, or ran last before it ended."""
+    """The instance that runs it, or ran it last."""
     since: datetime | str | None
-    """Made at this moment or later: by the clock of whoever made it, to the millisecond. A text is in ISO 8601, with a zone."""
+    """Enqueued at this time or later: by the clock of the program that enqueued it, to the millisecond. Text is ISO 8601 with a
+    time zone."""
     until: datetime | str | None
-    """Made before this moment."""
+    """Enqueued before this time."""
 
 
 class JobQuery(JobCriteria, total=False):
     """Which jobs to list."""
 
     state: JobState | PendingView | str | None
-    """A state, or the word by which people see a pending job: ready, scheduled, retrying, waiting."""
+    """A state, or one of the views of pending jobs: ready, scheduled, retrying, waiting."""
     id: str | None
-    """An id, or the beginning of one: at least 4 characters."""
+    """An id, or its beginning: at least 4 characters."""
     id_end: str | None
-    """How the id ends: at least 4 characters."""
+    """The end of an id: at least 4 characters."""
     before: str | None
-    """Only jobs older than the one of this id: the next page."""
+    """Only jobs older than the one with this id: the next page."""
     limit: int
-    """At most so many; 50 if it is not said."""
+    """Default: 50."""
     preview: int
-    """Read only so many characters of arguments, progress and result; all of them if it is not said."""
+    """Read only this many characters of arguments, progress and result. Default: all of them."""
 
 
 def read_filter(query: JobQuery | JobCriteria) -> JobFilter:
-    """The filter for the store.
+    """The filter as the store takes it.
 
     Raises:
-        InvalidArguments: an unknown word or an impossible value; it says what is allowed.
+        InvalidArguments: an unknown criterion or an impossible value; it says what is allowed.
     """
     unknown = set(query) - _READERS.keys()
     if unknown:
@@ -100,24 +102,15 @@ def _read_timestamp(name: str, value: object) -> tuple[str, int]:
             value = datetime.fromisoformat(value)
         except ValueError:
             raise InvalidArguments(
-                f"{name} must be a moment such as 2026-11-15T09:30Z, not {short_repr(value)}", name
+                f"{name} must be a time such as 2026-11-15T09:30Z, not {short_repr(value)}", name
             ) from None
     return name, to_us(value, name=name)  # type: ignore[arg-type]
 
 
-def _read_id_prefix(name: str, value: object) -> tuple[str, str]:
+def _read_id_part(name: str, value: object) -> tuple[str, str]:
     if not isinstance(value, str) or not 4 <= len(value) <= 36 or not _ID_PART.fullmatch(value):
-        raise InvalidArguments(
-            f"id must be the id of a job or its beginning, at least 4 characters, not {short_repr(value)}", name
-        )
-    return name, value.lower()
-
-
-def _read_id_suffix(name: str, value: object) -> tuple[str, str]:
-    if not isinstance(value, str) or not 4 <= len(value) <= 36 or not _ID_PART.fullmatch(value):
-        raise InvalidArguments(
-            f"id_end must be the end of a job's id, at least 4 characters, not {short_repr(value)}", name
-        )
+        what = "the id of a job or its beginning" if name == "id" else "the end of a job's id"
+        raise InvalidArguments(f"{name} must be {what}, at least 4 characters, not {short_repr(value)}", name)
     return name, value.lower()
 
 
@@ -127,16 +120,8 @@ def _read_before(name: str, value: object) -> tuple[str, JobId]:
     return name, JobId(value)
 
 
-def _read_limit(name: str, value: object) -> tuple[str, int]:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_LISTED:
-        raise InvalidArguments(f"limit must be a whole number from 1 to {MAX_LISTED}, not {short_repr(value)}", name)
-    return name, value
-
-
-def _read_preview(name: str, value: object) -> tuple[str, int]:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_PREVIEW:
-        raise InvalidArguments(f"preview must be a whole number from 0 to {MAX_PREVIEW}, not {short_repr(value)}", name)
-    return name, value
+def read_limit(name: str, value: object) -> int:
+    return check_number(name, value, 1, MAX_LISTED)
 
 
 _READERS: dict[str, Callable[[str, object], tuple[str, Any]]] = {
@@ -149,36 +134,25 @@ _READERS: dict[str, Callable[[str, object], tuple[str, Any]]] = {
     "instance": _read_instance,
     "since": _read_timestamp,
     "until": _read_timestamp,
-    "id": _read_id_prefix,
-    "id_end": _read_id_suffix,
+    "id": _read_id_part,
+    "id_end": _read_id_part,
     "before": _read_before,
-    "limit": _read_limit,
-    "preview": _read_preview,
+    "limit": lambda name, value: (name, read_limit(name, value)),
+    "preview": lambda name, value: (name, check_number(name, value, 0, MAX_PREVIEW)),
 }
 
 
-def read_ids(which: str | Iterable[str]) -> list[JobId]:
-    """One id or several, each once, in order. Whether there are such jobs is for the store to say."""
-    return list(dict.fromkeys(JobId(id) for id in ([which] if isinstance(which, str) else which)))
-
-
-def check_selection(which: object, criteria: JobCriteria) -> None:
-    """Ids or a filter, one of them: nobody should replay or cancel everything by leaving something out."""
-    if (which is None) == (not any(value is not None for value in criteria.values())):
-        raise InvalidArguments("say which jobs: their ids, or one or more of task=, queue=, key=, error=, since= ...")
-
-
 async def list_jobs(client: Client, filter: JobFilter) -> list[Job]:
-    """The jobs; where there are none, a queue or task that nobody has heard of is refused, because it is a slip."""
+    """The jobs; if there are none, an unknown queue or task is refused: it is most likely misspelt."""
     store = await client.store()
-    found = await store.inspect.find_jobs(filter)
+    found = await find_jobs(store, filter)
     if not found:
         await _check_names_known(client, store, filter)
     return found
 
 
 async def page_jobs(client: Client, filter: JobFilter) -> JobPage:
-    """One page, found by a bounded look; slips are refused as by `listed`."""
+    """One page, by a bounded scan; unknown names are refused as by `list_jobs`."""
     store = await client.store()
     page = await store.inspect.find_page(filter)
     if not page.items and page.next is None:
@@ -196,7 +170,7 @@ async def _check_names_known(client: Client, store: Store, filter: JobFilter) ->
 
 
 async def check_queue(client: Client, queue: str) -> None:
-    """Refuse a queue that no task, setting, job or worker has."""
+    """Refuse a queue that no task, setting, job or worker names."""
     known = set(client.declared_queues())
     if queue not in known:
         store = await client.store()
@@ -206,17 +180,17 @@ async def check_queue(client: Client, queue: str) -> None:
         raise InvalidArguments(f"there is no queue {queue!r}; known are {names}", "queue")
 
 
-async def all_ids(client: Client, filter: JobFilter, *, check_names: bool = True) -> AsyncIterator[list[JobId]]:
-    """The ids of all jobs that the filter means, newest first, page by page; those that come meanwhile are not among them.
+async def page_through(client: Client, filter: JobFilter, *, check_names: bool = True) -> AsyncIterator[list[Job]]:
+    """All jobs that match, newest first, page by page and without their arguments; jobs made meanwhile are left out.
 
-    heard_of: as `listed`, refuse a queue or task that nobody knows. Not for a second look: the first may have led to the end of
-    all that was known of it.
+    check_names: refuse an unknown queue or task, as `list_jobs` does. Not for a second query of the same action: the first one
+    may have ended the last job that made the name known.
     """
     store = await client.store()
     filter = msgspec.structs.replace(filter, limit=PAGE, preview=0)
-    page = await list_jobs(client, filter) if check_names else await store.inspect.find_jobs(filter)
+    page = await list_jobs(client, filter) if check_names else await find_jobs(store, filter)
     while page:
-        yield [job.id for job in page]
+        yield page
         if len(page) < PAGE:
             return
-        page = await store.inspect.find_jobs(msgspec.structs.replace(filter, before=page[-1].id))
+        page = await find_jobs(store, msgspec.structs.replace(filter, before=page[-1].id))

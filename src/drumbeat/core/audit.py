@@ -63,3 +63,17 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 def drop_long_answer(answer: str | None) -> str | None:
     return None if answer is None or len(answer.encode()) > MAX_ANSWER_BYTES else answer
+
+
+class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which entries to list, newest first; None means any."""
+
+    before: str | None = None
+    limit: int = 100
+    who: str | None = None
+    verb: str | None = None
+    """The beginning of a verb."""
+    target: str | None = None
+
+
+ALL_ENTRIES = AuditFilter()

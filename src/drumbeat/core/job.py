@@ -9,16 +9,10 @@ from enum import StrEnum
 
 import msgspec
 
+from drumbeat.core.job_fields import GivenFields, JobFields
+from drumbeat.core.job_fields import JobState as JobState
+from drumbeat.core.job_fields import Unique as Unique
 from drumbeat.ids import InstanceId, JobId
-
-
-class JobState(StrEnum):
-    PENDING = "pending"  # claimable once run_at has passed, unless blocked_on is set
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    DEAD = "dead"  # out of retries; a dead letter waits for an operator
-    CANCELLED = "cancelled"
-
 
 LIVE_STATES = frozenset({JobState.PENDING, JobState.RUNNING})
 
@@ -32,44 +26,15 @@ class PendingView(StrEnum):
     WAITING = "waiting"  # blocked_on is set
 
 
-class Unique(StrEnum):
-    """Which jobs of the same task and key make a new one unnecessary."""
+class NewJob(GivenFields[int], frozen=True, kw_only=True, gc=False):
+    """One job to be stored. The id is the client's, so that a repeated call is the same job.
 
-    NO = ""
-    LIVE = "live"  # pending and running ones
-    PENDING = "pending"  # only pending ones, so that an event during a run is not lost
-
-
-class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A job to be stored. The client makes its id, so that a repeated call is the same job.
-
-    gc=False: it cannot be part of a cycle, and the garbage collector need not traverse those of a bulk enqueue.
+    It cannot be part of a reference cycle, so the garbage collector need not track the many of a bulk enqueue.
     """
 
-    id: JobId
-    task: str
-    queue: str
-    args: str
-    """JSON object text, parameter by parameter."""
-    signature: str
-    """Hash of the task's signature at the caller, by which a worker of another version recognises it."""
-    priority: int = 5
     run_at: int | None = None
-    """None: `delay` microseconds after the store's now."""
+    """When it is due; None: `delay` microseconds after the store's now."""
     delay: int = 0
-    key: str | None = None
-    unique: Unique = Unique.NO
-    retries: int | None = None
-    """None: as the task says at the worker."""
-    timeout: int | None = None
-    """Microseconds; None: as the task says at the worker."""
-    crash_limit: int = 3
-    """Number of crashes blamed on this job that make it a dead letter; 1 is on_crash="dead"."""
-    on_dead: str | None = None
-    """Name of the task that is enqueued in the step that makes this job dead."""
-    tenant: str = ""
-    trace: str | None = None
-    """The span that enqueued it, as a W3C traceparent of at most 55 characters; None: the call was not traced."""
 
 
 class AddResult(msgspec.Struct, frozen=True):
@@ -138,44 +103,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of a job, for display."""
-
-    id: JobId
-    task: str
-    queue: str
-    state: JobState
-    priority: int
-    key: str | None
-    args: str
-    """JSON text, exactly as stored."""
-    signature: str
-    created_at: datetime
-    due_at: datetime
-    run_at: datetime
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    instance: InstanceId | None = None
-    token: int = 0
-    failures: int = 0
-    crashes: int = 0
-    retries: int | None = None
-    timeout: float | None = None
-    crash_limit: int = 3
-    unique: Unique = Unique.NO
-    blocked_on: str | None = None
-    cancel_requested: bool = False
-    progress: str | None = None
-    result: str | None = None
-    result_error: str | None = None
-    error: Failure | None = None
-    on_dead: str | None = None
-    replays: int = 0
-    tenant: str = ""
-    schedule: str | None = None
-    """The schedule that enqueued it, if one did."""
-    trace: str | None = None
-    """The span that enqueued it, as a W3C traceparent; None: the call was not traced."""
+class Job(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
+    """The record of a job, as people and programs see it."""
 
     @property
     def attempt(self) -> int:

@@ -36,7 +36,7 @@ class NewTicket(msgspec.Struct, frozen=True, kw_only=True):
     what: str = ""
     """What the lock is needed for, for display."""
     wake: str | None = None
-    """The address for notifications, from `Wake.listen_tickets`."""
+    """The address for notifications, from `Wake.listen`."""
 
 
 class TicketStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -114,6 +114,21 @@ class SkippedRange(msgspec.Struct, frozen=True, kw_only=True):
     """late, caught up, overlap, paused or limit."""
 
 
+class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Pause, resume or retire a schedule that still has this revision."""
+
+    name: str
+    revision: int
+    state: ScheduleState
+    cursor: int | None
+    """None: the schedule keeps the one it has."""
+    next_at: int | None
+    by: str
+    reason: str
+    skipped: "SkippedRange | None" = None
+    """Fires that the change skips; recorded with it."""
+
+
 class PlannedFire(msgspec.Struct, frozen=True, kw_only=True):
     """One fire: its nominal time, when its job is due (with jitter), and the id of that job."""
 

@@ -35,7 +35,14 @@ _CANCEL_ANSWERS = {
 }
 
 
-class HeldJob(Protocol):
+class CrashCount(Protocol):
+    @property
+    def crashes(self) -> int: ...
+    @property
+    def crash_limit(self) -> int: ...
+
+
+class HeldJob(CrashCount, Protocol):
     """A running job, as far as the rules need it: a row of each SQL engine."""
 
     @property
@@ -48,10 +55,6 @@ class HeldJob(Protocol):
     def claimed_at(self) -> int: ...
     @property
     def failures(self) -> int: ...
-    @property
-    def crashes(self) -> int: ...
-    @property
-    def crash_limit(self) -> int: ...
     @property
     def blocked_since(self) -> int | None: ...
     @property
@@ -84,13 +87,18 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """The on_dead job, to be stored in the same step; only of a job that is dead."""
 
 
+def is_fatal(job: CrashCount, kind: OutcomeKind) -> bool:
+    """Whether this outcome makes the job a dead letter."""
+    return kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit)
+
+
 def decide_outcome(job: HeldJob, outcome: Outcome, now: int) -> Transition:
     """What an outcome of the current claim does to its job."""
     kind = outcome.kind
     crashes = job.crashes + (kind is OutcomeKind.CRASHED)
     if kind is OutcomeKind.SUCCEEDED:
         return _finish(job, outcome, now, JobState.SUCCEEDED, kind)
-    if kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and crashes >= job.crash_limit):
+    if is_fatal(job, kind):
         return _make_dead(job, outcome, now, crashes)
     if kind is OutcomeKind.CANCELLED or job.cancel_requested:
         return _finish(job, outcome, now, JobState.CANCELLED, OutcomeKind.CANCELLED)

@@ -21,10 +21,11 @@ from drumbeat.codec import MAX_PAYLOAD, Signature
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
 from drumbeat.names import check_name, short_repr
+from drumbeat.protocols import Enqueuer
 from drumbeat.retry import Backoff, Snooze
 from drumbeat.sinks.circuit_breaker import CircuitBreaker
 from drumbeat.sinks.sink import Message, Outlet, Sink, SinkUnavailable
-from drumbeat.tasks import Call, Enqueuer, Task, TaskOptions
+from drumbeat.tasks import Call, Task, TaskOptions
 from drumbeat.tasks.options import parse_task_options
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
-"""Rows of jobs, attempts, instances, acts and roll-ups as SQL engines give them, and their way to our records.
+"""Rows of jobs, attempts, instances, audit entries and roll-ups as SQL engines return them, and their conversion to records.
 
-The order of fields is the order of columns in the `.sql` files. Times are still integers here. `mend_*` says what becomes of a
-row that cannot be read as it is: it is shown, with the reason where people look.
+The order of fields is the order of columns in the `.sql` files. Times are still integers here. `repair_*` completes the values
+of a row that cannot be read as it is: the record is shown, with the reason where people look.
 """
 
 from datetime import datetime
@@ -11,7 +11,8 @@ import msgspec
 
 from drumbeat.core.audit import AuditEntry
 from drumbeat.core.instance import Instance, InstanceState, Role
-from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind, Unique
+from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
+from drumbeat.core.job_fields import JOB_FIELDS, JobFields
 from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind, Schedule, ScheduleState
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
@@ -24,90 +25,35 @@ _DEFINITION_FIELDS = NewSchedule.__struct_fields__
 to_datetime = from_us
 
 
+_TIMES = tuple(name for name in JOB_FIELDS if name.endswith("_at"))
+
+
 def to_datetime_or_none(us: int | None) -> datetime | None:
     return None if us is None else to_datetime(us)
 
 
-class StoredJobRow(msgspec.Struct, frozen=True, array_like=True):
+class StoredJobRow(JobFields[int, int, int, str], frozen=True, array_like=True, kw_only=True):
     """A job of any table; columns that a table lacks are null."""
 
-    id: JobId
-    task: str
-    queue: str
-    state: JobState
-    priority: int
-    key: str | None
-    args: str
-    signature: str
-    created_at: int
-    due_at: int
-    run_at: int
-    started_at: int | None
-    finished_at: int | None
-    instance: InstanceId | None
-    token: int
-    outcome: OutcomeKind | None
-    failures: int
-    crashes: int
-    retries: int | None
-    timeout: int | None
-    crash_limit: int
-    unique: Unique
-    blocked_on: str | None
-    blocked_since: int | None
-    cancel_requested: bool | int
-    progress: str | None
-    result: str | None
-    result_error: str | None
-    error: str | None
-    on_dead: str | None
-    replays: int
-    tenant: str
-    schedule: str | None
-    trace: str | None
+    outcome: OutcomeKind | None = None
+    blocked_since: int | None = None
 
     def to_record(self) -> Job:
-        return Job(
-            id=self.id,
-            task=self.task,
-            queue=self.queue,
-            state=self.state,
-            priority=self.priority,
-            key=self.key,
-            args=self.args,
-            signature=self.signature,
-            created_at=to_datetime(self.created_at),
-            due_at=to_datetime(self.due_at),
-            run_at=to_datetime(self.run_at),
-            started_at=to_datetime_or_none(self.started_at),
-            finished_at=to_datetime_or_none(self.finished_at),
-            instance=self.instance,
-            token=self.token,
-            failures=self.failures,
-            crashes=self.crashes,
-            retries=self.retries,
-            timeout=None if self.timeout is None else self.timeout / 1_000_000,
-            crash_limit=self.crash_limit,
-            unique=self.unique,
-            blocked_on=self.blocked_on,
-            cancel_requested=bool(self.cancel_requested),
-            progress=self.progress,
-            result=self.result,
-            result_error=self.result_error,
-            error=read_failure(self.error),
-            on_dead=self.on_dead,
-            replays=self.replays,
-            tenant=self.tenant,
-            schedule=self.schedule,
-            trace=self.trace,
-        )
+        values = msgspec.structs.asdict(self)
+        del values["outcome"], values["blocked_since"]
+        for name in _TIMES:
+            values[name] = to_datetime_or_none(values[name])
+        values["timeout"] = None if self.timeout is None else self.timeout / 1_000_000
+        values["cancel_requested"] = bool(self.cancel_requested)
+        values["error"] = read_failure(self.error)
+        return Job(**values)
 
     def last_attempt(self) -> Attempt | None:
-        """The run that ended this job; None if it ended without one."""
+        """The attempt that ended this job; None if it ended without one."""
         if self.outcome is None or self.finished_at is None:
             return None
         if self.outcome is OutcomeKind.CANCELLED and self.started_at is None:
-            return None  # it was claimed, heard of its cancellation and never started
+            return None  # it was cancelled between claim and start
         return Attempt(
             token=self.token,
             instance=self.instance,
@@ -252,6 +198,10 @@ def repaired_rule(faults: Faults) -> dict[str, Any]:
 
 def repair_schedule(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     return values | repaired_rule(faults)
+
+
+def repair_audit_entry(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    return values | {"outcome": f"undecodable: {join_reasons(faults)}"}
 
 
 def repair_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from drumbeat.tasks.batch import BatchDecorator, BatchTask, Call
 from drumbeat.tasks.options import EnqueueOptions, Options, Pool, TaskOptions
 from drumbeat.tasks.registry import Registry
 from drumbeat.tasks.room import AsyncRoom, Room, SyncRoom
-from drumbeat.tasks.task import AsyncTask, BoundTask, Enqueuer, SyncTask, Task, TaskDecorator
+from drumbeat.tasks.task import AsyncTask, BoundTask, SyncTask, Task, TaskDecorator
 
 __all__ = [
     "AsyncRoom",
@@ -14,7 +14,6 @@ __all__ = [
     "BoundTask",
     "Call",
     "EnqueueOptions",
-    "Enqueuer",
     "Options",
     "Pool",
     "Registry",

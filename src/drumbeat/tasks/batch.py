@@ -16,9 +16,10 @@ import msgspec
 from drumbeat.codec import Signature
 from drumbeat.errors import ConfigError
 from drumbeat.ids import JobId
+from drumbeat.protocols import Enqueuer
 
 from .options import Options
-from .task import Enqueuer, Task
+from .task import Task
 
 T = TypeVar("T")
 R = TypeVar("R")

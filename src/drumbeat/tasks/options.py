@@ -1,6 +1,6 @@
-"""The options of a task and of one enqueue: how people write them, and what becomes of them.
+"""The options of a task and of one enqueue, as users write them and as they are stored.
 
-Everything is checked here, at the decorator or at `using`, so that a mistake shows where it was made.
+Everything is checked at the decorator or at `using`, so that an error shows where the mistake is.
 """
 
 from __future__ import annotations
@@ -15,14 +15,22 @@ import msgspec
 from drumbeat.core.job import NewJob, Unique
 from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.names import ErrorClass, check_key, check_name, check_priority, short_repr
+from drumbeat.names import (
+    ErrorClass,
+    check_key,
+    check_name,
+    check_number,
+    check_option_names,
+    check_priority,
+    short_repr,
+)
 from drumbeat.retry import Backoff
 
 MAX_RETRIES = 1_000_000
 MAX_BATCH = 10_000
 MAX_JOBS_AT_ONCE = 100_000
 MAX_ARGS_AT_ONCE = 64 * 1024 * 1024
-"""Of one `enqueue_many`: about half a second in which a SQLite file or a Redis does nothing else, on a good disk."""
+"""Total bytes in one `enqueue_many`: it occupies a SQLite file or a Redis for about half a second, on a good disk."""
 _ARGS = attrgetter("args")
 
 Pool = Literal["loop", "thread", "process"]
@@ -57,32 +65,29 @@ class EnqueueOptions(TypedDict, total=False):
     notify: bool
 
 
-_ENQUEUE_OPTIONS = frozenset(EnqueueOptions.__annotations__)
-
-
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How a task is run."""
 
     queue: str = "default"
-    """The line its jobs stand in, unless `using(queue=)` says otherwise.
+    """The queue of its jobs, unless `using(queue=)` names another.
 
     Default: default.
     """
 
     retries: int = 3
-    """How often a failed job is tried again: 2 means at most 3 charged runs.
+    """How often a failed job is retried: 2 means at most 3 charged attempts.
 
     Default: 3.
     """
 
     backoff: Backoff = Backoff()
-    """How long the pauses before retries are.
+    """The delays before retries.
 
     Default: full jitter, base 1 second, cap 30 seconds.
     """
 
     timeout_us: int | None = None
-    """How long one attempt may run, in microseconds. None: for ever.
+    """How long one attempt may run, in microseconds. None: no limit.
 
     Default: None.
     """
@@ -100,29 +105,27 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     batch: int | None = None
-    """The most calls that its function is given at once. None: it is called for each job.
+    """The maximum number of calls that its function gets at once. None: it is called for each job.
 
     Default: None.
     """
 
     on_crash: Literal["retry", "dead"] = "retry"
-    """What follows when the process died under a job of this task: another try, up to the limit of crashes, or the end.
+    """What happens to a job whose process died: another attempt, up to the crash limit, or a dead letter.
 
     Default: retry.
     """
 
     transactional: bool = False
-    """Its function completes its jobs inside a transaction: a worker on a store that has none says so when it starts.
+    """Its function completes its jobs inside a transaction: a worker refuses to start on a store without transactions.
 
     Default: False.
     """
 
 
 def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: bool) -> Options:
-    """Check the options of a decorator; `name` is not looked at."""
-    unknown = set(options) - set(TaskOptions.__annotations__)
-    if unknown:
-        raise ConfigError(f"there is no task option {min(unknown)!r}", min(unknown))
+    """Check the options of a decorator, except `name`."""
+    check_option_names("a task", options, TaskOptions.__annotations__)
     backoff = options.get("backoff", Backoff())
     if not isinstance(backoff, Backoff):
         raise ConfigError(f"backoff must be a Backoff, not {short_repr(backoff)}", "backoff")
@@ -141,7 +144,7 @@ def parse_task_options(options: TaskOptions, *, batch: int | None, is_async: boo
         timeout_us=check_timeout(options.get("timeout"), ConfigError),
         priority=check_priority(options.get("priority", 5), ConfigError),
         pool=_parse_pool(options.get("pool"), is_async),
-        batch=_check_batch(batch),
+        batch=None if batch is None else check_number("batch", batch, 1, MAX_BATCH, ConfigError),
         on_crash=on_crash,
         transactional=transactional,
     )
@@ -157,18 +160,8 @@ def _parse_pool(pool: object, is_async: bool) -> Pool:
     return "process" if pool == "process" else "thread"
 
 
-def _check_batch(batch: object) -> int | None:
-    if batch is None:
-        return None
-    if not isinstance(batch, int) or isinstance(batch, bool) or not 1 <= batch <= MAX_BATCH:
-        raise ConfigError(f"batch must be a whole number from 1 to {MAX_BATCH}, not {short_repr(batch)}", "batch")
-    return batch
-
-
 def check_retries(value: object, error: ErrorClass) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_RETRIES:
-        return value
-    raise error(f"retries must be a whole number from 0 to {MAX_RETRIES}, not {short_repr(value)}", "retries")
+    return check_number("retries", value, 0, MAX_RETRIES, error)
 
 
 def check_timeout(value: Duration | None, error: ErrorClass) -> int | None:
@@ -181,7 +174,7 @@ def check_timeout(value: Duration | None, error: ErrorClass) -> int | None:
 
 
 class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
-    """What one enqueue asks for that is not as the task says."""
+    """The options of one enqueue that override those of its task."""
 
     queue: str | None = None
     priority: int | None = None
@@ -198,18 +191,16 @@ class EnqueueOverrides(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_enqueue_options(options: EnqueueOptions) -> EnqueueOverrides:
-    """Check what `using` was given."""
-    if not _ENQUEUE_OPTIONS.issuperset(options):
-        unknown = min(set(options) - _ENQUEUE_OPTIONS)
-        raise InvalidArguments(f"using() has no option {unknown!r}", unknown)
+    """Check the options of `using`."""
+    check_option_names("using()", options, EnqueueOptions.__annotations__, InvalidArguments)
     given = options
     if any(value is None for value in options.values()):
         given = {name: value for name, value in options.items() if value is not None}  # type: ignore[assignment]
     if "delay" in given and "at" in given:
-        raise InvalidArguments("delay and at exclude each other: give the one or the other", "delay")
+        raise InvalidArguments("delay and at exclude each other: give one of them", "delay")
     unique = _parse_unique(given.get("unique", False))
     if unique is not Unique.NO and "key" not in given:
-        raise InvalidArguments("unique needs a key: it is the key that is unique within its task", "unique")
+        raise InvalidArguments("unique needs a key: the key is what is unique within its task", "unique")
     notify = check_notify(given.get("conn"), given.get("notify", True))
     return EnqueueOverrides(
         queue=check_name("queue", given["queue"]) if "queue" in given else None,
@@ -234,7 +225,7 @@ def check_notify(conn: object, notify: object) -> bool:
 
 
 def check_new_jobs(jobs: Iterable[NewJob]) -> list[NewJob]:
-    """What `enqueue_many` was given."""
+    """Check the jobs of `enqueue_many`."""
     listed = list(jobs)
     if not all(type(job) is NewJob for job in listed):
         wrong = next(job for job in listed if type(job) is not NewJob)
@@ -248,8 +239,8 @@ def check_new_jobs(jobs: Iterable[NewJob]) -> list[NewJob]:
 
 def _too_many_jobs_error(maximum: str, given: str) -> InvalidArguments:
     return InvalidArguments(
-        f"enqueue_many takes at most {maximum} in one call, not {given}: a call is one transaction, for which all others may have"
-        " to wait; split it into several calls, which are still one transaction with conn=",
+        f"enqueue_many takes at most {maximum} in one call, not {given}: a call is one transaction, and others may have to "
+        "wait for it; split it into several calls, which are still one transaction with conn=",
         "jobs",
     )
 

@@ -1,30 +1,45 @@
-"""All tasks of one app, by name. Nothing is called but what is registered here."""
+"""All tasks of one app, by name. Workers call only what is registered here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from drumbeat.errors import ConfigError, UnknownTask
 
 from .task import Task
 
 
-class Registry:
-    """A second task of the same name is refused: which of the two a job means would depend on the order of imports."""
+class Registered(Protocol):
+    """A task, room or declaration in the code of a program."""
 
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def source_location(self) -> str: ...
+
+
+ItemT = TypeVar("ItemT", bound=Registered)
+
+
+def add_unique(kind: str, items: dict[str, ItemT], item: ItemT) -> None:
+    """Refuse a second item of the same name: which of the two is meant would depend on the order of imports."""
+    if (other := items.get(item.name)) is not None:
+        raise ConfigError(
+            f"there are two {kind} named {item.name!r}: one at {other.source_location}, one at {item.source_location}; "
+            "give one of them another name=",
+            "name",
+        )
+    items[item.name] = item
+
+
+class Registry:
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., Any]] = {}
 
     def add(self, task: Task[..., Any]) -> None:
-        other = self._tasks.get(task.name)
-        if other is not None:
-            raise ConfigError(
-                f"there are two tasks named {task.name!r}: one at {other.source_location}, one at {task.source_location}; "
-                "give one of them another name=",
-                "name",
-            )
-        self._tasks[task.name] = task
+        add_unique("tasks", self._tasks, task)
 
     def find(self, name: str) -> Task[..., Any] | None:
         return self._tasks.get(name)
@@ -33,7 +48,7 @@ class Registry:
         """The task of this name.
 
         Raises:
-            UnknownTask: there is none; it may name a near one.
+            UnknownTask: there is none; the message may suggest a similar name.
         """
         try:
             return self._tasks[name]
@@ -47,9 +62,9 @@ class Registry:
         return len(self._tasks)
 
     def queues(self) -> frozenset[str]:
-        """The queues that tasks name."""
+        """The queues that tasks use."""
         return frozenset(task.queue for task in self)
 
     def signatures(self) -> dict[str, str]:
-        """Name and signature's hash of each: what an instance tells the others that it knows."""
+        """Name and signature hash of each task, as an instance publishes them."""
         return {name: task.signature.hash for name, task in self._tasks.items()}

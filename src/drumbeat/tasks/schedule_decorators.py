@@ -1,13 +1,12 @@
-"""What the code of an app declares: schedules and start-up calls. Checked where it is written, completed when a worker starts.
+"""`@app.cron`, `@app.every`, `@app.on_start`: declarations of schedules and start-up calls.
 
-The decorators of an app (`app.cron`, `app.every`, `app.on_start`) are here; nothing here talks to a store. What becomes of the
-declarations is the business of `controller/schedule_declarations.py` and `controller/startup.py`.
+They are checked where they are written and completed when a worker starts; nothing here talks to a store.
+`controller/schedule_declarations.py` and `controller/startup.py` carry them out.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 import msgspec
@@ -15,11 +14,12 @@ import msgspec
 from drumbeat.core.schedule import NewSchedule, Origin
 from drumbeat.durations import Duration
 from drumbeat.errors import ConfigError
-from drumbeat.names import check_name, short_repr
+from drumbeat.names import check_name, check_option_names, short_repr
 from drumbeat.schedules.rules import check_definition
 from drumbeat.settings import Settings
 
 from .options import TaskOptions
+from .registry import add_unique
 from .schedule_options import (
     Args,
     Fields,
@@ -34,6 +34,7 @@ from .schedule_options import (
     parse_timing,
 )
 from .task import AsyncTask, SyncTask, Task
+from .task_decorators import TaskDecorators
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,19 +43,19 @@ Role = Literal["worker", "controller", "both"]
 
 
 class ScheduleOptions(TaskOptions, TimingOptions, total=False):
-    """What `@app.cron` and `@app.every` take beside their rule. `name` is the schedule's; the task's is the function's."""
+    """What `@app.cron` and `@app.every` take besides their rule. `name` names the schedule; the function names the task."""
 
     args: Args
 
 
 class StartOptions(TaskOptions, total=False):
-    """What `@app.on_start` takes beside its own words. `name` is what it is done once under."""
+    """What `@app.on_start` takes besides its own options. `name` identifies the call for once=."""
 
     args: Args
 
 
 class ScheduleDecorator(Protocol):
-    """What `@app.cron(...)` is: a function becomes a task, a task stays what it is."""
+    """The type of `@app.cron(...)`: makes a function a task, and returns a task unchanged."""
 
     @overload
     def __call__(self, task: T, /) -> T: ...
@@ -67,15 +68,23 @@ class ScheduleDecorator(Protocol):
 
 
 class DeclaredSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A declared schedule."""
+    """A schedule that the code declares."""
 
     task: Task[..., Any]
     definition: NewSchedule
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def source_location(self) -> str:
+        return self.task.source_location
+
     def to_definition(self, settings: Settings) -> NewSchedule:
-        """The definition with what only a running program knows."""
+        """The definition, completed with what only a running program knows."""
         task = self.task
         return msgspec.structs.replace(
             self.definition,
@@ -90,7 +99,7 @@ class DeclaredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeclaredStartupCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A declared start-up call."""
+    """A start-up call that the code declares."""
 
     name: str
     task: Task[..., Any]
@@ -100,67 +109,53 @@ class DeclaredStartupCall(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    @property
+    def source_location(self) -> str:
+        return self.task.source_location
+
 
 class Declarations:
-    """Everything that an app's code declares, in the order in which it does."""
+    """All declarations of an app, in the order of the code."""
 
     def __init__(self) -> None:
         self._schedules: dict[str, DeclaredSchedule] = {}
         self._startup_calls: dict[str, DeclaredStartupCall] = {}
 
     def add(self, declared: DeclaredSchedule) -> None:
-        name = declared.definition.name
-        if (other := self._schedules.get(name)) is not None:
-            raise ConfigError(
-                f"there are two schedules named {name!r}: one for {other.task.source_location}, one for {declared.task.source_location}; "
-                "give one of them another name=",
-                "name",
-            )
-        self._schedules[name] = declared
+        add_unique("schedules", self._schedules, declared)
 
     def add_startup_call(self, call: DeclaredStartupCall) -> None:
-        if (other := self._startup_calls.get(call.name)) is not None:
-            raise ConfigError(
-                f"there are two start-up tasks named {call.name!r}: one at {other.task.source_location}, "
-                f"one at {call.task.source_location}; give one of them another name=",
-                "name",
-            )
-        self._startup_calls[call.name] = call
+        add_unique("start-up tasks", self._startup_calls, call)
 
-    def __iter__(self) -> Iterator[DeclaredSchedule]:
-        return iter(self._schedules.values())
+    def complete_schedules(self, settings: Settings, known_queues: Collection[str]) -> list[NewSchedule]:
+        """The complete definitions of all schedules.
+
+        Raises:
+            ConfigError: a schedule whose queue no worker of this program takes.
+        """
+        complete = [declared.to_definition(settings) for declared in self._schedules.values()]
+        for definition in complete:
+            if definition.queue not in known_queues:
+                raise ConfigError(
+                    f"schedule {definition.name!r}: queue {definition.queue!r} is declared by no task and no setting, "
+                    f"so no worker would take it; known are {', '.join(sorted(known_queues))}",
+                    "queue",
+                )
+        return complete
 
     @property
     def startup_calls(self) -> list[DeclaredStartupCall]:
         return list(self._startup_calls.values())
 
 
-class ScheduleDecorators(ABC):
-    """The decorators of an app that declare when something runs."""
-
-    declarations: Declarations
-
-    @property
-    @abstractmethod
-    def settings(self) -> Settings:
-        """Resolved at the first use; no decorator uses it."""
-
-    @abstractmethod
-    def _make_task(self, function: Any, options: TaskOptions) -> Task[..., Any]:
-        """Register a function, with its options."""
-
-    @abstractmethod
-    def _owns_task(self, task: Task[..., Any]) -> bool:
-        """Whether it is a task of this app."""
-
-    @abstractmethod
-    def _known_queues(self) -> frozenset[str]: ...
+class ScheduleDecorators(TaskDecorators):
+    """The part of `Drumbeat` that declares schedules and start-up calls."""
 
     def cron(self, expression: str, *, tz: str = "UTC", **options: Unpack[ScheduleOptions]) -> ScheduleDecorator:
-        """Decorator: run it at the moments of a cron expression, each once in the whole cluster.
+        """Decorator: run it at the fire times of a cron expression, each once in the whole cluster.
 
-        Five fields, or six with the seconds first; names, L, #, H (a value chosen by the schedule's name) and @daily and the
-        like. On days when the clocks of `tz` change, a time of day is still run once.
+        Five fields, or six with seconds first; names, L, #, H (a value derived from the schedule's name), and macros such as
+        @daily. On days when the clocks of `tz` change, each time of day still fires once.
 
         Raises:
             ConfigError: which option, and what it may be.
@@ -168,9 +163,9 @@ class ScheduleDecorators(ABC):
         return self._schedule_decorator(parse_rule(expression, None, False, tz), options)
 
     def every(self, interval: Duration, *, grid: bool = False, **options: Unpack[ScheduleOptions]) -> ScheduleDecorator:
-        """Decorator: run it again and again, with a pause of `interval` from the end of one run to the next.
+        """Decorator: run it repeatedly, with a pause of `interval` from the end of one run to the start of the next.
 
-        grid: at fixed moments instead, so many apart, counted from `start` or from 1970, however long it runs.
+        grid: at fixed times instead, `interval` apart and counted from `start` or from 1970, however long a run takes.
 
         Raises:
             ConfigError: which option, and what it may be.
@@ -194,8 +189,8 @@ class ScheduleDecorators(ABC):
     ) -> Any:
         """Decorator: call it in every instance before its first claim.
 
-        role: only in instances that work, or that control. once: only in one of them, for each version of the app. lock: one
-        at a time, under a lock of this name.
+        role: only in workers, or only in controllers. once: only in one instance, for each version of the app. lock: one
+        instance at a time, under the lock of this name.
 
         Raises:
             ConfigError: which option, and what it may be.
@@ -213,37 +208,15 @@ class ScheduleDecorators(ABC):
             task = self._to_task(decorated, options, frozenset())
             check_args(task, args, kwargs)
             named = check_name("name", task.name if name is None else name, ConfigError)
-            self.declarations.add_startup_call(
+            self._internals.declarations.add_startup_call(
                 DeclaredStartupCall(name=named, task=task, role=role, once=once, lock=lock, args=args, kwargs=kwargs)
             )
             return task
 
         return declare(*function) if function else declare
 
-    def declared_schedules(self) -> list[NewSchedule]:
-        """All schedules that the code declares, complete.
-
-        Raises:
-            ConfigError: one that no worker of this program could run.
-        """
-        known = self._known_queues()
-        complete = [declared.to_definition(self.settings) for declared in self.declarations]
-        for definition in complete:
-            if definition.queue not in known:
-                raise ConfigError(
-                    f"schedule {definition.name!r}: queue {definition.queue!r} is declared by no task and no setting, "
-                    f"so no worker would take it; known are {', '.join(sorted(known))}",
-                    "queue",
-                )
-        return complete
-
-    @property
-    def startup_calls(self) -> list[DeclaredStartupCall]:
-        """All start-up calls that the code declares."""
-        return self.declarations.startup_calls
-
     def _schedule_decorator(self, rule: Fields, options: ScheduleOptions) -> ScheduleDecorator:
-        _check_option_names(options)
+        check_option_names("a schedule", options, ScheduleOptions.__annotations__)
         fields = rule | parse_timing(options)
         args, kwargs = parse_args(options.get("args", ()))
         others = {key: value for key, value in options.items() if key not in TimingOptions.__annotations__}
@@ -254,19 +227,21 @@ class ScheduleDecorators(ABC):
             is_task = isinstance(decorated, Task)
             task = self._to_task(decorated, others, frozenset(ScheduleJobOptions.__annotations__))
             named = task.name if name is None else cast("str", name)
-            # On a function the options are the new task's; on a task they are for the jobs of this schedule.
+            # On a function the options are those of the new task; on a task they are for the jobs of this schedule.
             definition = build_definition(named, task, fields | (parse_job_options(others) if is_task else {}))
             check_definition(definition)
             check_args(task, args, kwargs)
-            self.declarations.add(DeclaredSchedule(task=task, definition=definition, args=args, kwargs=kwargs))
+            self._internals.declarations.add(
+                DeclaredSchedule(task=task, definition=definition, args=args, kwargs=kwargs)
+            )
             return task
 
         return cast("ScheduleDecorator", declare)
 
     def _to_task(self, decorated: Any, options: dict[str, Any], allowed: frozenset[str]) -> Task[..., Any]:
         if not isinstance(decorated, Task):
-            return self._make_task(decorated, cast("TaskOptions", options))
-        if not self._owns_task(decorated):
+            return self._register_task(decorated, batch=None, options=cast("TaskOptions", options))
+        if self._internals.registry.find(decorated.name) is not decorated:
             raise ConfigError(f"task {decorated.name!r} belongs to another app: schedule it there")
         if wrong := options.keys() - allowed:
             raise ConfigError(
@@ -274,8 +249,3 @@ class ScheduleDecorators(ABC):
                 min(wrong),
             )
         return decorated
-
-
-def _check_option_names(options: ScheduleOptions) -> None:
-    if unknown := set(options) - set(ScheduleOptions.__annotations__):
-        raise ConfigError(f"a schedule has no option {min(unknown)!r}", min(unknown))

@@ -1,5 +1,6 @@
-"""How people write down when something is to run, and what becomes of it: the words of `@app.cron`, `@app.every` and
-`app.schedules`, read into fields of a definition. Which moments that means is the business of `schedules/`.
+"""The options of `@app.cron`, `@app.every` and `app.schedules`, parsed into the fields of a schedule's definition.
+
+Fire times are computed in `schedules/`.
 """
 
 from __future__ import annotations
@@ -15,37 +16,38 @@ from drumbeat.codec import MAX_PAYLOAD
 from drumbeat.core.schedule import CatchUp, NewSchedule, Overlap, RuleKind
 from drumbeat.durations import Duration, microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
-from drumbeat.names import check_name, check_priority, short_repr
+from drumbeat.names import check_name, check_number, check_priority, short_repr
+from drumbeat.schedules.rules import MAX_CATCH_UP
 
 from .options import check_retries, check_timeout
 from .task import Task
 
 Args = Sequence[Any] | Mapping[str, Any]
-"""The arguments of every call: by place, or by name."""
+"""The arguments of every call: by position, or by name."""
 Fields = dict[str, Any]
 
 
 class TimingOptions(TypedDict, total=False):
-    """What may be said of a schedule beside its rule."""
+    """The options of a schedule besides its rule."""
 
     catch_up: Literal["latest", "none", "all"]
-    """Moments that nobody was there for: run the last one, none, or all of them. Default: latest."""
+    """Which missed fires to run: the last one, none, or all of them. Default: latest."""
     catch_up_limit: int
-    """With catch_up="all": at most so many, the last ones. Default: 100."""
+    """With catch_up="all": the maximum number of missed fires to run, the latest ones. Default: 100."""
     max_late: Duration | None
-    """A moment that is older is skipped, whatever catch_up says. Default: None, however old."""
+    """Fires that are later than this are skipped, whatever catch_up says. Default: None, no limit."""
     overlap: Literal["skip", "queue", "allow", "cancel"]
-    """A moment that comes while the job of the one before is not done: skip it, let it wait, run both, or cancel the old.
-    Default: skip."""
+    """What a fire does while the job of the one before has not ended: skip it, queue it, allow both, or cancel the old
+    job. Default: skip."""
     jitter: Duration
-    """Each job is due up to so much later, always by the same for the same moment. Default: 0."""
+    """Each job is delayed by up to this much; the delay of one fire time is always the same. Default: 0."""
     start: datetime | None
     end: datetime | None
-    """No moment lies before `start`, none at or after `end`. Default: None."""
+    """No fire before `start`, none at or after `end`. Default: None."""
 
 
 class ScheduleJobOptions(TypedDict, total=False):
-    """What the jobs of a schedule may have otherwise than their task."""
+    """The options in which the jobs of a schedule may differ from their task."""
 
     queue: str
     priority: int
@@ -54,7 +56,7 @@ class ScheduleJobOptions(TypedDict, total=False):
 
 
 def parse_rule(cron: object, every: object, grid: object, tz: object) -> Fields:
-    """Kind, rule and zone."""
+    """The fields kind, rule and tz."""
     if not isinstance(grid, bool):
         raise ConfigError(f"grid must be True or False, not {short_repr(grid)}", "grid")
     if not isinstance(tz, str):
@@ -65,17 +67,17 @@ def parse_rule(cron: object, every: object, grid: object, tz: object) -> Fields:
         if not isinstance(cron, str):
             raise ConfigError(f"cron must be an expression such as '0 3 * * *', not {short_repr(cron)}", "cron")
         if grid:
-            raise ConfigError("grid is for every=: cron has moments of its own", "grid")
+            raise ConfigError("grid is for every=: a cron expression has its own fire times", "grid")
         return {"kind": RuleKind.CRON, "rule": cron, "tz": tz}
     step = microseconds(every, name="every", error=ConfigError)  # type: ignore[arg-type]
     return {"kind": RuleKind.GRID if grid else RuleKind.AFTER, "rule": str(step), "tz": tz}
 
 
 def parse_timing(given: Mapping[str, Any]) -> Fields:
-    """The fields of what was given; others keep their defaults."""
+    """The fields of the options given; others keep their defaults."""
     readers: dict[str, Callable[[Any], Any]] = {
         "catch_up": lambda value: _parse_enum("catch_up", value, CatchUp),
-        "catch_up_limit": _check_int,
+        "catch_up_limit": lambda value: check_number("catch_up_limit", value, 1, MAX_CATCH_UP, ConfigError),
         "max_late": lambda value: None if value is None else microseconds(value, name="max_late"),
         "overlap": lambda value: _parse_enum("overlap", value, Overlap),
         "jitter": lambda value: microseconds(value, name="jitter"),
@@ -86,7 +88,7 @@ def parse_timing(given: Mapping[str, Any]) -> Fields:
 
 
 def parse_job_options(given: Mapping[str, Any]) -> Fields:
-    """Likewise for what the jobs have otherwise than their task."""
+    """The fields of the options in which the jobs differ from their task."""
     readers: dict[str, Callable[[Any], Any]] = {
         "queue": lambda value: check_name("queue", value, ConfigError),
         "priority": lambda value: check_priority(value, ConfigError),
@@ -97,7 +99,7 @@ def parse_job_options(given: Mapping[str, Any]) -> Fields:
 
 
 def parse_args(args: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments by place and by name."""
+    """The arguments by position and by name."""
     match args:
         case dict() if all(isinstance(name, str) for name in args):
             return (), dict(args)
@@ -108,9 +110,9 @@ def parse_args(args: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def check_args(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse arguments that the task does not take; not yet, where its annotations name what is defined further down."""
+    """Refuse arguments that the task does not take; later, if its annotations name a class that is not defined yet."""
     try:
-        task.signature.hash  # noqa: B018 - resolves the annotations, or refuses
+        task.signature.hash  # noqa: B018 - resolves the annotations, or raises
     except ConfigError:
         return
     encode_args(task, args, kwargs, MAX_PAYLOAD)
@@ -124,23 +126,17 @@ def encode_args(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def build_definition(name: str, task: Task[..., Any], fields: Fields, *, args: str = "{}") -> NewSchedule:
-    """A definition of what has been read; what only a running program knows is left out."""
+    """A definition from parsed fields, without what only a running program knows."""
     base = NewSchedule(
         name=name, task=task.name, kind=RuleKind.CRON, rule="", queue=task.queue, args=args, signature=""
     )
     return msgspec.structs.replace(base, **{"priority": task.options.priority, **fields})
 
 
-def _parse_enum(name: str, value: Any, words: type[StrEnum]) -> StrEnum:
+def _parse_enum(name: str, value: Any, members: type[StrEnum]) -> StrEnum:
     try:
-        return words(value)
+        return members(value)
     except ValueError:
         raise ConfigError(
-            f"{name} must be {' or '.join(map(repr, map(str, words)))}, not {short_repr(value)}", name
+            f"{name} must be {' or '.join(map(repr, map(str, members)))}, not {short_repr(value)}", name
         ) from None
-
-
-def _check_int(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ConfigError(f"catch_up_limit must be a whole number, not {short_repr(value)}", "catch_up_limit")

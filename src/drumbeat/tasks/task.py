@@ -1,7 +1,7 @@
-"""A task: a registered function, with the ways to queue a call of it.
+"""A task: a registered function, and the methods that enqueue calls of it.
 
 `enqueue` has the signature of the function, for type checkers and at run time: arguments are checked where they are given.
-Calling a task directly calls the function. What a task knows of the program around it is the `Home` protocol.
+Calling a task directly calls the function. A task reaches its app through the `Enqueuer` protocol.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from drumbeat.codec import MAX_PAYLOAD, Signature
@@ -17,8 +17,9 @@ from drumbeat.core.job import Job, NewJob
 from drumbeat.errors import ConfigError, InvalidArguments, JobError, WrongContext
 from drumbeat.handle import JobHandle, SyncJobHandle
 from drumbeat.ids import new_job_id
+from drumbeat.names import short_repr
+from drumbeat.protocols import Enqueuer
 from drumbeat.retry import Backoff
-from drumbeat.settings import Settings
 
 from .dead_letter import DeadLetterSignature
 from .options import EnqueueOptions, EnqueueOverrides, Options, Pool, parse_enqueue_options
@@ -27,7 +28,7 @@ _NO_OVERRIDES = EnqueueOverrides()
 P = ParamSpec("P")
 R = TypeVar("R")
 Upgrade = Callable[[dict[str, Any], str], dict[str, Any]]
-"""Turns stored arguments of an older signature into today's; the second argument is the older signature's hash."""
+"""Converts stored arguments of an older signature to the current one; the second argument is the older signature's hash."""
 OnDead = TypeVar("OnDead", bound=Callable[[Job, JobError], object])
 Upgrader = TypeVar("Upgrader", bound=Upgrade)
 
@@ -46,35 +47,14 @@ class ArgumentCodec(Protocol):
     def decode(self, raw: str | bytes, *, limit: int = MAX_PAYLOAD) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
 
 
-class Enqueuer(Protocol):
-    """The program that a task belongs to."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    def register(self, task: Task[..., Any]) -> None: ...
-
-    def declared_queues(self) -> frozenset[str]: ...
-
-    async def enqueue(self, job: NewJob) -> JobHandle[Any]: ...
-
-    def enqueue_sync(self, api_name: str, job: NewJob) -> SyncJobHandle[Any]: ...
-
-    async def enqueue_in_transaction(self, conn: Any, jobs: Sequence[NewJob], notify: bool) -> list[JobHandle[Any]]: ...
-
-    def enqueue_in_transaction_sync(
-        self, conn: Any, jobs: Sequence[NewJob], notify: bool
-    ) -> list[SyncJobHandle[Any]]: ...
-
-
 class Task(Generic[P, R]):
     """A registered function. The worker reads the attributes; programs use the methods."""
 
     runs_user_code = True
-    """There is code of the program's in it, which may end the process."""
+    """Whether it runs code of the program, which may end the process."""
 
     is_claiming_paused: Callable[[], bool] | None = None
-    """Whether there is no use in claiming its jobs now, where that can be: asked on the worker's loop."""
+    """Tells, on the worker's loop, that claiming its jobs is pointless now; None: never."""
 
     def __init__(
         self,
@@ -123,7 +103,7 @@ class Task(Generic[P, R]):
 
     @property
     def returns(self) -> Any:
-        """The type that the result of a job is read back by."""
+        """The type that the result of a job is decoded to."""
         return self.signature.returns
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, JobHandle[R]]:
@@ -144,11 +124,11 @@ class Task(Generic[P, R]):
         return self._build_job(args, kwargs)
 
     def using(self, **options: Unpack[EnqueueOptions]) -> BoundTask[P, R]:
-        """The same task, with the next enqueue done otherwise: later, elsewhere, under a key, in a transaction of your own.
+        """The same task with other options for the next enqueue: a delay, a queue, a key, a transaction of your own.
 
         `conn=` is your own connection to the database that holds the jobs (or a cursor, or a session): the job is stored in
-        its transaction, visible after the commit and gone after a rollback. On a connection that commits each statement by
-        itself it is stored at once. `notify=False` lets the commit wake no workers: they find the job when they look.
+        its transaction, visible after the commit and gone after a rollback. With autocommit it is stored at once. After
+        `notify=False` the commit wakes no workers: they find the job at their next poll.
 
         Raises:
             InvalidArguments: an option has an impossible value, or two exclude each other.
@@ -156,7 +136,7 @@ class Task(Generic[P, R]):
         return BoundTask(self, parse_enqueue_options(options))
 
     def on_dead(self, function: OnDead) -> OnDead:
-        """Decorator: `function(job, error)` becomes a job of its own in the step that makes a job of this task dead."""
+        """Decorator: the transaction that makes a job of this task dead also enqueues a call `function(job, error)`."""
         _check_parameters(function, ("job", "error"))
         options = Options(
             queue=self.options.queue,
@@ -170,10 +150,10 @@ class Task(Generic[P, R]):
         return function
 
     def upgrade(self, function: Upgrader) -> Upgrader:
-        """Decorator: `function(arguments, signature)` makes today's arguments of those that an older version stored.
+        """Decorator: `function(arguments, signature)` converts arguments that an older version stored to the current ones.
 
-        It is asked for jobs of another signature only, and gets the arguments as plain JSON values. For a signature that it
-        does not know it should give them back as they are.
+        Called only for jobs of another signature, with the arguments as plain JSON values. For a signature that it does not
+        know it should return them unchanged.
         """
         _check_parameters(function, ("arguments", "signature"))
         if self.upgrader is not None:
@@ -226,7 +206,7 @@ class AsyncTask(Task[P, R]):
     """A task whose function is `async def`."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Call the function itself, here and now; nothing is queued."""
+        """Call the function itself; nothing is enqueued."""
         called: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
         return called
 
@@ -235,13 +215,13 @@ class SyncTask(Task[P, R]):
     """A task whose function is `def`."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, here and now; nothing is queued."""
+        """Call the function itself; nothing is enqueued."""
         returned: R = self.function(*args, **kwargs)
         return returned
 
 
 class BoundTask(Generic[P, R]):
-    """A task with wishes for how to queue it. It cannot be called."""
+    """A task with options for the next enqueue. It cannot be called."""
 
     __slots__ = ("_overrides", "_task")
 
@@ -260,13 +240,13 @@ class BoundTask(Generic[P, R]):
 
     def enqueue_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[R]:
         """As `Task.enqueue_sync`."""
-        called = f"{self._task.name}.using(...).enqueue_sync"
-        check_no_loop(called, f"await {self._task.name}.using(...).enqueue")
-        job = self._task._build_job(args, kwargs, self._overrides)
-        wishes = self._overrides
-        if wishes.conn is not None:
-            return self._task._enqueuer.enqueue_in_transaction_sync(wishes.conn, [job], wishes.notify)[0]
-        return self._task._enqueuer.enqueue_sync(called, job)
+        api_name = f"{self._task.name}.using(...).enqueue_sync"
+        check_no_loop(api_name, f"await {self._task.name}.using(...).enqueue")
+        overrides = self._overrides
+        job = self._task._build_job(args, kwargs, overrides)
+        if overrides.conn is not None:
+            return self._task._enqueuer.enqueue_in_transaction_sync(overrides.conn, [job], overrides.notify)[0]
+        return self._task._enqueuer.enqueue_sync(api_name, job)
 
     async def _enqueue_in_transaction(self, job: NewJob) -> JobHandle[R]:
         [handle] = await self._task._enqueuer.enqueue_in_transaction(
@@ -285,7 +265,7 @@ class BoundTask(Generic[P, R]):
 
 
 class TaskDecorator(Protocol):
-    """What `@app.task(...)` with options is."""
+    """The type of `@app.task(...)` with options."""
 
     @overload
     def __call__(  # type: ignore[overload-overlap]
@@ -295,16 +275,25 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
 
 
+def check_function(kind: str, function: Any) -> None:
+    """Refuse what cannot be `kind`, such as `a task`: classes, generators, and other tasks and rooms."""
+    if not callable(function) or isinstance(function, type) or hasattr(function, "source_location"):
+        raise ConfigError(f"{kind} must be a function, not {short_repr(function)}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(f"{function.__qualname__} is a generator: {kind} must return, not yield")
+
+
 def _check_parameters(function: Callable[..., Any], names: tuple[str, ...]) -> None:
     try:
         inspect.signature(function).bind(*names)
     except TypeError as error:
-        wanted = ", ".join(names)
-        raise ConfigError(f"{source_location_of(function)}: this function must take ({wanted}): {error}") from error
+        raise ConfigError(
+            f"{source_location_of(function)}: this function must take ({', '.join(names)}): {error}"
+        ) from error
 
 
 def check_loop(api_name: str, instead: str) -> None:
-    """Refuse where no event loop runs."""
+    """Raise unless an event loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -312,7 +301,7 @@ def check_loop(api_name: str, instead: str) -> None:
 
 
 def check_no_loop(api_name: str, instead: str) -> None:
-    """Refuse on the thread of a running loop: it would stand still, and wait for itself."""
+    """Raise in the thread of a running event loop: a blocking call there would wait for itself."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -323,4 +312,4 @@ def check_no_loop(api_name: str, instead: str) -> None:
 def source_location_of(function: Callable[..., Any]) -> str:
     """file:line of a function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    return "an unknown place" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+    return "an unknown location" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

@@ -1,41 +1,39 @@
-"""Running a worker as a process: the event loop, the signals, the exit code.
+"""Run a worker as a process: event loop, signals, exit code.
 
-`run` is for the process that a person, a service manager or the supervisor started; `serve` for a
-program that has a loop of its own.
+`run` is for a process of its own, started by a person, a service manager or the supervisor; `serve` is for a program that
+has its own loop.
 """
 
 import asyncio
 import logging
-import math
 import os
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
-from drumbeat.clock import Clock
 from drumbeat.errors import StoreLost
+from drumbeat.processes.exit_codes import EXIT_NO_STORE
+from drumbeat.processes.signals import debounce, install_signal_handlers, stop_on_signals
+from drumbeat.protocols import WorkerApp
 from drumbeat.settings import Settings
-from drumbeat.worker import EXIT_NO_STORE, Worker
+from drumbeat.worker import Worker
 from drumbeat.worker.crash_journal import CrashJournal
 from drumbeat.worker.event_loop import cancel_leftovers, run_until_done, task_factory
-from drumbeat.worker.protocols import WorkerApp
 
 log = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SIGNAL_DEBOUNCE_SECONDS = 0.5
+"""A supervised process may get one request twice: a service manager signals all processes of a service, and the supervisor
+passes its own signal on. Only a later one means that it is urgent."""
 URGENT_TIMEOUT = 3.7
-"""So long after the second request to stop the process is gone, whatever its store and its handlers do."""
+"""How long after the second stop request the process exits, whatever its store and its handlers do."""
 FLUSH_TIMEOUT = 0.3
 
-log = logging.getLogger(__name__)
 
-
-async def serve(program: WorkerApp, settings: Settings, *, ref: str | None = None) -> None:
+async def serve(app: WorkerApp, settings: Settings, *, ref: str | None = None) -> None:
     """Work on the running loop until cancelled; a cancellation drains."""
-    worker = Worker(program, settings, ref=ref)
+    worker = Worker(app, settings, ref=ref)
     async with asyncio.TaskGroup() as group:
         work = group.create_task(worker.run(), name="worker")
         try:
@@ -46,35 +44,35 @@ async def serve(program: WorkerApp, settings: Settings, *, ref: str | None = Non
             raise
 
 
-def run(program: WorkerApp, settings: Settings, *, ref: str | None = None, marks_path: str | None = None) -> int:
+def run(app: WorkerApp, settings: Settings, *, ref: str | None = None, journal_path: str | None = None) -> int:
     """Work in this process until SIGTERM or SIGINT, drain, and return the exit code."""
 
     worker: Worker | None = None
 
-    async def main() -> int:
-        nonlocal worker
-        widest = max((task.batch or 1 for task in program.registered_tasks), default=1)
-        marks = None if marks_path is None else CrashJournal.create(marks_path, settings.concurrency, widest)
-        worker = Worker(
-            program,
-            settings,
-            ref=ref,
-            journal=marks,
-            may_exit=True,
-            on_stuck=_exit_now,
-            install_signals=lambda: install_signal_handlers(stop),
-        )
-
-        def request() -> None:
+    def request_stop() -> None:
+        if worker is not None:
             if worker.is_stopping:
                 _exit_after_timeout()
             worker.request_stop()
 
-        stop = request if marks_path is None else _debounce(request, program.clock)
+    async def main() -> int:
+        nonlocal worker
+        widest = max((task.batch or 1 for task in app.registered_tasks), default=1)
+        journal = None if journal_path is None else CrashJournal.create(journal_path, settings.concurrency, widest)
+        stop = request_stop if journal_path is None else debounce(request_stop, SIGNAL_DEBOUNCE_SECONDS, app.clock)
+        worker = Worker(
+            app,
+            settings,
+            ref=ref,
+            journal=journal,
+            may_exit=True,
+            on_stuck=_exit_now,
+            install_signals=lambda: install_signal_handlers(stop),
+        )
         with stop_on_signals(stop):
             code = await worker.run()
         if worker.has_stuck_handlers:
-            # A stuck handler must not go on with a job that somebody else has started meanwhile.
+            # A stuck handler must not go on with a job that another worker may run by now.
             _exit_now(code)
         return code
 
@@ -85,38 +83,27 @@ def run(program: WorkerApp, settings: Settings, *, ref: str | None = None, marks
             try:
                 code = run_until_done(loop, main())
             finally:
-                loop.set_task_factory(None)  # what is left to be closed needs none, and a handler may have broken it
+                loop.set_task_factory(None)  # closing needs none, and a handler may have broken it
             if not cancel_leftovers(loop):
                 _exit_now(code)
             return code
     except BaseExceptionGroup as group:
-        lost: BaseException | None = group.subgroup(StoreLost)
-        if lost is None:
+        if (lost := group.subgroup(StoreLost)) is None:
             raise
-        while isinstance(lost, BaseExceptionGroup):
-            lost = lost.exceptions[0]
-        # What runs belongs to a store that is no more: there is nothing to wait for, and nobody to tell.
-        log.error("the store is lost: this process leaves", extra={"reason": str(lost)})
+        # What runs belongs to a store that is gone: there is nothing to wait for.
+        log.error("the store is lost: this process exits", extra={"reason": str(first_of_group(lost))})
         return EXIT_NO_STORE
 
 
-def _debounce(stop: Callable[[], None], clock: Clock) -> Callable[[], None]:
-    """For a supervised process: the same request may come twice at once, because a service manager that stops a service
-    signals all of its processes, and the supervisor passes on its own. Only a later one means that it is urgent."""
-    called_at = -math.inf
-
-    def call() -> None:
-        nonlocal called_at
-        if clock.monotonic() - called_at > SIGNAL_DEBOUNCE_SECONDS:
-            called_at = clock.monotonic()
-            stop()
-
-    return call
+def first_of_group(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _exit_now(code: int = 0) -> None:
-    # In a thread, because whoever reads our output may have stopped reading.
-    flushing = threading.Thread(target=_flush, name="drumbeat-last-words", daemon=True)
+    # In a thread: a reader of our output that has stopped reading would block us.
+    flushing = threading.Thread(target=_flush, name="drumbeat-flush", daemon=True)
     flushing.start()
     flushing.join(FLUSH_TIMEOUT)
     os._exit(code)
@@ -130,17 +117,17 @@ def _flush() -> None:
 
 
 def _exit_after_timeout() -> None:
-    """Have this process end, in good order or, when its time is over, without: from a thread, which nothing can hold up."""
+    """Force the exit after URGENT_TIMEOUT, from a thread, which a blocked loop cannot delay."""
     timer = threading.Timer(URGENT_TIMEOUT, _force_exit)
     timer.daemon = True
     timer.start()
 
 
 def _force_exit() -> None:
-    saying = threading.Thread(target=log.error, args=["this process leaves by force: its work did not end in time"])
-    saying.daemon = True
-    saying.start()
-    saying.join(FLUSH_TIMEOUT)
+    message = "this process exits by force: its work did not end in time"
+    logging_thread = threading.Thread(target=log.error, args=[message], daemon=True)
+    logging_thread.start()
+    logging_thread.join(FLUSH_TIMEOUT)
     _exit_now(EXIT_NO_STORE)
 
 
@@ -151,24 +138,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-@contextmanager
-def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at each SIGINT and SIGTERM while the body runs; the old handlers come back after it."""
-    loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    install_signal_handlers(stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            loop.remove_signal_handler(number)
-            signal.signal(number, handler)
-
-
-def install_signal_handlers(stop: Callable[[], None]) -> None:
-    """Have `stop` called at each SIGINT and SIGTERM, whoever has them now."""
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop)

@@ -1,13 +1,12 @@
-"""The first function of a worker process that a supervisor has started.
+"""Entry point of a worker process that a supervisor has started.
 
-It puts the supervisor's words into those of a plain worker: the end of the socket is a SIGTERM, and when the time to drain is
-long over, a second one, as the supervisor would have killed us then. What keeps the program from starting at all is said over
-the socket, so that the supervisor tells it once and not each worker for itself.
+It translates the supervisor's signals into those of a plain worker: end of file on the socket becomes SIGTERM, and a second
+SIGTERM follows when the drain timeout is long over, because the supervisor would have killed this process by then. An error
+that prevents the start is sent over the socket, so that the supervisor reports it once instead of every worker.
 """
 
 import logging
 import os
-import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -15,61 +14,55 @@ from typing import Any
 
 from drumbeat import appref
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StartFailed
-from drumbeat.worker import EXIT_NO_STORE
-from drumbeat.worker.main import run
+from drumbeat.processes.entry import terminate_self, watch_parent
+from drumbeat.processes.exit_codes import EXIT_CONFIG_ERROR, EXIT_NO_STORE, EXIT_NOT_STARTED
+from drumbeat.worker.main import first_of_group, run
 
 log = logging.getLogger(__name__)
 
-EXIT_NOT_STARTED = 1
-EXIT_CONFIG_ERROR = 2
 MAX_ERROR_BYTES = 60_000
 ORPHAN_KILL_DELAY = 10.0
-"""So long after its time to drain an orphan is in a hurry."""
+"""Added to the drain timeout; an orphan that still lives then is interrupted."""
 URGENT_TIMEOUT = 5.0
 
 
-def main(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any], marks_path: str) -> int:
-    """Work until told to stop. Returns the exit code."""
-    lifeline = SupervisorWatch(link)
-    lifeline.start()
+def main(
+    link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any], journal_path: str
+) -> int:
+    """Work until asked to stop. Returns the exit code."""
+    orphan_exit = OrphanExit()
+    watch_parent(link, orphan_exit.leave)
     try:
         app = appref.load(ref, prepare=prepare)
         settings = app.configure(flags)
-        lifeline.drain = settings.drain
-        return run(app, settings, ref=ref, marks_path=marks_path)
+        orphan_exit.drain = settings.drain
+        return run(app._internals, settings, ref=ref, journal_path=journal_path)
     except (ConfigError, SchemaOutOfDate) as error:
         return _send_start_error(link, error)
     except BaseExceptionGroup as group:
         if (failed := group.subgroup(StartFailed)) is not None:
-            # Not said to the supervisor, who would give up: the next start may succeed, and it waits longer each time.
-            log.error("a start-up task failed: this process leaves", extra={"reason": str(_first(failed))})
+            # Not sent to the supervisor, which would give up: the next start may succeed, and it waits longer each time.
+            log.error("a start-up task failed: this process exits", extra={"reason": str(first_of_group(failed))})
             return EXIT_NOT_STARTED
         if (known := group.subgroup((ConfigError, SchemaOutOfDate))) is None:
             raise
-        return _send_start_error(link, _first(known))
+        return _send_start_error(link, first_of_group(known))
 
 
-class SupervisorWatch(threading.Thread):
-    """Drains this process when its supervisor is gone, and sees to it that it ends."""
+class OrphanExit:
+    """Ends this process when its supervisor is gone: drain, interrupt, exit."""
 
-    def __init__(self, link: socket.socket) -> None:
-        super().__init__(name="drumbeat-lifeline", daemon=True)
-        self._link = link
+    def __init__(self) -> None:
         self.drain: float | None = None
-        """None: as long as it takes."""
+        """The drain timeout in seconds; None: unlimited."""
 
-    def run(self) -> None:
-        try:
-            while self._link.recv(1):
-                pass
-        except OSError:
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
+    def leave(self) -> None:
+        terminate_self()
         if self.drain is None:
             return
         never = threading.Event()
         never.wait(self.drain + ORPHAN_KILL_DELAY)
-        os.kill(os.getpid(), signal.SIGTERM)
+        terminate_self()
         never.wait(URGENT_TIMEOUT)
         os._exit(EXIT_NO_STORE)
 
@@ -77,12 +70,6 @@ class SupervisorWatch(threading.Thread):
 def _send_start_error(link: socket.socket, error: BaseException) -> int:
     try:
         link.sendall(str(error).encode(errors="replace")[:MAX_ERROR_BYTES])
-    except OSError:  # the supervisor is gone: then it is told here
+    except OSError:  # the supervisor is gone
         log.error("this process cannot start, and its supervisor is gone", extra={"reason": str(error)})
     return EXIT_CONFIG_ERROR
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

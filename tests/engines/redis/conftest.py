@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from drumbeat.redaction import mask_url
-from drumbeat.store.redis import RedisAddress, RedisStore, address
+from drumbeat.store.redis import RedisAddress, RedisStore, parse_address
 from tests.conftest import SERVERS
 from tests.servers.redis import RedisServer, kinds
 
@@ -14,7 +14,7 @@ DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 
 
 def address_of(url: str) -> RedisAddress:
-    return address(url, mask_url(url))
+    return parse_address(url, mask_url(url))
 
 
 async def open_redis(server: RedisServer) -> RedisStore:

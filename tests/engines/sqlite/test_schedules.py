@@ -71,16 +71,16 @@ def raw(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        (SCHEDULES.due, "drumbeat_schedule_by_moment (next_at>? AND next_at<?)"),
-        (SCHEDULES.next_at, "drumbeat_schedule_by_moment (next_at>? AND next_at<?)"),
-        (SCHEDULES.shortest, "drumbeat_schedule_under_way"),
-        (SCHEDULES.stalled, "drumbeat_schedule_under_way"),
+        (SCHEDULES.due, "drumbeat_schedule_by_next_at (next_at>? AND next_at<?)"),
+        (SCHEDULES.next_at, "drumbeat_schedule_by_next_at (next_at>? AND next_at<?)"),
+        (SCHEDULES.shortest_interval, "drumbeat_schedule_running"),
+        (SCHEDULES.stalled, "drumbeat_schedule_running"),
         (SCHEDULES.snapshots, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SCHEDULES.snapshots, "drumbeat_job_for_those_who_can (blocked_on=?)"),
+        (SCHEDULES.snapshots, "drumbeat_job_blocked (blocked_on=?)"),
         (SCHEDULES.recorded_fires, "fire USING PRIMARY KEY (schedule=? AND at=? AND skipped=?)"),
         (SCHEDULES.insert_jobs, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
         (SCHEDULES.advance, "drumbeat_schedule USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SCHEDULES.promote_next, "drumbeat_job_waiting_since (blocked_on=?)"),
+        (SCHEDULES.promote_next, "drumbeat_job_blocked_since (blocked_on=?)"),
         (SCHEDULES.orphaned, "(blocked_on>? AND blocked_on<?)"),
         (SCHEDULES.fires, "PRIMARY KEY (schedule=? AND at<?)"),
         (SCHEDULES.prunable_fires, "drumbeat_fire_by_age (last<?)"),
@@ -93,7 +93,8 @@ def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, ind
 
 
 @pytest.mark.parametrize(
-    "statement", [SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.fires, SCHEDULES.promote_next]
+    "statement",
+    [SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest_interval, SCHEDULES.fires, SCHEDULES.promote_next],
 )
 def test_nothing_is_sorted(raw: sqlite3.Connection, statement: str) -> None:
     steps = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", dict.fromkeys(NAMES))]
@@ -117,7 +118,7 @@ def test_a_look_behind_100_000_schedules_that_are_not_due_costs_what_it_costs_be
         raw.set_progress_handler(tick, 10)
         given = {"now": NOW, "limit": 200, "silent_since": 50, "id": "me"}
         for statement in (
-            *(SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.stalled),
+            *(SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest_interval, SCHEDULES.stalled),
             *(SCHEDULES.orphaned, SCHEDULES.undeclared, INSTANCES.heartbeat_reply),
         ):
             raw.execute(statement, given).fetchall()

@@ -17,10 +17,10 @@ async def furnish(app: Drumbeat) -> None:
         await app.jobs.handle(ran).result(timeout=20)
     await dead_letters(app, 2)
     await enqueue(app, 3)
-    await app.registry["send_mail"].using(key="order-7", delay=3600).enqueue("later@example.org")
+    await app._internals.registry["send_mail"].using(key="order-7", delay=3600).enqueue("later@example.org")
     await app.queues.pause("default", reason="their server is down", by="grace")
-    await app.schedules.create(app.registry["send_mail"], cron="0 9 * * 1-5", args=["all"], name="weekly")
-    store = await app.store()
+    await app.schedules.create(app._internals.registry["send_mail"], cron="0 9 * * 1-5", args=["all"], name="weekly")
+    store = await app._internals.store()
     for name in ("ada", "bob"):
         await enter(store, "ledger", owner=f"shop on {name}")
     await enter(store, "rest", owner="shop on cyd", limit=2, per=60_000_000)
@@ -29,7 +29,7 @@ async def furnish(app: Drumbeat) -> None:
 async def places(app: Drumbeat) -> list[str]:
     """The address of each page: of pages of one thing, those of each kind of thing."""
     jobs = {job.state: job.id for job in await app.jobs.list()}
-    store = await app.store()
+    store = await app._internals.store()
     names = {
         "/jobs/{id}": [str(id) for id in jobs.values()],
         "/queues/{name}": [MAIL],

@@ -47,14 +47,14 @@ async def working(app: Drumbeat) -> AsyncIterator[None]:
 async def enqueue(
     app: Drumbeat, count: int, task: str = "send_mail", *, to: str = "ada@example.org", queue: str = MAIL
 ) -> list[str]:
-    bound = [app.registry[task].using(queue=queue).bind(to) for _ in range(count)]
+    bound = [app._internals.registry[task].using(queue=queue).bind(to) for _ in range(count)]
     return [handle.id for handle in await app.enqueue_many(bound)]
 
 
 async def dead_letters(app: Drumbeat, count: int, *, queue: str = MAIL, error: Failure = BOUNCED) -> list[str]:
     """So many jobs that ran once and died, by the hand of an instance that then leaves. Nothing else may be ready there."""
-    store = await app.store()
-    hand = await making.worker(store, queues=(queue,), tasks=app.registry.signatures(), concurrency=count)
+    store = await app._internals.store()
+    hand = await making.worker(store, queues=(queue,), tasks=app._internals.registry.signatures(), concurrency=count)
     ids = await enqueue(app, count, queue=queue)
     jobs = await making.claim(store, hand, queue, limit=count)
     await making.report(store, hand, *[making.outcome(job, OutcomeKind.DEAD, error=error) for job in jobs])

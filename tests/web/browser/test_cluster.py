@@ -53,7 +53,7 @@ async def test_the_crown_moves_when_the_leader_is_killed(page: Page, app: Drumbe
 
 @on_three_engines
 async def test_a_line_is_shown_in_the_order_of_turns_and_moves_up(page: Page, app: Drumbeat) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     line = [await enter(store, "ledger", owner=f"shop on host {name}") for name in ("ada", "bob", "cyd", "dan")]
     await page.goto("/locks")
     row = page.get_by_test_id("row-ledger")

@@ -87,7 +87,7 @@ async def test_what_can_be_done_to_a_row_is_in_sight_however_narrow_the_screen(
     page: Page, furnished: list[str], app: Drumbeat
 ) -> None:
     # Long names make wide tables.
-    store = await app.store()
+    store = await app._internals.store()
     await making.add(store, making.new_job(queue="a_queue_with_quite_a_long_name_for_reports"))
     hidden, silent = [], []
     for place in ("/queues", "/dead", "/schedules", "/locks", "/jobs", "/instances", "/tasks"):
@@ -109,7 +109,7 @@ CUT = """() => [...document.querySelectorAll(".table-box")]
 
 
 async def test_a_table_that_goes_on_to_the_right_says_so_until_its_end(open_page: OpenPage, app: Drumbeat) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     await making.add(store, making.new_job(queue="a_queue_with_quite_a_long_name_for_reports"))
     async with serve_dashboard(app.dashboard(access="open")) as (address, _):
         page = await open_page(address, phone=True)
@@ -119,7 +119,7 @@ async def test_a_table_that_goes_on_to_the_right_says_so_until_its_end(open_page
         await box.evaluate("(box) => box.scrollTo(box.scrollWidth, 0)")
         await expect(box).to_have_attribute("data-more", "left")
         # A live update knows nothing of it, and does not take it away.
-        await app.registry["send_mail"].enqueue("bob")
+        await app._internals.registry["send_mail"].enqueue("bob")
         await expect(page.get_by_test_id("row-mail").get_by_role("link", name="1", exact=True)).to_be_visible()
         await expect(box).to_have_attribute("data-more", "left")
 
@@ -146,7 +146,7 @@ async def test_the_dark_is_the_systems_choice_until_somebody_makes_another(open_
     assert await page.evaluate(ground) == light
 
 
-async def test_a_job_is_found_opened_and_retried_by_keyboard_alone(page: Page, app: Drumbeat) -> None:
+async def test_a_job_is_found_opened_and_replayed_by_keyboard_alone(page: Page, app: Drumbeat) -> None:
     ids = await dead_letters(app, 3)
     press = page.keyboard.press
     await page.goto("/")
@@ -167,10 +167,10 @@ async def test_a_job_is_found_opened_and_retried_by_keyboard_alone(page: Page, a
     await press("Enter")
     # The second from the newest.
     await page.wait_for_url(f"**/jobs/{ids[1]}")
-    retry = page.get_by_test_id("act-retry")
+    replay = page.get_by_test_id("act-replay")
     for _ in range(60):
         await press("Tab")
-        if await retry.evaluate("(button) => document.activeElement === button"):
+        if await replay.evaluate("(button) => document.activeElement === button"):
             break
     await press("Enter")
     await expect(page.get_by_test_id("reason")).to_be_focused()

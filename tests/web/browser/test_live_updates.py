@@ -33,7 +33,7 @@ async def test_rows_stay_under_the_pointer_and_new_ones_come_when_it_leaves(page
     rows = page.get_by_test_id("jobs").locator("tr")
     await rows.first.hover()
     new = await enqueue(app, 2)
-    await expect(page.locator(".news.on")).to_have_text("2 new; they come when you let go of the list")
+    await expect(page.locator(".news.on")).to_have_text("2 new; shown when you leave the list")
     assert await keys(rows) == old[::-1]
     await page.mouse.move(640, 20)
     await expect(rows).to_have_count(5)
@@ -54,7 +54,7 @@ async def test_the_keyboard_cursor_stays_on_its_row_through_live_updates(page: P
     await app.jobs.cancel(second)
     await enqueue(app, 2)
     await expect(row).to_contain_text("cancelled")
-    await expect(page.locator(".news.on")).to_have_text("2 new; they come when you let go of the list")
+    await expect(page.locator(".news.on")).to_have_text("2 new; shown when you leave the list")
     await expect(row).to_have_class("at")
     await page.keyboard.press("j")
     await expect(page.get_by_test_id(f"row-{first}")).to_have_class("at")
@@ -98,16 +98,16 @@ async def test_a_page_that_was_empty_fills_and_empties_again(page: Page, app: Dr
 async def test_a_paced_retry_is_watched_and_stopped_on_the_page_where_it_was_begun(page: Page, app: Drumbeat) -> None:
     await dead_letters(app, 60)
     await page.goto("/dead")
-    await page.get_by_test_id("group-send_mail").get_by_role("button", name="Retry").click()
+    await page.get_by_test_id("group-send_mail").get_by_role("button", name="Replay").click()
     await page.get_by_test_id("rate").fill("5")
     await page.get_by_test_id("confirm").click()
     await expect(page.get_by_test_id("toast")).to_contain_text("in the background: watch it here, or stop it")
-    going = page.get_by_test_id("under-way")
+    going = page.get_by_test_id("background-act")
     await expect(going).to_contain_text("of 60 done")
-    done = going.get_by_test_id("under-way-done")
+    done = going.get_by_test_id("background-act-done")
     await expect(done).not_to_have_text("0")
     await going.get_by_test_id("act-stop").click()
-    await expect(page.get_by_test_id("dismiss")).to_have_text("Let it go on")
+    await expect(page.get_by_test_id("dismiss")).to_have_text("Keep running")
     await page.get_by_test_id("confirm").click()
     await expect(going).to_have_count(0)
     await page.goto("/audit")
@@ -173,7 +173,7 @@ async def test_under_a_path_of_another_program_everything_works_too(open_page: O
 async def test_a_schedule_that_is_run_by_hand_shows_it_and_its_notice_leads_to_the_job(
     page: Page, app: Drumbeat
 ) -> None:
-    await app.schedules.create(app.registry["send_mail"], cron="0 9 * * 1-5", args=["all"], name="weekly")
+    await app.schedules.create(app._internals.registry["send_mail"], cron="0 9 * * 1-5", args=["all"], name="weekly")
     await page.goto("/schedules/weekly")
     await confirm(page, page.get_by_test_id("act-run-now"), "a test")
     [job] = await app.jobs.list(task="send_mail")

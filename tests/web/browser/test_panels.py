@@ -20,7 +20,7 @@ class Bell:
 
     async def ring(self) -> ButtonResult:
         self.pressed.append("ring")
-        await self._app.registry["send_mail"].using(delay=3600).enqueue("bell@example.org")
+        await self._app._internals.registry["send_mail"].using(delay=3600).enqueue("bell@example.org")
         return ButtonResult(message="<b>Ding</b>")
 
     async def refuse(self) -> ButtonResult:
@@ -50,7 +50,7 @@ async def bell(app: Drumbeat) -> Bell:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def address(app: Drumbeat, bell: Bell) -> AsyncIterator[str]:
-    async with serve_dashboard(dashboard(app, "open", panels=[bell.panel()])) as (address, _):
+    async with serve_dashboard(dashboard(app._internals, "open", panels=[bell.panel()])) as (address, _):
         yield address
 
 

@@ -65,7 +65,7 @@ async def test_somebody_who_may_act_sees_the_buttons_for_it(open_page: OpenPage,
 
 
 async def test_what_somebody_hostile_wrote_is_text_on_every_page_and_stays_text(page: Page, app: Drumbeat) -> None:
-    store = await app.store()
+    store = await app._internals.store()
     hand = await making.worker(store, app=WORD, host=WORD, version=WORD, queues=(WORD,), tasks={WORD: WORD})
     error = Failure(WORD, WORD, WORD)
     for kind in (OutcomeKind.DEAD, OutcomeKind.RETRY):

@@ -66,7 +66,7 @@ class PostgresCompletionWriter:
         statuses, unsure = split_statuses(outcomes, applied)
         if unsure:
             ids, tokens = [outcomes[at].id for at in unsure], [outcomes[at].token for at in unsure]
-            found = await session.fetch(self._sql.recorded, instance, ids, tokens)
+            found = await session.fetch(self._sql.recorded_outcomes, instance, ids, tokens)
             if refused := mark_duplicates(statuses, outcomes, unsure, [row[0] for row in found]):
                 await session.execute(self._sql.count_refused, instance, refused)
         return statuses

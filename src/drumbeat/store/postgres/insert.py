@@ -22,10 +22,11 @@ from drumbeat.core.job import AddResult, NewJob, Unique
 from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
 from drumbeat.ids import JobId, created_us, is_job_id
+from drumbeat.store.job_columns import NEW, default_of
 from drumbeat.store.postgres import error_translation
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PlanMode, PostgresConnection, RetryTransaction, Session
 from drumbeat.store.postgres.copy_format import COLUMNS, CopyBatch
-from drumbeat.store.postgres.statements import PostgresJobSql, PostgresStatements
+from drumbeat.store.postgres.statements import SHARED_FIELDS, PostgresJobSql, PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
 
 MIN_COPY_JOBS = 500
@@ -36,6 +37,10 @@ _MAX_ANSWER_DELAY = 0.02
 """Seconds for which an answer is held back at most, until the next batch is sent."""
 _MIN_ROWS_PER_SECOND = 5_000
 """What even a slow server stores; gives the timeout of a large batch."""
+
+_GETTERS = {name: attrgetter("unique._value_" if name == "unique" else name) for name in NEW}
+_get_fields = attrgetter(*("unique._value_" if name == "unique" else name for name in NEW))
+_DEFAULTS = {name: default_of(name) for name in NEW if name not in ("id", "args", *SHARED_FIELDS)}
 
 
 class InsertResult(NamedTuple):
@@ -188,9 +193,9 @@ class PostgresInserter:
         with error_translation.detect_duplicates():
             row = await session.fetchrow(
                 self._sql.add_one,
-                *(job.id, job.task, job.queue, job.args, job.signature, job.priority, job.run_at, job.delay, job.key),
-                *(job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant, _earliest_end(job.id), job.trace),
+                _earliest_end(job.id),
                 self._notifier.sender_for_commit(alone=self._active_calls == 1),
+                *_get_fields(job),
             )
         return InsertResult(due_at(job, row["now"]), row["notified"])
 
@@ -216,7 +221,7 @@ class PostgresInserter:
             check = await session.fetchrow(self._sql.after_copy, tasks, first, last, _earliest_end(first))
             if check["doubtful"]:
                 raise error_translation.DuplicateJobs("one of these keys may have been taken meanwhile")
-            if check["crowded"] and await session.fetch(self._sql.states, batch.ids):
+            if check["crowded"] and await session.fetch(self._sql.ended_states, batch.ids):
                 raise error_translation.DuplicateJobs("one of these jobs has ended")
         moment: int = now
         return moment
@@ -229,14 +234,14 @@ class PostgresInserter:
     async def _insert_unknown(self, jobs: Sequence[NewJob], session: Session) -> tuple[list[AddResult], int | None]:
         """Decide job by job and insert what is new; return the results, and the earliest run_at."""
         ids = list(_ids(jobs))
-        known = {row["id"] for row in await session.fetch(self._sql.known, ids)}
+        known = {row["id"] for row in await session.fetch(self._sql.known_ids, ids)}
         keys = await load_unique_keys(self._sql, session, unique_keys(jobs))
         answers, new = select_new(jobs, known, keys)
         if not new:
             return answers, None
         rows = await session.fetch(self._sql.insert_unknown, *insert_arguments(new))
         # Fewer: another transaction inserted one meanwhile. In history: it was inserted, and ended, before our snapshot.
-        if len(rows) < len(new) or await session.fetch(self._sql.states, list(_ids(new))):
+        if len(rows) < len(new) or await session.fetch(self._sql.ended_states, list(_ids(new))):
             raise RetryTransaction
         await self._recheck_keys(new, session)
         return answers, min(due_at(job, rows[0]["now"]) for job in new)
@@ -248,7 +253,7 @@ class PostgresInserter:
             try:
                 with error_translation.detect_duplicates():
                     tasks = list(dict.fromkeys(job.task for job in lasting))
-                    await session.execute(self._sql.refuse_held, list(_ids(lasting)), tasks)
+                    await session.execute(self._sql.raise_if_key_held, list(_ids(lasting)), tasks)
             except error_translation.DuplicateJobs:
                 raise RetryTransaction from None
 
@@ -263,28 +268,13 @@ async def load_unique_keys(sql: PostgresJobSql, session: Session, keys: Sequence
 def insert_arguments(jobs: Sequence[NewJob]) -> list[Any]:
     """The arguments of `add` and `insert_unknown`: arrays only for columns that differ from the default or between jobs."""
     first = jobs[0]
-    ids = list(_ids(jobs))
-    return [
-        ids,
-        *(_column_or_empty(jobs, "task", first.task), _column_or_empty(jobs, "queue", first.queue)),
-        [job.args for job in jobs],
-        *(_column_or_empty(jobs, "signature", first.signature), _column_or_empty(jobs, "priority", first.priority)),
-        *(
-            _column_or_empty(jobs, "run_at", None),
-            _column_or_empty(jobs, "delay", 0),
-            _column_or_empty(jobs, "key", None),
-        ),
-        [job.unique.value if job.unique else "" for job in jobs] if any(job.unique for job in jobs) else [],
-        *(
-            _column_or_empty(jobs, "retries", None),
-            _column_or_empty(jobs, "timeout", None),
-            _column_or_empty(jobs, "crash_limit", 3),
-        ),
-        *(_column_or_empty(jobs, "on_dead", None), _column_or_empty(jobs, "tenant", "")),
-        _earliest_end(min(ids)),
-        *(first.task, first.queue, first.signature, first.priority),
-        _column_or_empty(jobs, "trace", None),
-    ]
+    shared = [getattr(first, name) for name in SHARED_FIELDS]
+    columns = {name: list(map(getter, jobs)) for name, getter in _GETTERS.items()}
+    for name, value in zip(SHARED_FIELDS, shared, strict=True):
+        columns[name] = _empty_if_all(columns[name], value)
+    for name, value in _DEFAULTS.items():
+        columns[name] = _empty_if_all(columns[name], value)
+    return [_earliest_end(min(columns["id"])), *shared, *columns.values()]
 
 
 def due_at(job: NewJob, now: int) -> int:
@@ -300,9 +290,8 @@ def _earliest_end(first: JobId) -> int:
     return created_us(first) if is_job_id(first) else 0
 
 
-def _column_or_empty(jobs: Sequence[NewJob], name: str, value: Any) -> list[Any]:
-    """The column; empty if all its values are this one."""
-    column = list(map(attrgetter(name), jobs))
+def _empty_if_all(column: list[Any], value: Any) -> list[Any]:
+    """The column; empty if it is this value everywhere."""
     return [] if column.count(value) == len(column) else column
 
 

@@ -67,7 +67,7 @@ class PostgresInstances:
         began = self._clock.monotonic()
         counts = began >= self._next_count_at
         row = await self._connection.call(
-            lambda session: session.fetchrow(self._sql.instances.beat, id, running, counts, lead)
+            lambda session: session.fetchrow(self._sql.instances.heartbeat, id, running, counts, lead)
         )
         took = self._clock.monotonic() - began
         if counts and took > _QUICK_COUNT_S:
@@ -124,7 +124,7 @@ class PostgresInstances:
         held = await self._lock_instance_and_jobs(id, None, session)
         if held is None:
             return None
-        await session.execute(self._sql.instances.end, id, InstanceState.LEFT.value, reason)
+        await session.execute(self._sql.instances.set_ended, id, InstanceState.LEFT.value, reason)
         await session.execute(self._sql.instances.resign_lead, id)
         if not held:
             return None
@@ -137,7 +137,7 @@ class PostgresInstances:
         jobs = await self._lock_instance_and_jobs(id, beat, session)
         if jobs is None:
             return DeadInstanceReport(declared=False), None
-        await session.execute(self._sql.instances.end, id, InstanceState.DEAD.value, reason)
+        await session.execute(self._sql.instances.set_ended, id, InstanceState.DEAD.value, reason)
         await session.execute(self._sql.instances.resign_lead, id)
         decided = blame_crash(jobs, started, reason, jobs[0].now if jobs else 0)
         report = report_crash(transition for _, transition in decided)

@@ -82,7 +82,7 @@ class PostgresLocks:
         return {
             id: f"released by {row['released_by']}: {row['released_reason']}"
             for row in rows
-            for id in row["released"].split()
+            for id in row["released_tickets"].split()
         }
 
     async def _load_infos(self, wanted: tuple[Any, ...], waiters: bool, session: Session) -> list[LockInfo]:

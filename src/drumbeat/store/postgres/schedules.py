@@ -32,15 +32,15 @@ from drumbeat.core.schedule import (
     OnceState,
     Overlap,
     Schedule,
+    ScheduleChange,
     ScheduleState,
-    SkippedRange,
     blocked_on_schedule,
     once_state,
 )
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import log_faults, salvage
 from drumbeat.store.postgres.connections import PostgresConnection, Session
-from drumbeat.store.postgres.rows import to_columns
+from drumbeat.store.postgres.rows import read_row, to_columns
 from drumbeat.store.postgres.statements import PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
 from drumbeat.store.records import StoredScheduleRow, repaired_rule
@@ -80,22 +80,21 @@ class PostgresSchedules:
         missing = await self._connection.call(lambda session: session.fetch(self._sql.declare, list(names)))
         return [row["name"] for row in missing]
 
-    async def set_state(
-        self,
-        name: str,
-        *,
-        revision: int,
-        state: ScheduleState,
-        cursor: int | None,
-        next_at: int | None,
-        by: str,
-        reason: str,
-        skipped: SkippedRange | None = None,
-    ) -> bool:
+    async def set_state(self, change: ScheduleChange) -> bool:
+        values = (
+            change.name,
+            change.revision,
+            change.state.value,
+            change.cursor,
+            change.next_at,
+            change.by,
+            change.reason,
+        )
+
         async def work(session: Session) -> bool:
-            now = await session.fetchval(self._sql.change, name, revision, state.value, cursor, next_at, by, reason)
-            if now is not None and skipped is not None:
-                await self._insert_fires([make_skip_row(name, skipped, now)], session)
+            now = await session.fetchval(self._sql.change, *values)
+            if now is not None and change.skipped is not None:
+                await self._insert_fires([make_skip_row(change.name, change.skipped, now)], session)
             return now is not None
 
         return await self._connection.transact(work)
@@ -155,16 +154,15 @@ class PostgresSchedules:
         found = await self._connection.call(lambda session: session.fetch(self._sql.retire, undeclared_since))
         return [row["name"] for row in found]
 
-    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
+    async def list_fires(
+        self, names: Sequence[str], *, before: int | None = None, limit: int = 100
+    ) -> dict[str, list[Fire]]:
         last = _MAX_TIMESTAMP if before is None else before
-        found = await self._connection.call(lambda session: session.fetch(self._sql.fires, name, last, limit))
-        fires: list[Fire] = []
+        found = await self._connection.call(lambda session: session.fetch(self._sql.fires, list(names), last, limit))
+        fires: dict[str, list[Fire]] = {name: [] for name in names}
         for row in found:
-            values, faults = salvage(FireRow, tuple(row))
-            if faults:
-                log_faults("fire", name, faults)
-            else:
-                fires.append(FireRow(**values).to_record())
+            if (fire := read_row(FireRow, "fire", row, id="schedule")) is not None:
+                fires[row["schedule"]].append(fire.to_record())
         return fires
 
     async def prune_fires(self, before: int, limit: int) -> int:
@@ -172,7 +170,7 @@ class PostgresSchedules:
 
     async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
         async def work(session: Session) -> Any:
-            await session.execute(self._sql.once, key, instance)
+            await session.execute(self._sql.begin_once, key, instance)
             return await session.fetchrow(self._sql.once_state, key)
 
         found = await self._connection.transact(work)
@@ -206,7 +204,11 @@ class PostgresSchedules:
             missing -= {row["name"] for row in await session.fetch(self._sql.existing_names, list(missing))}
         now = locked[0]["now"] if locked else 0
         currents = [row["current"] for row in locked if row["current"] is not None]
-        live = {row["id"]: row["state"] for row in await session.fetch(self._sql.live, currents)} if currents else {}
+        live = (
+            {row["id"]: row["state"] for row in await session.fetch(self._sql.live_states, currents)}
+            if currents
+            else {}
+        )
         waiting, busy = await self._lock_cancellable_jobs(locked, live, session)
         snapshots: dict[str, ScheduleSnapshot] = {}
         for row in locked:
@@ -230,7 +232,7 @@ class PostgresSchedules:
             return {}, set()
         names = {blocked_on_schedule(row["name"]): row["name"] for row in cancelling}
         waiting: dict[str, list[JobId]] = {}
-        for row in await session.fetch(self._sql.waiting, list(names)):
+        for row in await session.fetch(self._sql.list_waiting, list(names)):
             waiting.setdefault(names[row["blocked_on"]], []).append(row["id"])
         wanted = {
             row["name"]: [*waiting.get(row["name"], []), *([row["current"]] if row["current"] in live else [])]
@@ -267,7 +269,7 @@ class PostgresSchedules:
 
     async def _insert_fires(self, records: Sequence[FireRow], session: Session) -> None:
         if records:
-            await session.execute(self._sql.record, *to_columns(map(msgspec.structs.astuple, records), 8))
+            await session.execute(self._sql.record_fires, *to_columns(map(msgspec.structs.astuple, records), 8))
 
     async def _advance_schedules(self, names: list[str], session: Session) -> int:
         """Lock first, then check again: what was found before may have been advanced meanwhile."""

@@ -1,7 +1,6 @@
-"""A job's life on Redis: the face of `adding` and `ending`, and the smaller operations.
+"""Jobs on Redis; the contract is in `store.protocol`. Inserting is in `insert`, reporting and claiming in `completion`.
 
-The contract is in `store.protocol.Jobs`. Each operation is one script, and so atomic; only `expire_waits` looks first, because
-the follow-ups of deaths are made here.
+Each operation is one atomic script. Only `expire_blocked` reads first, because follow-ups of dead letters are built here.
 """
 
 from collections.abc import Sequence
@@ -10,8 +9,8 @@ from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
 from drumbeat.core.transitions import answer_cancel, expired_block_failure
-from drumbeat.errors import JobExpired, JobNotFound
-from drumbeat.ids import InstanceId, JobId, created_us, is_job_id, pack_id, unpack_id
+from drumbeat.ids import InstanceId, JobId, is_job_id, pack_id, unpack_id
+from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.redis import insert, record_format, rows
 from drumbeat.store.redis.completion import CompletionClient
 from drumbeat.store.redis.connection import Value
@@ -36,16 +35,9 @@ class RedisJobs:
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         flat = await self._pool.command("ZRANGE", self._pool.keys.held(instance), 0, -1, "WITHSCORES")
-        # A score may be written as 1.7e+15; it is exact all the same.
+        # A score may be formatted as 1.7e+15; it is exact nevertheless.
         found = zip(flat[::2], flat[1::2], strict=True)
         return [ClaimRef(unpack_id(id), record_format.int_or_zero(token)) for id, token in found if len(id) == 16]
-
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        if not claims:
-            return 0
-        values: list[Value] = [value for hold in claims for value in (pack_id(hold.id), hold.token)]
-        released: int = await self._pool.run("release_claims", instance, *values)
-        return released
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
@@ -87,7 +79,7 @@ class RedisJobs:
         for id in ids:
             answer = known.get(id)
             if answer is None:
-                raise missing_job_error(id, pruned_before)
+                raise missing_job_error(id, record_format.int_or_zero(pruned_before))
             found.append(rows.decode_ended(id, *answer))
         return found
 
@@ -104,7 +96,7 @@ class RedisJobs:
             try:
                 wait = record_format.parse_live_state(known)
             except ValueError:
-                continue  # the doctor names it
+                continue  # reported by the doctor
             if wait.blocked_since is None:
                 continue
             error = expired_block_failure(wait.blocked_on or "", wait.blocked_since, now)
@@ -131,10 +123,3 @@ class RedisJobs:
 
 def _answer_cancel(state: bytes | None) -> CancelAnswer:
     return answer_cancel(None if state is None else state.decode())
-
-
-def missing_job_error(id: JobId, pruned_before: bytes | None) -> JobNotFound | JobExpired:
-    """Which of the two it is for an id that is nowhere."""
-    if pruned_before is not None and is_job_id(id) and created_us(id) < record_format.int_or_zero(pruned_before):
-        return JobExpired(id)
-    return JobNotFound(id)

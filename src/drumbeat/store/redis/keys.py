@@ -1,96 +1,110 @@
-"""Every key of a Redis store: its name, its type and what it means. Scripts build the same names from KEYS[1].
+"""Every key of a Redis store: name, type and meaning. Scripts build the same names from KEYS[1].
 
-All begin with `{namespace}:`, one hash tag, so that in a cluster they live in one slot, on one node, and a script can touch
-them all. The bare prefix is no key and never becomes one: scripts get it as KEYS[1], for the route, and take the names below
-from it. While a slot moves from node to node the old node then sends every call away, so none runs on half of the keys.
+All keys begin with `{namespace}:`. The hash tag keeps them in one slot of a cluster, so that one script can touch them all. The
+bare prefix is never used as a key: scripts get it as KEYS[1] for routing. While a slot migrates, the source node redirects
+every call, so no script runs on half of the keys.
 
-An <id> is the 16 bytes of a job's id; an <instance> its 16 characters. µs are microseconds since 1970 by the server's clock.
+<id> is the 16 bytes of a job id, <instance> its 16 characters. Times are microseconds since 1970 by the server's clock (µs).
 
-    meta                 hash     version, oldest_code, store (a random id, made once), pruned_before (µs)
-    job:<bucket>         hash     id -> body of every job, live, ended or dead: its immutable part. See `bucket`
-    buckets              zset     bucket -> its number: all that exist
-    ids:<bucket>         list     how its ids are listed: ids, and first, last and size of runs (see lua/_base.lua)
-    runs:<bucket>        hash     first and last id of a run -> all of its ids, one after the other, ascending
-    due:<queue>:<p>      zset     id -> run_at (µs): pending jobs of priority p that wait for nothing, due and future alike
+    meta                 hash     version, oldest_code, store (random id), pruned_before (µs)
+
+  Jobs
+    job:<bucket>         hash     id -> body: the immutable part of a job, live or ended. See `bucket`
+    buckets              zset     bucket -> its number: all buckets that exist
+    ids:<bucket>         list     the ids of a bucket in order: single ids, and first id, last id and size of runs (_base.lua)
+    runs:<bucket>        hash     first and last id of a run -> its ids, concatenated, ascending
+    due:<queue>:<p>      zset     id -> run_at (µs): pending jobs of priority p that are not blocked, due and future
     queues               set      queues that have or had jobs
-    more                 hash     id -> run_at, token, failures ... (see lua/_base.lua) of live jobs that were claimed or moved
-                                  before; none: run_at is the body's due_at, and the rest is nothing
-    wait:<why>NUL<queue>:<p>  zset  id -> run_at: pending jobs that wait for something other than time
-    waits:<why>          zset     id -> since when it waits (µs)
-    waiting              hash     why -> how many wait for it
-    blocked              hash     queue -> how many of it wait for something other than time
-    held:<instance>      zset     id -> token: what runs under an instance. The fence: an outcome counts only if it is here
-    cancels:<instance>   set      ids of its running jobs that somebody wants cancelled
+    live_state           hash     id -> run_at, token, failures ... (_base.lua) of live jobs that were claimed or changed;
+                                  absent: run_at is the body's due_at, the rest is empty
+    blocked:<on>NUL<queue>:<p>  zset  id -> run_at (µs): pending jobs that are blocked on something other than time
+    blocked_since:<on>   zset     id -> since when it has been blocked (µs)
+    blocked_on           hash     what jobs are blocked on -> number of jobs
+    blocked_counts       hash     queue -> number of its blocked jobs
+    held:<instance>      zset     id -> token: jobs claimed by an instance. The fence: an outcome counts only if it is here
+    cancels:<instance>   set      ids of its running jobs whose cancellation was requested
     progress             hash     id -> JSON string, of running jobs
     keys                 hash     u (unique jobs) or k (others), task, NUL, key -> id of a live job
     keyset:<field>       set      ids of further live jobs of the same field of `keys`
-    done:<bucket>        hash     id -> how it ended (see lua/_transitions.lua)
-    history              zset     id -> finished_at (µs): ended jobs, dead letters excepted
-    unsucceeded          zset     id -> 0: those of history that were cancelled or discarded, in the order of their ids
-    dead                 zset     id -> 0: the dead letters, in the order of their ids
-    tries:<id>           list     JSON of the earlier attempts of a job
-    count                hash     task NUL live, succeeded, dead or cancelled -> how many
+    ended:<bucket>       hash     id -> how it ended (_transitions.lua)
+    history              zset     id -> finished_at (µs): ended jobs except dead letters
+    unsucceeded          zset     id -> 0: jobs of history that were cancelled or discarded, by id
+    dead                 zset     id -> 0: dead letters, by id
+    attempts:<id>        list     JSON of the earlier attempts of a job
+    count                hash     task NUL live, succeeded, dead or cancelled -> number of jobs
     paused               hash     queue -> JSON array [at, by, reason]
-    standing             zset     instance -> since when a claim of it stands (µs): it found nothing (see lua/_handoff.lua)
-    asked                hash     instance -> what its last claim that stood asks for
-    alive                zset     instance -> when its heart beat last (µs)
-    gone                 zset     instance -> when it left or was buried (µs)
-    leader               hash     instance (or nothing), term, since (µs), until (µs)
-    inst:<instance>      hash     record (NewInstance as JSON), state, started_at, beat_at, beat, running, refused,
-                                  ended_at, reason, left_rooms (1: nobody sends it messages any more)
-    schedule:<name>      hash     a schedule (see lua/_schedule.lua)
-    schedules            zset     name -> 0: all schedules, in the order of their names
-    moments              zset     name -> next_at (µs): the schedules that have one
-    intervals            zset     name -> µs: active series whose next moment the end of a job sets, while they have none
-    declared             zset     name -> when it was last declared (µs): schedules of code that are not retired
-    fires:<name>         zset     f (fired) or s (skipped) and moment -> moment (µs): what is on record of a schedule
-    records:<name>       hash     the same -> its record
-    fired                zset     the same, NUL, name -> the record's last moment (µs)
-    once                 hash     what is done once in the whole cluster -> the instance that is at it, or done
-    locks                zset     lock -> 0: all that are known, in the order of their names
-    locks_used           zset     lock -> when somebody last entered it (µs, exact to the hour)
-    lock:<name>          hash     limit, per, last (number of a ticket), used_at, lanes (how many there ever were), released_at,
-                                  released_by, released_reason
-    line:<name>          zset     ticket -> its number: those who wait
-    holders:<name>       zset     ticket -> its number: those who hold it
-    leases:<name>        zset     ticket -> when its lease ends (µs): all of them
-    lanes:<name>         zset     lane -> the same: those that were given back
-    grants:<name>        zset     number of a ticket -> when it was granted (µs): what a rate window counts
-    ticket:<id>          hash     lock, number, lease, entered_at, granted_at, lane, owner, what
-    released             hash     ticket -> by whom and why it was taken away by force: the last thousand
-    releases             list     the same tickets, the newest first
-    audit                zset     act -> 0: what people did, in the order of their ids
-    audit_at             zset     act -> when it was begun (µs)
-    audit_keys           hash     who NUL request key -> the act that it stands for
-    act:<id>             hash     act (NewAct as JSON), at (µs), done_at (µs), touched, outcome, answer
-    inbox:<instance>     list     messages of rooms, the oldest first (see rooms.py)
-    inboxes              set      instances that have messages
-    stretch:<resolution>:<at>  hash    queue, task, instance -> what was counted in a stretch of time (see stats.py); it has a time
-                                  to live, from when it was last written
-    overall:<resolution>:<at>  hash    NUL, NUL, instance -> the same for all queues and tasks together
-    stretches:<resolution>    zset     at -> at: the stretches of a length
-    totals:<instance>    hash     queue, task -> what an instance has counted since it began
-    totals               zset     instance -> when it last wrote its totals (µs)
-    folded               hash     queue, task, place -> the sums of one number over instances that have gone
-    door:<door>          channel  jobs that were given to the claim of a worker, which alone hears it (see lua/_handoff.lua)
-    rooms                channel  instances for whom messages came, as text (none: for many); published by the scripts
-    tickets              channel  a ticket and after how many µs its owner should look, as text; published by the scripts
-    wake                 channel  the smallest due moment (µs) of jobs that came, as text; published by the scripts
+    parked_claims        zset     instance -> when its empty claim was parked (µs); see _handoff.lua
+    parked_requests      hash     instance -> what its last parked claim asks for
 
-Nothing else has a time to live: what is old is pruned by a script, together with everything that belongs to it.
+  Instances
+    alive                zset     instance -> last heartbeat (µs)
+    gone                 zset     instance -> when it left or was declared dead (µs)
+    leader               hash     instance (or empty), term, since (µs), until (µs)
+    inst:<instance>      hash     record (NewInstance as JSON), state, started_at, beat_at, beat, running, refused,
+                                  ended_at, reason, left_rooms (1: gets no more messages)
+    inbox:<instance>     list     room messages, oldest first (rooms.py)
+    inboxes              set      instances that have messages
+
+  Schedules
+    schedule:<name>      hash     a schedule (_schedule.lua)
+    schedules            zset     name -> 0: all schedules, by name
+    next_fires           zset     name -> next_at (µs): schedules that have one
+    intervals            zset     name -> µs: active schedules whose next fire is set by the end of a job, while they have none
+    declared             zset     name -> when code last declared it (µs); retired ones are left out
+    fires:<name>         zset     f (fired) or s (skipped) and fire time -> fire time (µs): the recorded fires
+    fire_records:<name>  hash     the same member -> its record
+    fires_by_time        zset     the same member, NUL, name -> the last fire time of the record (µs)
+    once                 hash     key of a once-per-cluster step -> the instance that runs it, or done
+
+  Locks
+    locks                zset     lock -> 0: all known locks, by name
+    locks_used           zset     lock -> last acquire (µs, to the hour)
+    lock:<name>          hash     limit, per, last (ticket number), used_at, lanes (how many there ever were), released_at,
+                                  released_by, released_reason
+    waiters:<name>       zset     ticket -> its number: tickets that wait
+    holders:<name>       zset     ticket -> its number: tickets that hold the lock
+    leases:<name>        zset     ticket -> end of its lease (µs): both
+    lanes:<name>         zset     lane -> lane: lanes that were given back
+    grants:<name>        zset     ticket number -> when it was granted (µs): what a rate window counts
+    ticket:<id>          hash     lock, number, lease, entered_at, granted_at, lane, owner, what
+    released             hash     ticket -> who force-released it and the reason: the last thousand
+    releases             list     the same tickets, newest first
+
+  Audit and statistics
+    audit                zset     entry -> 0: audit entries, by id
+    audit_at             zset     entry -> when it began (µs)
+    audit_keys           hash     who NUL request key -> the entry of that request
+    act:<id>             hash     act (the entry as JSON), at (µs), done_at (µs), touched, outcome, answer
+    interval:<resolution>:<at>  hash  queue, task, instance -> counts of one interval (stats.py); expires after its last write
+    interval_total:<resolution>:<at>  hash  NUL, NUL, instance -> the same for all queues and tasks together
+    intervals_of:<resolution>  zset  at -> at: the intervals of a resolution
+    totals:<instance>    hash     queue, task -> what an instance has counted since it started
+    totals               zset     instance -> when it last wrote its totals (µs)
+    folded               hash     queue, task, position -> the sum of one counter over instances that are gone
+
+  Published by scripts
+    reply:<channel>      channel  jobs handed to the parked claim of one worker, the only subscriber (_handoff.lua)
+    rooms                channel  instances that got messages, as text (empty: many)
+    tickets              channel  a ticket and after how many µs its owner should check it, as text
+    wake                 channel  the smallest run_at (µs) of jobs that became pending, as text
+
+Only intervals expire by themselves. Scripts prune everything else together with what belongs to it.
 """
 
 from drumbeat.ids import InstanceId
 
 
 def bucket(packed: bytes) -> str:
-    """The bucket of a job's id: its first 9 hexadecimal digits, which is 4 s of enqueue time. A hash takes less memory than as
-    many keys (a job that is alone in its bucket takes 600 bytes, not 300), and a walk of the buckets is a walk of the ids."""
+    """The bucket of a job id: its first 9 hexadecimal digits, 4 s of enqueue time.
+
+    A hash takes less memory than as many keys (a job alone in its bucket takes 600 bytes instead of 300), and buckets in order
+    give ids in order.
+    """
     return packed[:5].hex()[:9]
 
 
 class RedisKeys:
-    """The names of one namespace's keys, for commands that are not scripts."""
+    """Key names of one namespace, for commands outside scripts."""
 
     def __init__(self, namespace: str) -> None:
         self.prefix = f"{{{namespace}}}:"
@@ -112,7 +126,7 @@ class RedisKeys:
         return f"{self.prefix}runs:{bucket}"
 
     def reply_channel(self, channel_id: str) -> str:
-        return f"{self.prefix}door:{channel_id}"
+        return f"{self.prefix}reply:{channel_id}"
 
     def held(self, instance: InstanceId) -> str:
         return f"{self.prefix}held:{instance}"

@@ -1,7 +1,6 @@
-"""A few connections to one Redis: a `RedisPool` opens them when they are needed, lends each to one call at a time, and opens others
-in place of those that were lost.
+"""A pool of connections to one Redis: opened on demand, lent to one call at a time, replaced when lost.
 
-In a cluster all keys of a namespace are in one slot, so a pool is connected to the node that has it, and follows when it moves.
+In a cluster all keys of a namespace are in one slot: a pool connects to the node that owns it and follows when it moves.
 """
 
 import asyncio
@@ -10,17 +9,14 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit
-
-import msgspec
+from typing import Any, TypeVar
 
 # This package is imported only when a Redis store is opened.
 from redis import exceptions  # noqa: TID253
-from redis.asyncio.connection import Connection, parse_url  # noqa: TID253
 
 from drumbeat.errors import ConfigError, DrumbeatError, StoreError, StoreUnavailable
-from drumbeat.store.redis.connection import DriverConnection, RedisConnection, Value
+from drumbeat.store.redis.address import Node, RedisAddress
+from drumbeat.store.redis.connection import RedisConnection, Value
 from drumbeat.store.redis.failures import (
     DRIVER_ERRORS,
     as_outage,
@@ -32,96 +28,13 @@ from drumbeat.store.redis.keys import RedisKeys
 from drumbeat.store.redis.scripts import SCRIPTS
 
 CALL_TIMEOUT = 4.5
-"""Seconds in which a call is answered, or the store is unavailable: from waiting for a connection to the last byte."""
+"""Seconds for a whole call, from waiting for a connection to the last byte; then the store is unavailable."""
 MAX_CONNECTIONS = 8
-"""Connections of one pool at most; the last one that was given back is lent first, so few are ever opened."""
+"""Connections of a pool. The one released last is lent first, so few are ever opened."""
 _NODE_TIMEOUT = 1.5
-_READ_BUFFER_BYTES = 1 << 18
 _MAX_REDIRECTS = 5
-_DRIVER_OPTIONS = frozenset(
-    {
-        *("db", "client_name", "ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_ca_path", "ssl_password"),
-        *("ssl_cert_reqs", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers"),
-    }
-)
-_OWN_OPTIONS = {"cluster": {"true", "false"}, "eviction": {"accepted", "refused"}}
-
 T = TypeVar("T")
-Node = tuple[str, int]
 Operation = Callable[[RedisConnection], Awaitable[T]]
-
-
-class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the server is, and how to speak to it."""
-
-    options: dict[str, Any]
-    """What the driver's connection is made with."""
-    display_url: str
-    """Without a password."""
-    cluster: bool = False
-    """There must be a cluster. One that is found is used as one in any case."""
-    eviction_accepted: bool = False
-    """Somebody has decided to live with a server that throws keys away."""
-
-    def new_connection(self, node: Node | None) -> DriverConnection:
-        """A connection, not opened yet; `node`: to this one in place of the URL's."""
-        options = dict(self.options)
-        kind = options.pop("connection_class", Connection)
-        if node is not None:
-            options["host"], options["port"] = node
-        return cast(DriverConnection, kind(**options))
-
-
-def address(url: str, display_url: str) -> RedisAddress:
-    """Understand the URL. `cluster=true` and `eviction=accepted` are ours, the other options are the driver's.
-
-    Raises:
-        ConfigError: with what is allowed.
-    """
-    base, _, query = url.partition("?")
-    given = parse_qsl(query, keep_blank_values=True)
-    own_options = {name: value for name, value in given if name in _OWN_OPTIONS}
-    for name, value in own_options.items():
-        if value not in _OWN_OPTIONS[name]:
-            raise ConfigError(f"{display_url}: {name}= may be {' or '.join(sorted(_OWN_OPTIONS[name]))}", "url")
-    if unknown := sorted({name for name, _ in given} - _DRIVER_OPTIONS - _OWN_OPTIONS.keys()):
-        known = ", ".join(sorted(_DRIVER_OPTIONS | _OWN_OPTIONS.keys()))
-        raise ConfigError(f"{display_url}: there is no option {unknown[0]!r}: use {known}", "url")
-    rest = urlencode([(name, value) for name, value in given if name not in _OWN_OPTIONS])
-    scheme, _, place = base.partition("://")
-    _check_database(scheme, base, display_url)
-    scheme = scheme.replace("valkey", "redis")
-    try:
-        options = dict(parse_url(f"{scheme}://{place}?{rest}" if rest else f"{scheme}://{place}"))
-    except ValueError as error:
-        raise ConfigError(f"{display_url}: {error}", "url") from error
-    options = {"client_name": "drumbeat"} | options
-    # Time-outs are our own: the driver would make a task for each write.
-    options |= {
-        "socket_timeout": None,
-        "socket_connect_timeout": CALL_TIMEOUT - 0.2,
-        "socket_read_size": _READ_BUFFER_BYTES,
-        "protocol": 2,
-    }
-    return RedisAddress(
-        options=options,
-        display_url=display_url,
-        cluster=own_options.get("cluster") == "true",
-        eviction_accepted=own_options.get("eviction") == "accepted",
-    )
-
-
-def _check_database(scheme: str, base: str, display_url: str) -> None:
-    try:
-        parts = urlsplit(base)
-        _ = parts.port
-    except ValueError as error:
-        raise ConfigError(f"{display_url}: {error}", "url") from error
-    if scheme == "unix":
-        if not parts.path.strip("/") or parts.hostname:
-            raise ConfigError(f"{display_url} names no socket: use unix:///folder/redis.sock, with ?db=1", "url")
-    elif parts.path.strip("/") and not parts.path.strip("/").isdigit():
-        raise ConfigError(f"{display_url}: a database of Redis is a number, as in redis://host:6379/0", "url")
 
 
 class RedisPool:
@@ -140,7 +53,7 @@ class RedisPool:
         self._is_closed = False
 
     async def run(self, name: str, *args: Value, timeout: float = CALL_TIMEOUT) -> Any:
-        """The answer of the script `lua/<name>.lua`, which gets the prefix of all keys as KEYS[1], and these as ARGV.
+        """Run the script `lua/<name>.lua` with the key prefix as KEYS[1] and these as ARGV; return its reply.
 
         Raises:
             StoreUnavailable: no answer in time; it may have run.
@@ -154,28 +67,28 @@ class RedisPool:
             try:
                 return await connection.execute("EVALSHA", text.sha, 1, self.keys.prefix, *args)
             except exceptions.NoScriptError:
-                # The first time on this server, or somebody has flushed its scripts; it keeps them from now on.
+                # First use on this server, or its scripts were flushed; it caches the script from now on.
                 return await connection.execute("EVAL", text.lua, 1, self.keys.prefix, *args)
 
         return await self._with_connection(evaluate, timeout)
 
     async def command(self, *args: Value, timeout: float = CALL_TIMEOUT) -> Any:
-        """The answer of a plain command; a key must be one of `keys`."""
+        """Run a plain command; a key must be one of `keys`."""
         return await self._with_connection(lambda connection: connection.execute(*args), timeout)
 
     async def pipeline(self, commands: Sequence[tuple[Value, ...]], *, timeout: float = CALL_TIMEOUT) -> list[Any]:
-        """The answers of several plain commands, sent at once; others may come between them."""
+        """Run several plain commands in one round trip, not atomically."""
         return await self._with_connection(lambda connection: connection.execute_all(commands), timeout)
 
     async def open_dedicated(self) -> RedisConnection:
-        """A connection that belongs to the caller: drop it in the end."""
+        """Open a connection that the caller owns and must close."""
         self._check_process()
         with translate_errors(self.address.display_url):
             async with asyncio.timeout(CALL_TIMEOUT):
                 return await self._open()
 
     async def close(self) -> None:
-        """Calls under way end with StoreUnavailable. Harmless twice."""
+        """Close; current calls end with StoreUnavailable. Idempotent."""
         self._is_closed = True
         connections = [*self._idle, *self._busy]
         self._idle.clear()
@@ -200,7 +113,7 @@ class RedisPool:
         raise StoreUnavailable(f"{self.address.display_url}: the cluster sent us on {_MAX_REDIRECTS} times")
 
     async def _run_on(self, connection: RedisConnection, operation: Operation[T], deadline: float) -> T:
-        # Not asyncio.timeout: it costs more than all else that is done here, and this is the way of every call.
+        # Not asyncio.timeout: it costs more than the rest of this function, and every call passes here.
         timer = asyncio.get_running_loop().call_at(deadline, connection.time_out)
         try:
             answer = await operation(connection)
@@ -213,7 +126,7 @@ class RedisPool:
         return answer
 
     def _pop_idle(self) -> RedisConnection | None:
-        """The connection that was used last, if it is free; nobody waits for one then."""
+        """Return the connection that was used last, if it is free."""
         if not self._idle or not self._idle[-1].is_usable:
             return None
         connection = self._idle.pop()
@@ -221,7 +134,7 @@ class RedisPool:
         return connection
 
     async def _acquire(self, deadline: float) -> RedisConnection:
-        """A connection that is opened now, or one that somebody gives back."""
+        """Open a connection, or wait until one is released."""
         async with asyncio.timeout_at(deadline):
             while self._idle:
                 if (connection := self._pop_idle()) is not None:
@@ -242,14 +155,14 @@ class RedisPool:
             return connection
 
     async def _wait_for_release(self) -> RedisConnection | None:
-        """Wait for a connection; None: there is room for another."""
+        """Wait for a released connection; None: another may be opened."""
         waiter: asyncio.Future[RedisConnection | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
             return await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                with suppress(ValueError):  # somebody who gave a connection back has passed over it already
+                with suppress(ValueError):  # already skipped by a release
                     self._waiters.remove(waiter)
             elif (connection := waiter.result()) is not None:
                 await self._release(connection, True)
@@ -268,7 +181,7 @@ class RedisPool:
         await connection.close()
 
     def _hand_over(self, connection: RedisConnection | None) -> bool:
-        """Give it, or room for another, to who has waited longest; False if nobody waits."""
+        """Hand a connection, or the right to open one, to the longest waiter; False if there is none."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -290,7 +203,7 @@ class RedisPool:
         return connection
 
     async def _connect(self) -> RedisConnection:
-        """A connection to the server, in a cluster to the node that has our slot."""
+        """Connect to the server, in a cluster to the node that owns our slot."""
         if self._node is not None:
             with suppress(OSError, exceptions.RedisError, TimeoutError, DrumbeatError):
                 return await self._connect_node(self._node)
@@ -305,7 +218,7 @@ class RedisPool:
         return await self._connect_node(self._node)
 
     async def _connect_any(self) -> RedisConnection:
-        """The server of the URL, or in its place another node of the cluster that we know from better times."""
+        """Connect to the server of the URL, or else to a node of the cluster that was known before."""
         for node in self._known_nodes:
             with suppress(OSError, exceptions.RedisError, TimeoutError):
                 async with asyncio.timeout(_NODE_TIMEOUT):
@@ -341,7 +254,7 @@ class RedisPool:
         raise StoreUnavailable(f"{self.address.display_url}: no node of the cluster has slot {slot}")
 
     def _to_node(self, host: bytes | None, port: int, *_: object) -> Node:
-        # A node that does not know its own name is the one that was asked.
+        # A node without a name is the one that was asked.
         return (host or b"").decode() or self.address.options.get("host", "localhost"), port
 
     async def _follow_redirect(self, moved: Any) -> None:

@@ -122,7 +122,7 @@ def salvage_live_state(text: bytes | None, due_at: int) -> tuple[LiveState, Faul
     try:
         return parse_live_state(text), []
     except ValueError as error:
-        return LiveState(run_at=due_at), [("more", explain_fault("more", text, error))]
+        return LiveState(run_at=due_at), [("live_state", explain_fault("live_state", text, error))]
 
 
 def salvage_end_record(text: bytes) -> tuple[EndRecord, Faults]:

@@ -1,4 +1,4 @@
-"""Rules in time, on Redis. The contract is in `store.protocol.Schedules`; each operation is one script.
+"""Schedules on Redis; the contract is in `store.protocol`. Each operation is one script.
 
 What the end of a job does to its schedule is in lua/_transitions.lua, which every end of a job comes by.
 """
@@ -18,6 +18,7 @@ from drumbeat.core.schedule import (
     NewSchedule,
     OnceState,
     Schedule,
+    ScheduleChange,
     ScheduleState,
     SkippedRange,
 )
@@ -30,6 +31,8 @@ from drumbeat.store.redis.rows import encode_json
 
 _decode_definition = msgspec.json.Decoder(NewSchedule).decode
 _parse_fire = msgspec.json.Decoder(tuple[int, int, int, FireOutcome, str, int]).decode
+_FIRES_PER_CALL = 5_000
+"""Fire records that one call may read."""
 
 
 class RedisSchedules:
@@ -45,21 +48,11 @@ class RedisSchedules:
     async def declare(self, names: Sequence[str]) -> list[str]:
         return [name.decode() for name in await self._pool.run("declare_schedules", *names)] if names else []
 
-    async def set_state(
-        self,
-        name: str,
-        *,
-        revision: int,
-        state: ScheduleState,
-        cursor: int | None,
-        next_at: int | None,
-        by: str,
-        reason: str,
-        skipped: SkippedRange | None = None,
-    ) -> bool:
-        values: list[Value] = [name, revision, state.value, _or_empty(cursor), _or_empty(next_at), by, reason]
-        if skipped is not None:
-            values += _skip_arguments(skipped)
+    async def set_state(self, change: ScheduleChange) -> bool:
+        values: list[Value] = [change.name, change.revision, change.state.value, _or_empty(change.cursor)]
+        values += (_or_empty(change.next_at), change.by, change.reason)
+        if change.skipped is not None:
+            values += _skip_arguments(change.skipped)
         return bool(await self._pool.run("set_schedule_state", *values))
 
     async def get(self, name: str) -> Schedule | None:
@@ -93,14 +86,16 @@ class RedisSchedules:
             for name in await self._pool.run("retire_undeclared_schedules", undeclared_since)
         ]
 
-    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
+    async def list_fires(
+        self, names: Sequence[str], *, before: int | None = None, limit: int = 100
+    ) -> dict[str, list[Fire]]:
         last = "+inf" if before is None else f"({before}"
-        found: list[Fire] = []
-        for text in await self._pool.run("list_fires", name, last, limit):
-            try:
-                found.append(_decode_fire(name, text or b""))
-            except (ValueError, msgspec.DecodeError) as error:
-                log_faults("fire", name, [("record", explain_fault("record", text, error))])
+        some = max(_FIRES_PER_CALL // max(limit, 1), 1)
+        found: dict[str, list[Fire]] = {}
+        for start in range(0, len(names), some):
+            wanted = names[start : start + some]
+            for name, texts in zip(wanted, await self._pool.run("list_fires", last, limit, *wanted), strict=True):
+                found[name] = _decode_fires(name, texts)
         return found
 
     async def prune_fires(self, before: int, limit: int) -> int:
@@ -119,7 +114,7 @@ def _or_empty(number: int | None) -> Value:
 
 
 def _definition_arguments(schedule: NewSchedule) -> list[Value]:
-    """A definition as lua/_schedule.lua keeps it: with the text of its jobs' bodies, ready but for the moments."""
+    """Return the stored form of a definition (lua/_schedule.lua), with the body of its jobs complete but for the fire time."""
     head = encode_json([schedule.task, schedule.queue, schedule.priority])[1:-1] + b","
     options = [schedule.signature, schedule.retries, schedule.timeout, schedule.crash_limit, schedule.on_dead]
     rest = b"," + encode_json([*options, "", schedule.name])[1:] + b"\n" + schedule.args.encode()
@@ -161,7 +156,7 @@ _FIELDS = ("state", "revision", "cursor", "next_at", "current", "created_at", "c
 
 
 class _StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands beside the definition."""
+    """Stored fields beside the definition."""
 
     state: ScheduleState
     revision: int
@@ -176,7 +171,7 @@ class _StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_schedule(name: bytes, fields: Sequence[bytes | None]) -> tuple[Schedule, list[tuple[str, str]]]:
-    """The fields that lua/_schedule_fields.lua gives. One that cannot be read says so in its rule, and is never fired."""
+    """Decode the fields of lua/_schedule_fields.lua. An unreadable schedule says so in its rule and never fires."""
     try:
         return _decode_schedule(fields), []
     except (ValueError, TypeError, AttributeError, msgspec.DecodeError):
@@ -237,8 +232,19 @@ def _int_or_none(text: bytes) -> int | None:
     return int(text) if text else None
 
 
+def _decode_fires(name: str, texts: Sequence[bytes | None]) -> list[Fire]:
+    """Decode what is readable."""
+    found: list[Fire] = []
+    for text in texts:
+        try:
+            found.append(_decode_fire(name, text or b""))
+        except (ValueError, msgspec.DecodeError) as error:
+            log_faults("fire", name, [("record", explain_fault("record", text, error))])
+    return found
+
+
 def _decode_fire(name: str, text: bytes) -> Fire:
-    """A text that lua/_schedule.lua: record_fire has made."""
+    """Decode a record of lua/_schedule.lua: record_fire."""
     start = 17 if text.startswith(b"f") else 1
     at, last, count, outcome, reason, recorded_at = _parse_fire(text[start:])
     return Fire(

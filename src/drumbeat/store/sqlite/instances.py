@@ -77,7 +77,7 @@ class SqliteInstances:
 
         def work(write: WriteContext, reason: str) -> DeadInstanceReport:
             parameters = {"id": id, "beat": beat, "state": InstanceState.DEAD.value, "reason": reason, "now": write.now}
-            if not write.db.run(self._sql.end, parameters):
+            if not write.db.run(self._sql.set_ended, parameters):
                 return DeadInstanceReport(declared=False)
             write.db.run(self._sql.release_leadership, {"id": id})
             report = self._release_jobs_of_dead(write, id, marked, reason)
@@ -89,7 +89,7 @@ class SqliteInstances:
     async def deregister(self, id: InstanceId, reason: str) -> None:
         def work(write: WriteContext, reason: str) -> None:
             parameters = {"id": id, "beat": None, "state": InstanceState.LEFT.value, "reason": reason, "now": write.now}
-            if write.db.run(self._sql.end, parameters):
+            if write.db.run(self._sql.set_ended, parameters):
                 write.db.run(self._sql.release_leadership, {"id": id})
                 held = rows.held(write.db, self._jobs.held_by, {"instance": id})
                 self._completion.release(write, id, [release_outcome(job.id, job.token) for job in held])
@@ -106,12 +106,12 @@ class SqliteInstances:
 
     def _heartbeat(self, write: WriteContext, given: tuple[InstanceId, int, int | None]) -> tuple[int, str | None]:
         id, running, lead = given
-        if not write.db.run(self._sql.beat, {"id": id, "running": running, "now": write.now}):
+        if not write.db.run(self._sql.heartbeat, {"id": id, "running": running, "now": write.now}):
             return write.now, None
         if lead is None:
             write.db.run(self._sql.release_leadership, {"id": id})
         else:
-            write.db.run(self._sql.lead, {"id": id, "now": write.now, "lease": lead})
+            write.db.run(self._sql.take_leadership, {"id": id, "now": write.now, "lease": lead})
         wanted = {"id": id, "now": write.now}
         try:
             return write.now, write.db.value(self._sql.heartbeat_reply, wanted)

@@ -230,7 +230,7 @@ class SqliteLocks:
         if write.db.value(self._sql.boot_of, {"lock": lock}) != self._boot:
             return 0  # no such lock, or from before a reboot
         write.db.run(self._sql.delete_expired, {"lock": lock, "now": reading.now})
-        held = _decode_to_release(write.db.value(self._sql.holding, {"lock": lock, "ticket": ticket}))
+        held = _decode_to_release(write.db.value(self._sql.tickets_to_release, {"lock": lock, "ticket": ticket}))
         if held:
             released = " ".join(id for id, _ in held)
             facts = {"lock": lock, "released": released, "by": by, "reason": reason, "wall": reading.wall}

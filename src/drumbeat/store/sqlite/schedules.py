@@ -18,8 +18,7 @@ from drumbeat.core.schedule import (
     NewSchedule,
     OnceState,
     Schedule,
-    ScheduleState,
-    SkippedRange,
+    ScheduleChange,
     once_state,
 )
 from drumbeat.ids import InstanceId
@@ -70,26 +69,17 @@ class SqliteSchedules:
 
         return await self._writer.write(work, as_json(names)) if names else []
 
-    async def set_state(
-        self,
-        name: str,
-        *,
-        revision: int,
-        state: ScheduleState,
-        cursor: int | None,
-        next_at: int | None,
-        by: str,
-        reason: str,
-        skipped: SkippedRange | None = None,
-    ) -> bool:
-        facts = {"name": name, "revision": revision, "state": state.value, "cursor": cursor, "next_at": next_at}
-        facts |= {"by": by, "reason": reason}
+    async def set_state(self, change: ScheduleChange) -> bool:
+        facts = msgspec.structs.asdict(change) | {"state": change.state.value}
+        skipped = facts.pop("skipped")
 
         def work(write: WriteContext, given: dict[str, object]) -> bool:
             if not write.db.run(self._sql.change, given | {"now": write.now}):
                 return False
             if skipped is not None:
-                write.db.run(self._sql.record, {"records": as_json([make_skip_row(name, skipped, write.now)])})
+                write.db.run(
+                    self._sql.record_fires, {"records": as_json([make_skip_row(change.name, skipped, write.now)])}
+                )
             return True
 
         return await self._writer.write(work, facts)
@@ -108,7 +98,7 @@ class SqliteSchedules:
 
         def look(db: SqliteConnection) -> tuple[list[StoredScheduleRow], int | None, int | None]:
             found = rows.schedules(db, self._sql.due, {"now": now, "limit": limit})
-            return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest)
+            return found, db.value(self._sql.next_at, {"now": now}), db.value(self._sql.shortest_interval)
 
         found, next_at, shortest = await self._reader.read(look)
         next_at = next_at if type(next_at) is int else None
@@ -141,9 +131,14 @@ class SqliteSchedules:
 
         return await self._writer.write(work, given)
 
-    async def list_fires(self, name: str, *, before: int | None = None, limit: int = 100) -> list[Fire]:
-        given = {"name": name, "before": _MAX_TIMESTAMP if before is None else before, "limit": limit}
-        return [row.to_record() for row in await self._reader.read(lambda db: rows.fires(db, self._sql.fires, given))]
+    async def list_fires(
+        self, names: Sequence[str], *, before: int | None = None, limit: int = 100
+    ) -> dict[str, list[Fire]]:
+        given = {"before": _MAX_TIMESTAMP if before is None else before, "limit": limit}
+        found = await self._reader.read(
+            lambda db: {name: rows.fires(db, self._sql.fires, {"name": name, **given}) for name in names}
+        )
+        return {name: [row.to_record() for row in fires] for name, fires in found.items()}
 
     async def prune_fires(self, before: int, limit: int) -> int:
         given = {"before": before, "limit": limit}
@@ -157,7 +152,7 @@ class SqliteSchedules:
 
     async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
         def work(write: WriteContext, given: dict[str, str]) -> tuple[InstanceId | None, int]:
-            write.db.run(self._sql.once, given | {"now": write.now})
+            write.db.run(self._sql.begin_once, given | {"now": write.now})
             return rows.once(write.db.value(self._sql.once_state, given))
 
         holder, is_done = await self._writer.write(work, {"key": key, "instance": instance})
@@ -166,7 +161,7 @@ class SqliteSchedules:
     async def complete_once(self, key: str, instance: InstanceId) -> bool:
         given = {"key": key, "instance": instance}
         return await self._writer.write(
-            lambda write, given: write.db.run(self._sql.once_done, given | {"now": write.now}) > 0, given
+            lambda write, given: write.db.run(self._sql.finish_once, given | {"now": write.now}) > 0, given
         )
 
     # On the writer's thread.
@@ -201,7 +196,7 @@ class SqliteSchedules:
         if batch.earliest_run_at is not None:
             write.notify(batch.earliest_run_at)
         if batch.records:
-            write.db.run(self._sql.record, {"records": as_json(batch.records)})
+            write.db.run(self._sql.record_fires, {"records": as_json(batch.records)})
         if batch.updates:
             write.db.run(self._sql.advance, {"moved": as_json(batch.updates)})
 

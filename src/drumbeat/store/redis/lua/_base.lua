@@ -1,12 +1,12 @@
--- What every script about jobs begins with: the prefix P, the moment `now` (µs), and commands for many ids at once.
+-- Common to all job scripts: the prefix P, the time `now` (µs), and commands for many ids at once.
 --
 -- A body (hash job:<bucket>) is: a flag ('-' no key, 'k' key, 'l' unique while live, 'p' unique while pending), a JSON array
 -- [created_at, due_at, task, queue, priority, key, signature, retries, timeout, crash_limit, on_dead, tenant],
 -- with the schedule ('' for none) and the trace behind it where there is one; a newline, args.
 -- Names of tasks and queues have no quotes and no backslashes (names.py), so that patterns can find them.
 --
--- Numbers of µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always us(n). Strings are never
--- compared by `<`: that goes by the server's locale.
+-- µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always use us(n). Strings are never compared
+-- by `<`, which depends on the server's locale.
 local P = KEYS[1]
 local call, try, format, sub, find, match = redis.call, redis.pcall, string.format, string.sub, string.find, string.match
 local clock = call('TIME')
@@ -21,24 +21,24 @@ local function us(n)
 end
 local now_text = us(now)
 
--- A server that is full refuses a first write that adds. There, history and attempts are not kept.
+-- A full server refuses a script whose first write adds data. History and attempts are not kept there.
 local is_full = false
 local function check_if_full()
   local answer = redis.pcall('SETRANGE', P .. 'probe', 0, '')
-  -- Any other error will be met, and told, by the writes that follow.
+  -- Any other error is raised by the writes that follow.
   is_full = type(answer) == 'table' and answer.err ~= nil and find(answer.err, 'OOM', 1, true) ~= nil
 end
 
--- To ask for a cancellation adds, and must be possible all the same: a first write that adds nothing lets the others pass.
+-- Requesting a cancellation adds data but must work on a full server: a first write that adds nothing lets the others pass.
 local function allow_adding_when_full()
   call('DEL', P)
 end
 
--- Records may not be as we write them: a key of another type, a text that does not parse. A script must not fail on one of them,
--- least of all after its first write: the others would be half done. So keys that belong to one record, line or bucket are read by
--- `safe_read` and written by `safe_write`.
+-- Stored records may be damaged: a key of another type, a text that does not parse. A script must not fail on one of them,
+-- above all not after its first write, which would leave the others half done. So keys of one record, index or bucket are read
+-- with `safe_read` and written with `safe_write`.
 
--- A read; false if the key is of another type.
+-- Reads; false if the key has another type.
 local function safe_read(...)
   local answer = try(...)
   if type(answer) == 'table' and answer.err then
@@ -47,7 +47,7 @@ local function safe_read(...)
   return answer
 end
 
--- A write. A key of another type, which none of us has made, gives way.
+-- Writes; a key of another type is deleted first.
 local function safe_write(command, key, ...)
   local answer = try(command, key, ...)
   if type(answer) == 'table' and answer.err then
@@ -59,11 +59,11 @@ local function safe_write(command, key, ...)
   return answer
 end
 
--- One command with a long list of values; pairs stay together.
+-- Runs a command with a long list of values in chunks; pairs stay together.
 local function bulk(command, key, list)
   local n = #list
   for first = 1, n, CHUNK do
-    -- Not by `safe_write`, which would copy a long list once more.
+    -- Not `safe_write`: it would copy a long list once more.
     local last = math.min(first + CHUNK - 1, n)
     local answer = try(command, key, unpack(list, first, last))
     if type(answer) == 'table' and answer.err then
@@ -72,7 +72,7 @@ local function bulk(command, key, list)
   end
 end
 
--- One answer for each of the list.
+-- Returns one answer for each value of the list.
 local function bulk_get(command, key, list)
   local n = #list
   if n <= CHUNK then
@@ -95,15 +95,15 @@ local function bucket(id)
   local head = sub(id, 1, 5)
   local name = buckets[head]
   if not name then
-    -- What is shorter is no id, and in no bucket.
+    -- Shorter values are not ids and belong to no bucket.
     name = #head < 5 and 'none' or sub(format('%02x%02x%02x%02x%02x', string.byte(head, 1, 5)), 1, 9)
     buckets[head] = name
   end
   return name
 end
 
--- Keeps on record in which order ids of a bucket can be listed: their hash has none. A run is ids that ascend and came together:
--- its smallest and largest id and its size in the list ids:<bucket>, all of them in the hash runs:<bucket>. Others are single.
+-- Records the order of the ids of a bucket, which its hash does not have. Ascending ids that came together are a run: its first
+-- and last id and its size are in the list ids:<bucket>, all of its ids in the hash runs:<bucket>. Other ids are listed singly.
 local MIN_RUN = 8
 local function record_ids(name, ids, first, last, ascend)
   if ascend and last - first >= MIN_RUN then
@@ -115,7 +115,7 @@ local function record_ids(name, ids, first, last, ascend)
   end
 end
 
--- Calls visit(bucket, first, last) for each stretch of ids that are in one bucket. Ids are nearly always in order.
+-- Calls visit(bucket, first, last) for each group of consecutive ids of one bucket. Ids are nearly always in order.
 local function for_each_bucket(ids, visit)
   local n, first = #ids, 1
   while first <= n do
@@ -129,7 +129,7 @@ local function for_each_bucket(ids, visit)
   end
 end
 
--- The values of ids in the hashes <kind><bucket>; false for those that are not there.
+-- Reads the values of ids in the hashes <kind><bucket>; false where there is none.
 local function fetch(kind, ids)
   local found = {}
   for_each_bucket(ids, function(name, first, last)
@@ -151,8 +151,8 @@ local function exists(name)
   return call('EXISTS', P .. name) == 1
 end
 
--- After so many ids of a bucket have gone. Where nothing is left, all about it goes. Else what is left is listed anew each time
--- that half of it has gone: one dead letter must not keep the ids of the 100,000 jobs that came with it.
+-- Called after `gone` ids of a bucket were deleted. Deletes an empty bucket; else lists the rest anew each time that half of it
+-- has gone, so that one dead letter does not keep the ids of the 100,000 jobs that came with it.
 local MAX_RELISTED = 4096
 local function compact_bucket(name, gone)
   local left = safe_read('HLEN', P .. 'job:' .. name) or 0
@@ -169,7 +169,7 @@ local function compact_bucket(name, gone)
   end
 end
 
--- What a text of JSON says; nothing if it is none.
+-- Decodes JSON text; an empty table if it is no array or object.
 local function decode_table(text)
   local is_json, value = pcall(cjson.decode, text)
   return is_json and type(value) == 'table' and value or {}
@@ -184,17 +184,17 @@ local function due_key(queue, priority)
   return P .. 'due:' .. queue .. ':' .. priority
 end
 
--- Counters of tasks: collected, and written by flush_effects.
+-- Counters of tasks, collected here and written by flush_effects.
 local counts = {}
 local function add_to_counter(task, what, by)
-  if task == '' then  -- it could not be read
+  if task == '' then  -- unreadable record
     return
   end
   local field = task .. '\0' .. what
   counts[field] = (counts[field] or 0) + by
 end
 
--- The smallest due moment of what became pending; told by flush_effects.
+-- The smallest run_at of jobs that became pending; published by flush_effects.
 local soonest = nil
 local function wake_at(moment)
   if not soonest or moment < soonest then
@@ -205,7 +205,7 @@ end
 -- The last step of every script that writes.
 local function flush_effects()
   for field, by in pairs(counts) do
-    -- A count that is no number begins anew. Below nothing it was of another task than its job says now.
+    -- A damaged counter starts again. It can only drop below zero if a job's task was damaged.
     if by ~= 0 and (safe_read('HINCRBY', P .. 'count', field, by) or 0) <= 0 then
       call('HDEL', P .. 'count', field)
     end
@@ -215,18 +215,18 @@ local function flush_effects()
   end
 end
 
--- More: what is known of a live job beyond its body, a text of three lines. There is none for a job that was never claimed and
--- never moved: then run_at is the body's due_at, and all else is nothing.
---     run_at,token,failures,crashes,life,blocked_since (or nothing)
---     error as JSON, or nothing
---     blocked_on, or nothing
+-- The live state of a job is what its body does not say, a text of three lines. A job that was never claimed or changed has none:
+-- its run_at is the body's due_at, the rest is empty.
+--     run_at,token,failures,crashes,replays,blocked_since (or empty)
+--     error as JSON, or empty
+--     blocked_on, or empty
 local function parse_live_state(text, body)
   local run_at, token, failures, crashes, replays, since, at
   if text then
     run_at, token, failures, crashes, replays, since, at = match(text, '^(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d*)\n()')
   end
   local stop = at and find(text, '\n', at, true)
-  if not stop then  -- there is none, or one that cannot be read
+  if not stop then  -- absent or unreadable
     return {
       run_at = tonumber(body and match(body, DUE_AT_PATTERN)) or now, token = 0, failures = 0, crashes = 0, replays = 0, error = '',
       blocked_on = '',

@@ -1,10 +1,10 @@
--- How jobs are claimed. A claim that finds nothing may stand: see _handoff.lua.
+-- Claims jobs. A claim that finds nothing may be parked: see _handoff.lua.
 -- include: _transitions
 
--- The keys of a queue's lines, the most urgent first, and how many of these lines there are. Where there is one, it is nearly always
--- that of the usual priority, which then comes first.
+-- Returns the keys of a queue's due jobs, most urgent priority first, and how many of them exist. A single one is nearly always
+-- that of the default priority, which then comes first.
 local USUAL_PRIORITY = 5
--- A moment beyond all that can be named: nobody waits for it.
+-- Beyond any valid time.
 local NEVER = 1e18
 local function due_keys_of(queue)
   local keys = {}
@@ -18,7 +18,7 @@ local function due_keys_of(queue)
   return keys, filled
 end
 
--- The next jobs of a queue, taken out of their lines and added to `picked`: of each line the first ones. Gives how many.
+-- Moves the next due jobs of a queue to `picked`, by priority. Returns how many.
 local function pop_due(queue, wanted, picked)
   local keys, filled = due_keys_of(queue)
   local left = wanted
@@ -39,9 +39,9 @@ local function pop_due(queue, wanted, picked)
   return wanted - left
 end
 
--- What waits for something that this worker has. Its wait is over: more says so.
+-- Picks jobs that were blocked on something this worker has, and marks them as no longer blocked.
 local function pop_unblocked(unblocks, open, limit, picked)
-  local present = bulk_get('HMGET', P .. 'waiting', unblocks)
+  local present = bulk_get('HMGET', P .. 'blocked_on', unblocks)
   for i, reason in ipairs(unblocks) do
     for _, queue in ipairs(present[i] and open or {}) do
       for priority = 0, 9 do
@@ -51,11 +51,11 @@ local function pop_unblocked(unblocks, open, limit, picked)
         for _, id in ipairs(found) do
           picked[#picked + 1] = id
           end_wait(reason, queue, priority, id)
-          local text = call('HGET', P .. 'more', id)
+          local text = call('HGET', P .. 'live_state', id)
           if text then
             local more = parse_live_state(text)
             more.blocked_on = ''
-            call('HSET', P .. 'more', id, format_live_state(more))
+            call('HSET', P .. 'live_state', id, format_live_state(more))
           end
         end
       end
@@ -63,7 +63,7 @@ local function pop_unblocked(unblocks, open, limit, picked)
   end
 end
 
--- Those of its queues that are not paused, and their shares.
+-- Returns the queues of the claim that are not paused, and their shares.
 local function unpaused_queues(claim)
   local paused = exists('paused') and bulk_get('HMGET', P .. 'paused', claim.queues) or {}
   local open, shares = {}, {}
@@ -78,7 +78,7 @@ end
 
 local function pick_jobs(claim, open, shares)
   local picked, limit = {}, claim.limit
-  if #claim.unblocks > 0 and exists('waiting') then
+  if #claim.unblocks > 0 and exists('blocked_on') then
     pop_unblocked(claim.unblocks, open, limit, picked)
   end
   local emptied = {}
@@ -94,9 +94,9 @@ local function pick_jobs(claim, open, shares)
   return picked
 end
 
--- Gives the jobs that were picked to an instance: ids, bodies, mores (empty if none has more).
+-- Assigns the picked jobs to an instance. Returns ids, bodies and live states (empty if none has one).
 local function assign_jobs(instance, picked)
-  local known = exists('more') and bulk_get('HMGET', P .. 'more', picked)
+  local known = exists('live_state') and bulk_get('HMGET', P .. 'live_state', picked)
   local found, list, n = fetch('job:', picked), {}, 0
   local ids, bodies, mores = {}, {}, {}
   for i, id in ipairs(picked) do
@@ -117,7 +117,7 @@ local function assign_jobs(instance, picked)
   return ids, bodies, mores
 end
 
--- The next moment at which one of these queues has a job due, or nil.
+-- Returns the next time at which one of these queues has a due job, or nil.
 local function next_due_at(queues)
   local first = nil
   for _, queue in ipairs(queues) do
@@ -138,18 +138,19 @@ local function next_due_at(queues)
 end
 
 local function unpark_claim(instance)
-  call('ZREM', P .. 'standing', instance)
+  call('ZREM', P .. 'parked_claims', instance)
 end
 
--- Gives 1 if the claim stands, else 0. Only that of a worker that runs nothing does: another may be kept by what it runs. A full
--- server has no place for it.
+-- Returns 1 if the claim was parked, else 0. Only the claim of a worker that runs nothing is: another may be busy when the answer
+-- comes. A full server has no room for it.
 local function park_claim(instance, claim)
   check_if_full()
   if is_full or exists('held:' .. instance) then
     unpark_claim(instance)
     return 0
   end
-  call('ZADD', P .. 'standing', now_text, instance)
-  call('HSET', P .. 'asked', instance, claim.reply_channel .. ' ' .. claim.limit .. '\n' .. table.concat(claim.queues, '\n') .. '\n')
+  call('ZADD', P .. 'parked_claims', now_text, instance)
+  local request = claim.reply_channel .. ' ' .. claim.limit .. '\n' .. table.concat(claim.queues, '\n') .. '\n'
+  call('HSET', P .. 'parked_requests', instance, request)
   return 1
 end

@@ -1,8 +1,8 @@
--- How an instance ends: it is no longer among the living, and its record says why.
+-- Ends an instance: removes it from `alive` and records the reason.
 -- include: _transitions
 -- include: _leader
 
--- The jobs that it holds: a list of load_held_job.
+-- Returns its jobs, as load_held_job gives them.
 local function load_held_jobs(instance)
   local found, jobs = safe_read('ZRANGE', P .. 'held:' .. instance, 0, -1, 'WITHSCORES') or {}, {}
   for i = 1, #found, 2 do
@@ -11,11 +11,11 @@ local function load_held_jobs(instance)
   return jobs
 end
 
--- The first write takes away, so that a full server lets it happen.
+-- The first write deletes, so that it works on a full server.
 local function end_instance(instance, state, reason)
   call('ZREM', P .. 'alive', instance)
-  call('ZREM', P .. 'standing', instance)
-  call('HDEL', P .. 'asked', instance)
+  call('ZREM', P .. 'parked_claims', instance)
+  call('HDEL', P .. 'parked_requests', instance)
   call('ZADD', P .. 'gone', us(now), instance)
   safe_write('HSET', P .. 'inst:' .. instance, 'state', state, 'running', 0, 'ended_at', us(now), 'reason', reason)
   give_up_lead(P, instance)

@@ -1,8 +1,8 @@
--- Where a job is.
+-- Finds a job in any state.
 -- include: _transitions
 
 local living = nil
--- The instance that holds a job, and its token; nil if none does. Only the living hold jobs.
+-- Returns the instance that holds a job, and the token; nil if none does. Only live instances hold jobs.
 local function find_runner(id)
   living = living or call('ZRANGE', P .. 'alive', 0, -1)
   for _, instance in ipairs(living) do
@@ -13,25 +13,26 @@ local function find_runner(id)
   end
 end
 
--- What cannot be read is dead: people see it there, and may discard it.
+-- An unreadable record counts as dead: people find it there and may discard it.
 local STATES = {succeeded = true, cancelled = true, dead = true}
 local function ended_state(done)
   local state = match(done, '^%[%-?%d+,"(%a+)"')
   return STATES[state] and state or 'dead'
 end
 
--- The job of an id with its state; of a live one also more, of a running one instance and token, of an ended one done (text).
+-- Loads a job with its state; also the live state of a live job, instance and token of a running one, the end record of an
+-- ended one.
 local function find_job(id)
   local job = load_job(id)
   if not job then
     return nil
   end
-  job.done = safe_read('HGET', P .. 'done:' .. job.bucket, id)
+  job.done = safe_read('HGET', P .. 'ended:' .. job.bucket, id)
   if job.done then
     job.state = ended_state(job.done)
     return job
   end
-  job.more = parse_live_state(call('HGET', P .. 'more', id), job.body)
+  job.more = parse_live_state(call('HGET', P .. 'live_state', id), job.body)
   job.state = 'pending'
   if job.more.blocked_on == '' and not safe_read('ZSCORE', due_key(job.queue, job.priority), id) then
     job.instance, job.token = find_runner(id)
@@ -40,7 +41,7 @@ local function find_job(id)
   return job
 end
 
--- Out of its line, for good or for another moment.
+-- Removes a job from its pending index.
 local function remove_from_queue(job)
   if job.more.blocked_on ~= '' then
     end_wait(job.more.blocked_on, job.queue, job.priority, job.id)
@@ -49,7 +50,7 @@ local function remove_from_queue(job)
   end
 end
 
--- Cancels a job; gives the state it was found in, nil if there is none.
+-- Cancels a job; returns the state it was found in, nil if there is no such job.
 local function cancel_job(id)
   local job = find_job(id)
   if not job then

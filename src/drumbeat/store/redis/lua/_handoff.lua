@@ -1,31 +1,33 @@
--- How new jobs are given to idle workers.
+-- Hands new jobs to idle workers.
 --
--- The claim of a worker that runs nothing and found nothing stands: in `parked_claims`, and what it asks for in `asked`: its door, a
--- space, how many, and its queues, each on a line of its own. Whoever adds a job that is due answers it with a message to the
--- door, a channel that nobody else hears. So the job comes to the worker with the call that adds it, and others are not woken. A
--- claim is answered once, or withdrawn by the next claim of its worker. What became due otherwise in the meantime its worker
--- is told, or knows, as ever.
+-- The claim of a worker that runs nothing and found nothing is parked: the instance in `parked_claims`, its request in
+-- `parked_requests`: the reply channel, a space, the limit, and its queues, each on a line of its own. The script that adds a due
+-- job answers the claim with a message on the reply channel, to which only that worker subscribes. So the job reaches the worker
+-- with the call that adds it, and no other worker is woken. A claim is answered once, or withdrawn by the worker's next claim.
+-- Jobs that become due otherwise are announced on `wake`, as for every worker.
 -- include: _insert_jobs
 
--- A worker that lives looks more often than that: another has been stopped, and others should have the job.
+-- A live worker claims more often than that; one that does not was stopped, and its jobs should go to others.
 local MAX_PARKED_US = 4000000
 local MAX_CLAIMS_TRIED = 8
--- Bytes for one worker at most: servers close the connection of who is told too much at once, and nodes of a cluster tell each other.
+-- Servers close the connection of a subscriber with too much pending output, and cluster nodes forward every message.
 local MAX_MESSAGE_BYTES = 262144
 
--- The claims that stand and are listened to, the latest first: {instance, door, limit, queues (as asked), places, size}.
+-- Returns parked claims whose channel has a subscriber, latest first: {instance, reply_channel, limit, queues, places, size}.
 local function parked_claims()
   local found, since = {}, us(now - MAX_PARKED_US)
-  for _, instance in ipairs(call('ZREVRANGEBYSCORE', P .. 'standing', '+inf', since, 'LIMIT', 0, MAX_CLAIMS_TRIED)) do
-    local channel, limit, queues = match(call('HGET', P .. 'asked', instance) or '', '^(%w+) (%d+)(\n.*)$')
-    if channel and call('PUBSUB', 'NUMSUB', P .. 'door:' .. channel)[2] > 0 then
-      found[#found + 1] = {instance = instance, reply_channel = channel, limit = tonumber(limit), queues = queues, places = {}, size = 0}
+  for _, instance in ipairs(call('ZREVRANGEBYSCORE', P .. 'parked_claims', '+inf', since, 'LIMIT', 0, MAX_CLAIMS_TRIED)) do
+    local channel, limit, queues = match(call('HGET', P .. 'parked_requests', instance) or '', '^(%w+) (%d+)(\n.*)$')
+    if channel and call('PUBSUB', 'NUMSUB', P .. 'reply:' .. channel)[2] > 0 then
+      found[#found + 1] = {
+        instance = instance, reply_channel = channel, limit = tonumber(limit), queues = queues, places = {}, size = 0,
+      }
     end
   end
   return found
 end
 
--- The positions of jobs that are due and whose queue is not paused, in a list for each priority.
+-- Returns the positions of due jobs whose queue is not paused, as a list for each priority.
 local function positions_by_priority(templates)
   local found, is_ready, any_paused = {}, {}, exists('paused')
   for i, template in ipairs(templates) do
@@ -41,8 +43,8 @@ local function positions_by_priority(templates)
   return found
 end
 
--- Who gets which of these jobs: the claims, each with its places among them, the most urgent first; and all these places as a set.
--- Nothing is written yet.
+-- Decides which claim gets which of these jobs, most urgent first. Returns the claims, each with the positions of its jobs, and
+-- all these positions as a set. Writes nothing.
 local function assign_to_claims(templates, args)
   local claims, given = parked_claims(), {}
   if #claims == 0 then
@@ -65,8 +67,8 @@ local function assign_to_claims(templates, args)
   return claims, given
 end
 
--- Once the jobs are written, and `given` holds their bodies. The message: instance, now, and the size of each body, by spaces; a
--- newline; and of each job its id and body.
+-- Called once the jobs are written and `given` holds their bodies. The message: instance, now and the size of each body, separated
+-- by spaces; a newline; then id and body of each job.
 local function hand_off(claims, ids, given)
   for _, claim in ipairs(claims) do
     if #claim.places > 0 then
@@ -76,9 +78,9 @@ local function hand_off(claims, ids, given)
         texts[2 * n - 1], texts[2 * n] = ids[i], given[i]
         held[2 * n - 1], held[2 * n] = now_text, ids[i]
       end
-      call('ZREM', P .. 'standing', claim.instance)
+      call('ZREM', P .. 'parked_claims', claim.instance)
       bulk('ZADD', P .. 'held:' .. claim.instance, held)
-      call('PUBLISH', P .. 'door:' .. claim.reply_channel, table.concat(sizes, ' ') .. '\n' .. table.concat(texts))
+      call('PUBLISH', P .. 'reply:' .. claim.reply_channel, table.concat(sizes, ' ') .. '\n' .. table.concat(texts))
     end
   end
 end

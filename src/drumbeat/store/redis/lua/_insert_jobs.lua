@@ -1,8 +1,8 @@
--- How new jobs are written.
+-- Writes new jobs.
 -- include: _base
 -- include: _uniqueness
 
--- A template is what jobs of one call have in common: TEMPLATE_SIZE values from `at` on:
+-- A template holds what jobs of one call have in common: TEMPLATE_SIZE values from `at` on:
 --     queue, priority, delay (or '@' and run_at), flag, task, the head up to the key, the head after the key
 -- For jobs without a key the head is whole in the first part.
 local TEMPLATE_SIZE = 7
@@ -15,9 +15,9 @@ local function read_template(at)
   }
 end
 
--- Writes jobs that are new and collide with nothing: lists of ids, templates, args, and keys (by position, where there is one).
--- ascend: the ids do; given (or nil): what somebody gets at once (see _handoff.lua) has its position there, enters no line, and
--- its body is kept there. The first write adds, so that a full server refuses all.
+-- Writes new jobs without conflicts: lists of ids, templates, args, and keys (by position, where there is one).
+-- ascend: the ids ascend. given (or nil): positions of jobs that a parked claim gets at once (_handoff.lua); these enter no index,
+-- and their bodies are put there. The first write adds data, so that a full server refuses the whole call.
 local function insert_jobs(ids, templates, args, keys, ascend, given)
   local lines, tasks, names, waiting, last_waiting = {}, {}, {}, {}, nil
   for_each_bucket(ids, function(name, first, last)

@@ -1,4 +1,4 @@
--- Who leads the cluster: the hash `leader`. Leadership saves work; nothing that must be right depends on it.
+-- The leader of the cluster, in the hash `leader`. Leadership only saves work; correctness does not depend on it.
 
 local function give_up_lead(prefix, instance)
   if redis.call('HGET', prefix .. 'leader', 'instance') == instance then
@@ -6,7 +6,7 @@ local function give_up_lead(prefix, instance)
   end
 end
 
--- Take the lead or renew it, for `lease` from now. A lease that ends later than any could was given before the clock went back.
+-- Takes or renews the lead for `lease` from now. A lease that ends later than now + lease was given before the clock stepped back.
 local function take_lead(prefix, instance, now, lease)
   local holder = redis.call('HGET', prefix .. 'leader', 'instance')
   local ends = tonumber(redis.call('HGET', prefix .. 'leader', 'until') or '0') or 0
@@ -15,7 +15,7 @@ local function take_lead(prefix, instance, now, lease)
   end
   if holder ~= instance then
     local term = redis.pcall('HINCRBY', prefix .. 'leader', 'term', 1)
-    if type(term) == 'table' then  -- it is no number
+    if type(term) == 'table' then  -- damaged counter
       redis.call('HSET', prefix .. 'leader', 'term', 1)
     end
     redis.call('HSET', prefix .. 'leader', 'since', string.format('%.0f', now))

@@ -1,8 +1,8 @@
--- What every script about locks begins with: the prefix P, the moment `now` (µs), and how a line of tickets is served.
--- Numbers of µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always us(n).
+-- Common to all lock scripts: the prefix P, the time `now` (µs), and how a lock is granted to its waiters.
+-- µs are exact in a double, but `..` and tostring would write them as 1.79e+15: always use us(n).
 local P = KEYS[1]
--- A key that is of another type, or a counter that is no number, none of us has written: it gives way, and its lock begins anew,
--- rather than that a script ends in the middle.
+-- A key of another type or a counter that is no number is damage: it is deleted and the lock starts again, so that no script
+-- fails halfway.
 local function call(command, key, ...)
   local answer = redis.pcall(command, key, ...)
   if type(answer) == 'table' and answer.err then
@@ -22,11 +22,11 @@ local function us(n)
   return string.format('%.0f', n)
 end
 
--- A lock's own keys: facts, those who wait and those who hold by their number, leases, free lanes, and what its window counts.
+-- The keys of a lock: fields, waiters and holders by number, leases, free lanes, and the grants of its rate window.
 local function lock_keys(name)
   return {
     name = name,
-    lock = P .. 'lock:' .. name, line = P .. 'line:' .. name, holders = P .. 'holders:' .. name,
+    lock = P .. 'lock:' .. name, waiters = P .. 'waiters:' .. name, holders = P .. 'holders:' .. name,
     leases = P .. 'leases:' .. name, lanes = P .. 'lanes:' .. name, grants = P .. 'grants:' .. name,
   }
 end
@@ -35,7 +35,7 @@ local function ticket_key(id)
   return P .. 'ticket:' .. id
 end
 
--- Who has a lane holds, who has none waits.
+-- A ticket with a lane holds the lock; one without waits.
 local function remove_ticket(keys, id, lane)
   if lane then
     if tonumber(lane) then
@@ -43,13 +43,13 @@ local function remove_ticket(keys, id, lane)
     end
     call('ZREM', keys.holders, id)
   else
-    call('ZREM', keys.line, id)
+    call('ZREM', keys.waiters, id)
   end
   call('ZREM', keys.leases, id)
   call('DEL', ticket_key(id))
 end
 
--- The dead leave the line before anything else is done with it.
+-- Removes expired tickets; always the first step.
 local function expire_tickets(keys)
   for _, id in ipairs(call('ZRANGEBYSCORE', keys.leases, '-inf', us(now))) do
     remove_ticket(keys, id, call('HGET', ticket_key(id), 'lane'))
@@ -60,14 +60,14 @@ local function notify_ticket(id, after)
   call('PUBLISH', P .. 'tickets', id .. ' ' .. us(after))
 end
 
--- The smallest lane that nobody has: one that was given back, or a new one.
+-- Takes the smallest free lane: one that was given back, or a new one.
 local function take_lane(keys)
   return call('ZPOPMIN', keys.lanes)[1] or call('HINCRBY', keys.lock, 'lanes', 1) - 1
 end
 
--- Grants what is free to the first in line, and tells those who have not asked. Gives when a closed window opens.
+-- Grants free places to the first waiters and notifies those other than the caller. Returns when a closed window opens.
 local function grant_next(keys, asked)
-  if call('ZCARD', keys.line) == 0 then
+  if call('ZCARD', keys.waiters) == 0 then
     return nil
   end
   local facts = call('HMGET', keys.lock, 'limit', 'per')
@@ -78,11 +78,11 @@ local function grant_next(keys, asked)
     free = math.min(free, limit - call('ZCARD', keys.grants))
   end
   if free > 0 then
-    local heads = call('ZRANGE', keys.line, 0, free - 1, 'WITHSCORES')
+    local heads = call('ZRANGE', keys.waiters, 0, free - 1, 'WITHSCORES')
     for i = 1, #heads, 2 do
       local id, number = heads[i], us(heads[i + 1])
       local lane = take_lane(keys)
-      call('ZREM', keys.line, id)
+      call('ZREM', keys.waiters, id)
       call('ZADD', keys.holders, number, id)
       call('HSET', ticket_key(id), 'granted_at', us(now), 'lane', lane)
       if per then
@@ -96,8 +96,8 @@ local function grant_next(keys, asked)
   if not per then
     return nil
   end
-  -- Whoever is first in front of a closed window must know when it opens.
-  local first = call('ZRANGE', keys.line, 0, 0)[1]
+  -- The first waiter before a closed window must know when it opens.
+  local first = call('ZRANGE', keys.waiters, 0, 0)[1]
   local last = first and call('ZREVRANGE', keys.grants, limit - 1, limit - 1, 'WITHSCORES')[2]
   if not last then
     return nil
@@ -109,7 +109,7 @@ local function grant_next(keys, asked)
   return opens
 end
 
--- {state: 1 holds, 2 waits; token, lane, granted_at}, or nil if it is not there
+-- Returns {state: 1 holds, 2 waits; token, lane, granted_at}, or nil if there is no such ticket.
 local function ticket_status(id)
   local facts = call('HMGET', ticket_key(id), 'number', 'lane', 'granted_at')
   if not tonumber(facts[1]) then

@@ -1,7 +1,7 @@
--- What the living do: their records, and what they hold.
+-- Running jobs and the records of live instances.
 -- include: _base
 
--- visit(task, queue) for each running job; gives the records (JSON) of all living instances.
+-- Calls visit(task, queue) for each running job; returns the records (JSON) of all live instances.
 local function for_each_running(visit)
   local records = {}
   for _, instance in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do
@@ -16,7 +16,7 @@ local function for_each_running(visit)
   return records
 end
 
--- A table as a flat list.
+-- Flattens a table to a list.
 local function flatten(counted)
   local list = {}
   for name, n in pairs(counted) do

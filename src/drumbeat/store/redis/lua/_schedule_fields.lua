@@ -1,7 +1,7 @@
--- Schedules as they are shown.
+-- Schedules as they are returned.
 -- include: _schedule
 
--- The fields of a schedule, in the order of schedules.FIELDS; the first is false if there is none.
+-- Returns the fields of a schedule in the order of schedules.FIELDS; the first is false if there is no such schedule.
 local function schedule_fields(name)
   return safe_read('HMGET', schedule_key(name), 'definition', 'state', 'revision', 'cursor', 'next_at', 'current', 'created_at',
     'changed_at', 'declared_at', 'by', 'reason') or {false}

@@ -1,15 +1,15 @@
--- How runs end: what becomes of a job that an instance holds. Include it, and for each held job:
+-- What an outcome does to a job that an instance holds; the rules of core/transitions.py. Include it, and for each held job:
 --
---     local job = load_held_job(instance, id, token)      nil: there is no such job (it is taken out of `held`)
---         job.cancel_requested, job.more.crashes, job.crash_limit(), job.on_dead() (a name, or nil) tell what there is to decide
+--     local job = load_held_job(instance, id, token)      nil: no such job (it is removed from `held`)
+--         job.cancel_requested, job.more.crashes, job.crash_limit(), job.on_dead() (a name, or nil) are what to decide by
 --     local run = {kind = 'crashed', started = '1794...', finished = '', delay = 0, blocked_on = '', error = '{"type":...}'}
 --         texts of µs, '' for nothing; error is JSON. UNSTARTED_RUN is the run of a claim that never started.
 --     then exactly one of
---         return_to_pending(job, run, crashes)                  pending again, with so many crashes; run.kind says when and how
+--         return_to_pending(job, run, crashes)                  pending again, with `crashes` crashes; run.kind says when
 --         make_dead_letter(job, run, crashes, follow)              a dead letter; follow: a job made by read_follow_up, or nil
---         cancel_run(job, run, recorded)                  history; recorded: the outcome on record ('cancelled', 'crashed' or nil)
---         apply_outcome(job, run, follow)                    whichever of these the outcome `run.kind` of a worker calls for
--- and flush_effects() once in the end: it writes the counters and wakes workers. All of it may run on a full server.
+--         cancel_run(job, run, recorded)                  to history; recorded: the recorded outcome ('cancelled', 'crashed' or nil)
+--         apply_outcome(job, run, follow)                    one of these, by the outcome `run.kind` of a worker
+-- and flush_effects() once at the end: it writes the counters and wakes workers. All of it works on a full server.
 -- include: _base
 -- include: _uniqueness
 -- include: _insert_jobs
@@ -21,7 +21,7 @@ local function or_null(text)
   return text == '' and 'null' or text
 end
 
--- The job of an id, live or ended, with what is common to both; nil if there is none.
+-- Loads a job, live or ended, with what is common to both; nil if there is none.
 local function load_job(id)
   local name = bucket(id)
   local body = safe_read('HGET', P .. 'job:' .. name, id)
@@ -31,7 +31,7 @@ local function load_job(id)
   local job = {id = id, bucket = name, body = body, flag = match(body, '^[klp]') or '-'}
   job.task, job.queue, job.priority = match(body, HEADER_PATTERN)
   if not job.queue then
-    -- Nobody knows its line: it cannot be pending again, and dies instead (see return_to_pending).
+    -- Its queue is unreadable: it cannot become pending again and is made a dead letter (see return_to_pending).
     job.task, job.queue, job.priority, job.is_malformed = match(body, TASK_PATTERN) or '', 'default', '5', true
   end
   local head = nil
@@ -56,12 +56,12 @@ local function load_held_job(instance, id, token)
     return nil
   end
   job.instance, job.token = instance, token
-  job.more = parse_live_state(call('HGET', P .. 'more', id), job.body)
+  job.more = parse_live_state(call('HGET', P .. 'live_state', id), job.body)
   job.cancel_requested = safe_read('SISMEMBER', P .. 'cancels:' .. instance, id) == 1
   return job
 end
 
--- Frees before anything is added.
+-- Releases a claim. Deletes before anything is added.
 local function release_hold(job)
   safe_write('ZREM', P .. 'held:' .. job.instance, job.id)
   if job.cancel_requested then
@@ -73,7 +73,7 @@ local function release_hold(job)
   end
 end
 
--- The name of the schedule whose fire a job is, or nil.
+-- Returns the name of the schedule that created a job, or nil.
 local schedules = nil
 local function schedule_name_of(body)
   if schedules == nil then
@@ -83,12 +83,12 @@ local function schedule_name_of(body)
   return type(name) == 'string' and name ~= '' and name or nil
 end
 
--- The end of a job of this schedule; see below.
+-- Defined below.
 local start_next = nil
 
--- A job is live no more: its key is free, and its schedule goes on.
+-- Removes a job from the live ones: frees its key and starts the next job of its schedule.
 local function remove_from_live(job)
-  call('HDEL', P .. 'more', job.id)
+  call('HDEL', P .. 'live_state', job.id)
   local schedule = job.flag == '-' and schedule_name_of(job.body)
   if schedule then
     start_next(schedule, job.id)
@@ -99,8 +99,8 @@ local function remove_from_live(job)
   add_to_counter(job.task, 'live', -1)
 end
 
--- What is in the hash done:<bucket>: a JSON array [finished_at, state, outcome, started_at, instance, token, result,
--- result_error, error]; where more is known, a line run_at,failures,crashes,life,cancel_requested; and a line of progress.
+-- The end record in the hash ended:<bucket>: a JSON array [finished_at, state, outcome, started_at, instance, token, result,
+-- result_error, error]; if there was a live state, a line run_at,failures,crashes,replays,cancel_requested; and a line of progress.
 local function format_end_tail(more, cancel_requested, progress)
   return format('\n%.0f,%d,%d,%d,%d\n%s', more.run_at, more.failures, more.crashes, more.replays, cancel_requested and 1 or 0,
     progress or '')
@@ -113,11 +113,11 @@ local function format_end_record(job, state, outcome, run, finished)
     .. format_end_tail(job.more, job.cancel_requested, job.progress)
 end
 
--- History that is not kept: as if it had been pruned at once.
+-- Deletes a job whose history is not kept, as if it had been pruned at once.
 local function delete_job(id, name)
   safe_write('HDEL', P .. 'job:' .. name, id)
-  safe_write('HDEL', P .. 'done:' .. name, id)
-  call('DEL', P .. 'tries:' .. id)
+  safe_write('HDEL', P .. 'ended:' .. name, id)
+  call('DEL', P .. 'attempts:' .. id)
   compact_bucket(name, 1)
 end
 
@@ -128,7 +128,7 @@ local function advance_pruned_before(moment)
   end
 end
 
--- A job that was pending or let go becomes history as cancelled.
+-- Moves a pending or released job to history as cancelled.
 local function finish_cancelled(job, run, recorded)
   remove_from_live(job)
   if is_full then
@@ -137,17 +137,17 @@ local function finish_cancelled(job, run, recorded)
     return
   end
   local finished = run.finished ~= '' and run.finished or now_text
-  safe_write('HSET', P .. 'done:' .. job.bucket, job.id, format_end_record(job, 'cancelled', recorded, run, finished))
+  safe_write('HSET', P .. 'ended:' .. job.bucket, job.id, format_end_record(job, 'cancelled', recorded, run, finished))
   call('ZADD', P .. 'history', finished, job.id)
   call('ZADD', P .. 'unsucceeded', 0, job.id)
   add_to_counter(job.task, 'cancelled', 1)
 end
 
--- A job that was waiting or let go becomes a dead letter; its more says how often it failed.
+-- Makes a dead letter of a blocked or released job; its live state says how often it failed.
 local function finish_dead(job, run, recorded, follow)
   remove_from_live(job)
   local finished = run.finished ~= '' and run.finished or now_text
-  safe_write('HSET', P .. 'done:' .. job.bucket, job.id, format_end_record(job, 'dead', recorded, run, finished))
+  safe_write('HSET', P .. 'ended:' .. job.bucket, job.id, format_end_record(job, 'dead', recorded, run, finished))
   call('ZADD', P .. 'dead', 0, job.id)
   add_to_counter(job.task, 'dead', 1)
   if follow and not call('HGET', P .. 'job:' .. bucket(follow.id), follow.id) then
@@ -155,7 +155,7 @@ local function finish_dead(job, run, recorded, follow)
   end
 end
 
--- A follow-up among ARGV: a template, then id, args, key ('' for none). FOLLOW_UP_SIZE values from `at` on.
+-- Reads a follow-up from ARGV: a template, then id, args, key ('' for none). FOLLOW_UP_SIZE values from `at` on.
 local FOLLOW_UP_SIZE = TEMPLATE_SIZE + 3
 local function read_follow_up(at)
   local id, args, key = ARGV[at + TEMPLATE_SIZE], ARGV[at + TEMPLATE_SIZE + 1], ARGV[at + TEMPLATE_SIZE + 2]
@@ -163,30 +163,30 @@ local function read_follow_up(at)
 end
 
 local function wait_key(blocked_on, queue, priority)
-  return P .. 'wait:' .. blocked_on .. '\0' .. queue .. ':' .. priority
+  return P .. 'blocked:' .. blocked_on .. '\0' .. queue .. ':' .. priority
 end
 
--- Pending jobs that wait for something other than time, and those that do no longer.
+-- Index entries of jobs that are blocked on something other than time.
 local function begin_wait(job)
   local reason = job.more.blocked_on
   safe_write('ZADD', wait_key(reason, job.queue, job.priority), us(job.more.run_at), job.id)
-  safe_write('ZADD', P .. 'waits:' .. reason, us(job.more.blocked_since), job.id)
-  call('HINCRBY', P .. 'waiting', reason, 1)
-  call('HINCRBY', P .. 'blocked', job.queue, 1)
+  safe_write('ZADD', P .. 'blocked_since:' .. reason, us(job.more.blocked_since), job.id)
+  call('HINCRBY', P .. 'blocked_on', reason, 1)
+  call('HINCRBY', P .. 'blocked_counts', job.queue, 1)
 end
 
 local function end_wait(reason, queue, priority, id)
   safe_write('ZREM', wait_key(reason, queue, priority), id)
-  safe_write('ZREM', P .. 'waits:' .. reason, id)
-  if (safe_read('HINCRBY', P .. 'waiting', reason, -1) or 0) <= 0 then
-    call('HDEL', P .. 'waiting', reason)
+  safe_write('ZREM', P .. 'blocked_since:' .. reason, id)
+  if (safe_read('HINCRBY', P .. 'blocked_on', reason, -1) or 0) <= 0 then
+    call('HDEL', P .. 'blocked_on', reason)
   end
-  if (safe_read('HINCRBY', P .. 'blocked', queue, -1) or 0) <= 0 then
-    call('HDEL', P .. 'blocked', queue)
+  if (safe_read('HINCRBY', P .. 'blocked_counts', queue, -1) or 0) <= 0 then
+    call('HDEL', P .. 'blocked_counts', queue)
   end
 end
 
--- A job of unique="pending" whose key was taken while it ran comes back as one that is not unique.
+-- A job with unique="pending" whose key was taken while it ran becomes pending as one that is not unique.
 local function drop_taken_key(job)
   local key = job.head()[6]
   if type(key) ~= 'string' or not find_key_holder('p', job.task, key, job.id) then
@@ -197,10 +197,10 @@ local function drop_taken_key(job)
   call('HSET', P .. 'job:' .. job.bucket, job.id, 'k' .. sub(job.body, 2))
 end
 
--- Into its line again.
+-- Adds a job to its pending index.
 local function make_pending(job)
   local more = job.more
-  call('HSET', P .. 'more', job.id, format_live_state(more))
+  call('HSET', P .. 'live_state', job.id, format_live_state(more))
   if more.blocked_on ~= '' then
     begin_wait(job)
   else
@@ -210,28 +210,28 @@ local function make_pending(job)
   wake_at(more.run_at)
 end
 
--- The oldest job that waits for a schedule waits no more; gives its id, or ''.
+-- Unblocks the oldest job that is blocked on a schedule; returns its id, or ''.
 local function unblock_successor(name)
   local reason = 'schedule:' .. name
   local id, job = nil, nil
   repeat
-    id = call('ZRANGE', P .. 'waits:' .. reason, 0, 0)[1]
+    id = call('ZRANGE', P .. 'blocked_since:' .. reason, 0, 0)[1]
     job = id and load_job(id)
     if id and not job then
-      call('ZREM', P .. 'waits:' .. reason, id)
+      call('ZREM', P .. 'blocked_since:' .. reason, id)
     end
   until job or not id
   if not job then
     return ''
   end
-  job.more = parse_live_state(call('HGET', P .. 'more', id), job.body)
+  job.more = parse_live_state(call('HGET', P .. 'live_state', id), job.body)
   end_wait(reason, job.queue, job.priority, id)
   job.more.blocked_on, job.more.blocked_since = '', nil
   make_pending(job)
   return id
 end
 
--- The end of the current job of a schedule lets the next in line go on; with AFTER and nobody in line, it sets the next moment.
+-- When the current job of a schedule ends: starts the next blocked job, or sets the next fire of an interval after completion.
 start_next = function(name, id)
   local schedule = load_schedule(name, 'current', 'next_at', 'every', 'end')
   if not schedule or schedule.current ~= id then
@@ -251,7 +251,7 @@ local function record_attempt(job, run)
     return
   end
   local finished = run.finished ~= '' and run.finished or now_text
-  safe_write('RPUSH', P .. 'tries:' .. job.id, '[' .. us(job.token) .. ',"' .. job.instance .. '","' .. run.kind .. '",'
+  safe_write('RPUSH', P .. 'attempts:' .. job.id, '[' .. us(job.token) .. ',"' .. job.instance .. '","' .. run.kind .. '",'
     .. or_null(run.started) .. ',' .. finished .. ',' .. or_null(run.error) .. ']')
 end
 

@@ -1,5 +1,5 @@
--- Who is live under a task and key. Unique jobs are kept apart from others, so that looking for a holder of a unique key never
--- walks over 100,000 jobs that only share it.
+-- Live jobs by task and key; the rules of core/uniqueness.py. Unique jobs are indexed apart from others, so that finding the holder
+-- of a unique key never scans 100,000 jobs that only share it.
 -- include: _base
 
 -- The field of the hash `keys`: 'k' or 'u' (unique), task, NUL, key.
@@ -8,7 +8,7 @@ local function key_field(flag, task, key)
   return (flag == 'k' and 'k' or 'u') .. task .. '\0' .. key
 end
 
--- Enter a live job. The first one stands in the hash, further ones in a set.
+-- Adds a live job. The first one is in the hash, further ones in a set.
 local function add_key(field, id)
   if call('HSETNX', P .. 'keys', field, id) == 0 then
     safe_write('SADD', P .. 'keyset:' .. field, id)
@@ -28,7 +28,7 @@ local function remove_key(field, id)
   end
 end
 
--- All live jobs of a field.
+-- Returns all live jobs of a field.
 local function key_ids(field)
   local first = call('HGET', P .. 'keys', field)
   if not first then
@@ -39,13 +39,13 @@ local function key_ids(field)
   return found
 end
 
--- Whether a live job is pending: it waits for its moment, or for something else.
+-- Returns whether a live job is pending, blocked or not.
 local function is_pending(id, body)
   local _, queue, priority = match(body, HEADER_PATTERN)
   if queue and safe_read('ZSCORE', due_key(queue, priority), id) then
     return true
   end
-  local text = call('HGET', P .. 'more', id)
+  local text = call('HGET', P .. 'live_state', id)
   return text and parse_live_state(text, body).blocked_on ~= ''
 end
 
@@ -60,7 +60,8 @@ local function is_smaller_id(one, other)
   return #one < #other
 end
 
--- The live unique job that makes one of this flag unnecessary, the smallest id of several, or nil: for 'p' only pending ones count.
+-- Returns the live unique job that conflicts with a new one of this flag, the smallest id of several, or nil: for 'p' only
+-- pending ones do.
 local function find_key_holder(flag, task, key, except_id)
   local holder = nil
   for _, id in ipairs(key_ids(key_field(flag, task, key))) do

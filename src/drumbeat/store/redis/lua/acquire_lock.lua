@@ -1,12 +1,12 @@
--- Takes a place at the end of a line; a ticket that is there already is renewed. When a lock was used is exact to the hour.
+-- Adds a ticket at the end of a lock's queue, or renews it if it exists. `locks_used` is exact to the hour.
 -- KEYS: 1 the prefix
 -- ARGV: 1 ticket, 2 lock, 3 limit, 4 per (µs, or empty), 5 lease (µs), 6 owner, 7 what for
--- returns: state (1 holds, 2 waits), token, lane, granted_at (0: not), place, look after (µs; -1: nothing to wait for)
--- touches: locks, locks_used, lock:<name>, line:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>
+-- returns: state (1 holds, 2 waits), token, lane, granted_at (0: not), place, check after (µs; -1: nothing to wait for)
+-- touches: locks, locks_used, lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>
 -- include: _locks
 local DAY, HOUR = 86400000000, 3600000000
 
--- Each new name makes room for some that nobody has used for a day and the length of their window.
+-- Each new lock removes some that were unused for a day and the length of their window.
 local function forget_idle()
   for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'locks_used', '-inf', '(' .. us(now - DAY), 'LIMIT', 0, 20)) do
     local keys = lock_keys(name)
@@ -14,7 +14,7 @@ local function forget_idle()
     local used_at = tonumber(call('ZSCORE', P .. 'locks_used', name))
     expire_tickets(keys)
     if used_at < now - DAY - per and call('ZCARD', keys.leases) == 0 then
-      call('DEL', keys.lock, keys.line, keys.holders, keys.leases, keys.lanes, keys.grants)
+      call('DEL', keys.lock, keys.waiters, keys.holders, keys.leases, keys.lanes, keys.grants)
       call('ZREM', P .. 'locks', name)
       call('ZREM', P .. 'locks_used', name)
     end
@@ -32,7 +32,7 @@ local is_empty = call('ZCARD', keys.leases) == 0
 if not is_empty then
   expire_tickets(keys)
 end
--- Only what is new is written: most enter a lock as it was entered the last time.
+-- Writes only what changed: most acquire a lock with the options of the last time.
 if facts[2] ~= ARGV[3] then
   changes = {'limit', ARGV[3]}
 end
@@ -53,7 +53,7 @@ if call('ZADD', keys.leases, us(now + ARGV[5]), id) == 1 then
     'lock', ARGV[2], 'number', number, 'lease', ARGV[5], 'entered_at', us(now), 'owner', ARGV[6], 'what', ARGV[7],
   }
   if is_empty and ARGV[4] == '' then
-    -- Nobody is there, and nothing is counted: what `grant_next` would do, with half of the calls.
+    -- Free lock without a window: what `grant_next` would do, with half of the calls.
     local lane = take_lane(keys)
     ticket[13], ticket[14], ticket[15], ticket[16] = 'granted_at', ticket[8], 'lane', lane
     call('HSET', ticket_key(id), unpack(ticket))
@@ -61,7 +61,7 @@ if call('ZADD', keys.leases, us(now + ARGV[5]), id) == 1 then
     return {1, tonumber(number), tonumber(lane), now, 0, -1}
   end
   call('HSET', ticket_key(id), unpack(ticket))
-  call('ZADD', keys.line, number, id)
+  call('ZADD', keys.waiters, number, id)
 elseif #changes > 0 then
   call('HSET', keys.lock, unpack(changes))
 end
@@ -74,8 +74,8 @@ if answer[1] == 1 then
   answer[5], answer[6] = 0, -1
   return answer
 end
-answer[5] = (call('ZRANK', keys.line, id) or 0) + 1
--- The next lease to end ahead of it: in the whole line, as it is the last, or nearly.
+answer[5] = (call('ZRANK', keys.waiters, id) or 0) + 1
+-- The earliest lease end among all tickets, as this one is last or nearly so.
 local first = call('ZRANGE', keys.leases, 0, 1, 'WITHSCORES')
 local ahead = tonumber(first[1] == id and first[4] or first[2])
 local after = ahead and math.max(0, ahead - now) or -1

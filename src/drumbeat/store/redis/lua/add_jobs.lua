@@ -1,7 +1,7 @@
 -- Stores jobs, all or none. An id that exists anywhere is not stored again, nor is a unique job whose key is held.
 -- KEYS: 1 the prefix
--- ARGV: 1 if the ids ascend: 1, else 0; 2 how many templates, the templates (see _insert_jobs.lua), then for each run of jobs of one template: its number, how many jobs, and of each
--- id, args, and its key if the template's flag is not '-'
+-- ARGV: 1 if the ids ascend: 1, else 0; 2 number of templates, the templates (see _insert_jobs.lua), then for each run of jobs of
+-- one template: its number, how many jobs, and of each id, args, and its key if the template's flag is not '-'
 -- returns: now, and for each job that was not stored its position and the id that stands for it, flat
 -- include: _handoff
 
@@ -29,7 +29,7 @@ end
 
 local known = fetch('job:', ids)
 local seen, taken, refused = {}, {}, {}
--- Where nothing is refused, which is nearly always so, the lists are taken as they are.
+-- Nearly always nothing is refused, and the lists are used as they are.
 local function refuse(position, id)
   refused[#refused + 1] = position
   refused[#refused + 1] = id

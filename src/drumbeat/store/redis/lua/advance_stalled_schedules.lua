@@ -1,4 +1,4 @@
--- Sets going what stands still: jobs that wait for a schedule without a live current job, and series without a next moment.
+-- Repairs stalled schedules: unblocks jobs whose schedule has no live current job, and sets missing next fires of intervals.
 -- KEYS: 1 the prefix
 -- ARGV: none
 -- returns: how many
@@ -6,7 +6,7 @@
 -- include: _transitions
 
 local set_going = 0
-for _, reason in ipairs(call('HKEYS', P .. 'waiting')) do
+for _, reason in ipairs(call('HKEYS', P .. 'blocked_on')) do
   local name = sub(reason, 1, 9) == 'schedule:' and sub(reason, 10)
   local schedule = name and load_schedule(name, 'current', 'next_at', 'every')
   if schedule and (schedule.current == '' or not is_job_live(schedule.current)) then
@@ -18,7 +18,7 @@ end
 for _, name in ipairs(call('ZRANGE', P .. 'intervals', 0, -1)) do
   local schedule = load_schedule(name, 'current', 'next_at', 'every', 'end')
   local stop = schedule and tonumber(schedule['end'])
-  -- One with an end may have come to it.
+  -- One with an end may have reached it.
   local may = schedule and (not stop or (schedule.current ~= '' and stop > now))
   if may and (schedule.current == '' or not is_job_live(schedule.current)) then
     schedule.current, schedule.next_at = '', now_text

@@ -1,6 +1,6 @@
--- Puts an act on record, unless its key stands for another.
+-- Records the beginning of an act, unless its request key belongs to an earlier one.
 -- KEYS: 1 the prefix
--- ARGV: 1 id, 2 who, 3 request_key or '', 4 for how long a key stands for one act (µs), 5 the act (JSON)
+-- ARGV: 1 id, 2 who, 3 request_key or '', 4 how long a request key is kept (µs), 5 the act (JSON)
 -- returns: nothing, or the hash act:<id> (flat) of the earlier act that has the key
 -- flags: allow-oom
 -- touches: audit, audit_at, audit_keys, act:<id>

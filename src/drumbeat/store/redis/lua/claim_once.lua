@@ -1,4 +1,4 @@
--- Takes up what is done once in the whole cluster.
+-- Claims a step that runs once in the whole cluster.
 -- KEYS: 1 the prefix
 -- ARGV: 1 what, 2 instance
 -- returns: yours, busy or done

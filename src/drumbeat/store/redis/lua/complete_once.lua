@@ -1,4 +1,4 @@
--- What is done once is done.
+-- Marks a once-per-cluster step as done.
 -- KEYS: 1 the prefix
 -- ARGV: 1 what, 2 instance
 -- returns: 1, or 0 if it is not this instance's

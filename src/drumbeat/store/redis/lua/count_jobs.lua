@@ -1,8 +1,7 @@
--- How many jobs there are, by the word that people see. Among those that were claimed or moved before, a bounded number is looked
--- at for those that are retrying.
+-- Counts jobs by the state that people see. Of jobs with a live state, a bounded number is examined for those that are retrying.
 -- KEYS: 1 the prefix
 -- ARGV: 1 how many to look at
--- returns: ready, all that have a moment to come, retrying (of these), waiting, running, 1 if there may be more that are retrying;
+-- returns: ready, all that are due later, retrying (of these), waiting, running, 1 if there may be more that are retrying;
 -- then counters ("task NUL what" and how many, flat)
 -- include: _base
 
@@ -17,21 +16,21 @@ for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
     end
   end
 end
-for _, number in ipairs(call('HVALS', P .. 'blocked')) do
+for _, number in ipairs(call('HVALS', P .. 'blocked_counts')) do
   waiting = waiting + (tonumber(number) or 0)
 end
 for _, instance in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do
   running = running + (safe_read('ZCARD', P .. 'held:' .. instance) or 0)
 end
 
--- What runs was due when it was claimed: whoever has a moment to come is pending.
+-- A running job was due when it was claimed, so a job that is due later is pending.
 local cursor, seen = '0', {}
 repeat
-  local page = call('HSCAN', P .. 'more', cursor, 'COUNT', 500)
+  local page = call('HSCAN', P .. 'live_state', cursor, 'COUNT', 500)
   cursor = page[1]
   for i = 1, #page[2], 2 do
     local run_at, failures, crashes = match(page[2][i + 1], '^(%-?%d+),%d+,(%d+),(%d+),')
-    -- A scan may give one twice.
+    -- A scan may return one twice.
     if run_at and tonumber(run_at) > now and failures + crashes > 0 and sub(page[2][i + 1], -1) == '\n' and not seen[page[2][i]] then
       seen[page[2][i]] = true
       retrying = retrying + 1

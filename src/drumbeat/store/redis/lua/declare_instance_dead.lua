@@ -1,11 +1,11 @@
--- Declare an instance dead, only if its count is still what the caller saw, and free its jobs.
+-- Declares an instance dead if its heartbeat count is still what the caller saw, and frees its jobs.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 its count (or empty: whatever it is), 3 why, 4 the same as an error (JSON), 5 number of follow-ups, then of
+-- ARGV: 1 instance, 2 its heartbeat count (or empty: any), 3 reason, 4 the same as an error (JSON), 5 number of follow-ups, then of
 -- each the id of the job that dies and its FOLLOW_UP_SIZE values (see _transitions.lua); then, if only some jobs had started, 'started' and
 -- id, token of each of these
--- returns: 0 (not buried); 1, suspect, released, dead, cancelled; or -1 and the ids of jobs that are about to die and whose
+-- returns: 0 (not declared); 1, crash_suspect, released, dead, cancelled; or -1 and the ids of jobs that are about to die and whose
 -- follow-ups are missing: nothing was done
--- touches: alive, gone, standing, asked, inst:<instance>, and what _transitions.lua does
+-- touches: alive, gone, parked_claims, parked_requests, inst:<instance>, and what _transitions.lua does
 -- include: _end_instance
 local instance, count_seen, reason = ARGV[1], ARGV[2], ARGV[3]
 if not call('ZSCORE', P .. 'alive', instance) then return {0} end
@@ -31,7 +31,7 @@ for _, job in ipairs(jobs) do
 end
 local missing = {-1}
 for _, job in ipairs(jobs) do
-  -- A suspect runs alone: if it was the only one that ran, the crash is its own, and counts further.
+  -- A crash suspect runs alone: if it was the only running job, the crash is its own and counts.
   local crashes = job.more.crashes
   job.crashes = (crashes > 0 and started == 1) and crashes + 1 or math.max(crashes, 1)
   job.dies = job.is_blamed and not job.cancel_requested and job.crashes >= job.crash_limit()
@@ -45,7 +45,7 @@ check_if_full()
 end_instance(instance, 'dead', reason)
 local crash_suspect, released, dead, cancelled = 0, 0, 0, 0
 for _, job in ipairs(jobs) do
-  -- Nobody else knows when it began; it was claimed at its token, or a little before.
+  -- The start is not known; the token is the time of the claim, or a little later.
   local crash = {kind = 'crashed', started = us(job.token), finished = '', delay = 0, blocked_on = '', error = ARGV[4]}
   if job.cancel_requested then
     cancel_run(job, job.is_blamed and crash or UNSTARTED_RUN, job.is_blamed and 'crashed' or nil)

@@ -1,7 +1,7 @@
--- Notes that a running instance declares these schedules now.
+-- Records that a running instance declares these schedules.
 -- KEYS: 1 the prefix
 -- ARGV: names
--- returns: those that are not there
+-- returns: names that do not exist
 -- flags: allow-oom
 -- include: _schedule
 

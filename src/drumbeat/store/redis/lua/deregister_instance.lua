@@ -1,8 +1,8 @@
--- An instance says goodbye: what it holds is released unharmed, or cancelled if somebody wants that. Harmless twice.
+-- Ends an instance that leaves: its jobs are released uncharged, or cancelled if that was requested. Idempotent.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 why
--- returns: 1, or 0 if it does not live
--- touches: alive, gone, standing, asked, inst:<instance>, and what _transitions.lua does
+-- ARGV: 1 instance, 2 reason
+-- returns: 1, or 0 if it is not alive
+-- touches: alive, gone, parked_claims, parked_requests, inst:<instance>, and what _transitions.lua does
 -- include: _end_instance
 local instance = ARGV[1]
 if not call('ZSCORE', P .. 'alive', instance) then return 0 end

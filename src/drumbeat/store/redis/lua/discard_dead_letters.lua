@@ -8,7 +8,7 @@
 local moved = 0
 for _, id in ipairs(ARGV) do
   if call('ZREM', P .. 'dead', id) == 1 then
-    local done = safe_read('HGET', P .. 'done:' .. bucket(id), id) or ''
+    local done = safe_read('HGET', P .. 'ended:' .. bucket(id), id) or ''
     call('ZADD', P .. 'history', match(done, '^%[(%-?%d+)') or now_text, id)
     call('ZADD', P .. 'unsucceeded', 0, id)
     moved = moved + 1

@@ -1,4 +1,4 @@
--- An act was done, refused or failed.
+-- Records the end of an act: done, refused or failed.
 -- KEYS: 1 the prefix
 -- ARGV: 1 id, 2 touched, 3 outcome, 4 1 if there is an answer, 5 the answer
 -- returns: nothing

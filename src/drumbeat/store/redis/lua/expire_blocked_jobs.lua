@@ -1,4 +1,4 @@
--- Makes dead letters of jobs that wait, each only if it still waits since the same moment.
+-- Makes dead letters of blocked jobs, each only if blocked_since is unchanged.
 -- KEYS: 1 the prefix
 -- ARGV: for each: id, blocked_since, error (JSON), 1 with a follow-up (see _transitions.lua) or 0
 -- returns: how many

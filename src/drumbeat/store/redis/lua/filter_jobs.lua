@@ -1,15 +1,15 @@
--- Of these jobs, or as many of them as are read quickly, those that are wanted.
+-- Filters these jobs, or as many of them as can be read quickly.
 -- KEYS: 1 the prefix
 -- ARGV: wanted: 1 state, 2 view, 3 task, 4 queue, 5 key, 6 a part of the error's type or message, 7 the same as it is written in
 -- JSON, 8 schedule, 9 instance ('' for any); 10 after how many bytes to stop; then ids
--- returns: how many were looked at; then id, and the word that people see, of each that is wanted, flat
+-- returns: how many were examined; then id and displayed state of each match, flat
 -- include: _find_job
 
 local state, view, task, queue, key, part, written = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local schedule, instance, enough = ARGV[8], ARGV[9], tonumber(ARGV[10])
 local key_written = key ~= '' and cjson.encode(key)
 
--- Texts are looked through before they are decoded.
+-- Texts are searched before they are decoded.
 local function is_of(body, its_task, its_queue)
   if (task ~= '' and its_task ~= task) or (queue ~= '' and its_queue ~= queue) then
     return false
@@ -41,7 +41,7 @@ end
 
 local only_ended = state ~= '' and state ~= 'pending' and state ~= 'running'
 local function view_of_live(id, text, its_queue, priority)
-  -- Most have never been claimed: nothing more is known of them.
+  -- Most were never claimed and have no live state.
   local more = text and parse_live_state(text)
   if only_ended or (part ~= '' and not (more and find(more.error, written, 1, true) and has_part(decode_table(more.error)))) then
     return nil
@@ -68,7 +68,7 @@ end
 
 local found, read = {0}, 0
 local function scan(ids)
-  local bodies, dones, mores = fetch('job:', ids), fetch('done:', ids), bulk_get('HMGET', P .. 'more', ids)
+  local bodies, dones, mores = fetch('job:', ids), fetch('ended:', ids), bulk_get('HMGET', P .. 'live_state', ids)
   for i, id in ipairs(ids) do
     local body = bodies[i]
     if body then
@@ -90,7 +90,7 @@ local function scan(ids)
   end
 end
 
--- A few at a time: where jobs are large, nobody else is answered meanwhile.
+-- A few at a time: large jobs would block the server.
 local BATCH_SIZE, first = 50, 11
 while first <= #ARGV and read < enough do
   local last = math.min(first + BATCH_SIZE - 1, #ARGV)

@@ -1,8 +1,8 @@
--- Fires schedules: of each by itself, all that is asked for, or nothing. The rules of overlap are those of core/overlap.py.
+-- Fires schedules, each one all or nothing. The rules of overlap are those of core/overlap.py.
 -- KEYS: 1 the prefix
--- ARGV: for each: name, 1 if it moves or 0, revision, cursor before, cursor, next_at ('' for none), number of moments, then of each:
--- at, run_at, id; number of skipped stretches, then of each: first, last, how many, reason
--- returns: for each 0 (refused), or how many moments were not fired and the ids of the jobs that were made
+-- ARGV: for each: name, 1 if it advances or 0, revision, expected cursor, cursor, next_at ('' for none), number of fires, then of each:
+-- at, run_at, id; number of skipped ranges, then of each: first, last, count, reason
+-- returns: for each 0 (refused), or how many fires were skipped and the ids of the new jobs
 -- include: _find_job
 
 local at = 0
@@ -13,9 +13,9 @@ end
 
 local function read_firing()
   local firing = {name = arg(), moves = arg() == '1', revision = arg(), before = arg(), cursor = arg(), next_at = arg()}
-  firing.moments, firing.skipped = {}, {}
+  firing.fires, firing.skipped = {}, {}
   for i = 1, tonumber(arg()) do
-    firing.moments[i] = {at = arg(), run_at = arg(), id = arg()}
+    firing.fires[i] = {at = arg(), run_at = arg(), id = arg()}
   end
   for i = 1, tonumber(arg()) do
     firing.skipped[i] = {first = arg(), last = arg(), number = arg(), reason = arg()}
@@ -23,40 +23,40 @@ local function read_firing()
   return firing
 end
 
-local function enqueue(schedule, moment, waits)
-  local id, name = moment.id, bucket(moment.id)
-  local body = '-[' .. now_text .. ',' .. moment.at .. ',' .. schedule.head .. 'null' .. schedule.rest
+local function enqueue(schedule, planned, waits)
+  local id, name = planned.id, bucket(planned.id)
+  local body = '-[' .. now_text .. ',' .. planned.at .. ',' .. schedule.head .. 'null' .. schedule.rest
   safe_write('HSET', P .. 'job:' .. name, id, body)
   safe_write('RPUSH', P .. 'ids:' .. name, id)
   call('ZADD', P .. 'buckets', tonumber(name, 16), name)
   add_to_counter(schedule.task, 'live', 1)
-  if waits or moment.run_at ~= moment.at then
+  if waits or planned.run_at ~= planned.at then
     make_pending({id = id, queue = schedule.queue, priority = schedule.priority, more = {
-      run_at = tonumber(moment.run_at), token = 0, failures = 0, crashes = 0, replays = 0, error = '',
+      run_at = tonumber(planned.run_at), token = 0, failures = 0, crashes = 0, replays = 0, error = '',
       blocked_on = waits and 'schedule:' .. schedule.name or '', blocked_since = waits and now or nil,
     }})
   else
-    safe_write('ZADD', due_key(schedule.queue, schedule.priority), moment.run_at, id)
+    safe_write('ZADD', due_key(schedule.queue, schedule.priority), planned.run_at, id)
     call('SADD', P .. 'queues', schedule.queue)
-    wake_at(tonumber(moment.run_at))
+    wake_at(tonumber(planned.run_at))
   end
   if not waits then
     schedule.current = id
   end
-  record_fire(schedule.name, 'f', moment.at, moment.at, '1', waits and 'queued' or 'fired', '', id)
+  record_fire(schedule.name, 'f', planned.at, planned.at, '1', waits and 'queued' or 'fired', '', id)
 end
 
-local function skip(schedule, moment)
-  record_fire(schedule.name, 's', moment.at, moment.at, '1', 'skipped', 'overlap', '')
+local function skip(schedule, planned)
+  record_fire(schedule.name, 's', planned.at, planned.at, '1', 'skipped', 'overlap', '')
 end
 
--- Cancels those in line, and the current job; true if the current one has to stop first.
+-- Cancels blocked jobs and the current job; returns true if the current one has to stop first.
 local function cancel_before(schedule, live)
-  for _, id in ipairs(safe_read('ZRANGE', P .. 'waits:schedule:' .. schedule.name, 0, -1) or {}) do
+  for _, id in ipairs(safe_read('ZRANGE', P .. 'blocked_since:schedule:' .. schedule.name, 0, -1) or {}) do
     cancel_job(id)
   end
   if live == 'pending' then
-    -- Its end must not set anything going.
+    -- Its end must not start another.
     call('HSET', schedule_key(schedule.name), 'current', '')
   end
   if live then
@@ -65,42 +65,42 @@ local function cancel_before(schedule, live)
   return live == 'running'
 end
 
--- Moments that are new; gives the ids of jobs.
-local function fire(schedule, moments)
+-- Records new fires; returns the ids of their jobs.
+local function fire(schedule, fires)
   local job = schedule.current ~= '' and find_job(schedule.current)
   local live, ids = job and not job.done and job.state or nil, {}
   schedule.was_live = live ~= nil
-  local waits = schedule.overlap == 'cancel' and #moments > 0 and cancel_before(schedule, live)
-  for i, moment in ipairs(moments) do
+  local waits = schedule.overlap == 'cancel' and #fires > 0 and cancel_before(schedule, live)
+  for i, planned in ipairs(fires) do
     if schedule.overlap == 'cancel' then
-      if i == #moments then
-        enqueue(schedule, moment, waits)
-        ids[1] = moment.id
+      if i == #fires then
+        enqueue(schedule, planned, waits)
+        ids[1] = planned.id
       else
-        skip(schedule, moment)
+        skip(schedule, planned)
       end
     elseif not live or schedule.overlap == 'allow' then
-      enqueue(schedule, moment, false)
-      ids[#ids + 1] = moment.id
+      enqueue(schedule, planned, false)
+      ids[#ids + 1] = planned.id
       live = 'pending'
     elseif schedule.overlap == 'queue' then
-      enqueue(schedule, moment, true)
-      ids[#ids + 1] = moment.id
+      enqueue(schedule, planned, true)
+      ids[#ids + 1] = planned.id
     else
-      skip(schedule, moment)
+      skip(schedule, planned)
     end
   end
   return ids
 end
 
--- nil: refused.
+-- Returns nil if refused.
 local function fire_schedule(firing)
   local schedule = load_schedule(firing.name, 'revision', 'cursor', 'next_at', 'current', 'task', 'queue', 'priority', 'head', 'rest',
     'overlap', 'every')
   if not schedule or schedule.state ~= 'active' then
     return nil
   end
-  -- What its jobs are made of.
+  -- The template of its jobs.
   if not match('-[0,0,' .. schedule.head, HEADER_PATTERN) or schedule.rest == '' or schedule.queue == '' or not match(schedule.priority, '^%d$') then
     return nil
   end
@@ -108,10 +108,10 @@ local function fire_schedule(firing)
     return nil
   end
   local new, seen = {}, {}
-  for _, moment in ipairs(firing.moments) do
-    if not seen[moment.at] and not safe_read('ZSCORE', P .. 'fires:' .. schedule.name, 'f' .. moment.at) then
-      seen[moment.at] = true
-      new[#new + 1] = moment
+  for _, planned in ipairs(firing.fires) do
+    if not seen[planned.at] and not safe_read('ZSCORE', P .. 'fires:' .. schedule.name, 'f' .. planned.at) then
+      seen[planned.at] = true
+      new[#new + 1] = planned
     end
   end
   local before = schedule.current
@@ -133,7 +133,7 @@ local answers = {}
 while at < #ARGV do
   local firing = read_firing()
   local ids = fire_schedule(firing)
-  answers[#answers + 1] = ids and {#firing.moments - #ids, unpack(ids)} or 0
+  answers[#answers + 1] = ids and {#firing.fires - #ids, unpack(ids)} or 0
 end
 flush_effects()
 return answers

@@ -1,9 +1,9 @@
--- Takes tickets away from their owners, by force.
+-- Force-releases tickets of a lock.
 -- KEYS: 1 the prefix
--- ARGV: 1 lock, 2 ticket (empty: all that hold it), 3 by, 4 why
--- returns: how many there were
+-- ARGV: 1 lock, 2 ticket (empty: all that hold it), 3 by, 4 reason
+-- returns: how many
 -- flags: allow-oom
--- touches: lock:<name>, line:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>, released,
+-- touches: lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>, released,
 -- releases
 -- include: _locks
 local MAX_RELEASES = 1000

@@ -1,5 +1,5 @@
--- The same as get_jobs about as many of some jobs as are read quickly, with only the beginning of long texts. A field of a
--- hash is read as a whole, so that 500 jobs with the largest arguments are 131 MB, during which the server does nothing else.
+-- Like get_jobs, with only the beginning of long texts, for as many of the jobs as can be read quickly. A hash field is read as
+-- a whole: 500 jobs with the largest arguments are 131 MB, which would block the server.
 -- KEYS: 1 the prefix
 -- ARGV: 1 how many bytes of arguments, result and progress, 2 after how many bytes to stop, then ids
 -- returns: as get_jobs, without the first; fewer than there are ids where it stopped
@@ -7,12 +7,12 @@
 
 local most, enough, read = tonumber(ARGV[1]), tonumber(ARGV[2]), 0
 
--- Without a character that is cut off.
+-- Removes a character that was cut off.
 local function cut_text(text, last)
   return (string.gsub(sub(text, 1, last), '[\192-\255][\128-\191]*$', ''))
 end
 
--- The JSON string that begins here with its first characters only; nothing is left of an escape that is cut off.
+-- Returns the beginning of a JSON string; an escape that was cut off is removed.
 local function shorten(text, at)
   local part = sub(text, at, at + most)
   for place = #part, math.max(2, #part - 4), -1 do
@@ -39,7 +39,7 @@ local function short_progress(text)
   return text and #text > most + 2 and shorten(text, 1) or text
 end
 
--- Who has a result has no error.
+-- A job with a result has no error.
 local RESULT = '^%[%-?%d+,"%a+",[^,]*,[^,]*,[^,]*,%d+,"'
 local function short_done(done)
   local line, facts, progress = match(done, '^([^\n]*)(\n?[^\n]*\n?)(.*)$')
@@ -60,11 +60,11 @@ for i = 3, #ARGV do
     read = read + #job.body + #(job.done or '')
     local body = short_body(job.body)
     if job.state ~= 'running' then
-      found[i - 2] = {body, job.state, job.done and short_done(job.done) or call('HGET', P .. 'more', id)}
+      found[i - 2] = {body, job.state, job.done and short_done(job.done) or call('HGET', P .. 'live_state', id)}
     else
       local who = job.instance or ''
       found[i - 2] = {
-        body, job.state, call('HGET', P .. 'more', id), who, job.token or 0,
+        body, job.state, call('HGET', P .. 'live_state', id), who, job.token or 0,
         safe_read('SISMEMBER', P .. 'cancels:' .. who, id) or 0, short_progress(call('HGET', P .. 'progress', id)),
       }
     end

@@ -1,4 +1,4 @@
--- One schedule.
+-- Returns one schedule.
 -- KEYS: 1 the prefix
 -- ARGV: 1 name
 -- returns: its fields (see _schedule_fields.lua)

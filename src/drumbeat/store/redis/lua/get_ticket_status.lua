@@ -1,10 +1,10 @@
--- How tickets stand; renews their leases if asked to.
+-- Returns the status of tickets; renews their leases on request.
 -- KEYS: 1 the prefix
 -- ARGV: 1 renew (1 or 0), then tickets, each once
--- returns: for each: {state (1 holds, 2 waits), token, lane, granted_at (0: not), place, look after (µs; -1: nothing to wait
--- for)}, or {0, why it was released by force, or nothing}
+-- returns: for each: {state (1 holds, 2 waits), token, lane, granted_at (0: not), place, check after (µs; -1: nothing to wait
+-- for)}, or {0, the reason of a forced release, or nothing}
 -- flags: allow-oom
--- touches: lock:<name>, line:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>, released
+-- touches: lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>, released
 -- include: _locks
 local asked, lines, lock_of = {}, {}, {}
 for i = 2, #ARGV do
@@ -31,7 +31,7 @@ for _, keys in pairs(lines) do
   keys.opens = grant_next(keys, asked)
 end
 
--- The place of everybody who waits in a line, and when the next lease ahead of it ends.
+-- Computes the place of each waiter of a lock, and when the next lease ahead of it ends.
 local function compute_places(keys)
   local leases, list = {}, call('ZRANGE', keys.leases, 0, -1, 'WITHSCORES')
   for i = 1, #list, 2 do
@@ -43,7 +43,7 @@ local function compute_places(keys)
     ahead = math.min(ahead or ends, ends)
   end
   keys.places, keys.ahead = {}, {}
-  for place, id in ipairs(call('ZRANGE', keys.line, 0, -1)) do
+  for place, id in ipairs(call('ZRANGE', keys.waiters, 0, -1)) do
     local ends = leases[id] or now
     keys.places[id], keys.ahead[id] = place, ahead
     ahead = math.min(ahead or ends, ends)

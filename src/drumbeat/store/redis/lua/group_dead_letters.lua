@@ -1,15 +1,15 @@
--- What some dead letters have in common.
+-- Groups dead letters by task and error.
 -- KEYS: 1 the prefix
--- ARGV: 1 only ids below this one, or '', 2 how many to look at
--- returns: the last id that was looked at ('' at the end), then of each group: {task, type of the error, how many, when the first
+-- ARGV: 1 only ids below this one, or '', 2 how many to examine
+-- returns: the last id examined ('' at the end), then of each group: {task, type of the error, how many, when the first
 -- and the last died (µs, as text), the last one's id}
 -- include: _base
 
 local from = ARGV[1] == '' and '+' or '(' .. ARGV[1]
 local ids = call('ZREVRANGEBYLEX', P .. 'dead', from, '-', 'LIMIT', 0, ARGV[2])
-local bodies, dones, groups, list = fetch('job:', ids), fetch('done:', ids), {}, {ids[#ids] or ''}
+local bodies, dones, groups, list = fetch('job:', ids), fetch('ended:', ids), {}, {ids[#ids] or ''}
 
--- When it died, and the type of its error. A traceback is long, so that it is decoded only where the pattern finds nothing.
+-- Returns when it died and the type of its error. Tracebacks are long: decoded only where the pattern finds nothing.
 local DEATH = '^%[(%-?%d+),"%a+",[^,]*,[^,]*,[^,]*,%d+,null,null,{"type":"([^"\\]*)"'
 local function parse_death(done)
   local at, kind = match(done, DEATH)
@@ -35,7 +35,7 @@ for i, id in ipairs(ids) do
     end
     group[3] = group[3] + 1
     if moment < tonumber(group[4]) then group[4] = at end
-    -- Of several of the same moment the greatest id, which comes first.
+    -- Of several with the same time the greatest id, which comes first.
     if moment > tonumber(group[5]) then group[5], group[6] = at, id end
   end
 end

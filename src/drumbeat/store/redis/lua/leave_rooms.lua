@@ -1,4 +1,4 @@
--- An instance is in no room any more: nobody sends it messages.
+-- Removes an instance from its rooms: it gets no more messages.
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance
 -- returns: 1, or 0 if it is not known

@@ -1,8 +1,8 @@
--- Acts, newest first. It looks at a bounded number of them and says where to go on.
+-- Lists audit entries, newest first. Examines a bounded number and returns where to continue.
 -- KEYS: 1 the prefix
--- ARGV: 1 only ids before this one, or '', 2 how many are wanted, 3 how many to look at; wanted: 4 who, 5 the beginning of the
+-- ARGV: 1 only ids before this one, or '', 2 limit, 3 how many to examine; filter: 4 who, 5 the beginning of the
 -- verb, 6 target ('' for any)
--- returns: the last id that was looked at ('' at the end), then the hash act:<id> (flat) of each that is wanted
+-- returns: the last id examined ('' at the end), then the hash act:<id> (flat) of each match
 local p, wanted = KEYS[1], tonumber(ARGV[2])
 local who, verb, target = ARGV[4], ARGV[5], ARGV[6]
 local any = who .. verb .. target == ''

@@ -1,6 +1,6 @@
--- Ids of all live jobs of a key, if they are few.
+-- Lists the ids of all live jobs of a key, if there are few.
 -- KEYS: 1 the prefix
--- ARGV: 1 task ('' for any), 2 key, 3 how many are few
+-- ARGV: 1 task ('' for any), 2 key, 3 limit
 -- returns: ids, or nothing if there are more
 -- include: _uniqueness
 

@@ -1,6 +1,6 @@
--- Who lives, or has lived.
+-- Lists instances.
 -- KEYS: 1 the prefix
--- ARGV: 1 if those that are gone are wanted, too: 1, else 0
+-- ARGV: 1 with ended instances: 1, else 0
 -- returns: id and the hash inst:<id> (flat) of each, flat
 local prefix, found = KEYS[1], {}
 local function add(line)

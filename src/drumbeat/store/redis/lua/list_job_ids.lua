@@ -1,9 +1,8 @@
--- What is on record of the ids of jobs, newest buckets first: single ids and the spans of runs (see _base.lua), in no order within
--- a bucket. A bucket with jobs of which there is no such record (an older release made them) is told id by id.
+-- Lists recorded ids, newest buckets first: single ids and the bounds of runs (see _base.lua), unordered within a bucket. A bucket
+-- without such a record (damaged) is listed id by id.
 -- KEYS: 1 the prefix
--- ARGV: 1 where to begin ('+inf', the number of a bucket, or what was returned), 2 the number of the last bucket, 3 after how many
--- to stop
--- returns: where to go on ('' at the end), then name and list of each bucket
+-- ARGV: 1 where to begin ('+inf', the number of a bucket, or what was returned), 2 the number of the last bucket, 3 limit
+-- returns: where to continue ('' at the end), then name and list of each bucket
 -- include: _base
 
 local begin, enough = ARGV[1], tonumber(ARGV[3])

@@ -1,10 +1,10 @@
--- Locks as people see them, by name.
+-- Lists locks by name.
 -- KEYS: 1 the prefix
--- ARGV: 1 after this name, 2 how many at most, 3 idle ones as well (1 or 0), 4 only this one (or empty), 5 waiters (1 or 0)
--- returns: for each: {name, limit, per or '', holding, waiting, {released_at, by, why} or {}, {ticket ...},
--- when a full window has room again or 0}, where a ticket is
+-- ARGV: 1 after this name, 2 limit, 3 idle ones as well (1 or 0), 4 only this one (or empty), 5 waiters (1 or 0)
+-- returns: for each: {name, limit, per or '', holding, waiting, {released_at, by, reason} or {}, {ticket ...},
+-- when a full window opens or 0}, where a ticket is
 -- {id, token, lane or '', owner, what, entered_at, granted_at or '', µs left}
--- touches: locks, lock:<name>, line:<name>, holders:<name>, leases:<name>, grants:<name>, ticket:<id>
+-- touches: locks, lock:<name>, waiters:<name>, holders:<name>, leases:<name>, grants:<name>, ticket:<id>
 -- include: _locks
 local MAX_TICKETS, CHUNK = 1000, 100
 
@@ -42,7 +42,7 @@ local function describe_lock(name)
   if not facts[1] then
     return nil
   end
-  local holders, line, tickets = live_tickets(keys, keys.holders), live_tickets(keys, keys.line), {}
+  local holders, line, tickets = live_tickets(keys, keys.holders), live_tickets(keys, keys.waiters), {}
   if ARGV[3] == '0' and #holders + #line == 0 then
     return nil
   end

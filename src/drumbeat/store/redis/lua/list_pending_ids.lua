@@ -1,7 +1,7 @@
--- Ids of pending jobs, if they are few.
+-- Lists the ids of pending jobs, if there are few.
 -- KEYS: 1 the prefix
--- ARGV: 1 which: pending, ready, scheduled (and all else that has a moment to come), retrying (and all else that was claimed or moved
--- before), waiting; 2 how many are few; 3 only of this queue ('' for any)
+-- ARGV: 1 which: pending, ready, scheduled (all that are due later), retrying (all that have a live state), waiting;
+-- 2 limit; 3 only of this queue ('' for any)
 -- returns: ids, or nothing if there are more
 -- include: _base
 
@@ -18,7 +18,7 @@ local function add(some)
 end
 
 if which == 'retrying' then
-  return call('HLEN', P .. 'more') <= few and call('HKEYS', P .. 'more')
+  return call('HLEN', P .. 'live_state') <= few and call('HKEYS', P .. 'live_state')
 end
 if which ~= 'waiting' then
   local least = which == 'scheduled' and '(' .. now_text or '-inf'
@@ -33,8 +33,8 @@ if which ~= 'waiting' then
   end
 end
 if which == 'waiting' or which == 'pending' then
-  for _, reason in ipairs(call('HKEYS', P .. 'waiting')) do
-    if not add(safe_read('ZRANGE', P .. 'waits:' .. reason, 0, few) or {}) then
+  for _, reason in ipairs(call('HKEYS', P .. 'blocked_on')) do
+    if not add(safe_read('ZRANGE', P .. 'blocked_since:' .. reason, 0, few) or {}) then
       return false
     end
   end

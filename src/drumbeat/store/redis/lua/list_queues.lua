@@ -1,8 +1,8 @@
--- What lies in the queues.
+-- Lists queues with their numbers of jobs.
 -- KEYS: 1 the prefix
 -- ARGV: none
--- returns: {queue, ready, scheduled, moment of the oldest that is ready} of those that may have pending jobs; queue and running,
--- flat; queue and waiting, flat; queue and pause, flat; records of living instances
+-- returns: {queue, ready, scheduled, run_at of the oldest ready job} of those that may have pending jobs; queue and running,
+-- flat; queue and waiting, flat; queue and pause, flat; records of live instances
 -- include: _running_jobs
 
 local queues = {}
@@ -28,4 +28,4 @@ local running = {}
 local records = for_each_running(function(_, queue)
   running[queue] = (running[queue] or 0) + 1
 end)
-return {queues, flatten(running), call('HGETALL', P .. 'blocked'), call('HGETALL', P .. 'paused'), records}
+return {queues, flatten(running), call('HGETALL', P .. 'blocked_counts'), call('HGETALL', P .. 'paused'), records}

@@ -1,4 +1,4 @@
--- Ids of all running jobs.
+-- Lists the ids of all running jobs.
 -- KEYS: 1 the prefix
 -- ARGV: none
 -- returns: ids

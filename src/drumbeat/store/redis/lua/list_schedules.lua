@@ -1,6 +1,6 @@
--- Schedules in the order of their names.
+-- Lists schedules by name.
 -- KEYS: 1 the prefix
--- ARGV: 1 only those after this name, 2 at most so many, 3 1 with those that are retired, else 0
+-- ARGV: 1 only those after this name, 2 limit, 3 with retired ones: 1, else 0
 -- returns: the fields of each (see _schedule_fields.lua)
 -- include: _schedule_fields
 

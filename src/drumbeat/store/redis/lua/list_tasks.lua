@@ -1,7 +1,7 @@
--- Where the jobs of tasks are.
+-- Lists tasks with their numbers of jobs.
 -- KEYS: 1 the prefix
 -- ARGV: none
--- returns: counters ("task NUL what" and how many, flat); task and running, flat; records of living instances
+-- returns: counters ("task NUL what" and how many, flat); task and running, flat; records of live instances
 -- include: _running_jobs
 
 local running = {}

@@ -1,6 +1,6 @@
--- Those of these messages that nobody has taken. They are looked for from the end of an inbox: they came last.
+-- Lists those of these messages that were not taken. Searched from the end of an inbox, as they came last.
 -- KEYS: 1 the prefix
--- ARGV: 1 whether they are removed (1 or 0), then of each message the instance and its id
+-- ARGV: 1 remove them (1 or 0), then of each message the instance and its id
 -- returns: their ids
 -- flags: allow-oom
 -- touches: inbox:<instance>, inboxes

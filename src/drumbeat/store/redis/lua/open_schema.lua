@@ -1,4 +1,4 @@
--- Say what a store is, and make it one if it is empty.
+-- Returns the version of the store, and initialises an empty one.
 -- KEYS: 1 the prefix
 -- ARGV: 1 version, 2 oldest_code, 3 a random id for a new store
 -- returns: version, oldest_code, the store's id, as strings

@@ -1,6 +1,6 @@
--- Deletes the oldest acts.
+-- Deletes the oldest audit entries.
 -- KEYS: 1 the prefix
--- ARGV: 1 before (µs), 2 how many at most
+-- ARGV: 1 before (µs), 2 limit
 -- returns: how many
 -- flags: allow-oom
 -- touches: audit, audit_at, audit_keys, act:<id>

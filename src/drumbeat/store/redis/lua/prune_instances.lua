@@ -1,6 +1,6 @@
--- Delete what is known of instances that ended before a moment.
+-- Deletes the records of instances that ended before a time.
 -- KEYS: 1 the prefix
--- ARGV: 1 moment (µs)
+-- ARGV: 1 time (µs)
 -- returns: how many
 -- flags: allow-oom
 -- touches: gone, inst:<instance>

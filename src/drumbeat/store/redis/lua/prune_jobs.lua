@@ -1,6 +1,6 @@
--- Deletes the oldest of history with all that belongs to it. Also forgets some names of queues that are empty.
+-- Deletes the oldest ended jobs with all that belongs to them, and some names of empty queues.
 -- KEYS: 1 the prefix
--- ARGV: 1 finished before this moment (µs), 2 how many at most
+-- ARGV: 1 finished before this (µs), 2 limit
 -- returns: how many
 -- flags: allow-oom
 -- include: _find_job
@@ -9,17 +9,17 @@ local ids = call('ZRANGEBYSCORE', P .. 'history', '-inf', '(' .. ARGV[1], 'LIMIT
 if #ids == 0 then
   return 0
 end
-local bodies, dones = fetch('job:', ids), fetch('done:', ids)
+local bodies, dones = fetch('job:', ids), fetch('ended:', ids)
 bulk('ZREM', P .. 'history', ids)
 bulk('ZREM', P .. 'unsucceeded', ids)
 local tries = {}
 for_each_bucket(ids, function(name, first, last)
   safe_write('HDEL', P .. 'job:' .. name, unpack(ids, first, last))
-  safe_write('HDEL', P .. 'done:' .. name, unpack(ids, first, last))
+  safe_write('HDEL', P .. 'ended:' .. name, unpack(ids, first, last))
   compact_bucket(name, last - first + 1)
 end)
 for i, id in ipairs(ids) do
-  tries[i] = P .. 'tries:' .. id
+  tries[i] = P .. 'attempts:' .. id
   if bodies[i] and dones[i] then
     add_to_counter(match(bodies[i], TASK_PATTERN) or '', ended_state(dones[i]), -1)
   end

@@ -1,6 +1,6 @@
--- Deletes messages that nobody took for so long. An inbox is in the order of its moments.
+-- Deletes messages that were not taken in time. An inbox is ordered by time.
 -- KEYS: 1 the prefix
--- ARGV: 1 age (µs), 2 how many at most, then the instances whose inboxes are left alone
+-- ARGV: 1 age (µs), 2 limit, then instances whose inboxes are kept
 -- returns: how many
 -- flags: allow-oom
 -- touches: inbox:<instance>, inboxes

@@ -1,13 +1,13 @@
--- Deletes old stretches, and adds the totals of instances that have gone to the sums of nobody's.
+-- Deletes old intervals, and adds the totals of ended instances to `folded`.
 -- KEYS: 1 the prefix
--- ARGV: 1 resolution and 2 before (µs) of one kind of stretch, 3 and 4 of the other, 5 gone (µs), 6 how many rows at most
+-- ARGV: 1 resolution and 2 before (µs) of one resolution, 3 and 4 of the other, 5 ended before (µs), 6 limit of rows
 -- returns: how many rows
 -- flags: allow-oom
--- touches: stretch:<resolution>:<at>, overall:<resolution>:<at>, stretches:<resolution>, totals, totals:<instance>, folded
+-- touches: interval:<resolution>:<at>, interval_total:<resolution>:<at>, intervals_of:<resolution>, totals, totals:<instance>, folded
 local p, left = KEYS[1], tonumber(ARGV[6])
 local CHUNK = 1000
 
--- Deletes up to `left` fields of a stretch; whether none is left.
+-- Deletes up to `left` fields of an interval; returns whether none is left.
 local function clear(stretch)
   local fields = redis.pcall('HKEYS', stretch)
   if fields.err then
@@ -23,17 +23,17 @@ local function clear(stretch)
 end
 
 local function clear_old(resolution, before)
-  local index = p .. 'stretches:' .. resolution
+  local index = p .. 'intervals_of:' .. resolution
   while left > 0 do
     local at = redis.call('ZRANGEBYSCORE', index, '-inf', '(' .. before, 'LIMIT', 0, 1)[1]
     if not at then return end
     local place = resolution .. ':' .. at
-    if not (clear(p .. 'stretch:' .. place) and clear(p .. 'overall:' .. place)) then return end
+    if not (clear(p .. 'interval:' .. place) and clear(p .. 'interval_total:' .. place)) then return end
     redis.call('ZREM', index, at)
   end
 end
 
--- Numbers are added as texts, by the server: in a double they would not be exact for ever.
+-- The server adds numbers as texts: in a double they would not stay exact.
 local function fold(instance)
   local rows = redis.pcall('HGETALL', p .. 'totals:' .. instance)
   if rows.err then

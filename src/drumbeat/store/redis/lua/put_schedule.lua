@@ -1,8 +1,8 @@
--- Makes a schedule, or changes the definition of one that has this revision, and makes it active.
+-- Creates a schedule, or changes the definition of one that has this revision, and makes it active.
 -- KEYS: 1 the prefix
 -- ARGV: 1 name, 2 revision (or empty: a new one, or one that is retired), 3 cursor (or empty: as it is), 4 next_at (or empty), 5 by,
 -- then definition, task, queue, priority, head, rest, overlap, every, end, origin, app (see _schedule.lua)
--- returns: 1, or 0 if it is there already, or has another revision
+-- returns: 1, or 0 if it exists already or has another revision
 -- include: _schedule
 
 local name, revision = ARGV[1], ARGV[2]
@@ -32,7 +32,7 @@ if ARGV[15] == 'code' then
 else
   call('ZREM', P .. 'declared', name)
 end
--- It may have been a series until now.
+-- It may have been an interval until now.
 call('ZREM', P .. 'intervals', name)
 save_next_fire(schedule)
 return 1

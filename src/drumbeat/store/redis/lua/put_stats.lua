@@ -1,12 +1,12 @@
--- Keeps what an instance has counted, or others for it. Stretches go by themselves, so long after they were last written.
+-- Stores what an instance has counted, or others for it. Intervals expire after their last write.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 seconds that stretches of 10 s are kept, 3 seconds of a minute, 4 its state, alive or dead, then of each roll-up resolution, at, queue NUL
---   task, counts (see stats.py)
+-- ARGV: 1 instance, 2 retention of 10 s intervals (s), 3 of minutes (s), 4 its state, alive or dead, then of each roll-up
+-- resolution, at, queue NUL task, counts (see stats.py)
 -- returns: 1; 0: the instance is in another state
--- touches: stretch:<resolution>:<at>, overall:<resolution>:<at>, stretches:<resolution>, totals, totals:<instance>
+-- touches: interval:<resolution>:<at>, interval_total:<resolution>:<at>, intervals_of:<resolution>, totals, totals:<instance>
 local p, instance = KEYS[1], ARGV[1]
 
--- A key of another type, which none of us has made, gives way.
+-- Deletes a key of another type.
 local function safe_write(key, field, value)
   local answer = redis.pcall('HSET', key, field, value)
   if type(answer) == 'table' then
@@ -24,10 +24,10 @@ for i = 5, #ARGV, 4 do
     safe_write(p .. 'totals:' .. instance, place, counts)
     redis.call('ZADD', p .. 'totals', now, instance)
   else
-    local stretch = p .. (place == '\0' and 'overall:' or 'stretch:') .. resolution .. ':' .. at
+    local stretch = p .. (place == '\0' and 'interval_total:' or 'interval:') .. resolution .. ':' .. at
     safe_write(stretch, place .. '\0' .. instance, counts)
     redis.call('EXPIRE', stretch, resolution == '10000000' and ARGV[2] or ARGV[3])
-    redis.call('ZADD', p .. 'stretches:' .. resolution, at, at)
+    redis.call('ZADD', p .. 'intervals_of:' .. resolution, at, at)
   end
 end
 return 1

@@ -1,8 +1,8 @@
--- The runs of an instance that are on record and ended lately, some at a time. Only history has an order of ends: with the first
--- of it, the newest dead letters and the attempts of live jobs are looked at, as many as can be.
+-- Returns recorded runs of an instance that ended lately, a page at a time. Only history is ordered by end: with its first page,
+-- the newest dead letters and the attempts of live jobs are examined, up to a limit.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 since (µs), 3 how many of history were seen, 4 how many more to look at
--- returns: how many of history were looked at; then of each run queue, task, outcome, 1 if its job died, run_at or token, started_at
+-- ARGV: 1 instance, 2 since (µs), 3 how many of history were seen, 4 how many more to examine
+-- returns: how many of history were examined; then of each run queue, task, outcome, 1 if its job died, run_at or token, started_at
 -- or null, finished_at, all as texts
 -- include: _transitions
 
@@ -18,7 +18,7 @@ local function add(body, outcome, died, due, started, finished)
 end
 
 local function add_attempts(id, body)
-  for _, attempt in ipairs(call('LRANGE', P .. 'tries:' .. id, 0, -1)) do
+  for _, attempt in ipairs(call('LRANGE', P .. 'attempts:' .. id, 0, -1)) do
     local token, who, outcome, started, finished = match(attempt, '^%[(%d+),"(.-)","(%a+)",(%-?%w+),(%d+)')
     if who == instance and tonumber(finished) >= since then
       add(body, outcome, false, token, started, finished)
@@ -27,7 +27,7 @@ local function add_attempts(id, body)
 end
 
 local function add_ended(ids)
-  local bodies, dones = fetch('job:', ids), fetch('done:', ids)
+  local bodies, dones = fetch('job:', ids), fetch('ended:', ids)
   for i, id in ipairs(ids) do
     local body, done = bodies[i], dones[i]
     local finished, state, outcome, started, who
@@ -49,8 +49,8 @@ found[1] = #ids
 add_ended(ids)
 if ARGV[3] == '0' then
   add_ended(call('ZREVRANGE', P .. 'dead', 0, MAX_OTHERS - 1))
-  if call('HLEN', P .. 'more') <= MAX_OTHERS then
-    local live = call('HKEYS', P .. 'more')
+  if call('HLEN', P .. 'live_state') <= MAX_OTHERS then
+    local live = call('HKEYS', P .. 'live_state')
     local bodies = fetch('job:', live)
     for i, id in ipairs(live) do
       if bodies[i] then

@@ -1,10 +1,10 @@
--- One beat, and everything that an instance must know.
+-- Records a heartbeat and returns what the instance must know.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 how many jobs it runs, 3 for how long it wants to lead (µs; or empty: it does not)
--- returns: now; and if it lives: beat, running, {id, token, ...} wanted cancelled, {why, ...} waited for, {instance, beat, ...}
--- of others, {instance, term} of the leader, or {}, and the first moment of all schedules, or nothing
+-- ARGV: 1 instance, 2 how many jobs it runs, 3 lease of a wanted leadership (µs; or empty: none)
+-- returns: now; and if it is alive: beat, running, {id, token, ...} of requested cancellations, {blocked_on, ...}, {instance, beat,
+-- ...} of peers, {instance, term} of the leader or {}, and the next fire of all schedules, or nothing
 -- flags: allow-oom
--- touches: alive, inst:<instance>, held:<instance>, cancels:<instance>, waiting, leader, moments
+-- touches: alive, inst:<instance>, held:<instance>, cancels:<instance>, blocked_on, leader, next_fires
 -- include: _leader
 local p, id = KEYS[1], ARGV[1]
 local time = redis.call('TIME')
@@ -14,7 +14,7 @@ if not redis.call('ZSCORE', p .. 'alive', id) then return {now} end
 local text = string.format('%.0f', now)
 local beat = redis.pcall('HINCRBY', p .. 'inst:' .. id, 'beat', 1)
 if type(beat) == 'table' then
-  -- A count that is no number begins anew. One whose whole record is of another type is not alive: it registers anew.
+  -- A damaged counter starts again. An instance whose record has another type is not alive: it registers anew.
   if string.find(beat.err, 'WRONGTYPE', 1, true) then
     redis.call('DEL', p .. 'inst:' .. id)
     redis.call('ZREM', p .. 'alive', id)
@@ -42,10 +42,10 @@ for _, job in ipairs(wanted) do
 end
 
 local waiting = {}
-if redis.call('HLEN', p .. 'waiting') > 0 then
-  for _, reason in ipairs(redis.call('HKEYS', p .. 'waiting')) do
+if redis.call('HLEN', p .. 'blocked_on') > 0 then
+  for _, reason in ipairs(redis.call('HKEYS', p .. 'blocked_on')) do
     if #waiting == 1000 then break end
-    -- Nobody but the end of a job sets free what waits for a schedule.
+    -- Only the end of a job unblocks what is blocked on a schedule.
     if string.sub(reason, 1, 9) ~= 'schedule:' then
       waiting[#waiting + 1] = reason
     end
@@ -65,7 +65,7 @@ local who, term, ends = unpack(redis.call('HMGET', p .. 'leader', 'instance', 't
 if who and (tonumber(ends) or 0) > now then
   leader = {who, term}
 end
-local next_fire = tonumber(redis.call('ZRANGE', p .. 'moments', 0, 0, 'WITHSCORES')[2])
+local next_fire = tonumber(redis.call('ZRANGE', p .. 'next_fires', 0, 0, 'WITHSCORES')[2])
 next_fire = next_fire and math.abs(next_fire) < 1e18 and next_fire or false
 local running = redis.pcall('ZCARD', p .. 'held:' .. id)
 return {now, beat, type(running) == 'number' and running or 0, cancels, waiting, peers, leader, next_fire}

@@ -1,4 +1,4 @@
--- Add a living instance; harmless when it is there.
+-- Adds a live instance. Idempotent.
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, 2 its record (JSON), 3 version, 4 oldest_code, 5 a random id for a new store
 -- returns: 1 if it was added, else 0

@@ -1,9 +1,9 @@
--- Gives up tickets, whether they wait or hold.
+-- Releases tickets, waiting or holding.
 -- KEYS: 1 the prefix
 -- ARGV: tickets
 -- returns: nothing
 -- flags: allow-oom
--- touches: lock:<name>, line:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>
+-- touches: lock:<name>, waiters:<name>, holders:<name>, leases:<name>, lanes:<name>, grants:<name>, ticket:<id>
 -- include: _locks
 local asked, lines = {}, {}
 for _, id in ipairs(ARGV) do

@@ -1,17 +1,17 @@
--- Gives dead letters a new life, due now, unless a live job holds their unique key.
+-- Replays dead letters: pending again and due now, unless a live job holds their unique key.
 -- KEYS: 1 the prefix
 -- ARGV: ids
--- returns: for each 1 if it lives again, 0 if there is no such dead letter, or the id of the job that holds its key
+-- returns: for each 1 if it was replayed, 0 if there is no such dead letter, or the id of the job that holds its key
 -- include: _find_job
 
--- Its last run becomes one of its earlier ones, if there was one.
+-- Its last run, if there was one, becomes an earlier attempt.
 local function record_last_run(job)
   local finished, outcome, started, who, token, rest = match(
     job.done or '', '^%[(%-?%d+),"%a+",("?%a+"?),(%-?%w+),("?%w+"?),(%d+),null,null,(.*)')
   local stop = rest and find(rest, ']\n', 1, true)
   if stop and outcome ~= 'null' then
     local failure = sub(rest, 1, stop - 1)
-    safe_write('RPUSH', P .. 'tries:' .. job.id,
+    safe_write('RPUSH', P .. 'attempts:' .. job.id,
       '[' .. token .. ',' .. who .. ',' .. outcome .. ',' .. started .. ',' .. finished .. ',' .. failure .. ']')
   end
   return tonumber(token) or 0
@@ -21,7 +21,7 @@ local function replay(job)
   call('ZREM', P .. 'dead', job.id)
   local token = record_last_run(job)
   local replays = tonumber(match(job.done or '', '\n%-?%d+,%d+,%d+,(%d+)')) or 0
-  safe_write('HDEL', P .. 'done:' .. job.bucket, job.id)
+  safe_write('HDEL', P .. 'ended:' .. job.bucket, job.id)
   job.more = {run_at = now, token = token, failures = 0, crashes = 0, replays = replays + 1, error = '', blocked_on = ''}
   if job.flag ~= '-' then
     add_key(key_field(job.flag, job.task, job.head()[6]), job.id)

@@ -1,12 +1,12 @@
--- Records how claims ended, and claims the next jobs.
+-- Records outcomes and claims the next jobs.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 limit (-1: no claim), 3 the door at which its worker hears answers to a parked claim (or ''), 4 number
--- of queues, then queue and share of each; number of wanted, then these; number of groups of successes, then of each: token, task
+-- ARGV: 1 instance, 2 limit (-1: no claim), 3 the reply channel for a parked claim (or ''), 4 number
+-- of queues, then queue and share of each; number of unblocks, then these; number of groups of successes, then of each: token, task
 -- (or '', see succeed), how many, and id, record of each (the JSON array of _transitions.lua: format_end_record; finished_at null: now);
 -- number of other outcomes, then of each: id, token, kind, started_at, finished_at, delay, blocked_on, error, 1 with a follow-up
 -- or 0
--- returns: now, next due moment, those outcomes that were not current (position and 1 if on record, else 0; flat), and of the
--- claimed jobs: ids, bodies, mores (empty if none has more); 1 if the claim is parked, else 0
+-- returns: now, next due time, the outcomes that were not current (position, and 1 if recorded before, else 0; flat), and of the
+-- claimed jobs: ids, bodies, live states (empty if none has one); 1 if the claim is parked, else 0
 -- include: _claim
 
 local at = 1
@@ -26,9 +26,9 @@ for i = 1, tonumber(arg()) do
   claim.unblocks[i] = arg()
 end
 
--- Successes, a group at once.
+-- Successes, one group at a time.
 
--- What must be known of a run that succeeded beyond its record; nothing for most.
+-- What a successful run needs beyond its record; empty for most.
 local function end_tail_of(i, id, body, mores, progress, cancels)
   local more, requested = mores and mores[i], cancels and cancels[i] == 1
   if requested or more or (progress and progress[i]) then
@@ -37,14 +37,14 @@ local function end_tail_of(i, id, body, mores, progress, cancels)
   end
 end
 
--- Moves runs to history that have left `held` already. A task that is given says that all are of it, have no key and are no
--- fires of a schedule, so that nobody need look at their bodies; '' says nothing.
+-- Moves runs that have left `held` to history. A given task means that all are of that task, have no key and no schedule, so that
+-- their bodies need not be read; '' means unknown.
 local function succeed(ids, records, task)
   local bodies = task == '' and fetch('job:', ids)
-  local mores = exists('more') and bulk_get('HMGET', P .. 'more', ids)
+  local mores = exists('live_state') and bulk_get('HMGET', P .. 'live_state', ids)
   local progress = exists('progress') and bulk_get('HMGET', P .. 'progress', ids)
   local cancels = exists('cancels:' .. instance) and bulk_get('SMISMEMBER', P .. 'cancels:' .. instance, ids)
-  if mores then bulk('HDEL', P .. 'more', ids) end
+  if mores then bulk('HDEL', P .. 'live_state', ids) end
   if progress then bulk('HDEL', P .. 'progress', ids) end
   if cancels then bulk('SREM', P .. 'cancels:' .. instance, ids) end
   local tasks, ended, n, of_schedules = {}, {}, 0, {}
@@ -71,7 +71,7 @@ local function succeed(ids, records, task)
         if is_full then delete_job(id, name) end
       end
     end
-    if m > 0 and not is_full then bulk('HSET', P .. 'done:' .. name, list) end
+    if m > 0 and not is_full then bulk('HSET', P .. 'ended:' .. name, list) end
   end)
   if is_full then
     advance_pruned_before(now)
@@ -89,19 +89,19 @@ end
 
 local RETURNING = {retry = true, snoozed = true, released = true, blocked = true, crashed = true}
 
--- Whether this very outcome of (id, token) by this instance is on record.
+-- Returns whether this outcome of (id, token) by this instance was recorded before.
 local function is_on_record(id, token, kind)
   local function same(recorded)
     return recorded == kind or (recorded == 'cancelled' and RETURNING[kind])
   end
-  local done = safe_read('HGET', P .. 'done:' .. bucket(id), id)
+  local done = safe_read('HGET', P .. 'ended:' .. bucket(id), id)
   if done then
     local recorded, who, its = match(done, '^%[%-?%d+,"%a+","?(%a+)"?,%-?%w+,"?(%w+)"?,(%d+)')
     if who == instance and its == token and same(recorded) then
       return true
     end
   end
-  for _, attempt in ipairs(safe_read('LRANGE', P .. 'tries:' .. id, 0, -1) or {}) do
+  for _, attempt in ipairs(safe_read('LRANGE', P .. 'attempts:' .. id, 0, -1) or {}) do
     local its, who, recorded = match(attempt, '^%[(%d+),"(.-)","(%a+)"')
     if who == instance and its == token and same(recorded) then
       return true
@@ -115,8 +115,8 @@ local function is_current(score, token)
   return score and (score == token or tonumber(score) == tonumber(token))
 end
 
--- Which of these ids are held under this token, as a set, and how many others are, if that is known. Jobs that were claimed
--- together have one token: for many it is less work to see all that have it.
+-- Returns which of these ids are held with this token, as a set, and how many others are, if known. Jobs claimed together share a
+-- token: for many ids it is cheaper to read all that have it.
 local FEW = 20
 local function find_held(token, ids)
   local current = {}
@@ -206,7 +206,7 @@ for _, each in ipairs(not_current) do
   refused = refused + (recorded and 0 or 1)
 end
 if refused > 0 and exists('inst:' .. instance) then
-  -- Alone, on a full server, it would be refused: a count is not worth that.
+  -- As the only write it would be refused on a full server; a counter is not worth that.
   redis.pcall('HINCRBY', P .. 'inst:' .. instance, 'refused', refused)
 end
 

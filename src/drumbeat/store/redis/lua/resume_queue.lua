@@ -1,4 +1,4 @@
--- Undoes a pause, and wakes workers.
+-- Resumes a queue and wakes workers.
 -- KEYS: 1 the prefix
 -- ARGV: 1 queue
 -- returns: 1, or 0 if it was not paused

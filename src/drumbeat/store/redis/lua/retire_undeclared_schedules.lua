@@ -1,6 +1,6 @@
--- Retires schedules of code that nobody declares any more, though instances of the same app live.
+-- Retires schedules that no live instance of their app declares any more.
 -- KEYS: 1 the prefix
--- ARGV: 1 declared last before this moment (µs)
+-- ARGV: 1 last declared before this (µs)
 -- returns: their names
 -- flags: allow-oom
 -- include: _schedule

@@ -1,4 +1,4 @@
--- Makes pending jobs due now; those that are due already keep their place.
+-- Makes pending jobs due now; jobs that are due already keep their place.
 -- KEYS: 1 the prefix
 -- ARGV: ids
 -- returns: how many were pending
@@ -16,7 +16,7 @@ for _, id in ipairs(ARGV) do
       local waits = job.more.blocked_on ~= ''
       local line = waits and wait_key(job.more.blocked_on, job.queue, job.priority) or due_key(job.queue, job.priority)
       call('ZADD', line, now_text, id)
-      call('HSET', P .. 'more', id, format_live_state(job.more))
+      call('HSET', P .. 'live_state', id, format_live_state(job.more))
     end
   end
 end

@@ -1,4 +1,4 @@
--- Keeps the progress of running jobs.
+-- Stores the progress of running jobs.
 -- KEYS: 1 the prefix
 -- ARGV: 1 instance, then of each id, token and progress (a JSON string)
 -- returns: nothing

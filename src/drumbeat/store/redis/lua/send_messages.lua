@@ -1,4 +1,4 @@
--- Puts messages into inboxes and tells their owners.
+-- Adds messages to inboxes and notifies their owners.
 -- KEYS: 1 the prefix
 -- ARGV: 1 the hint, then of each message the instance and its text (see rooms.py)
 -- returns: nothing
@@ -9,7 +9,7 @@ for i = 2, #ARGV, 2 do
   local inbox, text = p .. 'inbox:' .. ARGV[i], now .. '\n' .. ARGV[i + 1]
   local answer = redis.pcall('RPUSH', inbox, text)
   if type(answer) == 'table' then
-    -- A key of another type, which none of us has made, gives way.
+    -- Deletes a key of another type.
     if string.find(answer.err, 'WRONGTYPE', 1, true) then redis.call('DEL', inbox) end
     redis.call('RPUSH', inbox, text)
   end

@@ -1,7 +1,7 @@
 -- Pauses, resumes or retires a schedule that has this revision.
 -- KEYS: 1 the prefix
--- ARGV: 1 name, 2 revision, 3 state, 4 cursor (or empty: as it is), 5 next_at (or empty), 6 by, 7 why; and if moments are skipped by
--- it: first, last, how many, reason
+-- ARGV: 1 name, 2 revision, 3 state, 4 cursor (or empty: as it is), 5 next_at (or empty), 6 by, 7 reason; and if fires are skipped
+-- by it: first, last, count, reason
 -- returns: 1, or 0 if it has another revision
 -- flags: allow-oom
 -- include: _schedule
@@ -9,14 +9,14 @@
 local name = ARGV[1]
 local schedule = load_schedule(name, 'revision', 'cursor', 'current', 'every', 'origin', 'declared_at')
 if not schedule and ARGV[3] == 'retired' and call('ZREM', P .. 'schedules', name) == 1 then
-  -- Its record is gone, or is none: what is left of it goes.
+  -- Its record is missing or damaged: deletes what is left.
   call('DEL', schedule_key(name))
-  for _, line in ipairs({'moments', 'intervals', 'declared'}) do
-    call('ZREM', P .. line, name)
+  for _, index in ipairs({'next_fires', 'intervals', 'declared'}) do
+    call('ZREM', P .. index, name)
   end
   return 1
 end
--- One whose revision is no number can be changed by whoever wants to.
+-- A damaged revision matches any.
 if not schedule or (schedule.revision ~= ARGV[2] and tonumber(schedule.revision)) then
   return 0
 end

@@ -1,7 +1,7 @@
 -- Takes the oldest messages out of an inbox.
 -- KEYS: 1 the prefix
--- ARGV: 1 instance, 2 how many at most
--- returns: their texts, each with the moment (µs) in its first line
+-- ARGV: 1 instance, 2 limit
+-- returns: their texts, each with its time (µs) in the first line
 -- flags: allow-oom
 -- touches: inbox:<instance>, inboxes
 local inbox = KEYS[1] .. 'inbox:' .. ARGV[1]

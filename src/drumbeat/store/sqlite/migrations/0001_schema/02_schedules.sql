@@ -1,4 +1,4 @@
--- Schedules, the record of their fires, and what is done once in the cluster.
+-- Schedules, the record of their fires, and work that is done once in the cluster.
 
 CREATE TABLE drumbeat_schedule (
     name           TEXT PRIMARY KEY,
@@ -24,7 +24,7 @@ CREATE TABLE drumbeat_schedule (
     origin         TEXT NOT NULL,
     app            TEXT NOT NULL,
     version        TEXT NOT NULL,
-    -- The rule as a number where the end of a job sets the next moment; else null.
+    -- The interval if the end of a job sets the next fire time; else null.
     every          INTEGER,
     state          TEXT NOT NULL,
     revision       INTEGER NOT NULL,
@@ -35,17 +35,17 @@ CREATE TABLE drumbeat_schedule (
     changed_at     INTEGER NOT NULL,
     declared_at    INTEGER,
     changed_by     TEXT NOT NULL,
-    reason            TEXT NOT NULL
+    reason         TEXT NOT NULL
 );
 -- What is not active has no next_at.
-CREATE INDEX drumbeat_schedule_by_moment
+CREATE INDEX drumbeat_schedule_by_next_at
     ON drumbeat_schedule (next_at, name) WHERE next_at IS NOT NULL;
-CREATE INDEX drumbeat_schedule_under_way
+CREATE INDEX drumbeat_schedule_running
     ON drumbeat_schedule (every, current) WHERE every IS NOT NULL AND state = 'active' AND next_at IS NULL;
 CREATE INDEX drumbeat_schedule_of_code
     ON drumbeat_schedule (declared_at) WHERE origin = 'code' AND state <> 'retired';
 
--- A moment is fired once, whatever became of it before: a skipped one may be fired by a backfill.
+-- A fire time is fired once; one that was skipped may still be fired by a backfill.
 CREATE TABLE drumbeat_fire (
     schedule    TEXT NOT NULL,
     at          INTEGER NOT NULL,
@@ -64,7 +64,7 @@ CREATE INDEX drumbeat_fire_by_age
 -- The successor of a job that has ended, or none. Every end deletes the job from the live table after its record was made,
 -- whichever statement does it. The next fire of an interval stays NULL here: a trigger does not know the store's clock (the
 -- statement advance_intervals sets it). Not on insert into history: SQLite would materialise such an INSERT ... SELECT.
-CREATE TRIGGER drumbeat_schedule_goes_on
+CREATE TRIGGER drumbeat_schedule_after_job
  AFTER DELETE ON drumbeat_job
   WHEN OLD.schedule IS NOT NULL
 BEGIN
@@ -84,7 +84,7 @@ BEGIN
        AND id = (SELECT current FROM drumbeat_schedule WHERE name = OLD.schedule);
 END;
 
--- What is done once in the whole cluster.
+-- Work that one instance of the cluster does once.
 CREATE TABLE drumbeat_once (
     key      TEXT PRIMARY KEY,
     instance TEXT NOT NULL,

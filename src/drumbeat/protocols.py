@@ -1,0 +1,143 @@
+"""What the parts of the package need of an app: `Enqueuer` for tasks, `WorkerApp` for workers, `DashboardApp` for the web part.
+
+`client.Client` is the one implementation of `Enqueuer`; `internals.AppInternals` implements the other two. These parts lie
+below `drumbeat.app` and never import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
+
+if TYPE_CHECKING:
+    from drumbeat.admin import (
+        Audit,
+        Dead,
+        Instances,
+        Jobs,
+        Locks,
+        Queues,
+        Run,
+        RunQuery,
+        Schedules,
+        Stats,
+        System,
+        Tasks,
+    )
+    from drumbeat.clock import Clock
+    from drumbeat.core.job import CancelAnswer, Job, NewJob
+    from drumbeat.durations import Duration
+    from drumbeat.events import Events
+    from drumbeat.handle import JobHandle, SyncJobHandle
+    from drumbeat.ids import JobId
+    from drumbeat.locks import LeaseKeeper
+    from drumbeat.settings import Settings
+    from drumbeat.store.protocol import Store
+    from drumbeat.tasks import Registry, Room, Task
+    from drumbeat.worker.protocols import WorkerController
+
+T = TypeVar("T")
+ShareEncoder = Callable[[int], Sequence[str]]
+"""From the number of workers in a room to the arguments (JSON) to send, at most one for each worker."""
+
+
+class Enqueuer(Protocol):
+    """What tasks, rooms and job handles need of the app they belong to."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    def register(self, task: Task[..., Any]) -> None: ...
+
+    def declared_queues(self) -> frozenset[str]: ...
+
+    async def enqueue(self, job: NewJob) -> JobHandle[Any]: ...
+
+    def enqueue_sync(self, api_name: str, job: NewJob) -> SyncJobHandle[Any]: ...
+
+    async def enqueue_in_transaction(self, conn: Any, jobs: Sequence[NewJob], notify: bool) -> list[JobHandle[Any]]: ...
+
+    def enqueue_in_transaction_sync(
+        self, conn: Any, jobs: Sequence[NewJob], notify: bool
+    ) -> list[SyncJobHandle[Any]]: ...
+
+    async def broadcast(self, room: str, signature: str, args: str) -> int:
+        """Send these arguments (JSON) to every live worker in this room; returns how many of them are healthy."""
+        ...
+
+    async def fan_out(self, room: str, signature: str, encode_shares: ShareEncoder) -> int:
+        """Send one share to each healthy worker in this room; returns how many got one."""
+        ...
+
+    async def result(self, id: JobId, timeout: Duration | None) -> Any:
+        """Wait for the end of a job and return its decoded result, or raise what `JobHandle.result` documents."""
+        ...
+
+    async def cancel_job(self, id: JobId) -> CancelAnswer: ...
+
+    async def get_job(self, id: JobId) -> Job: ...
+
+    def call_sync(self, api_name: str, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run this on the loop thread for sync calls, and wait for it."""
+        ...
+
+
+class WorkerApp(Protocol):
+    """What a worker needs of the app whose jobs it runs."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def events(self) -> Events: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def registered_tasks(self) -> Sequence[Task[..., Any]]: ...
+    @property
+    def registered_rooms(self) -> Sequence[Room[..., Any]]: ...
+    @property
+    def keeper(self) -> LeaseKeeper: ...
+    @property
+    def lifespans(self) -> Sequence[Callable[[], AbstractAsyncContextManager[Any]]]: ...
+
+    @property
+    def companions(self) -> Sequence[Callable[[], AbstractAsyncContextManager[None]]]:
+        """Services to run beside the worker of a process, but not in its child processes."""
+        ...
+
+    def controller(self, settings: Settings) -> WorkerController:
+        """A new controller, for one worker."""
+        ...
+
+    async def store(self) -> Store:
+        """The running loop's store, shared with handlers that enqueue."""
+        ...
+
+    async def open_store(self) -> Store:
+        """A separate store on the same database; the caller closes it."""
+        ...
+
+
+class DashboardApp(Protocol):
+    """What the dashboard and its API need of the app they show."""
+
+    clock: Clock
+    registry: Registry
+    jobs: Jobs
+    dead: Dead
+    queues: Queues
+    tasks: Tasks
+    schedules: Schedules
+    instances: Instances
+    locks: Locks
+    stats: Stats
+    audit: Audit
+    system: System
+
+    @property
+    def settings(self) -> Settings: ...
+
+    async def store(self) -> Store: ...
+
+    async def history(self, *, task: str | Task[..., Any] | None = None, **query: Unpack[RunQuery]) -> list[Run]: ...
