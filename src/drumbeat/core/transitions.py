@@ -120,7 +120,7 @@ def decide_outcomes(jobs: Iterable[J], outcomes: Iterable[Outcome], now: int) ->
 def blame_crash(
     jobs: Sequence[J], started: Collection[tuple[JobId, int]] | None, reason: str, now: int
 ) -> list[tuple[J, Transition]]:
-    """What becomes of the jobs of an instance that died. `started`: which had begun to run; None: nobody knows, so all.
+    """What becomes of the jobs of an instance that died. `started`: which had begun to run; None: unknown, so all.
 
     A job that had started is a crash suspect, and runs alone next time. Only the crash of a suspect that ran alone is
     certainly its own, and is counted further.
