@@ -4,8 +4,8 @@ import msgspec
 
 from drumbeat.store.malformed import Fault, RecordKind, find_faults
 from drumbeat.store.postgres.connections import Session
-from drumbeat.store.postgres.statements import PostgresMalformedSql
 from drumbeat.store.records import AuditEntryRow, RollupRow, StoredInstanceRow, StoredJobRow, StoredScheduleRow
+from drumbeat.store.sqlfile import Statements
 
 _TABLES: dict[str, RecordKind] = {
     "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
@@ -18,9 +18,9 @@ _TABLES: dict[str, RecordKind] = {
 }
 
 
-async def find_malformed(session: Session, sql: PostgresMalformedSql, limit: int) -> list[Fault]:
+async def find_malformed(session: Session, sql: Statements, limit: int) -> list[Fault]:
     found: list[Fault] = []
-    statements = msgspec.structs.asdict(sql)
+    statements = vars(sql)
     for name, looked in _TABLES.items():
         found += find_faults(looked, [dict(row.items()) for row in await session.fetch(statements[name], limit)])
     return found

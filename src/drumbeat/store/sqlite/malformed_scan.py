@@ -6,11 +6,11 @@ import msgspec
 
 from drumbeat.store.malformed import Fault, RecordKind, find_faults
 from drumbeat.store.records import AuditEntryRow, RollupRow, StoredInstanceRow, StoredJobRow, StoredScheduleRow
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.locks import SqliteLockRow, TicketRow
 from drumbeat.store.sqlite.rooms import MessageRow
 from drumbeat.store.sqlite.rows import PauseRow
-from drumbeat.store.sqlite.statements import SqliteMalformedSql
 
 _TABLES: dict[str, RecordKind] = {
     "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
@@ -27,9 +27,9 @@ _TABLES: dict[str, RecordKind] = {
 }
 
 
-def find_malformed(db: SqliteConnection, sql: SqliteMalformedSql, limit: int) -> list[Fault]:
+def find_malformed(db: SqliteConnection, sql: Statements, limit: int) -> list[Fault]:
     found: list[Fault] = []
-    statements = msgspec.structs.asdict(sql)
+    statements = vars(sql)
     for name, looked in _TABLES.items():
         rows: list[dict[str, Any]] = db.named_rows(statements[name], {"limit": limit})
         found += find_faults(looked, rows)
