@@ -179,9 +179,9 @@ class PostgresInserter:
             batch = CopyBatch(jobs)
             if Unique.PENDING not in batch.column("unique"):
                 copied = partial(self._copy, batch)
-                moment = await self._connection.transact(copied, timeout=timeout, plan_mode=PlanMode.GENERIC)
-                if moment is not None:
-                    return InsertResult(batch.earliest_due(moment), False)
+                now = await self._connection.transact(copied, timeout=timeout, plan_mode=PlanMode.GENERIC)
+                if now is not None:
+                    return InsertResult(batch.earliest_due(now), False)
         now = await self._connection.call(partial(self._insert, jobs), timeout=timeout)
         return InsertResult(min(due_at(job, now) for job in jobs), False)
 
@@ -224,8 +224,8 @@ class PostgresInserter:
                 raise error_translation.DuplicateJobs("one of these keys may have been taken meanwhile")
             if check["crowded"] and await session.fetch(self._sql.ended_states, batch.ids):
                 raise error_translation.DuplicateJobs("one of these jobs has ended")
-        moment: int = now
-        return moment
+        stored_at: int = now
+        return stored_at
 
     async def _stream_rows(self, rows: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for some in rows:

@@ -17,7 +17,6 @@ from drumbeat.store.sqlite.statements import ROW_COLUMNS, SHARED_COLUMNS
 from drumbeat.store.sqlite.writer import WriteContext
 
 INSERT_WIDTH, INSERT_SIMILAR_WIDTH = len(NEW), len(ROW_COLUMNS)
-# Fewer than so many of a kind are not worth a statement of their own.
 MIN_SIMILAR = 8
 """Fewer jobs with common columns are not worth a statement of their own."""
 Row = tuple[str | int | None, ...]

@@ -2,7 +2,7 @@
 
 Each call is one transaction of the writer, so that one process at a time reads and changes the queue of a lock. No call waits
 for the disk: a power cut also ends the holders, and the next boot knows that they are gone. A status of granted tickets only is
-a read, which blocks nobody.
+a read, which blocks no writer.
 """
 
 import logging
@@ -338,7 +338,7 @@ class SqliteLocks:
 
 def _to_ticket_status(row: TicketStatusRow, now: int, opening: Mapping[str, int]) -> TicketStatus:
     waits = row.granted_at is None
-    deadlines = [moment for moment in (row.ahead, opening.get(row.id)) if moment is not None] if waits else []
+    deadlines = [at for at in (row.ahead, opening.get(row.id)) if at is not None] if waits else []
     return TicketStatus(
         ticket=row.id,
         state=TicketState.WAITING if waits else TicketState.GRANTED,
