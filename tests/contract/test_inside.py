@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.claim import ClaimedJob, ClaimRef
+from drumbeat.core.claim import ClaimedJob, ClaimRef, CompletedJob
 from drumbeat.core.job import AddResult, CancelAnswer, Job, JobState, OutcomeKind, Unique
 from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound
 from drumbeat.ids import new_instance_id
@@ -33,7 +33,7 @@ async def program(store: Store, store_url: str) -> AsyncIterator[Caller]:
 
 async def complete(store: Store, program: Caller, instance: str, job: ClaimedJob, **facts: Any) -> None:
     facts = {"started_at": job.token, "result": None, "result_error": None} | facts
-    await store.transactional.complete(program.conn, instance, hold(job), **facts)
+    await store.transactional.complete(program.conn, CompletedJob(instance=instance, claim=hold(job), **facts))
 
 
 async def state(store: Store, job: ClaimedJob) -> JobState:
@@ -254,11 +254,13 @@ async def test_a_completion_that_names_another_claim_is_refused(store: Store, pr
     with pytest.raises(ClaimLost):
         await store.transactional.complete(
             program.conn,
-            named["instance"],
-            ClaimRef(named["id"], named["token"]),
-            started_at=1,
-            result=None,
-            result_error=None,
+            CompletedJob(
+                instance=named["instance"],
+                claim=ClaimRef(named["id"], named["token"]),
+                started_at=1,
+                result=None,
+                result_error=None,
+            ),
         )
     await program.commit()
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
@@ -316,7 +318,9 @@ async def test_the_stores_own_transaction_is_committed(store: Store, program: Ca
     own = store.transactional.transaction()
     conn = await own.begin()
     await program.write(1, conn)
-    await store.transactional.complete(conn, instance, hold(job), started_at=1, result=None, result_error=None)
+    await store.transactional.complete(
+        conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
+    )
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
     await own.commit()
     assert (await state(store, job), await program.numbers()) == (JobState.SUCCEEDED, [1])
@@ -329,7 +333,9 @@ async def test_the_stores_own_transaction_is_rolled_back(store: Store, program: 
     own = store.transactional.transaction()
     conn = await own.begin()
     await program.write(1, conn)
-    await store.transactional.complete(conn, instance, hold(job), started_at=1, result=None, result_error=None)
+    await store.transactional.complete(
+        conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
+    )
     await own.rollback()
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
 

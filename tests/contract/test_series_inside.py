@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import JobState
 from drumbeat.core.schedule import Overlap
 from drumbeat.store.job_reads import get_job
@@ -37,7 +38,7 @@ async def test_the_next_moment_is_set_with_the_commit_and_not_with_a_rollback(
     before = await store.inspect.now()
     await program.begin()
     await store.transactional.complete(
-        program.conn, me, hold(job), started_at=job.token, result=None, result_error=None
+        program.conn, CompletedJob(instance=me, claim=hold(job), started_at=job.token, result=None, result_error=None)
     )
     assert (await got(store, "sweep")).next_at is None
     await (program.commit() if commits else program.rollback())
@@ -59,7 +60,7 @@ async def test_the_next_in_line_goes_on_with_the_commit(store: Store, program: C
     [job] = await claim(store, me)
     await program.begin()
     await store.transactional.complete(
-        program.conn, me, hold(job), started_at=job.token, result=None, result_error=None
+        program.conn, CompletedJob(instance=me, claim=hold(job), started_at=job.token, result=None, result_error=None)
     )
     assert (await get_job(store, queued)).blocked_on is not None
     await program.commit()

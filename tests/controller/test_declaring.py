@@ -11,7 +11,7 @@ import pytest
 
 from drumbeat.clock import FakeClock
 from drumbeat.controller.schedule_declarations import ScheduleDeclarations
-from drumbeat.core.schedule import NewSchedule, Origin, RuleKind, Schedule, ScheduleState
+from drumbeat.core.schedule import NewSchedule, Origin, RuleKind, Schedule, ScheduleChange, ScheduleState
 from drumbeat.schedules.planner import first_fire_time
 from drumbeat.store.protocol import Store
 from tests.conftest import fresh_store
@@ -109,7 +109,7 @@ async def test_a_changed_interval_is_never_later_than_it_was(store: Store, clock
 async def test_a_persons_pause_survives_a_change_of_the_code(store: Store, clock: FakeClock) -> None:
     await declarer(store, clock, declared()).declare_all()
     facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "ada", "reason": "too loud"}
-    await store.schedules.set_state("nightly", revision=1, state=ScheduleState.PAUSED, **facts)
+    await store.schedules.set_state(ScheduleChange(name="nightly", revision=1, state=ScheduleState.PAUSED, **facts))
     await declarer(store, clock, declared()).declare_all()
     assert (await known(store)).revision == 2
     await declarer(store, clock, declared(rule="0 4 * * *")).declare_all()
@@ -132,7 +132,7 @@ async def test_what_belongs_to_another_app_or_to_a_person_is_not_touched(
 async def test_a_retired_one_that_code_declares_again_is_active_again(store: Store, clock: FakeClock) -> None:
     await declarer(store, clock, declared()).declare_all()
     facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "", "reason": ""}
-    await store.schedules.set_state("nightly", revision=1, state=ScheduleState.RETIRED, **facts)
+    await store.schedules.set_state(ScheduleChange(name="nightly", revision=1, state=ScheduleState.RETIRED, **facts))
     await declarer(store, clock, declared()).declare_all()
     found = await known(store)
     assert (found.state, found.next_at) == (ScheduleState.ACTIVE, first_fire_time(declared(), clock.now_us()))
@@ -207,7 +207,7 @@ async def test_what_has_vanished_from_the_store_is_put_again_and_told_and_a_dele
     )
     await service.declare_all()
     facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "ada", "reason": "not any more"}
-    await store.schedules.set_state("deleted", revision=1, state=ScheduleState.RETIRED, **facts)
+    await store.schedules.set_state(ScheduleChange(name="deleted", revision=1, state=ScheduleState.RETIRED, **facts))
     await clock.advance(60)
     await service.redeclare()
     assert told == []

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from drumbeat import Drumbeat
 from drumbeat.admin.audit import new_act
 from drumbeat.cli.program import program
+from drumbeat.core.audit import AuditFilter
 from drumbeat.core.claim import ClaimRequest
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.job import JobState, OutcomeKind, PendingView
@@ -326,7 +327,7 @@ async def test_damaged_acts_counts_and_messages_are_left_out(app: Drumbeat, vand
         await store.audit.begin(act)
     await store.audit.begin(new_act(who="bob", verb="queues.pause", target="mail", via="cli"))
     await damage_all(vandal, "act", [act.id for act in done], acts)
-    assert "bob" in {act.who for act in await store.audit.list_page(limit=500)}
+    assert "bob" in {act.who for act in await store.audit.list_page(AuditFilter(limit=500))}
     for damage in vandal.damages("rollup"):
         counted = [
             Rollup(resolution=Resolution.MINUTE, at=0, queue="q", task=task, started=3) for task in ("bad", "good")

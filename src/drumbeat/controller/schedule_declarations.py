@@ -20,7 +20,7 @@ import msgspec
 
 from drumbeat.clock import Clock, jitter
 from drumbeat.controller.elector import Elector
-from drumbeat.core.schedule import NewSchedule, Origin, Schedule, ScheduleState
+from drumbeat.core.schedule import NewSchedule, Origin, Schedule, ScheduleChange, ScheduleState
 from drumbeat.errors import StoreFull, StoreUnavailable
 from drumbeat.schedules.planner import first_fire_time, next_after_change
 from drumbeat.service import OutageBackoff, Wakeup
@@ -149,13 +149,15 @@ class ScheduleDeclarations:
         if done and paused:
             # Without a next moment nothing is fired in between.
             await self._store.schedules.set_state(
-                known.name,
-                revision=known.revision + 1,
-                state=ScheduleState.PAUSED,
-                cursor=cursor,
-                next_at=None,
-                by=known.changed_by,
-                reason=known.reason,
+                ScheduleChange(
+                    name=known.name,
+                    revision=known.revision + 1,
+                    state=ScheduleState.PAUSED,
+                    cursor=cursor,
+                    next_at=None,
+                    by=known.changed_by,
+                    reason=known.reason,
+                )
             )
         return done
 

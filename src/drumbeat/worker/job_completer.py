@@ -11,7 +11,7 @@ from typing import Any
 
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.context import Aborted, AbortReason, Completion, JobTransaction, RunningJob
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.errors import ClaimLost, StoreUnavailable, TransactionTooLong
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Transactional
@@ -35,23 +35,23 @@ class JobCompleter:
         """Asks the store; None where there is none to ask: then the worker does when the handler has ended."""
 
     async def complete(self, job: RunningJob, conn: Any, result: Any) -> None:
-        facts = self._completion_fields(job, result)
+        completed = self._build_completed(job, result)
         try:
-            await self.inside.complete(conn, self._identity(), ClaimRef(job.id, job.token), **facts)
+            await self.inside.complete(conn, completed)
         except ClaimLost as lost:
             raise self._translate_lost_claim(job, lost) from lost
 
     def complete_sync(self, job: RunningJob, conn: Any, result: Any) -> None:
-        facts = self._completion_fields(job, result)
+        completed = self._build_completed(job, result)
         try:
-            self.inside.complete_sync(conn, self._identity(), ClaimRef(job.id, job.token), **facts)
+            self.inside.complete_sync(conn, completed)
         except ClaimLost as lost:
             raise self._translate_lost_claim(job, lost) from lost
 
     def transaction(self, job: RunningJob) -> JobTransaction:
         return CompletingTransaction(self, job)
 
-    def _completion_fields(self, job: RunningJob, result: Any) -> dict[str, Any]:
+    def _build_completed(self, job: RunningJob, result: Any) -> CompletedJob:
         """Everything that can go wrong with the result goes wrong before the store is asked."""
         kept = reason = None
         if result is not None:
@@ -60,7 +60,13 @@ class JobCompleter:
             except Unstorable as error:
                 reason = error.reason
         job.completion = Completion.UNCONFIRMED
-        return {"started_at": job.started_us, "result": kept, "result_error": reason}
+        return CompletedJob(
+            instance=self._identity(),
+            claim=ClaimRef(job.id, job.token),
+            started_at=job.started_us,
+            result=kept,
+            result_error=reason,
+        )
 
     def _translate_lost_claim(self, job: RunningJob, lost: ClaimLost) -> BaseException:
         """A lost lease ends the attempt as one that the worker hears of by itself does. A second completion is a mistake."""

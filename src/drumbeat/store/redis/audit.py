@@ -6,7 +6,14 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.core.audit import REQUEST_KEY_TTL_US, AuditEntry, NewAuditEntry, drop_long_answer
+from drumbeat.core.audit import (
+    ALL_ENTRIES,
+    REQUEST_KEY_TTL_US,
+    AuditEntry,
+    AuditFilter,
+    NewAuditEntry,
+    drop_long_answer,
+)
 from drumbeat.store.malformed import explain_fault, join_reasons, log_faults
 from drumbeat.store.records import to_datetime
 from drumbeat.store.redis.pool import RedisPool
@@ -34,19 +41,11 @@ class RedisAudit:
         flat = await self._pool.command("HGETALL", self._pool.keys.act(id))
         return decode_act(id.encode(), flat)[0] if flat else None
 
-    async def list_page(
-        self,
-        *,
-        before: str | None = None,
-        limit: int = 100,
-        who: str | None = None,
-        verb: str | None = None,
-        target: str | None = None,
-    ) -> list[AuditEntry]:
+    async def list_page(self, query: AuditFilter = ALL_ENTRIES) -> list[AuditEntry]:
         found: list[AuditEntry] = []
-        last: str | bytes = before or ""
-        while len(found) < limit:
-            wanted = (limit - len(found), _MAX_SCANNED, who or "", verb or "", target or "")
+        last: str | bytes = query.before or ""
+        while len(found) < query.limit:
+            wanted = (query.limit - len(found), _MAX_SCANNED, query.who or "", query.verb or "", query.target or "")
             last, *acts = await self._pool.run("list_acts", last, *wanted)
             if not last:
                 break

@@ -18,6 +18,7 @@ from drumbeat.core.schedule import (
     NewSchedule,
     OnceState,
     Schedule,
+    ScheduleChange,
     ScheduleState,
     SkippedRange,
 )
@@ -47,21 +48,11 @@ class RedisSchedules:
     async def declare(self, names: Sequence[str]) -> list[str]:
         return [name.decode() for name in await self._pool.run("declare_schedules", *names)] if names else []
 
-    async def set_state(
-        self,
-        name: str,
-        *,
-        revision: int,
-        state: ScheduleState,
-        cursor: int | None,
-        next_at: int | None,
-        by: str,
-        reason: str,
-        skipped: SkippedRange | None = None,
-    ) -> bool:
-        values: list[Value] = [name, revision, state.value, _or_empty(cursor), _or_empty(next_at), by, reason]
-        if skipped is not None:
-            values += _skip_arguments(skipped)
+    async def set_state(self, change: ScheduleChange) -> bool:
+        values: list[Value] = [change.name, change.revision, change.state.value, _or_empty(change.cursor)]
+        values += (_or_empty(change.next_at), change.by, change.reason)
+        if change.skipped is not None:
+            values += _skip_arguments(change.skipped)
         return bool(await self._pool.run("set_schedule_state", *values))
 
     async def get(self, name: str) -> Schedule | None:

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import NewJob
 from drumbeat.errors import NotTransactional
-from drumbeat.ids import InstanceId
 
 
 class RedisTransactional:
@@ -19,28 +18,10 @@ class RedisTransactional:
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> NoReturn:
         self._refuse()
 
-    async def complete(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> NoReturn:
+    async def complete(self, conn: Any, completed: CompletedJob) -> NoReturn:
         self._refuse()
 
-    def complete_sync(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> NoReturn:
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> NoReturn:
         self._refuse()
 
     def transaction(self) -> NoReturn:

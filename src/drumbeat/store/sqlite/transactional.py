@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drumbeat.clock import Clock
-from drumbeat.core.claim import ClaimRef, Outcome, WriteStatus
+from drumbeat.core.claim import CompletedJob, Outcome, WriteStatus
 from drumbeat.core.job import AddResult, NewJob, OutcomeKind
 from drumbeat.errors import ClaimLost, InvalidArguments, StoreLost
-from drumbeat.ids import InstanceId
 from drumbeat.store.driver_kinds import DriverKind, detect_kind, session_connection, unwrap_cursor
 from drumbeat.store.sqlfile import with_namespace
 from drumbeat.store.sqlite import schema
@@ -55,29 +54,11 @@ class SqliteTransactional:
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         return self._run_on_sync(conn, partial(self._add, jobs)) if jobs else []
 
-    async def complete(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        await self._run_on(conn, partial(self._complete, instance, claim, started_at, result, result_error))
+    async def complete(self, conn: Any, completed: CompletedJob) -> None:
+        await self._run_on(conn, partial(self._complete, completed))
 
-    def complete_sync(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        self._run_on_sync(conn, partial(self._complete, instance, claim, started_at, result, result_error))
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
+        self._run_on_sync(conn, partial(self._complete, completed))
 
     def transaction(self) -> SqliteTransaction:
         return SqliteTransaction(self._path)
@@ -127,34 +108,26 @@ class SqliteTransactional:
                     db.run("RELEASE drumbeat_add")
             return answers
 
-    def _complete(
-        self,
-        instance: InstanceId,
-        hold: ClaimRef,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-        conn: sqlite3.Connection,
-    ) -> None:
+    def _complete(self, completed: CompletedJob, conn: sqlite3.Connection) -> None:
         db = BorrowedConnection(conn)
         with _ensure_transaction(db, conn):
             self._check_same_file(db)
             now = self._clock.now_us()
             outcome = Outcome(
-                id=hold.id,
-                token=hold.token,
+                id=completed.claim.id,
+                token=completed.claim.token,
                 kind=OutcomeKind.SUCCEEDED,
-                started_at=started_at,
+                started_at=completed.started_at,
                 finished_at=now,
-                result=result,
-                result_error=result_error,
+                result=completed.result,
+                result_error=completed.result_error,
             )
-            [verdict] = self._completion.record_outcomes(WriteContext(db, now), instance, [outcome])
+            [verdict] = self._completion.record_outcomes(WriteContext(db, now), completed.instance, [outcome])
             if verdict is not WriteStatus.APPLIED:
                 # Not left to the caller: what was written without a claim must never be committed.
                 with contextlib.suppress(sqlite3.Error):
                     conn.rollback()
-                raise ClaimLost(hold.id, hold.token, completed=verdict is WriteStatus.DUPLICATE)
+                raise ClaimLost(completed.claim.id, completed.claim.token, completed=verdict is WriteStatus.DUPLICATE)
 
     def _check_same_file(self, db: "BorrowedConnection") -> None:
         """Refuse a connection to another file, and every connection once the file was replaced.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.core.audit import AuditEntry
+from drumbeat.core.audit import AuditEntry, AuditFilter
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
 from drumbeat.web.api.records import Page, WriteResult
@@ -34,7 +34,7 @@ async def list_acts(request: DashboardRequest) -> Page[AuditEntry]:
         raise InvalidArguments("before must be the id of an act", "before")
     store = await request.app.store()
     found = await store.audit.list_page(
-        before=query.before, limit=limit, who=query.who, verb=query.verb, target=query.target
+        AuditFilter(before=query.before, limit=limit, who=query.who, verb=query.verb, target=query.target)
     )
     # Without the answers: 500 of them could be 32 MB, and they are kept for those who ask again with the same key.
     items = [
