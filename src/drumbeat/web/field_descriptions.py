@@ -24,6 +24,14 @@ def add_descriptions(components: dict[str, Any], types: Iterable[Any]) -> None:
                 schema["properties"][name].setdefault("description", text)
 
 
+def require_all_fields(components: dict[str, Any], responses: Iterable[Any], requests: Iterable[Any]) -> None:
+    """A response has all of its fields, also those that have a default in Python."""
+    names = {each.__name__ for each in _records(responses) - _records(requests)}
+    for schema in components.values():
+        if str(schema.get("title", "")).partition("[")[0] in names and "properties" in schema:
+            schema["required"] = list(schema["properties"])
+
+
 def field_descriptions(record: type) -> dict[str, str]:
     """The text below each field, also of the records it is derived from."""
     found: dict[str, str] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from drumbeat.web.field_descriptions import add_descriptions
+from drumbeat.web.field_descriptions import add_descriptions, require_all_fields
 from drumbeat.web.problem import PROBLEM_MEDIA_TYPE, ProblemRecord
 from drumbeat.web.request import DashboardRequest, DashboardResponse, NoParameters, Route
 
@@ -47,6 +47,8 @@ def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
     known = list({id(each): each for each in types}.values())
     schemas, components = msgspec.json.schema_components(known, ref_template=REF_TEMPLATE)
     add_descriptions(components, known)
+    requests = [each for route in routes for each in (route.query, route.body) if each]
+    require_all_fields(components, [ProblemRecord, *(route.response for route in routes if route.response)], requests)
     of = {id(each): schema for each, schema in zip(known, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:

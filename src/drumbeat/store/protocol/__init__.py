@@ -9,7 +9,6 @@ unless the docstring says otherwise.
 A store belongs to one event loop of one process. Cancelling a call may leave it done or undone, never half done.
 """
 
-from types import TracebackType
 from typing import Protocol, Self
 
 from .audit import AuditStore
@@ -40,7 +39,7 @@ __all__ = [
 
 
 class Store(Protocol):
-    """One database, as seen from one event loop. Open it with `store.urls.open_store`. The engines inherit from it."""
+    """One database, as seen from one event loop. Open it with `store.urls.open_store`. Engines inherit from it."""
 
     url: str
     """Without a password: safe for messages."""
@@ -62,7 +61,5 @@ class Store(Protocol):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -138,7 +138,7 @@ class DatabaseThread(Generic[C]):
         return future
 
     async def close(self) -> None:
-        """Let the running group end, fail the other requests, and end the thread."""
+        """Refuse new requests, process those that are queued, and end the thread. What takes too long fails."""
         self._closing = True
         if os.getpid() != self._pid:
             return
@@ -213,7 +213,7 @@ def deliver(path: Path, results: Sequence[RequestResult]) -> None:
         try:
             results[0][0].get_loop().call_soon_threadsafe(_set_results, path, results)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            pass  # the loop is closed, so no caller waits any more
 
 
 def _set_results(path: Path, results: Sequence[RequestResult]) -> None:

@@ -50,7 +50,7 @@ class SqliteNotifier:
 
     def notify(self, run_at: int, db: SqliteConnection) -> None:
         """Tell all workers that a job may be due at this time: at once, or at the end of the burst."""
-        if self.listeners:  # each call wakes the loop: not for nobody
+        if self.listeners:  # each call wakes the loop
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._notify_listeners, run_at)
         # Only a hint: a failure must not reach those whose work is committed.
