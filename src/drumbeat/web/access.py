@@ -27,12 +27,13 @@ from drumbeat.errors import ConfigError
 from drumbeat.settings import Settings
 from drumbeat.web.login_throttle import LoginThrottle, address_key
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import AccessRole, Caller
+from drumbeat.web.route import AccessRole, Caller
 
 Scope = Mapping[str, Any]
 Access = Callable[[Scope], Caller | Awaitable[Caller | None] | None]
 OPEN: Literal["open"] = "open"
 
+ROLE_RANKS = {role: rank for rank, role in enumerate(AccessRole)}
 COOKIE = "drumbeat_session"
 SESSION_SECONDS = 12 * 3600.0
 MAX_SESSIONS = 10_000
@@ -211,8 +212,13 @@ class AccessControl:
         )
 
 
+def has_role(caller: Caller, needed: AccessRole) -> bool:
+    """Whether the caller's role includes this one."""
+    return ROLE_RANKS[caller.role] >= ROLE_RANKS[needed]
+
+
 def check_role(caller: Caller, needed: AccessRole) -> None:
-    if not caller.role.allows(needed):
+    if not has_role(caller, needed):
         raise Problem(403, f"this needs the role {needed}; {caller.name} is {caller.role}", type="role")
 
 

@@ -13,15 +13,17 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator
 
+from starlette.responses import Response, StreamingResponse
+
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 EVENT_STREAM_MEDIA_TYPE = "text/event-stream; charset=utf-8"
 MAX_STREAM_SECONDS = 900.0
 SSE_RETRY = b"retry: 1000\n\n"
 
 
-async def stream_events(request: DashboardRequest) -> DashboardResponse:
+async def stream_events(request: DashboardRequest) -> Response:
     """The stream."""
     streams = request.dashboard.streams
     if not streams.can_open(_caller_key(request)):
@@ -32,9 +34,7 @@ async def stream_events(request: DashboardRequest) -> DashboardResponse:
             headers={"Retry-After": "5"},
         )
     # X-Accel-Buffering: nginx would collect what should be seen at once.
-    return DashboardResponse(
-        content=_stream(request), media_type=EVENT_STREAM_MEDIA_TYPE, headers={"X-Accel-Buffering": "no"}
-    )
+    return StreamingResponse(_stream(request), media_type=EVENT_STREAM_MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
 async def _stream(request: DashboardRequest) -> AsyncIterator[bytes]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from http import HTTPStatus
+from typing import Annotated, TypeVar
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.errors import (
     ConfigError,
@@ -20,9 +23,11 @@ from drumbeat.errors import (
     UnknownTask,
 )
 from drumbeat.redaction import mask_urls
-from drumbeat.web.request import DashboardResponse
+from drumbeat.web.fields import doc
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
@@ -32,13 +37,11 @@ _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
 class ProblemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of every answer that is a refusal."""
 
-    type: str
-    """A word for programs, such as not-found; `about:blank` where the status says it all."""
+    type: Annotated[str, doc("A word for programs, such as not-found; `about:blank` where the status says it all.")]
     title: str
     status: int
     detail: str
-    argument: str | None = None
-    """Which part of the request it is about."""
+    argument: Annotated[str | None, doc("Which part of the request it is about.")] = None
 
 
 class Problem(Exception):
@@ -65,10 +68,21 @@ class Problem(Exception):
     def status(self) -> int:
         return self.record.status
 
-    def to_response(self) -> DashboardResponse:
-        return DashboardResponse(
-            status_code=self.status, content=self.record, media_type=PROBLEM_MEDIA_TYPE, headers=self.headers
-        )
+    def to_response(self) -> Response:
+        return Response(msgspec.json.encode(self.record), self.status, self.headers, PROBLEM_MEDIA_TYPE)
+
+
+async def find_or_404(found: Awaitable[T]) -> T:
+    """What a path names. An unknown or invalid name is not found."""
+    try:
+        return await found
+    except InvalidArguments as error:
+        raise Problem(404, str(error), argument=error.argument) from error
+
+
+def to_conflict(error: InvalidArguments) -> Problem:
+    """For an act whose only refusal is that the job or schedule is in the wrong state."""
+    return Problem(409, str(error), argument=error.argument)
 
 
 def reason_phrase(status: int) -> str:

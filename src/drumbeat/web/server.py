@@ -17,8 +17,9 @@ import uvicorn
 from drumbeat.errors import ConfigError, StoreUnavailable
 from drumbeat.processes.signals import stop_on_signals
 from drumbeat.protocols import DashboardApp
-from drumbeat.web import Dashboard, dashboard
+from drumbeat.web import dashboard
 from drumbeat.web.access import OPEN, check_listener
+from drumbeat.web.asgi import Dashboard
 from drumbeat.web.connection_guard import ACCEPT_BATCH, ConnectionGuard, ConnectionLimits, default_limits, make_protocol
 
 if TYPE_CHECKING:

@@ -159,8 +159,9 @@ class DatabaseThread(Generic[C]):
         while deadlines and (deadlines[0][1].done() or deadlines[0][0] <= now):
             future = deadlines.popleft()[1]
             if not future.done():
-                reason = f"no answer in {CALL_TIMEOUT:g} s; another process holds the lock"
-                future.set_exception(StoreUnavailable(f"{self._path}: {reason}"))
+                future.set_exception(
+                    StoreUnavailable(f"{self._path}: no answer in {CALL_TIMEOUT:g} s; another process holds the lock")
+                )
         # Without deadlines the next request starts the timer.
         self._timer = self._loop.call_at(deadlines[0][0], self._fail_overdue) if deadlines else None
 

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from drumbeat.core.audit import AuditEntry, AuditFilter
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
 from drumbeat.web.api.records import Page, WriteResult
+from drumbeat.web.fields import Before, Limit, doc
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, clamp_limit
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which acts, newest first."""
 
-    who: str | None = None
-    """The whole name of who did it."""
-    verb: str | None = None
-    """How it begins: `queues.` for all that was done to queues."""
-    target: str | None = None
-    """The whole of what it was done to."""
-    before: str | None = None
-    """Only acts before the one of this id: `next` of the page before."""
-    limit: int = 50
-    """At most so many; 1 to 500."""
+    who: Annotated[str | None, doc("The whole name of who did it.")] = None
+    verb: Annotated[str | None, doc("How it begins: `queues.` for all that was done to queues.")] = None
+    target: Annotated[str | None, doc("The whole of what it was done to.")] = None
+    before: Before = None
+    limit: Limit = 50
 
 
 async def list_acts(request: DashboardRequest) -> Page[AuditEntry]:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
 from drumbeat.core.job import Failure, Job
 from drumbeat.core.job_fields import JobFields
 from drumbeat.core.job_query import JobFilter, JobPage
-from drumbeat.durations import from_us
-from drumbeat.protocols import DashboardApp
 from drumbeat.redaction import WEB_HIDDEN, mask_urls, redact_json
-from drumbeat.store.protocol import Store
+from drumbeat.web.fields import doc
+from drumbeat.web.request import DashboardRequest
 
 T = TypeVar("T")
 
@@ -28,22 +27,22 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """Some items, and how to go on."""
 
     items: list[T]
-    next: str | None = None
-    """What to give as `before` (lists by name: `after`) for the next page; null: this is the last one."""
+    next: Annotated[
+        str | None,
+        doc("What to give as `before` (lists by name: `after`) for the next page; null: this is the last one."),
+    ] = None
 
 
 class ReasonBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a write that needs nothing but a reason."""
 
-    reason: str = ""
-    """For the audit, and for whoever wonders."""
+    reason: Annotated[str, doc("For the audit, and for whoever wonders.")] = ""
 
 
 class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a write."""
 
-    touched: int
-    """How many were changed by it; 0: there was nothing to do."""
+    touched: Annotated[int, doc("How many were changed by it; 0: there was nothing to do.")]
 
 
 class JobRecord(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
@@ -118,14 +117,8 @@ def _truncate(error: Failure, preview: int) -> Failure:
     return Failure(error.type, error.message[:preview], error.traceback[-preview:])
 
 
-async def read_store_time(host: DashboardApp) -> datetime:
-    """The moment by the store's clock."""
-    store = await host.store()
-    return from_us(await store.inspect.now())
-
-
 async def load_job_page(
-    store: Store,
+    request: DashboardRequest,
     filter: JobFilter,
     preview: int = MAX_PREVIEW_CHARS,
     *,
@@ -133,6 +126,7 @@ async def load_job_page(
 ) -> Page[JobRecord]:
     """A page of jobs as lists show them; `read` reads it, where the store's own page is not what is wanted."""
     # One character more than is shown tells that there are more.
+    store = await request.app.store()
     page = await (read or store.inspect.find_page)(msgspec.structs.replace(filter, preview=preview + 1))
-    now = from_us(await store.inspect.now())
+    now = await request.store_time()
     return Page(items=[to_job_record(job, now, preview) for job in page.items], next=page.next)

@@ -17,7 +17,7 @@ from drumbeat.web.api import audit, dead, instances, jobs, locks, queues, schedu
 from drumbeat.web.api.bulk_action import BulkRecord
 from drumbeat.web.api.job_filters import JobCountsQuery, JobListQuery
 from drumbeat.web.api.records import JobRecord, Page, ReasonBody, WriteResult
-from drumbeat.web.request import API_PREFIX, AccessRole, Handler, NoParameters, Route
+from drumbeat.web.route import API_PREFIX, AccessRole, Handler, NoParameters, Route
 
 OPERATOR, ADMIN = AccessRole.OPERATOR, AccessRole.ADMIN
 Struct = type[msgspec.Struct]

@@ -10,7 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from drumbeat.web.request import AccessRole, DashboardRequest
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 
 class ActionButton(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.audit import AuditEntry
 from drumbeat.web.api import audit
 from drumbeat.web.api.audit import AuditQuery
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .formatting import quote_segment
 from .layout import render_page
@@ -54,7 +55,7 @@ def _href(act: AuditEntry) -> str:
     return f"{path}/{quote_segment(act.target)}"
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /audit."""
     query: AuditPageQuery = request.query
     found = await request.invoke(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from drumbeat.web.background_acts import BackgroundAct
-from drumbeat.web.request import AccessRole, DashboardRequest
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.web.api import dead, jobs
 from drumbeat.web.api.job_filters import ApiJobFilter, to_job_filter
 from drumbeat.web.api.records import JobRecord, Page
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .jobs import row_of
@@ -41,7 +43,7 @@ class DeadGroupView(msgspec.Struct, frozen=True, kw_only=True):
     acts: list[ActionButton]
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     query: DeadPageQuery = request.query
     fields = query.fields()
     groups: Page[DeadLetterGroup] = await request.invoke(dead.list_groups, query=dead.DeadGroupsQuery(limit=GROUPS))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.instance import InstanceState
 from drumbeat.web.api import instances, jobs
 from drumbeat.web.api.instances import InstanceRecord, InstancesQuery
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .layout import render_page
 
@@ -73,7 +74,7 @@ def fleet_of(records: list[InstanceRecord]) -> Fleet:
     )
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /instances."""
     found = await request.invoke(instances.list_instances, query=InstancesQuery(all=True))
     return await render_page(
@@ -81,7 +82,7 @@ async def index(request: DashboardRequest) -> DashboardResponse:
     )
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     """GET /instances/{id}."""
     id = request.path_params["id"]
     row = row_of(await request.invoke(instances.show, path_params={"id": id}))

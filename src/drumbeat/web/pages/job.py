@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin.explain.reasons import Explanation, Reason
 from drumbeat.core.job import Attempt, JobState, OutcomeKind
 from drumbeat.ids import InstanceId
 from drumbeat.web.api import dead, jobs
 from drumbeat.web.api.records import JobRecord, Page
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import between, first_line
@@ -58,10 +60,10 @@ class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
 _DISCARDED = Step(state="cancelled", text="discarded", at=None, note="It is no longer a dead letter; see the audit.")
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     path = {"id": request.path_params["id"]}
     job: JobRecord = await request.invoke(jobs.show, path_params=path)
-    runs: Page[Attempt] = await request.invoke(jobs.list_attempts, path_params=path)
+    runs = await jobs.load_attempts(request, job.id)
     explanation: Explanation | None = (
         await request.invoke(jobs.explain, path_params=path) if job.state in LIVE else None
     )
@@ -72,8 +74,8 @@ async def show(request: DashboardRequest) -> DashboardResponse:
         page="jobs",
         title=f"{job.task} {job.id}",
         job=job,
-        steps=steps_of(job, runs.items) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
-        runs=list(enumerate(runs.items, 1))[::-1],
+        steps=steps_of(job, runs) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
+        runs=list(enumerate(runs, 1))[::-1],
         reasons=[] if explanation is None else [reason_view(reason) for reason in explanation.reasons],
         acts=job_buttons(request, job, is_letter=is_letter),
         between=between,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin import ScheduleInfo
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.web.api import dead, queues, schedules
-from drumbeat.web.api.records import Page, read_store_time
+from drumbeat.web.api.records import Page
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .formatting import count, quote_segment, span
 from .health import HealthView, load_health, reason_path
@@ -39,11 +40,11 @@ class AttentionItem(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     query: OverviewQuery = request.query
     if query.range not in RANGES:
         raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     health = await load_health(request)
     lines: queues.QueueList = await request.invoke(queues.list_queues)
     groups: Page[DeadLetterGroup] = await request.invoke(dead.list_groups, query=dead.DeadGroupsQuery(limit=MAX_GROUPS))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.web.api import system
 from drumbeat.web.api.system import SettingRecord, SystemRecord
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .layout import render_page
 
@@ -42,7 +43,7 @@ def sort_settings(settings: Sequence[SettingRecord]) -> list[SettingRecord]:
     return sorted(settings, key=lambda setting: (setting.origin == "default", setting.name))
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /system."""
     record: SystemRecord = await request.invoke(system.show)
     return await render_page(
