@@ -19,6 +19,7 @@ from drumbeat.core.transitions import Transition, blame_crash, decide_outcome, i
 from drumbeat.core.uniqueness import UniqueKeys, select_new, select_replays, unique_after_return
 from drumbeat.durations import from_us, to_us
 from drumbeat.ids import InstanceId, JobId, new_job_id
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from tests.conftest import ENGINES
 from tests.contract.cases.crashes import CRASH_CASES, CRASH_LIMIT
@@ -173,7 +174,7 @@ async def test_every_outcome_does_to_a_job_what_the_rule_says(store: Store, stor
     }
     statuses = await report(store, instance, *outcomes.values(), outcome(probe_claim, OutcomeKind.RETRY))
     assert statuses == [WriteStatus.APPLIED] * (len(cases) + 1)
-    now = to_us((await store.inspect.get_job(probe)).run_at)
+    now = to_us((await get_job(store, probe)).run_at)
     after = await load(store, list(cases))
     decided = {id: decide_outcome(running(claimed[id], before[id]), outcomes[id], now) for id in cases}
     for id, case in cases.items():
@@ -261,9 +262,7 @@ async def test_every_job_of_a_dead_instance_is_blamed_as_the_rule_says(store: St
         assert found == report_crash(to for _, to in decided), case
         [record] = [each for each in await store.inspect.list_instances(all=True) if each.id == instance]
         assert record.ended_reason == found.describe("killed")
-    assert sorted(job.queue for job in await store.inspect.find_jobs(JobFilter(task="mourn", limit=ALL))) == sorted(
-        mourned
-    )
+    assert sorted(job.queue for job in await find_jobs(store, JobFilter(task="mourn", limit=ALL))) == sorted(mourned)
 
 
 def keyed(number: int, flag: Flag, queue: str, id: JobId | None = None) -> NewJob:
