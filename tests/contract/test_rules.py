@@ -125,7 +125,7 @@ def expected_attempt(job: Job, to: Transition) -> Attempt | None:
 async def check_transition(store: Store, case: object, job: Job, found: Job, to: Transition) -> None:
     expected = expected_fields(job, to)
     assert {name: getattr(found, name) for name in expected} == expected, case
-    attempts = [each for each in await store.inspect.list_attempts(job.id) if each.token == job.token]
+    attempts = [each for each in (await store.inspect.get_attempts([job.id]))[job.id] if each.token == job.token]
     attempt = expected_attempt(job, to)
     assert attempts == ([] if attempt is None else [attempt]), case
 
@@ -246,7 +246,7 @@ async def test_every_job_of_a_dead_instance_is_blamed_as_the_rule_says(store: St
         started = None if case.started is None else marked
         found = await store.instances.declare_dead(instance, beat=None, started=started, reason="killed")
         after = await load(store, list(claimed))
-        attempts = [each for id in claimed for each in await store.inspect.list_attempts(id)]
+        attempts = [each for runs in (await store.inspect.get_attempts(list(claimed))).values() for each in runs]
         ended_runs = [each.finished_at for each in attempts if each.instance == instance]
         # Without a run on record, the end of a cancelled job tells the time; else no rule needs it.
         ends = [job.finished_at for job in after.values() if job.finished_at is not None]
@@ -400,7 +400,7 @@ async def test_every_fire_meets_the_jobs_before_it_as_the_rule_says(store: Store
             live_state=case.live or None,
             waiting=waiting[name],
         )
-        records = await store.schedules.list_fires(name)
+        records = (await store.schedules.list_fires([name]))[name]
         plan = plan_fire(snapshot, requests[name], recorded, records[0].recorded_at)
         assert result == plan.result, case
         made = {job.job: job for job in plan.jobs}
