@@ -17,6 +17,8 @@ import threading
 import time
 from typing import NewType
 
+from drumbeat.fork import reset_in_child
+
 JobId = NewType("JobId", str)
 InstanceId = NewType("InstanceId", str)
 
@@ -60,14 +62,8 @@ _system_generator = _IdGenerator(may_go_back=False)
 # A caller that brings its own time (a test's clock) gets exactly that, and must not push later ids into the future.
 _explicit_generator = _IdGenerator(may_go_back=True)
 
-
-def _reset_after_fork() -> None:
-    _system_generator.reset_after_fork()
-    _explicit_generator.reset_after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)
+reset_in_child(_system_generator)
+reset_in_child(_explicit_generator)
 
 
 def new_job_id(now_us: int | None = None) -> JobId:

@@ -7,11 +7,11 @@ child drops those of its parent without closing them: the files and sockets unde
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
+from drumbeat.fork import reset_in_child
 from drumbeat.store.protocol import Store
 
 from .result_poller import ResultPoller
@@ -77,7 +77,7 @@ class LoopStores:
         self._open_store = open_store
         self._lock = threading.Lock()
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopStore] = WeakKeyDictionary()
-        _all_loop_stores.add(self)
+        reset_in_child(self)
 
     def current(self) -> LoopStore:
         """The connection of the running loop, opened or not."""
@@ -104,14 +104,4 @@ class LoopStores:
         self._by_loop = WeakKeyDictionary()
 
 
-_all_loop_stores: WeakSet[LoopStores] = WeakSet()
 _kept_alive: list[object] = []
-
-
-def _reset_all_after_fork() -> None:
-    for connections in list(_all_loop_stores):
-        connections.reset_after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_all_after_fork)

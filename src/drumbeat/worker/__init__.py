@@ -367,7 +367,7 @@ class Worker:
         # What a program does under a lock besides its jobs may go on as long as they may.
         home = asyncio.get_running_loop()
         quiet = partial(home.call_soon_threadsafe, self._shutdown.hurry.set)
-        working.add_done_callback(lambda _: self._app.keeper.call_when_free(quiet))
+        working.add_done_callback(lambda _: self._app.keeper.table.call_when_free(quiet))
         if self._settings.drain is not None:
             self._clock.call_later(self._settings.drain, self._shutdown.hurry.set)
         await self._shutdown.hurry.wait()

@@ -69,7 +69,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
     items: list[PreviewedFire]
     words: str
-    """The rule as people say it: `every day at 03:00 Europe/Berlin`."""
+    """The rule in words: `at 03:00 every day (Europe/Berlin)`."""
     error: str | None = None
     """Why the rule cannot be, if that was to be told here."""
     argument: str | None = None
