@@ -90,7 +90,7 @@ def _dashboard(ref: str, settings: Settings, *, wanted: bool) -> AbstractContext
 def _load_settings(target: CliTarget, app: str | None) -> Settings:
     """What the command line and the environment say, before the program is known."""
     from drumbeat.cli.failures import BadInput
-    from drumbeat.settings import load
+    from drumbeat.settings_loader import load
 
     settings = load(target.flags | ({"app": app} if app else {}), {})
     if settings.app is None:
