@@ -246,7 +246,7 @@ class Events:
 
     @contextmanager
     def spawn_with(self, spawn: Spawn, restore: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Within the body, start async subscribers by `spawn`; call `restore` after each subscriber, to undo what it changed."""
+        """In the body, start async subscribers by `spawn`; call `restore` after each subscriber, to undo its changes."""
         before = self._spawn, self._restore
         self._spawn, self._restore = spawn, restore
         try:

@@ -154,7 +154,7 @@ class WebhookOutlet:
                     self._idle.append(connection)
                 return response
             except NoResponse as error:
-                # A reused connection may have been closed while idle, which says nothing about this message. A fresh one has not.
+                # A reused connection may have been closed while idle; that says nothing about this message.
                 if not was_used:
                     raise DeliveryFailed("the connection was closed without an answer") from error
             except TimeoutError as error:
