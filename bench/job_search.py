@@ -21,6 +21,7 @@ from drumbeat.core.instance import NewInstance, Role
 from drumbeat.core.job import Failure, JobState, NewJob, OutcomeKind, PendingView
 from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import InstanceId, JobId, new_instance_id, new_job_ids
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 
@@ -61,7 +62,7 @@ def ending(job: ClaimedJob, number: int, dead_of: int) -> Outcome:
 
 
 async def end_all(store: Store, instance: InstanceId, count: int) -> None:
-    """Claim and end so many of the jobs of priority 0."""
+    """Claim and end this many of the jobs of priority 0."""
     claim = ClaimRequest(queues=tuple((queue, BATCH) for queue in QUEUES), limit=BATCH)
     dead_of = round((SHARES["ended"] + SHARES["dead"]) / SHARES["dead"])
     outcomes: list[Outcome] = []
@@ -77,7 +78,7 @@ async def end_all(store: Store, instance: InstanceId, count: int) -> None:
 
 
 async def fill(store: Store, jobs: int) -> float:
-    """So many jobs, in rounds, so that what lives and what has ended lie among each other. Gives how many were added in a
+    """This many jobs, in rounds, so that live and ended jobs are interleaved. Gives how many were added in a
     second, all kinds together."""
     chance = random.Random(1)
     instance = NewInstance(
@@ -118,9 +119,9 @@ async def fill(store: Store, jobs: int) -> float:
 
 
 async def searches(store: Store) -> dict[str, JobFilter]:
-    [newest] = await store.inspect.find_jobs(JobFilter(limit=1))
-    [dead] = await store.inspect.find_jobs(JobFilter(dead_letters=True, limit=1))
-    [keyed] = await store.inspect.find_jobs(JobFilter(state=JobState.DEAD, key=dead.key, limit=1))
+    [newest] = await find_jobs(store, JobFilter(limit=1))
+    [dead] = await find_jobs(store, JobFilter(dead_letters=True, limit=1))
+    [keyed] = await find_jobs(store, JobFilter(state=JobState.DEAD, key=dead.key, limit=1))
     now = await store.inspect.now()
     middle = now - 30_000_000
     found = {
@@ -185,7 +186,7 @@ async def time_query(ask: Ask, runs: int) -> tuple[float, float, float]:
 
 async def run(url: str, jobs: int, runs: int) -> None:
     async with await open_store(url) as store:
-        if not await store.inspect.find_jobs(JobFilter(limit=1)):
+        if not await find_jobs(store, JobFilter(limit=1)):
             click.echo(f"{jobs:,} jobs, added at {await fill(store, jobs):,.0f} a second")
         click.echo(f"{'one page of 50, or all of':32}{'p50':>9}{'p95':>9}{'longest':>9}  ms")
         for name, ask in (await read_questions(store)).items():

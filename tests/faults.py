@@ -5,12 +5,14 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from drumbeat.app import Drumbeat
 from drumbeat.core.claim import ClaimResult
 from drumbeat.errors import StoreError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.store.protocol import Store, Wake
-from drumbeat.store.protocol.wake import OnHandoff
+from drumbeat.store.protocol.wake import Subscriber
 
 PARTS = ("jobs", "instances", "inspect", "schedules", "locks", "rooms", "stats", "audit")
 
@@ -77,7 +79,11 @@ class FaultyWake:
     def __getattr__(self, operation: str) -> Any:
         return getattr(self._wake, operation)
 
-    def listen(self, hear: Callable[[int], None], given: OnHandoff) -> AbstractAsyncContextManager[str | None]:
+    def listen(self, subscriber: Subscriber) -> AbstractAsyncContextManager[str | None]:
+        given = subscriber.on_handoff
+        if given is None:
+            return self._wake.listen(subscriber)
+
         def heard(instance: InstanceId, answer: ClaimResult) -> None:
             self._faulty.calls["wake.handoff"] += 1
             if self._faulty.fail_after["wake.handoff"] > 0:
@@ -85,7 +91,7 @@ class FaultyWake:
             elif not self._faulty.is_down:
                 given(instance, answer)
 
-        return self._wake.listen(hear, heard)
+        return self._wake.listen(msgspec.structs.replace(subscriber, on_handoff=heard))
 
 
 class FaultyProgram:

@@ -1,18 +1,22 @@
-"""An instance's place in the cluster: registration, heartbeat, and the burial of those whose heart stands still.
+"""An instance's membership in the cluster: registration, heartbeat, and declaring silent peers dead.
 
-It lives in a thread of its own, with its own event loop and its own connection, so that a handler which blocks the worker's
-loop cannot stop the heart. What it hears is carried to the worker's loop by `call_soon_threadsafe`. Beside it, on the same loop
-and with the same store, lives what must not be stopped either: the `Companion`, and what renews locks.
+    thread "drumbeat-heartbeat": its own loop, its own store              the worker's loop
+    Heartbeat -- direct calls -------> HeartbeatCompanion, InstanceDescription
+              -- call_soon_threadsafe ----------------------------------> HeartbeatEvents
+    beside it: the companion's services, lock renewal, the loop watch
+
+It has a thread of its own so that a handler that blocks the worker's loop cannot stop it. The companion (the controller) and
+lock renewal run on the same loop, for the same reason.
 
     registered --beat, beat, beat--> left
-         \\--told that it was buried--> registered anew, under a new id
+         \\--declared dead--> registered again, under a new id
 
-The store counts the beats. A count that is not higher than the last one means that the store is an older copy of itself: what
-was claimed since then is claimed no more, so that is a burial as well.
+The store counts the beats. A count that is not higher than the last one means that an older copy of the store was restored:
+what was claimed since then is claimed no more, so this counts as declared dead, too.
 
-Each beat is timed from the end of the last. An instance learns that its leases are lost from the store's answer, never from
-silence. After `max_failed_beats` failures in a row, `on_hopeless` is called (again at each further one): the worker decides
-whether it may leave. A store that cannot be opened at the start is waited for in the same way, by the same rule.
+The interval to the next beat starts at the end of the last. An instance learns that its leases are lost from the store's
+answer, never from silence. After `max_failed_beats` failures in a row, `on_store_unreachable` is called, and again at each
+further one: the worker decides whether it may stop. A store that cannot be opened at the start is retried by the same rule.
 """
 
 import asyncio
@@ -39,58 +43,62 @@ LEAVE_TIMEOUT = 5.0
 SHORT_LEAVE_TIMEOUT = 0.5
 
 CallOnLoop = Callable[..., None]
-"""Has the household's loop make a call."""
+"""Schedules a call on the listener's loop."""
+
+
+class InstanceDescription(Protocol):
+    """What is registered of this instance. Called on the heartbeat's thread."""
+
+    def describe_instance(self, id: InstanceId, wake_address: str | None) -> NewInstance: ...
+
+    def count_running(self) -> int:
+        """The number of running jobs."""
+        ...
 
 
 class HeartbeatEvents(Protocol):
-    """The worker or controller whose heart this is. Called on the loop that `registered` was entered on."""
-
-    def describe_instance(self, id: InstanceId) -> NewInstance: ...
+    """What the heartbeat learns. Called on the loop that entered `register`."""
 
     def on_identity(self, id: InstanceId) -> None:
         """From now on this is the id to claim and write under."""
         ...
 
-    def on_heartbeat(self, pulse: HeartbeatReply) -> None: ...
+    def on_heartbeat(self, reply: HeartbeatReply) -> None: ...
 
     def on_lease_lost(self) -> None:
-        """Every claim so far belongs to others. `on_identity` follows."""
+        """Every claim so far is lost. `on_identity` follows."""
         ...
 
     def on_store_emptied(self) -> None:
-        """The store knows nothing of this instance: not that it lived, nor that it died."""
+        """The store has no record of this instance, neither alive nor dead."""
         ...
 
-    def on_instance_died(self, peer: Peer, buried: DeadInstanceReport) -> None: ...
+    def on_instance_died(self, peer: Peer, report: DeadInstanceReport) -> None: ...
 
     def on_store_unreachable(self, failures: int, reason: str) -> None:
-        """The store has taken no beat for so long that there is no use in staying."""
-        ...
-
-    def count_running(self) -> int:
-        """How many jobs run now. Called on the heart's own thread."""
+        """The store has accepted no beat for too long."""
         ...
 
 
 class HeartbeatCompanion(Protocol):
-    """What lives beside the heart. Called on the heart's loop."""
+    """What shares the heartbeat's loop and store: the controller. Called on that loop."""
 
     def requested_lease_us(self) -> int | None:
-        """For how many microseconds this instance wants to lead the controllers, from the next beat on; None: it does not."""
+        """The leader lease to request with the next beat, in microseconds; None: do not lead."""
         ...
 
     def on_identity(self, id: InstanceId) -> None: ...
 
-    def on_heartbeat(self, pulse: HeartbeatReply, asked_at: float) -> None:
-        """The answer to a beat, and the moment of the monotonic clock from before the question."""
+    def on_heartbeat(self, reply: HeartbeatReply, asked_at: float) -> None:
+        """A beat was answered; `asked_at`: the monotonic time before it was sent."""
         ...
 
     def on_missed_heartbeat(self) -> None:
-        """A beat had no answer, or we were buried."""
+        """A beat had no answer, or this instance was declared dead."""
         ...
 
     async def run(self, store: Store) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         ...
 
 
@@ -99,6 +107,7 @@ class Heartbeat:
         self,
         open_store: Callable[[], Coroutine[Any, Any, Store]],
         listener: HeartbeatEvents,
+        description: InstanceDescription,
         settings: Settings,
         clock: Clock,
         *,
@@ -108,6 +117,7 @@ class Heartbeat:
     ) -> None:
         self._open_store = open_store
         self._listener = listener
+        self._description = description
         self._settings = settings
         self._clock = clock
         self._companion = companion
@@ -118,6 +128,7 @@ class Heartbeat:
         self._has_logged = False
         self._last_beat = 0
         self._id = new_instance_id()
+        self._wake_address: str | None = None
         self._wakeup = Wakeup(clock)
         self._uncounted: asyncio.Queue[InstanceId] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -125,113 +136,115 @@ class Heartbeat:
         self._thread: ServiceThread | None = None
 
     def shorten_leave(self) -> None:
-        """The store is known to be away: say goodbye, but do not wait for it."""
+        """The store is known to be unreachable: try to deregister, but do not wait for it."""
         self._leave_timeout = SHORT_LEAVE_TIMEOUT
         if self._thread is not None:
             self._thread.stop_timeout = 2 * SHORT_LEAVE_TIMEOUT
 
     def beat_now(self) -> None:
-        """Beat now instead of in a while. For any thread."""
-        with suppress(RuntimeError):  # that loop is closed
+        """Beat now instead of after the interval. Thread-safe."""
+        with suppress(RuntimeError):  # the loop is closed
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._wakeup.set)
 
     @asynccontextmanager
-    async def register(self) -> AsyncIterator["asyncio.Future[None]"]:
-        """Be a member of the cluster while the body runs, and say goodbye at its end. The future is done as soon as the store
-        knows us: one that is away is waited for."""
-        home = asyncio.get_running_loop()
-        begun: asyncio.Future[None] = home.create_future()
-        tell = functools.partial(_call_on_loop, home)
-        patience = self._leave_timeout + 1
-        self._thread = ServiceThread("drumbeat-heart", lambda: self._run(tell, begun), stop_timeout=patience)
+    async def register(self, wake_address: str | None) -> AsyncIterator["asyncio.Future[None]"]:
+        """Be a member of the cluster while the body runs, and deregister at its end. The future is done once the store has
+        registered us; an unreachable store is retried. `wake_address`: where this worker receives notifications."""
+        self._wake_address = wake_address
+        loop = asyncio.get_running_loop()
+        registered: asyncio.Future[None] = loop.create_future()
+        call = functools.partial(_call_on_loop, loop)
+        self._thread = ServiceThread(
+            "drumbeat-heartbeat", lambda: self._run(call, registered), stop_timeout=self._leave_timeout + 1
+        )
         async with run_in_background(self._thread):
-            yield begun
+            yield registered
 
-    async def _run(self, tell: CallOnLoop, begun: "asyncio.Future[None]") -> None:
+    async def _run(self, call: CallOnLoop, registered: "asyncio.Future[None]") -> None:
         self._loop = asyncio.get_running_loop()
-        async with await self._open(tell) as store:
-            await self._register(store, tell)
-            tell(begun.set_result, None)
+        async with await self._open(call) as store:
+            await self._register(store, call)
+            call(registered.set_result, None)
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._beat(store, tell), name="heartbeat")
-                    group.create_task(self._companion.run(store), name="beside the heart")
-                    group.create_task(self._complete_counts(store), name="counts of the dead")
+                    group.create_task(self._beat(store, call), name="heartbeat")
+                    group.create_task(self._companion.run(store), name="companion")
+                    group.create_task(self._complete_counts(store), name="counts of dead instances")
                     group.create_task(self._run_locks(store), name="locks")
-                    group.create_task(self._run_watch(), name="watch")
+                    group.create_task(self._run_watch(), name="loop watch")
             finally:
                 await self._leave(store, "left")
 
-    async def _open(self, tell: CallOnLoop) -> Store:
+    async def _open(self, call: CallOnLoop) -> Store:
         while True:
             try:
                 return await self._open_store()
             except StoreUnavailable as error:
-                self._handle_failure(tell, error)
+                self._handle_failure(call, error)
                 await self._clock.sleep(self._settings.heartbeat)
 
-    async def _beat(self, store: Store, tell: CallOnLoop) -> None:
+    async def _beat(self, store: Store, call: CallOnLoop) -> None:
         while True:
             self._wakeup.clear()
             asked_at = self._clock.monotonic()
             try:
                 async with asyncio.timeout(self._settings.dead_after / 2):
-                    pulse = await store.instances.heartbeat(
-                        self._id, self._listener.count_running(), lead=self._companion.requested_lease_us()
+                    reply = await store.instances.heartbeat(
+                        self._id, self._description.count_running(), lead=self._companion.requested_lease_us()
                     )
             except (StoreUnavailable, TimeoutError) as error:
-                self._handle_failure(tell, error)
+                self._handle_failure(call, error)
             else:
                 self._rule.reset()
                 self._has_logged = False
-                await self._handle_reply(store, tell, pulse, asked_at)
+                await self._handle_reply(store, call, reply, asked_at)
             await self._wakeup.wait(self._settings.heartbeat)
 
-    async def _handle_reply(self, store: Store, tell: CallOnLoop, pulse: HeartbeatReply, asked_at: float) -> None:
-        if pulse.alive and pulse.beat > self._last_beat:
-            self._last_beat = pulse.beat
-            self._companion.on_heartbeat(pulse, asked_at)
-            tell(self._listener.on_heartbeat, pulse)
+    async def _handle_reply(self, store: Store, call: CallOnLoop, reply: HeartbeatReply, asked_at: float) -> None:
+        if reply.alive and reply.beat > self._last_beat:
+            self._last_beat = reply.beat
+            self._companion.on_heartbeat(reply, asked_at)
+            call(self._listener.on_heartbeat, reply)
             await self._declare_dead(
-                store, tell, self._observer.find_dead(pulse.peers, asked_at, self._clock.monotonic())
+                store, call, self._observer.find_dead(reply.peers, asked_at, self._clock.monotonic())
             )
         else:
-            await self._reregister(store, tell, pulse)
+            await self._reregister(store, call, reply)
 
-    async def _reregister(self, store: Store, tell: CallOnLoop, pulse: HeartbeatReply) -> None:
-        tell(self._listener.on_lease_lost)
+    async def _reregister(self, store: Store, call: CallOnLoop, reply: HeartbeatReply) -> None:
+        call(self._listener.on_lease_lost)
         self._companion.on_missed_heartbeat()
         self._observer.reset()
-        if pulse.alive:
-            facts = {"instance": self._id, "beat": pulse.beat, "remembered": self._last_beat}
-            log.error("the store has gone back in time: an older copy of it was restored", extra=facts)
-            # What the copy says we hold, others may have at once.
-            await self._leave(store, "the store went back in time")
+        if reply.alive:
+            facts = {"instance": self._id, "beat": reply.beat, "remembered": self._last_beat}
+            log.error("an older copy of the store was restored", extra=facts)
+            # Frees at once what we hold according to the restored copy.
+            await self._leave(store, "an older copy of the store was restored")
         elif not await self._is_known(store):
-            tell(self._listener.on_store_emptied)
+            call(self._listener.on_store_emptied)
         self._id = new_instance_id()
         self._last_beat = 0
-        await self._register(store, tell)
+        await self._register(store, call)
 
     async def _is_known(self, store: Store) -> bool:
-        """Whether the store remembers this instance, which it does for a day after its end."""
+        """Whether the store has a record of this instance, which it keeps for a day after its end."""
         try:
             return any(each.id == self._id for each in await store.inspect.list_instances(all=True))
         except StoreUnavailable:
-            return True  # nothing is known, so nothing is said
+            return True  # unknown: report nothing
 
-    async def _register(self, store: Store, tell: CallOnLoop) -> None:
-        """Patient, because a store that has lost us may be away as well."""
+    async def _register(self, store: Store, call: CallOnLoop) -> None:
+        """Retried: a store that has lost us may be unreachable as well."""
         while True:
             try:
-                await store.instances.register(self._listener.describe_instance(self._id))
+                await store.instances.register(self._description.describe_instance(self._id, self._wake_address))
             except StoreUnavailable as error:
-                self._handle_failure(tell, error)
+                self._handle_failure(call, error)
                 await self._clock.sleep(self._settings.heartbeat)
             else:
                 self._companion.on_identity(self._id)
-                tell(self._listener.on_identity, self._id)
+                call(self._listener.on_identity, self._id)
                 return
 
     async def _leave(self, store: Store, reason: str) -> None:
@@ -239,9 +252,9 @@ class Heartbeat:
             async with asyncio.timeout(self._leave_timeout):
                 await store.instances.deregister(self._id, reason)
         except (StoreError, TimeoutError) as error:
-            log.warning("could not say goodbye to the store", extra={"instance": self._id, "reason": str(error)})
+            log.warning("could not deregister from the store", extra={"instance": self._id, "reason": str(error)})
 
-    def _handle_failure(self, tell: CallOnLoop, error: Exception) -> None:
+    def _handle_failure(self, call: CallOnLoop, error: Exception) -> None:
         self._companion.on_missed_heartbeat()
         self._observer.reset()
         if not self._rule.record_failure():
@@ -250,28 +263,28 @@ class Heartbeat:
         if not self._has_logged:
             self._has_logged = True
             facts = {"instance": self._id, "failures": self._rule.failures, "reason": reason}
-            log.error("the store has taken no heartbeat for long", extra=facts)
-        tell(self._listener.on_store_unreachable, self._rule.failures, reason)
+            log.error("the store has accepted no heartbeat for long", extra=facts)
+        call(self._listener.on_store_unreachable, self._rule.failures, reason)
 
-    async def _declare_dead(self, store: Store, tell: CallOnLoop, dead: list[Peer]) -> None:
+    async def _declare_dead(self, store: Store, call: CallOnLoop, dead: list[Peer]) -> None:
         for peer in dead:
             reason = f"no heartbeat for {self._settings.dead_after:g} s"
             try:
-                buried = await store.instances.declare_dead(peer.id, beat=peer.beat, started=None, reason=reason)
+                report = await store.instances.declare_dead(peer.id, beat=peer.beat, started=None, reason=reason)
             except StoreUnavailable:
-                return  # still dead at the next look
-            if buried.declared:
-                self._wakeup.set()  # it may have led: ask for the lead now, and not in a second
-                tell(self._listener.on_instance_died, peer, buried)
+                return  # the next beat tries again
+            if report.declared:
+                self._wakeup.set()  # it may have been the leader: request the lease now, not in a second
+                call(self._listener.on_instance_died, peer, report)
                 self._uncounted.put_nowait(peer.id)
 
     async def _complete_counts(self, store: Store) -> None:
-        """Beside the beats: it may be much."""
+        """In a task of its own: it may take long."""
         while True:
             await recover_counts(store, await self._uncounted.get())
 
 
-def _call_on_loop(home: asyncio.AbstractEventLoop, call: Callable[..., object], *args: object) -> None:
-    """Have the household's loop make this call."""
-    with suppress(RuntimeError):  # that loop is closed: nobody listens
-        home.call_soon_threadsafe(call, *args)
+def _call_on_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: object) -> None:
+    """Schedule this call on another loop."""
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(call, *args)

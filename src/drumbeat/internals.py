@@ -10,21 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
-from drumbeat.admin import (
-    Audit,
-    Dead,
-    Instances,
-    Jobs,
-    Locks,
-    Queues,
-    Run,
-    RunQuery,
-    Schedules,
-    Stats,
-    System,
-    Tasks,
-    history,
-)
+from drumbeat.admin import Admin, Run, RunQuery, history
 from drumbeat.client import Client
 from drumbeat.clock import Clock
 from drumbeat.core.schedule import NewSchedule
@@ -48,7 +34,7 @@ if TYPE_CHECKING:
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-class AppInternals:
+class AppInternals(Admin):
     """`make_app` builds the second app that an outbox runs on."""
 
     def __init__(self, code_settings: Mapping[str, object], clock: Clock, make_app: Callable[..., Drumbeat]) -> None:
@@ -57,33 +43,20 @@ class AppInternals:
         self.clock = clock
         self._make_app = make_app
         self._flags: dict[str, object] = {}
-        self._settings: Settings | None = None
         self._outbox: tuple[Settings, Outbox] | None = None
         self.registry = Registry()
         self.declarations = Declarations()
         self.room_registry = RoomRegistry()
         self.events = Events()
         self.lifespans: list[Lifespan] = []
-        self.client = Client(lambda: self.settings, self.registry, clock)
+        super().__init__(Client(self.load_settings, self.registry, clock), lambda: self.settings, clock)
         self.client.wrap_transactional = self._wrap_transactional
-        self.jobs = Jobs(self.client, clock)
-        self.dead = Dead(self.client, self.jobs, clock)
-        self.queues = Queues(self.client)
-        self.tasks = Tasks(self.client)
-        self.schedules = Schedules(self.client, clock)
-        self.instances = Instances(self.client)
-        self.locks = Locks(self.client)
-        self.stats = Stats(self.client)
-        self.audit = Audit(self.client)
-        self.system = System(self.client, lambda: self.settings, clock)
         self.keeper = LeaseKeeper(lambda: self.open_store(), lambda: self.settings, clock)
 
     @property
     def settings(self) -> Settings:
         """Resolved at the first use, from flags, code, environment, `.env` and defaults."""
-        if self._settings is None:
-            self._settings = self.load_settings()
-        return self._settings
+        return self.client.settings
 
     def load_settings(self) -> Settings:
         """What `settings` would be if it were resolved now. Fixes nothing: flags may still follow."""
@@ -96,7 +69,7 @@ class AppInternals:
         settings = load(flags, self.code_settings)
         if self.client.opened_settings is not None:
             self._check_same_store(self.client.opened_settings, settings, flags)
-        self._flags, self._settings = flags, settings
+        self._flags, self.client.settings = flags, settings
         return settings
 
     def _check_same_store(self, before: Settings, now: Settings, flags: Mapping[str, object]) -> None:

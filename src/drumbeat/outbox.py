@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from drumbeat.clock import Clock, jitter
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, NewJob
 from drumbeat.durations import to_us
 from drumbeat.errors import StoreError, StoreUnavailable
-from drumbeat.ids import InstanceId
 from drumbeat.retry import Snooze
 from drumbeat.store.protocol import EngineTransaction, Store, Transactional
 from drumbeat.tasks import BatchTask, Call
@@ -104,9 +103,6 @@ class OutboxTransactional:
         self._app = app
         self._transactional = transactional
 
-    def check(self) -> None:
-        self._transactional.check()
-
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         return await self._app._internals.transactional.add(conn, self._to_messages(jobs), notify=notify)
 
@@ -116,33 +112,11 @@ class OutboxTransactional:
     def _to_messages(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         return [msgspec.structs.replace(self._task.bind(job), id=job.id) for job in jobs]
 
-    async def complete(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        hold: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        await self._transactional.complete(
-            conn, instance, hold, started_at=started_at, result=result, result_error=result_error
-        )
+    async def complete(self, conn: Any, completed: CompletedJob) -> None:
+        await self._transactional.complete(conn, completed)
 
-    def complete_sync(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        hold: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        self._transactional.complete_sync(
-            conn, instance, hold, started_at=started_at, result=result, result_error=result_error
-        )
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
+        self._transactional.complete_sync(conn, completed)
 
     def transaction(self) -> EngineTransaction:
         return self._transactional.transaction()

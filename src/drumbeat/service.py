@@ -1,12 +1,12 @@
-"""How long-running parts live: until cancelled, in nested lifetimes, patient with a store that is away.
+"""Building blocks of long-running parts: services, wake-ups, back-off during an outage of the store.
 
-A service has a name and `run()`. `Wakeup` is how one part shortens another's sleep; `Patience` is the only place that waits
-out an outage. What it tells of that goes to a `Teller`.
+A service has a name and `run()`, which works until cancelled. One part shortens another's sleep by a `Wakeup`. Only
+`OutageBackoff` waits out an outage; it reports to an `OutageListener`.
 """
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -14,7 +14,7 @@ from drumbeat.clock import Clock, jitter
 from drumbeat.errors import StoreFull, StoreUnavailable
 
 OPEN_TIMEOUT = 3.0
-"""A store that takes so long to open is away."""
+"""A store that takes longer to open counts as unreachable."""
 
 T = TypeVar("T")
 
@@ -29,9 +29,9 @@ class Service(Protocol):
 
 @asynccontextmanager
 async def run_in_background(*services: Service) -> AsyncIterator[None]:
-    """Run services while the body runs; they are cancelled, and have ended, when it is left.
+    """Run services while the body runs; they are cancelled and awaited at its end.
 
-    A service that fails takes the body and the others down with it.
+    A service that fails cancels the body and the others.
     """
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(service.run(), name=service.name) for service in services]
@@ -43,7 +43,7 @@ async def run_in_background(*services: Service) -> AsyncIterator[None]:
 
 
 class Wakeup:
-    """Something may have changed: look again. Clear, then look, then wait, so that no call between is lost."""
+    """Something may have changed: check again. Clear, then check, then wait, so that no call in between is lost."""
 
     __slots__ = ("_clock", "_event")
 
@@ -58,11 +58,11 @@ class Wakeup:
         self._event.clear()
 
     async def wait(self, timeout: float | None) -> None:
-        """Until set, or for so many seconds; None: until set."""
+        """Until set, or for `timeout` seconds; None: until set."""
         if timeout is None or self._event.is_set():
             await self._event.wait()
             return
-        # The timer sets the event itself: to a sleeper it is all the same why it looks.
+        # The timer sets the event itself: the sleeper does not care why it wakes.
         timer = self._clock.call_later(max(0.0, timeout), self._event.set)
         try:
             await self._event.wait()
@@ -71,15 +71,15 @@ class Wakeup:
 
 
 class OutageListener(Protocol):
-    """Hears of the store from the parts of an instance. A part is whatever object; each tells its own story."""
+    """Receives failures and answers of the store from the parts of an instance; `part` may be any object."""
 
     @property
     def is_away(self) -> bool:
-        """Whether it was told that the store is away, and not yet that it answers: then any answer is news."""
+        """The store is reported unreachable: then every answer is worth reporting."""
         ...
 
     def on_failure(self, part: object, error: StoreUnavailable) -> None:
-        """Calls of this part fail, and did not before, or for another reason."""
+        """Calls of this part have begun to fail, or fail for another reason."""
         ...
 
     def on_answer(self, part: object) -> None:
@@ -88,10 +88,10 @@ class OutageListener(Protocol):
 
 
 class OutageBackoff:
-    """Back-off of one part during an outage of the store, told when it begins and when it ends.
+    """Back-off of one part during an outage of the store; reports its begin and end.
 
-    A store that is full answers some calls and refuses others: calls that may be refused alone need a patience of their own, so
-    that the success of others is not taken for theirs.
+    A full store answers some calls and refuses others: calls that may be refused alone need a back-off of their own, so that
+    the success of others does not reset it.
     """
 
     MIN_DELAY, MAX_DELAY = 0.05, 2.0
@@ -113,7 +113,7 @@ class OutageBackoff:
             self._listener.on_answer(self)
 
     def record_failure(self, error: StoreUnavailable) -> None:
-        """A call has failed, and is not made again at once anyway."""
+        """A call has failed, and the caller does not repeat it at once anyway."""
         is_full = isinstance(error, StoreFull)
         if not self._delay or is_full != self._is_full:
             self._is_full = is_full
@@ -121,9 +121,20 @@ class OutageBackoff:
         self._delay = min(self.MAX_DELAY, self._delay * 2 or self.MIN_DELAY)
 
     async def wait(self, error: StoreUnavailable) -> None:
-        """A call has failed: wait a little, longer each time."""
+        """A call has failed: sleep, longer each time."""
         self.record_failure(error)
         await self._clock.sleep(jitter(self._delay))
+
+    async def retry(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat this call until the store answers it."""
+        while True:
+            try:
+                answer = await call()
+            except StoreUnavailable as error:
+                await self.wait(error)
+            else:
+                self.reset()
+                return answer
 
 
 async def open_with_retries(
@@ -133,9 +144,9 @@ async def open_with_retries(
     stop: asyncio.Event,
     retry_delay: float,
 ) -> T | None:
-    """Open a store, and try again, after a pause, while it is away or full.
+    """Open a store; retry after `retry_delay` seconds while it is unreachable or full.
 
-    `failed` hears of each failure, and every few seconds that no answer has come; it may set `stop`.
+    `on_failure` is called for each failure, and every OPEN_TIMEOUT without an answer; it may set `stop`.
     None: asked to stop before it was open.
     """
     while not stop.is_set():
@@ -159,7 +170,7 @@ async def open_with_retries(
 
 
 async def _open(open_store: Callable[[], Coroutine[Any, Any, T]], opened: list[T], errors: list[Exception]) -> None:
-    """What it raises is kept, to be raised outside of the group."""
+    """Exceptions are collected, to be raised outside of the group."""
     try:
         opened.append(await open_store())
     except Exception as error:
@@ -168,7 +179,7 @@ async def _open(open_store: Callable[[], Coroutine[Any, Any, T]], opened: list[T
 
 @asynccontextmanager
 async def wait_task(event: asyncio.Event) -> AsyncIterator["asyncio.Task[Any]"]:
-    """A task that waits for this event while the body runs, for `asyncio.wait`."""
+    """A task for `asyncio.wait` that waits for this event while the body runs."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(event.wait(), name="waiting")
         try:
@@ -188,9 +199,9 @@ class ServiceThread:
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until the coroutine ends; its exception is raised here.
+        """Run until the coroutine ends; its exception is raised here.
 
-        When this is cancelled, the coroutine is cancelled over there and given `patience` seconds to end.
+        Cancellation cancels the coroutine in its thread, which has `stop_timeout` seconds to end.
         """
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         threading.Thread(target=self._work, args=(ended,), name=self.name, daemon=True).start()
@@ -209,9 +220,9 @@ class ServiceThread:
             asyncio.run(self._begin())
         except asyncio.CancelledError:
             error = None
-        except Exception as broken:  # carried to the caller's loop
-            error = broken
-        with suppress(RuntimeError):  # that loop is closed: nobody waits
+        except Exception as raised:  # passed to the caller's loop
+            error = raised
+        with suppress(RuntimeError):  # that loop is closed
             ended.get_loop().call_soon_threadsafe(_finish, ended, error)
 
     async def _begin(self) -> None:

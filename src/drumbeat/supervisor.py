@@ -4,8 +4,8 @@
                --socket--> worker process 2 ...
 
 A dead worker's journal names the jobs that it had started: those are crash suspects, the others are not. The supervisor
-declares the instance dead with that knowledge; other instances could only wait for its heartbeat to fail, and suspect every job.
-Nothing but a start-up error is sent over the socket: a worker that reads end of file drains as after SIGTERM.
+declares the instance dead with that knowledge; other instances could only wait for its heartbeat to fail, and suspect every
+job. Nothing but a start-up error is sent over the socket: a worker that reads end of file drains as after SIGTERM.
 
 The first SIGTERM or SIGINT is passed on, and the workers drain; the second is passed on too, and they release what runs.
 Workers that still live long after the first signal, or a few seconds after the second, are killed, and an unreachable store is
@@ -14,7 +14,6 @@ not waited for.
 
 import asyncio
 import logging
-import math
 import signal
 import tempfile
 from contextlib import suppress
@@ -28,6 +27,7 @@ from drumbeat.errors import ConfigError, DrumbeatError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.processes.exit_codes import EXIT_CONFIG_ERROR, EXIT_NO_STORE, EXIT_OK, EXIT_REPLACE, describe_exit
 from drumbeat.processes.managed import ManagedProcess
+from drumbeat.processes.signals import SIGNALS, debounce
 from drumbeat.settings import Settings
 from drumbeat.store.lost_counts import recover_counts
 from drumbeat.store.urls import open_store
@@ -35,7 +35,6 @@ from drumbeat.worker.crash_journal import CrashJournal
 
 log = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MIN_UPTIME_SECONDS = 5.0
 """A worker that lived for less counts as failed at its start."""
 MIN_RESTART_DELAY, MAX_RESTART_DELAY = 0.5, 30.0
@@ -97,7 +96,6 @@ class Supervisor:
         self._clock = clock
         self._workers: set[WorkerProcess] = set()
         self._pending_reports: set[asyncio.Task[None]] = set()
-        self._last_signal_at = -math.inf
         self._start_error: str | None = None
 
     def run(self) -> int:
@@ -114,8 +112,9 @@ class Supervisor:
     async def _run(self) -> int:
         self._stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
+        on_signal = debounce(self._on_signal, SIGNAL_DEBOUNCE_SECONDS, self._clock)
         for signal_number in SIGNALS:
-            loop.add_signal_handler(signal_number, self._on_signal, signal_number)
+            loop.add_signal_handler(signal_number, on_signal, signal_number)
         try:
             with tempfile.TemporaryDirectory(prefix="drumbeat-") as folder:
                 # Death reports are the outer group: workers are restarted while a report waits for the store.
@@ -153,14 +152,14 @@ class Supervisor:
         instance, started = worker.read_journal()
         facts = {"slot": number, "pid": worker.pid, "exit": describe_exit(exit_code)}
         if exit_code == EXIT_OK and not started:  # else a handler has called exit
-            log.info("worker process left", extra=facts)
+            log.info("worker process exited", extra=facts)
             return  # it has deregistered itself
         if exit_code == EXIT_CONFIG_ERROR and start_error:
             self._start_error = self._start_error or start_error
             self._stop_all()
             return
         if exit_code in (EXIT_REPLACE, EXIT_NO_STORE) or self._stopping.is_set():
-            log.info("worker process left", extra=facts)
+            log.info("worker process exited", extra=facts)
         else:
             log.error("worker process died", extra=facts | {"started": len(started)})
         if worker.was_killed:
@@ -176,7 +175,7 @@ class Supervisor:
     async def _wait_before_restart(self, number: int, seconds: float) -> None:
         if not seconds:
             return
-        log.warning("worker process waits before it is started again", extra={"slot": number, "seconds": seconds})
+        log.warning("worker process waits before its restart", extra={"slot": number, "seconds": seconds})
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -217,10 +216,6 @@ class Supervisor:
             log.warning("jobs of a dead worker process were freed", extra={"instance": instance} | counts)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        now = self._clock.monotonic()
-        if now - self._last_signal_at < SIGNAL_DEBOUNCE_SECONDS:
-            return
-        self._last_signal_at = now
         log.info("stopping", extra={"signal": number.name, "workers": len(self._workers)})
         self._stop_all()
 
@@ -243,6 +238,6 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         for worker in self._workers:
-            log.error("worker process does not leave: killed", extra={"pid": worker.pid})
+            log.error("worker process does not exit: killed", extra={"pid": worker.pid})
             worker.was_killed = True
             worker.kill()

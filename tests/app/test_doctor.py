@@ -114,11 +114,11 @@ async def test_jobs_of_another_version_are_a_warning(app: Drumbeat, store: Store
     assert (found.level, found.value) == (HealthLevel.WARN, "1 job waits for a worker of another version of it")
 
 
-async def test_a_schedule_whose_moment_passed_is_bad(app: Drumbeat, store: Store) -> None:
+async def test_an_overdue_schedule_is_bad(app: Drumbeat, store: Store) -> None:
     await making.worker(store, roles=CONTROLLER)
     await scheduling.put(store, scheduling.new_schedule(), next_at=await store.inspect.now() - HOUR)
     found = (await examined(app))["schedule nightly"]
-    assert (found.level, found.value) == (HealthLevel.BAD, "its moment passed 1h ago and was not fired")
+    assert (found.level, found.value) == (HealthLevel.BAD, "its fire time was 1h ago, and it has not fired")
 
 
 async def test_schedules_without_a_controller_are_told(app: Drumbeat, store: Store) -> None:
@@ -134,7 +134,7 @@ async def test_controllers_without_a_leader_are_a_note(app: Drumbeat, store: Sto
     assert "leader" not in await examined(app)
 
 
-async def test_a_line_without_a_living_holder_is_bad(app: Drumbeat, store: Store) -> None:
+async def test_a_lock_with_waiters_and_no_living_holder_is_bad(app: Drumbeat, store: Store) -> None:
     await store.locks.acquire(NewTicket(id="holder", lock="sweep", lease=300_000))
     await store.locks.acquire(NewTicket(id="waits", lock="sweep", lease=HOUR))
     assert (await examined(app))["locks"].level is HealthLevel.OK
@@ -143,7 +143,7 @@ async def test_a_line_without_a_living_holder_is_bad(app: Drumbeat, store: Store
         return (await examined(app)).get("lock sweep")
 
     found = await until(stands_still)
-    assert (found.level, found.value) == (HealthLevel.BAD, "1 ticket in line, and nobody living holds it")
+    assert (found.level, found.value) == (HealthLevel.BAD, "1 ticket waiting, and no living process holds it")
 
 
 async def test_a_line_before_a_full_rate_window_does_move(app: Drumbeat, store: Store) -> None:

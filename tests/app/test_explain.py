@@ -11,7 +11,7 @@ from drumbeat import Drumbeat
 from drumbeat.admin import Explanation, Reason, ReasonKind
 from drumbeat.core.claim import blocked_on_task, blocked_on_version
 from drumbeat.core.instance import Role
-from drumbeat.core.job import OutcomeKind
+from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.core.lock import NewTicket, describe_job
 from drumbeat.core.schedule import Overlap
 from drumbeat.durations import from_us
@@ -98,6 +98,18 @@ async def test_a_job_that_failed_tells_its_next_attempt_and_its_last_error(app: 
     assert (reason.facts["attempt"], reason.facts["of"], reason.facts["error"]) == (2, 6, "ValueError: boom")
     assert reason.text.startswith("attempt 2 of 6 comes at ")
     assert reason.text.endswith("the last run ended with ValueError: boom")
+
+
+async def test_a_password_in_an_error_is_hidden(app: Drumbeat, store: Store) -> None:
+    failure = Failure("app.DatabaseDown", "no answer from postgresql://ada:hunter2@db/app", "")
+    worker = await making.worker(store)
+    retried, dead = await making.claimed_one(store, worker), await making.claimed_one(store, worker)
+    await making.end(store, worker, retried, OutcomeKind.RETRY, delay=HOUR, error=failure)
+    await making.end(store, worker, dead, OutcomeKind.DEAD, error=failure)
+    for id in (retried.id, dead.id):
+        reason = await only(app, id)
+        assert reason.facts["error"] == "DatabaseDown: no answer from postgresql://ada:•••@db/app"
+        assert "hunter2" not in reason.text and "ada:•••@db" in reason.text
 
 
 async def test_the_number_of_attempts_may_be_the_task_s_own(app: Drumbeat, store: Store) -> None:

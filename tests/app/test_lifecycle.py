@@ -208,10 +208,12 @@ def test_a_child_forked_in_a_coroutine_has_connections_of_its_own(tmp_path: Path
 def test_many_threads_may_call_at_the_same_time_and_share_one_loop(tmp_path: Path) -> None:
     app = greeting_app(tmp_path / "a.db")
     with ThreadPoolExecutor(16) as threads:
-        handles = list(threads.map(lambda number: app._internals.registry["greet"].enqueue_sync(str(number)), range(200)))
+        handles = list(
+            threads.map(lambda number: app._internals.registry["greet"].enqueue_sync(str(number)), range(200))
+        )
     assert len({handle.id for handle in handles}) == 200
     assert len(names_of(app)) == 200
-    assert [thread.name for thread in threading.enumerate()].count("drumbeat sync") == 1
+    assert [thread.name for thread in threading.enumerate()].count("drumbeat-sync-loop") == 1
     app.sync.close()
 
 

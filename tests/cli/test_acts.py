@@ -246,6 +246,25 @@ def test_a_job_is_explained(place: str) -> None:
     assert "no job" in read_refusal(invoke("explain", "nobody"))
 
 
+def test_no_output_for_people_shows_a_password_that_an_error_repeats(place: str) -> None:
+    failure = Failure("app.DatabaseDown", "no answer from postgresql://ada:hunter2@db/app?password=hunter2", "")
+
+    async def failed(store: Store) -> tuple[JobId, JobId]:
+        worker = await making.worker(store)
+        dead, retried = await making.claimed_one(store, worker), await making.claimed_one(store, worker)
+        await making.end(store, worker, dead, OutcomeKind.DEAD, error=failure)
+        await making.end(store, worker, retried, OutcomeKind.RETRY, error=failure, delay=HOUR)
+        return dead.id, retried.id
+
+    dead, retried = on(place, failed)
+    commands = [("explain", dead), ("explain", retried), ("dead", "groups"), ("top", "--once"), ("dead", "list")]
+    for command in [*commands, ("dead", "show", dead), ("jobs", "show", retried), ("tasks", "history", "greet")]:
+        text = shown(*command)
+        assert "hunter2" not in text, command
+        assert "DatabaseDown" in text, command
+        assert "postgresql://ada:•••" in text, command
+
+
 def test_a_dry_replay_of_a_discarded_letter_is_refused_as_the_real_one_is(place: str) -> None:
     id = on(place, letters)[0]
     assert document("dead", "replay", id, "--dry-run")["ids"] == [id]

@@ -101,7 +101,7 @@ def test_a_newer_schema_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
             ["jobs", "list", "--state", "odd"],
             "there is no state 'odd': use pending, running, succeeded, dead, cancelled",
         ),
-        (["jobs", "list", "--since", "yesterday"], "'yesterday' is no moment"),
+        (["jobs", "list", "--since", "yesterday"], "'yesterday' is no timestamp"),
         (["jobs", "list", "--queue", "nope"], "there is no queue 'nope'"),
         (["jobs", "list", "--queue", "no/pe"], "use 1 to 100 letters, digits"),
         (["jobs", "list", "--task", "nope"], "no task 'nope' is registered"),
@@ -123,9 +123,9 @@ def test_a_newer_schema_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
         (["run", "a:b", "--concurrency", "many"], "setting concurrency (flag --concurrency)"),
         (["run", "a:b", "--queues", "critical=lots"], "setting queues (flag --queues)"),
         (["run", "a:b", "--role", "boss"], "'--role'"),
-        (["enqueue", "charge", "--delay", "5x"], "'5x' is no length of time: write 90"),
+        (["enqueue", "charge", "--delay", "5x"], "'5x' is no duration: write 90"),
         (["enqueue", "charge", "--at", "2026-11-15T10:00"], "has no timezone"),
-        (["enqueue", "charge", "--at", "soon"], "is no moment"),
+        (["enqueue", "charge", "--at", "soon"], "is no timestamp"),
         (["enqueue", "charge", "--priority", "10"], "'--priority'"),
         (["jobs", "--namespace", "1a"], "namespace"),
     ],
@@ -160,7 +160,7 @@ def test_a_store_that_cannot_answer_is_exit_code_1(tmp_path: Path) -> None:
     done = call("enqueue", "charge", "--app", "shop:app", folder=tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert "jobs are taken again" in done.stderr
+    assert "jobs are accepted again" in done.stderr
 
 
 NOT_TEXT = os.fsdecode(b"a\xff")

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from drumbeat.cli import formatting
+from drumbeat.plural import format_count
 
 NOW = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
 
@@ -93,14 +94,14 @@ def test_a_moment_of_today_has_no_date_and_one_of_another_day_has() -> None:
     assert formatting.format_timestamp(NOW - timedelta(days=1), NOW) == "2026-11-14 09:30 (1d ago)"
 
 
-def test_a_moment_of_another_zone_is_told_in_utc() -> None:
+def test_a_timestamp_of_another_zone_is_shown_in_utc() -> None:
     assert (
         formatting.format_exact(datetime.fromisoformat("2026-11-15T10:30:00.125+01:00"), NOW)
-        == "2026-11-15 09:30:00.125Z (now)"
+        == "2026-11-15 09:30:00.125 UTC (now)"
     )
 
 
 def test_numbers_agree_with_their_noun() -> None:
-    assert formatting.format_count(1, "job") == "1 job"
-    assert formatting.format_count(1200, "job") == "1,200 jobs"
-    assert formatting.format_count(2, "dead letter") == "2 dead letters"
+    assert format_count(1, "job") == "1 job"
+    assert format_count(1200, "job") == "1,200 jobs"
+    assert format_count(2, "dead letter") == "2 dead letters"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from drumbeat.glossary import TERMS, find
 from tests.cli.command import PROGRAM, build_environment, call, invoke, read_refusal, start
 from tests.waiting import until_sync
 
@@ -110,20 +111,20 @@ def test_a_reader_that_never_was_is_no_error(shop: Path) -> None:
 
 
 def test_ctrl_c_is_silent(tmp_path: Path) -> None:
-    """In a command that waits: here for its turn to write, which somebody else has."""
+    """In a command that waits: here for the write lock, which another process holds."""
     import fcntl
 
     call("migrate", folder=tmp_path)
-    with (tmp_path / "drumbeat.db-turn").open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+    with (tmp_path / "drumbeat.db-lock").open("w") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         with start("queues", "list", folder=tmp_path) as waiting:
-            until_sync(lambda: _wants_a_turn(waiting.pid), what="a wait for the turn")
+            until_sync(lambda: _wants_write_lock(waiting.pid), what="a wait for the write lock")
             os.kill(waiting.pid, signal.SIGINT)
             out, err = waiting.communicate(timeout=30)
     assert (waiting.returncode, out, err) == (130, "", "")
 
 
-def _wants_a_turn(pid: int) -> bool:
+def _wants_write_lock(pid: int) -> bool:
     """Some thread of the process waits in flock, as the kernel lists it."""
     return any(f" {pid} " in line and "->" in line for line in Path("/proc/locks").read_text().splitlines())
 
@@ -133,3 +134,13 @@ def test_debug_shows_the_traceback_of_a_refusal(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "Traceback" in done.stderr
     assert done.stderr.splitlines()[-1] == "drumbeat: no job x"
+
+
+def test_the_glossary_explains_all_terms_or_those_that_contain_a_word() -> None:
+    every = invoke("glossary")
+    assert every.exit_code == 0, every.stderr
+    assert every.stdout.splitlines() == [f"{term.name}: {term.meaning}" for term in TERMS]
+    some = invoke("glossary", "DEAD")
+    assert [line.split(":")[0] for line in some.stdout.splitlines()] == [term.name for term in find("dead")]
+    assert "dead letter: A job that was given up" in some.stdout
+    assert "no term of the glossary contains 'zebra'" in read_refusal(invoke("glossary", "zebra"))

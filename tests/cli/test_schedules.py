@@ -92,7 +92,7 @@ def test_backfill_and_the_history_of_moments(nightly: dict[str, Any]) -> None:
     filled = document("backfill", "nightly", first, last)
     assert (len(filled["jobs"]), filled["skipped"]) == (3, 0)
     again = invoke("schedules", "backfill", "nightly", first, last)
-    assert again.stdout == "0 jobs enqueued, 3 moments skipped: fired before, or not allowed by overlap.\n"
+    assert again.stdout == "0 jobs enqueued, 3 fires skipped: fired before, or not allowed by overlap.\n"
     fires = records("schedules", "history", "nightly")
     assert [fire["job"] for fire in fires] == filled["jobs"][::-1]
     assert {fire["outcome"] for fire in fires} == {"fired"}
@@ -137,7 +137,7 @@ def test_preview_of_a_schedule(nightly: dict[str, Any]) -> None:
         (["show", "nobody"], "there is no schedule 'nobody'"),
         (["show", "a b"], "not a valid name"),
         (["create", "charge", "--cron", "@daily"], "--app"),
-        (["backfill", "x", "yesterday", "today"], "no moment"),
+        (["backfill", "x", "yesterday", "today"], "no timestamp"),
         (["pause", "nobody"], "there is no schedule"),
     ],
 )

@@ -78,6 +78,12 @@ async def end(store: Store, instance: InstanceId, job: ClaimedJob, kind: Outcome
     return verdict
 
 
+async def release(store: Store, instance: InstanceId, *claims: ClaimRef) -> int:
+    """Give back claims that never started. Returns how many were current."""
+    outcomes = [Outcome(id=claim.id, token=claim.token, kind=OutcomeKind.RELEASED) for claim in claims]
+    return (await report(store, instance, *outcomes)).count(WriteStatus.APPLIED)
+
+
 async def exchange(
     store: Store, instance: InstanceId, outcomes: Sequence[Outcome] = (), claim: ClaimRequest | None = None
 ) -> ClaimResult:

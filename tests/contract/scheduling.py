@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from drumbeat.core.schedule import FireRequest, FireResult, NewSchedule, PlannedFire, RuleKind, Schedule, ScheduleState
+from drumbeat.core.schedule import (
+    FireRequest,
+    FireResult,
+    NewSchedule,
+    PlannedFire,
+    RuleKind,
+    Schedule,
+    ScheduleChange,
+    ScheduleState,
+)
 from drumbeat.ids import JobId, new_job_id
 from drumbeat.store.protocol import Store
 
@@ -37,7 +46,9 @@ async def got(store: Store, name: str = "nightly") -> Schedule:
 
 async def change(store: Store, schedule: Schedule, state: ScheduleState, **options: Any) -> bool:
     facts: dict[str, Any] = {"cursor": None, "next_at": None, "by": "somebody", "reason": "because"} | options
-    return await store.schedules.set_state(schedule.name, revision=schedule.revision, state=state, **facts)
+    return await store.schedules.set_state(
+        ScheduleChange(name=schedule.name, revision=schedule.revision, state=state, **facts)
+    )
 
 
 def moment(at: int, *, run_at: int | None = None) -> PlannedFire:

@@ -7,6 +7,7 @@ import pytest
 from drumbeat.core.job import AddResult, JobState, OutcomeKind, Unique
 from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import new_job_ids
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import HOUR, add, claim, claimed_one, dead_letter, end, ids, new_job, worker
@@ -29,7 +30,7 @@ async def test_an_added_job_is_seen_by_every_store_as_it_was_given(store: Store,
         tenant="t1",
     )
     assert await store.jobs.add([job]) == [AddResult(job.id, True)]
-    found = await (await open_again()).inspect.get_job(job.id)
+    found = await get_job((await open_again()), job.id)
     after = await store.inspect.now()
     assert (found.id, found.task, found.queue, found.state) == (job.id, "charge", "critical", JobState.PENDING)
     assert (found.args, found.signature, found.priority, found.key) == (job.args, "abc", 2, "cust:42")
@@ -44,10 +45,10 @@ async def test_run_at_is_kept_and_delay_is_counted_from_the_stores_now(store: St
     moment = await store.inspect.now() + HOUR + 7
     at, later = new_job(run_at=moment), new_job(delay=HOUR)
     await store.jobs.add([at, later])
-    found = await store.inspect.get_job(at.id)
+    found = await get_job(store, at.id)
     assert round(found.run_at.timestamp() * 1_000_000) == moment
     assert found.due_at == found.run_at
-    found = await store.inspect.get_job(later.id)
+    found = await get_job(store, later.id)
     assert (found.run_at - found.created_at).total_seconds() == 3600
 
 
@@ -78,7 +79,7 @@ async def test_jobs_of_a_batch_are_stored_as_they_were_given_however_alike_they_
     ]
     assert await store.jobs.add(jobs) == [AddResult(job.id, True) for job in jobs]
     for job in jobs:
-        found = await store.inspect.get_job(job.id)
+        found = await get_job(store, job.id)
         for field in ("task", "queue", "args", "signature", "priority", "key", "unique", "retries", "crash_limit"):
             assert getattr(found, field) == getattr(job, field)
         assert (found.on_dead, found.tenant) == (job.on_dead, job.tenant)
@@ -99,14 +100,14 @@ async def test_those_of_a_large_batch_that_were_there_are_told_apart(store: Stor
 
 async def test_nothing_to_add_is_nothing_done(store: Store) -> None:
     assert await store.jobs.add([]) == []
-    assert await store.inspect.find_jobs(JobFilter()) == []
+    assert await find_jobs(store, JobFilter()) == []
 
 
 async def test_a_batch_with_a_job_that_cannot_be_stored_stores_none(store: Store) -> None:
     good, bad = new_job(), new_job(priority=10)
     with pytest.raises(Exception, match=r"(?i)priority|constraint|check"):
         await store.jobs.add([good, bad])
-    assert await store.inspect.find_jobs(JobFilter()) == []
+    assert await find_jobs(store, JobFilter()) == []
 
 
 async def test_an_id_that_is_live_is_not_stored_again(store: Store) -> None:
@@ -115,8 +116,8 @@ async def test_an_id_that_is_live_is_not_stored_again(store: Store) -> None:
     other = new_job()
     again = new_job(id=job.id, args='{"name":"Eve"}')
     assert await store.jobs.add([again, other]) == [AddResult(job.id, False), AddResult(other.id, True)]
-    assert (await store.inspect.get_job(job.id)).args == job.args
-    assert len(await store.inspect.find_jobs(JobFilter())) == 2
+    assert (await get_job(store, job.id)).args == job.args
+    assert len(await find_jobs(store, JobFilter())) == 2
 
 
 async def test_the_same_id_twice_in_one_call_is_one_job(store: Store) -> None:
@@ -142,7 +143,7 @@ async def test_a_pending_unique_job_makes_another_unnecessary(store: Store, uniq
     first, second = new_job(key="k", unique=unique), new_job(key="k", unique=unique)
     await store.jobs.add([first])
     assert await store.jobs.add([second]) == [AddResult(first.id, False)]
-    assert ids(await store.inspect.find_jobs(JobFilter())) == [first.id]
+    assert ids(await find_jobs(store, JobFilter())) == [first.id]
 
 
 async def test_each_kind_of_unique_sees_the_other_kind(store: Store) -> None:
@@ -203,7 +204,7 @@ async def test_a_job_that_returns_to_a_taken_key_comes_back_as_not_unique(store:
     [third] = await add(store, new_job(key="k", unique=Unique.PENDING))
     await end(store, instance, first, OutcomeKind.RETRY)
     await end(store, instance, second, OutcomeKind.SNOOZED)
-    uniques = [(await store.inspect.get_job(id)).unique for id in (first.id, second.id, third)]
+    uniques = [(await get_job(store, id)).unique for id in (first.id, second.id, third)]
     assert uniques == [Unique.NO, Unique.NO, Unique.PENDING]
     assert (await store.jobs.add([new_job(key="k", unique=Unique.PENDING)]))[0].id == third
 
@@ -213,7 +214,7 @@ async def test_of_two_that_return_together_to_a_free_key_one_keeps_it(store: Sto
     first = await claimed_one(store, instance, key="k", unique=Unique.PENDING)
     second = await claimed_one(store, instance, key="k", unique=Unique.PENDING)
     await store.instances.deregister(instance, "bye")
-    uniques = sorted([(await store.inspect.get_job(id)).unique for id in (first.id, second.id)])
+    uniques = sorted([(await get_job(store, id)).unique for id in (first.id, second.id)])
     assert uniques == [Unique.NO, Unique.PENDING]
 
 

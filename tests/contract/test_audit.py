@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from drumbeat.core.audit import MAX_ANSWER_BYTES, AuditEntry, NewAuditEntry
+from drumbeat.core.audit import MAX_ANSWER_BYTES, AuditEntry, AuditFilter, NewAuditEntry
 from drumbeat.durations import to_us
 from drumbeat.ids import new_job_id
 from drumbeat.store.protocol import Store
@@ -131,11 +131,11 @@ async def test_of_twenty_with_the_same_key_one_begins(store: Store, open_again: 
 async def test_pages_go_back_in_time_without_a_gap(store: Store) -> None:
     expected = await begun(store, *(new_act(target=f"q{number}") for number in range(7)))
     found: list[str] = []
-    while page := await store.audit.list_page(before=found[-1] if found else None, limit=3):
+    while page := await store.audit.list_page(AuditFilter(before=found[-1] if found else None, limit=3)):
         assert len(page) <= 3
         found += ids(page)
     assert found == expected
-    assert await store.audit.list_page(limit=0) == []
+    assert await store.audit.list_page(AuditFilter(limit=0)) == []
 
 
 @pytest.mark.parametrize(
@@ -166,17 +166,17 @@ async def test_a_page_is_of_those_that_are_wanted(store: Store, wanted: dict[str
         return whole and act.verb.startswith(wanted.get("verb", ""))
 
     expected = [act.id for act in acts if matches(act)][::-1]
-    assert ids(await store.audit.list_page(**wanted)) == expected  # type: ignore[arg-type]
-    first = ids(await store.audit.list_page(**wanted, limit=1))  # type: ignore[arg-type]
-    rest = await store.audit.list_page(**wanted, before=first[0]) if first else []  # type: ignore[arg-type]
+    assert ids(await store.audit.list_page(AuditFilter(**wanted))) == expected  # type: ignore[arg-type]
+    first = ids(await store.audit.list_page(AuditFilter(**wanted, limit=1)))  # type: ignore[arg-type]
+    rest = await store.audit.list_page(AuditFilter(**wanted, before=first[0])) if first else []  # type: ignore[arg-type]
     assert first + ids(rest) == expected
 
 
 async def test_a_search_that_finds_little_looks_at_all(store: Store) -> None:
     rare = new_act(who="bob")
     await begun(store, rare, *(new_act() for _ in range(600)))
-    assert ids(await store.audit.list_page(who="bob")) == [rare.id]
-    assert ids(await store.audit.list_page(verb="queues", target="default", limit=601))[-1] == rare.id
+    assert ids(await store.audit.list_page(AuditFilter(who="bob"))) == [rare.id]
+    assert ids(await store.audit.list_page(AuditFilter(verb="queues", target="default", limit=601)))[-1] == rare.id
 
 
 async def test_old_acts_are_pruned_oldest_first_and_their_keys_are_free(store: Store) -> None:

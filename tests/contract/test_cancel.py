@@ -2,6 +2,7 @@
 
 from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind, PendingView, Unique
 from drumbeat.ids import new_job_id
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 from tests.contract.making import HOUR, add, claim, claimed_one, dead_letter, end, hold, ids, new_job, worker
 
@@ -11,7 +12,7 @@ async def test_a_pending_job_is_cancelled_at_once_and_never_runs(store: Store) -
     due, future = await add(store, new_job(), new_job(delay=HOUR))
     assert await store.jobs.cancel([due, future]) == [CancelAnswer.CANCELLED] * 2
     assert await claim(store, instance) == []
-    found = await store.inspect.get_job(due)
+    found = await get_job(store, due)
     assert (found.state, found.instance, found.started_at) == (JobState.CANCELLED, None, None)
     assert found.finished_at is not None
     assert (await store.inspect.get_attempts([due]))[due] == []
@@ -23,7 +24,7 @@ async def test_a_running_job_is_asked_to_stop_and_hears_of_it_in_its_next_beat(s
     assert (await store.instances.heartbeat(instance, 2)).cancel_requests == []
     assert await store.jobs.cancel([job.id]) == [CancelAnswer.REQUESTED]
     assert await store.jobs.cancel([job.id]) == [CancelAnswer.REQUESTED]
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert (found.state, found.cancel_requested) == (JobState.RUNNING, True)
     assert (await store.instances.heartbeat(instance, 2)).cancel_requests == [hold(job)]
     assert await store.jobs.list_running(instance) == [hold(job), hold(other)]
@@ -69,7 +70,7 @@ async def test_all_live_jobs_of_a_task_and_key_are_cancelled_together(store: Sto
     assert await store.jobs.cancel_keys("greet", ["k"]) == ["requested"]
     assert await store.jobs.cancel_keys("greet", ["nobody"]) == []
     assert sorted(ids(await claim(store, instance))) == sorted(others)
-    assert (await store.inspect.get_job(running.id)).cancel_requested
+    assert (await get_job(store, running.id)).cancel_requested
 
 
 async def test_jobs_of_many_keys_are_cancelled_in_one_step(store: Store) -> None:
@@ -93,7 +94,7 @@ async def test_run_now_makes_pending_jobs_due_and_passes_over_others(store: Stor
     assert await store.jobs.run_now([future, due, running.id, new_job_id()]) == 2
     assert await store.jobs.run_now([]) == 0
     assert sorted(ids(await claim(store, instance))) == sorted([future, due])
-    assert (await store.inspect.get_job(running.id)).run_at.timestamp() * 1_000_000 <= running.token
+    assert (await get_job(store, running.id)).run_at.timestamp() * 1_000_000 <= running.token
 
 
 async def test_run_now_does_not_move_a_due_job_back_in_line(store: Store) -> None:
@@ -109,5 +110,5 @@ async def test_run_now_does_not_end_a_wait_for_something_else(store: Store) -> N
     await end(store, instance, job, OutcomeKind.BLOCKED, blocked_on="task:x", started_at=None)
     await store.jobs.run_now([job.id])
     assert await claim(store, instance) == []
-    record = await store.inspect.get_job(job.id)
+    record = await get_job(store, job.id)
     assert record.view(record.run_at) is PendingView.WAITING

@@ -3,6 +3,7 @@
 from drumbeat.core.claim import WriteStatus, blocked_on_task
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.ids import new_instance_id, new_job_ids
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 from tests.contract.making import (
     HOUR,
@@ -39,7 +40,7 @@ async def test_a_claimed_job_says_everything_the_worker_must_know(store: Store) 
     assert (claimed.failures, claimed.crashes, claimed.retries, claimed.timeout) == (0, 0, 2, 5)
     assert (claimed.crash_limit, claimed.on_dead, claimed.replays, claimed.blocked_since) == (4, "later", 0, None)
     assert claimed.created_at == claimed.due_at == claimed.run_at <= claimed.token
-    record = await store.inspect.get_job(job.id)
+    record = await get_job(store, job.id)
     assert (record.state, record.instance, record.token) == (JobState.RUNNING, instance, claimed.token)
 
 
@@ -200,7 +201,7 @@ async def test_a_job_that_waits_for_something_is_claimed_only_by_who_wants_it(st
     [again] = await claim(store, instance, wants=["task:a", "task:strange", "task:z"])
     assert again.id == job.id
     assert again.blocked_since is not None and again.blocked_since >= job.token
-    record = await store.inspect.get_job(job.id)
+    record = await get_job(store, job.id)
     assert (record.state, record.blocked_on) == (JobState.RUNNING, None)
 
 
@@ -254,15 +255,15 @@ async def test_any_moment_of_the_past_is_due_now_and_the_last_one_never(store: S
     assert [job.id for job in jobs][:2] == [year_one.id, before_1970.id], "oldest due first"
     assert len(jobs) == 3
     assert jobs[0].run_at == jobs[0].due_at == FIRST_US and jobs[1].run_at == -HOUR
-    assert (await store.inspect.get_job(year_one.id)).run_at.year == 1
-    assert (await store.inspect.get_job(never.id)).run_at.year == 9999
+    assert (await get_job(store, year_one.id)).run_at.year == 1
+    assert (await get_job(store, never.id)).run_at.year == 9999
     for job in jobs:
         assert await end(store, instance, job, OutcomeKind.RELEASED) is WriteStatus.APPLIED
     again = await claim(store, instance)
     assert [job.id for job in again][:2] == [year_one.id, before_1970.id]
     for job in again:
         assert await end(store, instance, job, OutcomeKind.SUCCEEDED) is WriteStatus.APPLIED
-    assert (await store.inspect.get_job(year_one.id)).due_at.year == 1
+    assert (await get_job(store, year_one.id)).due_at.year == 1
 
 
 async def test_a_large_batch_of_moments_long_past_is_due_now(store: Store) -> None:

@@ -5,7 +5,9 @@ import pytest
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.schedule import FireResult, Overlap, ScheduleState, SkippedRange
 from drumbeat.ids import JobId
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import claim, end, ids, new_job, worker
 from tests.contract.scheduling import (
     MINUTE,
@@ -25,11 +27,11 @@ from tests.waiting import until
 
 
 async def state(store: Store, id: JobId) -> JobState:
-    return (await store.inspect.get_job(id)).state
+    return (await get_job(store, id)).state
 
 
 async def waits(store: Store, id: JobId) -> str | None:
-    return (await store.inspect.get_job(id)).blocked_on
+    return (await get_job(store, id)).blocked_on
 
 
 async def test_a_fire_makes_the_job_that_the_definition_says(store: Store) -> None:
@@ -37,7 +39,7 @@ async def test_a_fire_makes_the_job_that_the_definition_says(store: Store) -> No
     options |= {"retries": 4, "timeout": 3 * SECOND, "crash_limit": 1, "on_dead": "refund"}
     await put(store, new_schedule(**options))
     [id] = (await fire(store, "nightly", moment(1_000, run_at=1_500))).jobs
-    job = await store.inspect.get_job(id)
+    job = await get_job(store, id)
     assert (job.task, job.queue, job.args, job.signature, job.priority) == (
         *("charge", "critical", '{"a": 1.10}', "s7", 2),
     )
@@ -124,7 +126,7 @@ async def test_many_schedules_fire_together_each_by_its_own_rule(store: Store) -
     assert [each.name for each in fired] == [schedule.name for schedule in schedules]
     expected = {Overlap.SKIP: 1, Overlap.QUEUE: 2, Overlap.ALLOW: 2, Overlap.CANCEL: 1}
     assert [len(each.jobs) for each in fired] == [expected[rule] for rule in rules]
-    found = {id: await store.inspect.get_job(id) for each in fired for id in each.jobs}
+    found = {id: await get_job(store, id) for each in fired for id in each.jobs}
     assert all(found[id].schedule == each.name for each in fired for id in each.jobs)
     assert {found[each.jobs[0]].args for each in fired} == {f'{{"n":{number}}}' for number in range(40)}
 
@@ -213,7 +215,7 @@ async def test_cancel_takes_the_place_of_a_pending_job_at_once(store: Store) -> 
     first = await fired_job(store, new_schedule(overlap=Overlap.CANCEL))
     [second] = (await fire(store, "nightly", 20)).jobs
     assert await state(store, first) is JobState.CANCELLED
-    assert (await store.inspect.get_job(first)).schedule == "nightly"
+    assert (await get_job(store, first)).schedule == "nightly"
     assert await waits(store, second) is None
     assert (await got(store)).current == second
     assert ids(await claim(store, await worker(store))) == [second]
@@ -290,7 +292,7 @@ async def test_a_skipped_moment_of_an_interval_by_completion_has_a_next_one(stor
 async def test_fires_wake_workers(store: Store) -> None:
     await put(store, new_schedule())
     heard: list[int] = []
-    async with store.wake.listen(heard.append) as address:
+    async with store.wake.listen(Subscriber(heard.append)) as address:
         await worker(store, wake=address)
         await fire(store, "nightly", 20)
 

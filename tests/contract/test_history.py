@@ -6,6 +6,7 @@ from drumbeat.core.job import EndedJob, JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import JobId, new_job_id
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from tests.contract.making import BOOM, HOUR, add, claimed_one, dead_letter, end, ids, new_job, outcome, report, worker
 
@@ -57,12 +58,12 @@ async def test_an_id_as_old_as_pruned_history_has_expired(store: Store) -> None:
     with pytest.raises(JobExpired):
         await store.jobs.get_results([job.id])
     with pytest.raises(JobExpired):
-        await store.inspect.get_job(job.id)
+        await get_job(store, job.id)
     younger = new_job_id(await store.inspect.now() + HOUR)
     with pytest.raises(JobNotFound):
         await store.jobs.get_results([younger])
     with pytest.raises(JobNotFound):
-        await store.inspect.get_job(JobId("nonsense"))
+        await get_job(store, JobId("nonsense"))
 
 
 async def test_pruning_that_deleted_nothing_lets_nothing_expire(store: Store) -> None:
@@ -81,11 +82,11 @@ async def test_history_is_pruned_oldest_first_within_the_limit(store: Store) -> 
         await end(store, instance, job, OutcomeKind.SUCCEEDED, finished_at=now - age * HOUR)
         jobs.append((age, job.id))
     assert await store.jobs.prune(now - 6 * HOUR, 2) == 2
-    left = ids(await store.inspect.find_jobs(JobFilter()))
+    left = ids(await find_jobs(store, JobFilter()))
     assert left == [id for age, id in reversed(jobs) if age not in (8, 9)]
     assert await store.jobs.prune(now - 6 * HOUR, 2) == 1
     assert await store.jobs.prune(now - 6 * HOUR, 2) == 0
-    assert len(await store.inspect.find_jobs(JobFilter())) == 2
+    assert len(await find_jobs(store, JobFilter())) == 2
 
 
 async def test_only_history_is_pruned(store: Store) -> None:
@@ -97,7 +98,7 @@ async def test_only_history_is_pruned(store: Store) -> None:
     [cancelled] = await add(store, new_job())
     await store.jobs.cancel([cancelled])
     assert await store.jobs.prune(await store.inspect.now() + HOUR, 10) == 2
-    assert sorted(ids(await store.inspect.find_jobs(JobFilter()))) == sorted([dead.id, running.id, pending])
+    assert sorted(ids(await find_jobs(store, JobFilter()))) == sorted([dead.id, running.id, pending])
 
 
 async def test_attempts_are_pruned_with_their_job(store: Store) -> None:

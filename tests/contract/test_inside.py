@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.claim import ClaimedJob, ClaimRef
+from drumbeat.core.claim import ClaimedJob, ClaimRef, CompletedJob
 from drumbeat.core.job import AddResult, CancelAnswer, Job, JobState, OutcomeKind, Unique
 from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound
 from drumbeat.ids import new_instance_id
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.urls import transactional_for
 from tests.callers import Caller, caller
 from tests.conftest import TRANSACTIONAL, OpenAgain
@@ -31,16 +33,16 @@ async def program(store: Store, store_url: str) -> AsyncIterator[Caller]:
 
 async def complete(store: Store, program: Caller, instance: str, job: ClaimedJob, **facts: Any) -> None:
     facts = {"started_at": job.token, "result": None, "result_error": None} | facts
-    await store.transactional.complete(program.conn, instance, hold(job), **facts)
+    await store.transactional.complete(program.conn, CompletedJob(instance=instance, claim=hold(job), **facts))
 
 
 async def state(store: Store, job: ClaimedJob) -> JobState:
-    return (await store.inspect.get_job(job.id)).state
+    return (await get_job(store, job.id)).state
 
 
 async def exists(store: Store, id: Any) -> bool:
     try:
-        return isinstance(await store.inspect.get_job(id), Job)
+        return isinstance(await get_job(store, id), Job)
     except JobNotFound:
         return False
 
@@ -84,7 +86,7 @@ async def test_a_job_keeps_everything_it_was_given(store: Store, program: Caller
     await store.transactional.add(program.conn, [inside])
     await program.commit()
     await store.jobs.add([usual])
-    one, two = await store.inspect.get_job(inside.id), await store.inspect.get_job(usual.id)
+    one, two = await get_job(store, inside.id), await get_job(store, usual.id)
     fields = [name for name in Job.__struct_fields__ if name not in {"id", "key", "created_at"}]
     assert {name: getattr(one, name) for name in fields} == {name: getattr(two, name) for name in fields}
     assert (one.key, one.timeout, one.retries) == ("k'\\\"ä", 5.0, 0)
@@ -96,7 +98,7 @@ async def test_a_delay_counts_from_the_stores_now(store: Store, program: Caller)
     await program.begin()
     await store.transactional.add(program.conn, [job])
     await program.commit()
-    due = (await store.inspect.get_job(job.id)).run_at.timestamp() * 1e6
+    due = (await get_job(store, job.id)).run_at.timestamp() * 1e6
     assert before + 60_000_000 <= due + 1 and due <= await store.inspect.now() + 60_000_001
 
 
@@ -172,7 +174,7 @@ async def test_no_open_store_is_needed(store: Store, store_url: str, program: Ca
 async def test_workers_hear_of_the_commit(store: Store, program: Caller, open_again: OpenAgain) -> None:
     other = await open_again()
     heard: list[int] = []
-    async with other.wake.listen(heard.append):
+    async with other.wake.listen(Subscriber(heard.append)):
         await program.begin()
         await store.transactional.add(program.conn, [new_job()])
         heard.clear()
@@ -195,7 +197,7 @@ async def test_the_job_and_the_writes_of_its_transaction_are_committed_together(
     await complete(store, program, instance, job, result='{"total":1}')
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
     await program.commit()
-    record = await store.inspect.get_job(job.id)
+    record = await get_job(store, job.id)
     assert (record.state, record.result, record.token) == (JobState.SUCCEEDED, '{"total":1}', job.token)
     assert record.started_at is not None and record.finished_at is not None and record.instance == instance
     assert await program.numbers() == [1]
@@ -237,7 +239,7 @@ async def test_the_whole_transaction_of_a_buried_instance_is_refused(store: Stor
     await refused(store, program, zombie, job)
     assert await end(store, heir, again, OutcomeKind.SUCCEEDED)
     await refused(store, program, zombie, job)
-    record = await store.inspect.get_job(job.id)
+    record = await get_job(store, job.id)
     assert (record.state, record.instance, await program.numbers()) == (JobState.SUCCEEDED, heir, [])
 
 
@@ -252,11 +254,13 @@ async def test_a_completion_that_names_another_claim_is_refused(store: Store, pr
     with pytest.raises(ClaimLost):
         await store.transactional.complete(
             program.conn,
-            named["instance"],
-            ClaimRef(named["id"], named["token"]),
-            started_at=1,
-            result=None,
-            result_error=None,
+            CompletedJob(
+                instance=named["instance"],
+                claim=ClaimRef(named["id"], named["token"]),
+                started_at=1,
+                result=None,
+                result_error=None,
+            ),
         )
     await program.commit()
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
@@ -290,7 +294,7 @@ async def test_the_late_outcome_of_a_completed_job_is_known_already(store: Store
     await program.commit()
     assert await report(store, instance, outcome(job, OutcomeKind.SUCCEEDED, result="2")) == ["duplicate"]
     assert await report(store, instance, outcome(job, OutcomeKind.RETRY)) == ["stale"]
-    assert (await store.inspect.get_job(job.id)).result == "1"
+    assert (await get_job(store, job.id)).result == "1"
 
 
 async def test_a_trace_goes_through_both_transactions(store: Store, program: Caller) -> None:
@@ -304,7 +308,7 @@ async def test_a_trace_goes_through_both_transactions(store: Store, program: Cal
     await program.begin()
     await complete(store, program, instance, jobs[traced.id])
     await program.commit()
-    found = await store.inspect.get_job(traced.id)
+    found = await get_job(store, traced.id)
     assert (found.state, found.trace) == (JobState.SUCCEEDED, trace)
 
 
@@ -314,7 +318,9 @@ async def test_the_stores_own_transaction_is_committed(store: Store, program: Ca
     own = store.transactional.transaction()
     conn = await own.begin()
     await program.write(1, conn)
-    await store.transactional.complete(conn, instance, hold(job), started_at=1, result=None, result_error=None)
+    await store.transactional.complete(
+        conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
+    )
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
     await own.commit()
     assert (await state(store, job), await program.numbers()) == (JobState.SUCCEEDED, [1])
@@ -327,7 +333,9 @@ async def test_the_stores_own_transaction_is_rolled_back(store: Store, program: 
     own = store.transactional.transaction()
     conn = await own.begin()
     await program.write(1, conn)
-    await store.transactional.complete(conn, instance, hold(job), started_at=1, result=None, result_error=None)
+    await store.transactional.complete(
+        conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
+    )
     await own.rollback()
     assert (await state(store, job), await program.numbers()) == (JobState.RUNNING, [])
 
@@ -342,4 +350,4 @@ async def test_jobs_are_enqueued_in_the_stores_own_transaction(store: Store, pro
 
 
 async def test_this_engine_has_transactions(store: Store) -> None:
-    store.transactional.check()
+    store.transactional.transaction()

@@ -6,6 +6,7 @@ from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter, QueueStats, TaskStats
 from drumbeat.errors import JobNotFound
 from drumbeat.ids import JobId, new_job_id
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from tests.contract.making import (
     HOUR,
@@ -42,21 +43,21 @@ async def one_of_each(store: Store) -> dict[str, JobId]:
 
 async def listed(store: Store, places: dict[str, JobId], **filter: object) -> list[str]:
     names = {id: name for name, id in places.items()}
-    return [names[job.id] for job in await store.inspect.find_jobs(JobFilter(**filter))]  # type: ignore[arg-type]
+    return [names[job.id] for job in await find_jobs(store, JobFilter(**filter))]  # type: ignore[arg-type]
 
 
 async def test_jobs_are_listed_from_everywhere_newest_first(store: Store) -> None:
     places = await one_of_each(store)
     assert await listed(store, places) == sorted(places, key=lambda name: places[name], reverse=True)
     for name, id in places.items():
-        [job] = await store.inspect.find_jobs(JobFilter(task=name))
-        assert job == await store.inspect.get_job(id)
+        [job] = await find_jobs(store, JobFilter(task=name))
+        assert job == await get_job(store, id)
 
 
 async def test_many_jobs_are_looked_up_at_once_and_those_nobody_knows_are_left_out(store: Store) -> None:
     places = await one_of_each(store)
     found = await store.inspect.get_jobs([*places.values(), new_job_id(), JobId("nonsense")])
-    assert found == {id: await store.inspect.get_job(id) for id in places.values()}
+    assert found == {id: await get_job(store, id) for id in places.values()}
     assert await store.inspect.get_jobs([]) == {}
 
 
@@ -100,7 +101,7 @@ async def test_pages_follow_one_another_without_gap_or_repetition(store: Store) 
     places = await one_of_each(store)
     seen: list[str] = []
     before = None
-    while page := await store.inspect.find_jobs(JobFilter(before=before, limit=3)):
+    while page := await find_jobs(store, JobFilter(before=before, limit=3)):
         assert len(page) <= 3
         seen += ids(page)
         before = page[-1].id
@@ -114,7 +115,7 @@ async def test_pages_follow_one_another_without_gap_or_repetition(store: Store) 
 async def test_an_id_that_never_was_is_not_found(store: Store) -> None:
     for id in (new_job_id(), JobId("nonsense")):
         with pytest.raises(JobNotFound) as caught:
-            await store.inspect.get_job(id)
+            await get_job(store, id)
         assert caught.value.id == id
     unknown = new_job_id()
     assert await store.inspect.get_attempts([unknown]) == {unknown: []}

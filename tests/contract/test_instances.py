@@ -7,6 +7,7 @@ from drumbeat.core.dead_letter import DeadLetterPayload
 from drumbeat.core.instance import DeadInstanceReport, InstanceState, Peer, Role
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.ids import new_instance_id
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 from tests.contract.making import HOUR, add, claim, claimed_one, end, hold, ids, new_instance, new_job, worker
 
@@ -95,13 +96,13 @@ async def test_a_burial_makes_all_jobs_suspect_when_nobody_knows_what_had_starte
     buried = await store.instances.declare_dead(dead, beat=0, started=None, reason="killed")
     assert buried == DeadInstanceReport(declared=True, crash_suspect=2)
     for job in (first, second):
-        found = await store.inspect.get_job(job.id)
+        found = await get_job(store, job.id)
         assert (found.state, found.crashes, found.failures, found.instance) == (JobState.PENDING, 1, 0, None)
         [attempt] = (await store.inspect.get_attempts([job.id]))[job.id]
         assert (attempt.outcome, attempt.instance, attempt.token) == (OutcomeKind.CRASHED, dead, job.token)
         assert attempt.error is not None and attempt.error.message == "killed"
     assert sorted(ids(await claim(store, other))) == sorted([first.id, second.id])
-    assert (await store.inspect.get_job(foreign.id)).instance == other
+    assert (await get_job(store, foreign.id)).instance == other
     record = next(each for each in await store.inspect.list_instances(all=True) if each.id == dead)
     assert (record.state, record.ended_reason) == (InstanceState.DEAD, "killed; its jobs: 2 to run again alone")
     assert record.ended_at is not None
@@ -114,10 +115,10 @@ async def test_what_had_not_started_is_released_unharmed(store: Store) -> None:
     assert await store.instances.declare_dead(dead, beat=None, started=marks, reason="killed") == DeadInstanceReport(
         declared=True, crash_suspect=1, released=1
     )
-    found = await store.inspect.get_job(buffered.id)
+    found = await get_job(store, buffered.id)
     assert (found.state, found.crashes, found.failures) == (JobState.PENDING, 0, 0)
     assert (await store.inspect.get_attempts([buffered.id]))[buffered.id] == []
-    assert (await store.inspect.get_job(started.id)).crashes == 1
+    assert (await get_job(store, started.id)).crashes == 1
     record = next(each for each in await store.inspect.list_instances(all=True) if each.id == dead)
     assert record.ended_reason == "killed; its jobs: 1 to run again alone, 1 given back"
 
@@ -146,7 +147,7 @@ async def test_a_suspect_that_dies_alone_is_charged_until_it_is_dead_with_its_fo
     assert await store.instances.declare_dead(instance, beat=None, started=None, reason="killed") == DeadInstanceReport(
         declared=True, dead=1
     )
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert (found.state, found.crashes, found.failures) == (JobState.DEAD, 3, 0)
     assert found.error is not None and found.error.message == "killed"
     assert [attempt.outcome for attempt in (await store.inspect.get_attempts([job.id]))[job.id]] == ["crashed"] * 3
@@ -159,7 +160,7 @@ async def test_a_crash_limit_of_one_is_dead_at_the_first_burial(store: Store) ->
     instance = await worker(store)
     job = await claimed_one(store, instance, crash_limit=1)
     assert (await store.instances.declare_dead(instance, beat=None, started=[hold(job)], reason="killed")).dead == 1
-    assert (await store.inspect.get_job(job.id)).state == JobState.DEAD
+    assert (await get_job(store, job.id)).state == JobState.DEAD
 
 
 async def test_a_job_whose_cancellation_was_requested_is_cancelled_by_the_burial(store: Store) -> None:
@@ -168,7 +169,7 @@ async def test_a_job_whose_cancellation_was_requested_is_cancelled_by_the_burial
     await store.jobs.cancel([started.id, buffered.id])
     buried = await store.instances.declare_dead(instance, beat=None, started=[hold(started)], reason="killed")
     assert buried == DeadInstanceReport(declared=True, cancelled=2)
-    assert [(await store.inspect.get_job(job.id)).state for job in (started, buffered)] == [JobState.CANCELLED] * 2
+    assert [(await get_job(store, job.id)).state for job in (started, buffered)] == [JobState.CANCELLED] * 2
     assert [attempt.outcome for attempt in (await store.inspect.get_attempts([started.id]))[started.id]] == ["crashed"]
     assert (await store.inspect.get_attempts([buffered.id]))[buffered.id] == []
 
@@ -207,10 +208,10 @@ async def test_who_leaves_gives_back_its_jobs_unharmed(store: Store) -> None:
     await store.jobs.cancel([unwanted.id])
     await store.instances.deregister(instance, "deploy")
     await store.instances.deregister(instance, "again")
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert (found.state, found.crashes, found.failures) == (JobState.PENDING, 0, 0)
     assert (await store.inspect.get_attempts([job.id]))[job.id] == []
-    assert (await store.inspect.get_job(unwanted.id)).state == JobState.CANCELLED
+    assert (await get_job(store, unwanted.id)).state == JobState.CANCELLED
     assert await store.inspect.list_instances() == []
     [record] = await store.inspect.list_instances(all=True)
     assert (record.state, record.ended_reason, record.running) == (InstanceState.LEFT, "deploy", 0)

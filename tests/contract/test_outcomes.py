@@ -6,6 +6,7 @@ from drumbeat.core.claim import WriteStatus
 from drumbeat.core.instance import Instance
 from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
 from drumbeat.ids import JobId, new_job_id
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import (
@@ -21,6 +22,7 @@ from tests.contract.making import (
     ids,
     new_job,
     outcome,
+    release,
     report,
     wanting,
     worker,
@@ -49,7 +51,7 @@ async def test_success_moves_the_job_to_history_with_its_result(store: Store, op
         await end(store, instance, job, OutcomeKind.SUCCEEDED, result='{"ok":1}', result_error="no")
         == WriteStatus.APPLIED
     )
-    found = await (await open_again()).inspect.get_job(job.id)
+    found = await get_job((await open_again()), job.id)
     assert (found.state, found.result, found.result_error, found.error) == (JobState.SUCCEEDED, '{"ok":1}', "no", None)
     assert (found.instance, found.token, found.failures) == (instance, job.token, 0)
     assert found.started_at is not None and us(found.started_at) == job.token + 10
@@ -62,7 +64,7 @@ async def test_an_outcome_without_times_is_finished_now(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
     await end(store, instance, job, OutcomeKind.SUCCEEDED, started_at=None, finished_at=None)
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert found.started_at is None
     assert found.finished_at is not None and job.token <= us(found.finished_at) <= await store.inspect.now()
 
@@ -72,7 +74,7 @@ async def test_a_retry_is_charged_and_due_after_its_delay(store: Store) -> None:
     job = await claimed_one(store, instance)
     before = await store.inspect.now()
     assert await end(store, instance, job, OutcomeKind.RETRY, delay=HOUR) == WriteStatus.APPLIED
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert is_free(found)
     assert (found.failures, found.crashes, found.error) == (1, 0, BOOM)
     assert before + HOUR <= us(found.run_at) <= await store.inspect.now() + HOUR
@@ -84,7 +86,7 @@ async def test_a_snooze_is_not_charged(store: Store) -> None:
     instance = await worker(store)
     job = await claimed_one(store, instance)
     await end(store, instance, job, OutcomeKind.SNOOZED, delay=HOUR)
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert is_free(found)
     assert (found.failures, found.crashes) == (0, 0)
     assert us(found.run_at) > job.token + HOUR
@@ -104,13 +106,13 @@ async def test_a_crash_is_charged_to_crashes_and_dead_at_the_limit(store: Store)
     job = await claimed_one(store, instance, crash_limit=2)
     follow_up = new_job(task="mourn")
     await end(store, instance, job, OutcomeKind.CRASHED, follow_up=follow_up)
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert is_free(found)
     assert (found.crashes, found.failures) == (1, 0)
     [job] = await claim(store, instance)
     assert job.crashes == 1, "below the limit nothing follows"
     await end(store, instance, job, OutcomeKind.CRASHED, follow_up=follow_up)
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert (found.state, found.crashes, found.failures, found.error) == (JobState.DEAD, 2, 0, BOOM)
     assert ids(await claim(store, instance)) == [follow_up.id]
 
@@ -122,7 +124,7 @@ async def test_death_keeps_everything_and_stores_its_follow_up_in_the_same_step(
     follow_up = new_job(task="mourn")
     got = await exchange(store, instance, [outcome(job, OutcomeKind.DEAD, follow_up=follow_up)], wanting())
     assert (got.statuses, ids(got.jobs)) == ([WriteStatus.APPLIED], [follow_up.id])
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert (found.state, found.failures, found.crashes, found.error) == (JobState.DEAD, 1, 0, BOOM)
     assert (found.key, found.args, found.on_dead, found.progress) == ("k", job.args, "mourn", '"half"')
     assert (found.instance, found.token) == (instance, job.token)
@@ -135,7 +137,7 @@ async def test_a_job_whose_cancellation_was_requested_does_not_come_back(store: 
     await store.jobs.cancel([job.id])
     again = outcome(job, kind, blocked_on="task:x")
     assert await report(store, instance, again) == [WriteStatus.APPLIED]
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert (found.state, found.cancel_requested) == (JobState.CANCELLED, True)
     assert await report(store, instance, again) == [WriteStatus.DUPLICATE]
 
@@ -146,7 +148,7 @@ async def test_a_requested_cancellation_may_come_too_late(store: Store, kind: Ou
     job = await claimed_one(store, instance)
     await store.jobs.cancel([job.id])
     await end(store, instance, job, kind)
-    assert (await store.inspect.get_job(job.id)).state == kind.value
+    assert (await get_job(store, job.id)).state == kind.value
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -155,9 +157,9 @@ async def test_a_repeated_outcome_changes_nothing(store: Store, kind: OutcomeKin
     job = await claimed_one(store, instance)
     again = outcome(job, kind, delay=HOUR, blocked_on="task:x", follow_up=new_job(task="mourn", delay=HOUR))
     assert await report(store, instance, again) == [WriteStatus.APPLIED]
-    seen = await store.inspect.get_job(job.id)
+    seen = await get_job(store, job.id)
     assert await report(store, instance, again) == [WriteStatus.DUPLICATE]
-    assert await store.inspect.get_job(job.id) == seen
+    assert await get_job(store, job.id) == seen
     assert len((await store.inspect.get_attempts([job.id]))[job.id]) == 1
     assert (await instance_of(store, instance)).refused == 0
 
@@ -166,14 +168,14 @@ async def test_a_repeated_outcome_changes_nothing(store: Store, kind: OutcomeKin
 async def test_an_outcome_of_a_lost_claim_is_stale_and_counted(store: Store, kind: OutcomeKind) -> None:
     zombie, other = await worker(store), await worker(store)
     job = await claimed_one(store, zombie)
-    await store.jobs.release(zombie, [hold(job)])
+    await release(store, zombie, hold(job))
     [again] = await claim(store, other)
-    seen = await store.inspect.get_job(job.id)
+    seen = await get_job(store, job.id)
     late = outcome(job, kind, blocked_on="task:x", follow_up=new_job())
     assert await report(store, zombie, late) == [WriteStatus.STALE]
     assert await report(store, other, outcome(job, kind)) == [WriteStatus.STALE], "the right instance, an old token"
     assert await report(store, zombie, outcome(again, kind)) == [WriteStatus.STALE], "the right token, another instance"
-    assert await store.inspect.get_job(job.id) == seen
+    assert await get_job(store, job.id) == seen
     assert (await store.inspect.get_attempts([job.id]))[job.id] == []
     assert [(await instance_of(store, each)).refused for each in (zombie, other)] == [2, 1]
     assert await end(store, other, again, OutcomeKind.SUCCEEDED) == WriteStatus.APPLIED
@@ -228,7 +230,7 @@ async def test_a_mixed_batch_gets_a_verdict_for_each_in_order(store: Store) -> N
     )
     done, already, stale = WriteStatus.APPLIED, WriteStatus.DUPLICATE, WriteStatus.STALE
     assert verdicts == [already, done, done, stale, done, done, done, done, stale, done, already, already]
-    states = [(await store.inspect.get_job(job.id)).state.value for job in jobs]
+    states = [(await get_job(store, job.id)).state.value for job in jobs]
     assert states == ["succeeded", "pending", "dead", "cancelled", "pending", "pending", "succeeded", "succeeded"]
 
 
@@ -319,10 +321,10 @@ async def test_release_gives_back_current_claims_and_passes_over_stale_ones(stor
     instance, other = await worker(store), await worker(store)
     first, second = await claimed_one(store, instance), await claimed_one(store, instance)
     foreign = await claimed_one(store, other)
-    assert await store.jobs.release(instance, [hold(first), hold(foreign)]) == 1
-    assert await store.jobs.release(instance, [hold(first)]) == 0
-    assert await store.jobs.release(instance, []) == 0
-    found = await store.inspect.get_job(first.id)
+    assert await release(store, instance, hold(first), hold(foreign)) == 1
+    assert await release(store, instance, hold(first)) == 0
+    assert await release(store, instance) == 0
+    found = await get_job(store, first.id)
     assert is_free(found) and (found.failures, found.crashes) == (0, 0)
     assert await store.jobs.list_running(instance) == [hold(second)]
     assert await store.jobs.list_running(other) == [hold(foreign)]
@@ -341,19 +343,19 @@ async def test_progress_is_kept_for_current_claims_only(store: Store) -> None:
     job, foreign = await claimed_one(store, instance), await claimed_one(store, other)
     notes = [(hold(job), '{"at":1}'), (hold(foreign), '"mine"')]
     await store.jobs.save_progress(instance, notes)
-    assert (await store.inspect.get_job(job.id)).progress == '{"at":1}'
-    assert (await store.inspect.get_job(foreign.id)).progress is None
+    assert (await get_job(store, job.id)).progress == '{"at":1}'
+    assert (await get_job(store, foreign.id)).progress is None
     await store.jobs.save_progress(instance, [])
     await end(store, instance, job, OutcomeKind.SUCCEEDED)
     await store.jobs.save_progress(instance, [(hold(job), '"late"')])
-    assert (await store.inspect.get_job(job.id)).progress == '{"at":1}'
+    assert (await get_job(store, job.id)).progress == '{"at":1}'
 
 
 async def test_attempts_are_runs_that_have_begun(store: Store) -> None:
     instance = await worker(store)
 
     async def attempts(id: JobId) -> int:
-        return (await store.inspect.get_job(id)).attempts
+        return (await get_job(store, id)).attempts
 
     [never] = await add(store, new_job(delay=HOUR))
     assert await attempts(never) == 0

@@ -8,6 +8,7 @@ import pytest
 from drumbeat.core.claim import ClaimedJob, ClaimRef
 from drumbeat.core.job import Job, OutcomeKind
 from drumbeat.core.job_query import JobFilter
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from tests.contract.making import BOOM, HOUR, add, claimed_one, dead_letter, end, new_job, worker
 
@@ -54,14 +55,14 @@ def cut(job: Job, preview: int) -> Job:
 @pytest.mark.parametrize("text", TEXTS)
 async def test_a_preview_is_the_beginning_of_each_text_and_all_else_is_as_it_is(store: Store, text: str) -> None:
     await in_every_place(store, text)
-    whole = await store.inspect.find_jobs(JobFilter())
+    whole = await find_jobs(store, JobFilter())
     assert len(whole) == 7
     assert whole[-2].result == whole[-2].args
     for preview in LENGTHS:
         wanted = [cut(job, preview) for job in whole]
         page = await store.inspect.find_page(JobFilter(preview=preview))
         assert (page.items, page.next) == (wanted, None)
-        assert await store.inspect.find_jobs(JobFilter(preview=preview)) == wanted
+        assert await find_jobs(store, JobFilter(preview=preview)) == wanted
         assert await store.inspect.get_jobs([job.id for job in whole], preview=preview) == {
             job.id: job for job in wanted
         }
@@ -75,6 +76,6 @@ async def test_previews_of_many_large_jobs_are_all_there(store: Store) -> None:
     assert {len(job.args) for job in page.items} == {20}
     found = await store.inspect.get_jobs(ids, preview=20)
     assert (set(found), {len(job.args) for job in found.values()}) == (set(ids), {20})
-    assert len((await store.inspect.get_job(ids[0])).args) > 260_000
+    assert len((await get_job(store, ids[0])).args) > 260_000
     # A filter that looks into the jobs, too.
     assert len((await store.inspect.find_page(JobFilter(task="greet", key=None, limit=100, preview=1))).items) == 60

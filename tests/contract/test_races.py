@@ -12,6 +12,7 @@ from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind, Unique
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreUnavailable
 from drumbeat.ids import new_job_id
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import add, claim, claimed_one, exchange, ids, new_job, outcome, report, wanting, worker
@@ -34,7 +35,7 @@ async def test_of_200_racing_adds_with_one_unique_key_one_wins(
     answers = await all_of([stores[number % 4].jobs.add([job]) for number, job in enumerate(jobs)])
     [winner] = [answer.id for [answer] in answers if answer.created]
     assert {answer.id for [answer] in answers} == {winner}
-    assert ids(await store.inspect.find_jobs(JobFilter())) == [winner]
+    assert ids(await find_jobs(store, JobFilter())) == [winner]
 
 
 async def test_the_same_job_added_by_many_at_once_is_created_once(store: Store, open_again: OpenAgain) -> None:
@@ -92,7 +93,7 @@ async def test_of_many_who_bury_one_instance_one_does(store: Store, open_again: 
     )
     assert sum(burial.declared for burial in burials) == 1
     assert sum(burial.crash_suspect for burial in burials) == 1
-    assert (await store.inspect.get_job(job.id)).crashes == 1
+    assert (await get_job(store, job.id)).crashes == 1
 
 
 async def test_of_a_finish_and_a_burial_exactly_one_counts(store: Store, open_again: OpenAgain) -> None:
@@ -103,7 +104,7 @@ async def test_of_a_finish_and_a_burial_exactly_one_counts(store: Store, open_ag
         async with asyncio.TaskGroup() as group:
             finish = group.create_task(report(store, instance, outcome(job, OutcomeKind.SUCCEEDED)))
             burial = group.create_task(other.instances.declare_dead(instance, beat=None, started=None, reason="race"))
-        state = (await store.inspect.get_job(job.id)).state
+        state = (await get_job(store, job.id)).state
         if finish.result() == [WriteStatus.APPLIED]:
             assert (state, burial.result().crash_suspect) == (JobState.SUCCEEDED, 0)
         else:
@@ -121,7 +122,7 @@ async def test_a_cancelled_call_is_done_or_undone_and_the_store_goes_on(store: S
                 await store.inspect.now()
                 await asyncio.wait(tasks[-1:], timeout=0)
             tasks[-1].cancel()
-    found = {job.id for job in await store.inspect.find_jobs(JobFilter(limit=1_000))}
+    found = {job.id for job in await find_jobs(store, JobFilter(limit=1_000))}
     for task, pair in zip(tasks, jobs, strict=True):
         there = [job.id in found for job in pair]
         assert there in ([True, True], [False, False])
@@ -142,7 +143,7 @@ async def test_calls_under_way_at_close_end_and_those_after_it_are_refused(store
     with pytest.raises(StoreUnavailable):
         await store.jobs.add([new_job()])
     with pytest.raises(StoreUnavailable):
-        await store.inspect.find_jobs(JobFilter())
+        await find_jobs(store, JobFilter())
 
 
 async def test_what_was_accepted_before_close_is_there_afterwards(store: Store, open_again: OpenAgain) -> None:
@@ -150,4 +151,4 @@ async def test_what_was_accepted_before_close_is_there_afterwards(store: Store, 
     id = new_job_id()
     await mine.jobs.add([new_job(id=id)])
     await mine.close()
-    assert (await store.inspect.get_job(id)).state == JobState.PENDING
+    assert (await get_job(store, id)).state == JobState.PENDING

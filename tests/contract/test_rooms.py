@@ -6,6 +6,7 @@ from typing import Any
 from drumbeat.core.room import MAX_HINT_NAMES, RoomMessage
 from drumbeat.ids import InstanceId, new_instance_id, new_job_id
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from tests.conftest import OpenAgain
 from tests.contract.making import HOUR, worker
 from tests.waiting import until
@@ -111,7 +112,10 @@ async def test_old_messages_are_pruned_but_not_from_the_inboxes_that_are_named(s
 async def test_the_owner_of_an_inbox_hears_that_something_came(store: Store, open_again: OpenAgain) -> None:
     other = await open_again()
     heard: set[str] = set()
-    async with store.wake.listen(lambda _due: None) as address, store.wake.listen_rooms(heard.add):
+    async with (
+        store.wake.listen(Subscriber(lambda _due: None)) as address,
+        store.wake.listen(Subscriber(on_room=heard.add)),
+    ):
         me = await worker(store, wake=address)
         await other.rooms.send([message(me)])
         await until(lambda: heard & {me, ""}, what="a hint")
@@ -123,13 +127,13 @@ async def test_the_owner_of_an_inbox_hears_that_something_came(store: Store, ope
 async def test_who_stops_listening_hears_no_more(store: Store) -> None:
     early: list[str] = []
     late: list[str] = []
-    async with store.wake.listen(lambda _due: None) as address:
+    async with store.wake.listen(Subscriber(lambda _due: None)) as address:
         me = await worker(store, wake=address)
-        async with store.wake.listen_rooms(early.append):
+        async with store.wake.listen(Subscriber(on_room=early.append)):
             await store.rooms.send([message(me)])
             await until(lambda: early, what="a hint")
         early.clear()
-        async with store.wake.listen_rooms(late.append):
+        async with store.wake.listen(Subscriber(on_room=late.append)):
             await store.rooms.send([message(me)])
             await until(lambda: late, what="a hint")
     assert early == []

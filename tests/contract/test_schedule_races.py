@@ -10,6 +10,7 @@ from drumbeat.core.job import CancelAnswer, JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import FireOutcome, FireRequest, Overlap, PlannedFire, Schedule, ScheduleState
 from drumbeat.ids import InstanceId, JobId, new_job_id
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from tests.conftest import OpenAgain
 from tests.contract.making import claim, end, outcome, report, worker
@@ -35,7 +36,7 @@ async def control(store: Store, batch: int) -> int:
 
 
 async def jobs_of(store: Store) -> list[tuple[str | None, int]]:
-    found = await store.inspect.find_jobs(JobFilter(limit=10_000))
+    found = await find_jobs(store, JobFilter(limit=10_000))
     return [(job.schedule, round(job.due_at.timestamp() * SECOND)) for job in found]
 
 
@@ -121,7 +122,7 @@ async def test_firing_beside_workers_that_finish_loses_no_job_and_leaves_none_in
     me = await worker(store)
     while jobs := await claim(store, me):
         await report(store, me, *(outcome(job, OutcomeKind.SUCCEEDED) for job in jobs))
-    found = await store.inspect.find_jobs(JobFilter(limit=10_000))
+    found = await find_jobs(store, JobFilter(limit=10_000))
     assert [job for job in found if job.state in {JobState.PENDING, JobState.RUNNING}] == []
     assert len(found) == sum(task.result() for task in made)
     assert await store.schedules.advance_stalled() == 0
@@ -185,11 +186,11 @@ async def test_a_claim_and_a_fire_that_cancels_agree_on_who_runs(store: Store, o
         [second] = fired.result().jobs
         claimed = {job.id: job for job in claiming.result()}
         if first in claimed:
-            assert (await store.inspect.get_job(first)).cancel_requested
+            assert (await get_job(store, first)).cancel_requested
             assert second not in claimed
             await end(store, me, claimed[first], OutcomeKind.CANCELLED)
         else:
-            assert (await store.inspect.get_job(first)).state is JobState.CANCELLED
+            assert (await get_job(store, first)).state is JobState.CANCELLED
         if second not in claimed:
             claimed = {job.id: job for job in await claim(store, me)}
         assert set(claimed) - {first} == {second}

@@ -15,6 +15,7 @@ from drumbeat.core.job import OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import FireRequest, NewSchedule, Overlap, ScheduleState, SkippedRange
 from drumbeat.ids import InstanceId, JobId
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 from tests.conftest import fresh_store
 from tests.contract.making import claim, end, worker
@@ -86,7 +87,7 @@ class Side:
         ]
         jobs = [
             (job.id, job.state, job.schedule, job.blocked_on, job.cancel_requested, job.due_at, job.failures)
-            for job in await self.store.inspect.find_jobs(JobFilter(limit=1_000))
+            for job in await find_jobs(self.store, JobFilter(limit=1_000))
         ]
         return [*schedules, *fires, *jobs]
 
@@ -165,13 +166,13 @@ class Play:
             await self._both(lambda side: side.finish(id, kind))
 
     async def _cancel(self) -> None:
-        jobs = [job.id for job in await self._sides[1].store.inspect.find_jobs(JobFilter(limit=1_000))]
+        jobs = [job.id for job in await find_jobs(self._sides[1].store, JobFilter(limit=1_000))]
         if jobs:
             chosen = self._chance.sample(jobs, min(3, len(jobs)))
             await self._both(lambda side: side.store.jobs.cancel(chosen))
 
     async def _replay(self) -> None:
-        letters = [job.id for job in await self._sides[1].store.inspect.find_jobs(JobFilter(dead_letters=True))]
+        letters = [job.id for job in await find_jobs(self._sides[1].store, JobFilter(dead_letters=True))]
         if letters:
             await self._both(lambda side: side.store.jobs.replay(letters[:1]))
 

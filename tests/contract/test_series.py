@@ -9,8 +9,9 @@ from drumbeat.core.claim import ClaimedJob
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.schedule import Overlap, Schedule, ScheduleState
 from drumbeat.ids import InstanceId
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
-from tests.contract.making import claim, end, hold, outcome, report, worker
+from tests.contract.making import claim, end, hold, outcome, release, report, worker
 from tests.contract.scheduling import MINUTE, after, change, fire, fired_job, got, put
 
 End = Callable[[Store, InstanceId, ClaimedJob], Awaitable[object]]
@@ -83,11 +84,11 @@ async def test_every_end_of_the_current_job_sets_the_next_moment(store: Store, h
     assert (await got(store, "sweep")).next_at is None
     await ENDS[how](store, me, job)
     found = await got(store, "sweep")
-    assert (await store.inspect.get_job(job.id)).state not in {JobState.PENDING, JobState.RUNNING}
+    assert (await get_job(store, job.id)).state not in {JobState.PENDING, JobState.RUNNING}
     assert found.current is None
     assert found.next_at is not None
     assert before + MINUTE <= found.next_at <= await store.inspect.now() + MINUTE
-    assert (await store.inspect.get_job(job.id)).schedule == "sweep"
+    assert (await get_job(store, job.id)).schedule == "sweep"
     assert await store.schedules.advance_stalled() == 0
 
 
@@ -144,7 +145,7 @@ async def test_a_replay_and_its_end_change_nothing(store: Store) -> None:
     [replayed] = await store.jobs.replay([job.id])
     assert replayed.replayed
     [again] = await claim(store, me)
-    assert (await store.inspect.get_job(job.id)).schedule == "sweep"
+    assert (await get_job(store, job.id)).schedule == "sweep"
     await end(store, me, again, OutcomeKind.SUCCEEDED)
     assert await got(store, "sweep") == before
 
@@ -154,7 +155,7 @@ async def test_a_dead_letter_that_is_discarded_changes_nothing(store: Store) -> 
     await end(store, me, job, OutcomeKind.DEAD)
     before = await got(store, "sweep")
     assert await store.jobs.discard([job.id]) == 1
-    assert (await store.inspect.get_job(job.id)).schedule == "sweep"
+    assert (await get_job(store, job.id)).schedule == "sweep"
     assert await got(store, "sweep") == before
 
 
@@ -210,7 +211,7 @@ async def test_of_a_release_and_a_cancellation_the_next_moment_is_set_whichever_
         me = await worker(store)
         [job] = await claim(store, me)
         async with asyncio.TaskGroup() as group:
-            group.create_task(store.jobs.release(me, [hold(job)]))
+            group.create_task(release(store, me, hold(job)))
             group.create_task(store.jobs.cancel([job.id]))
         await store.jobs.cancel([job.id])
         found: Schedule = await got(store, f"s{number}")

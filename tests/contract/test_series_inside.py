@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import JobState
 from drumbeat.core.schedule import Overlap
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 from tests.callers import Caller, caller
 from tests.conftest import TRANSACTIONAL
@@ -36,18 +38,18 @@ async def test_the_next_moment_is_set_with_the_commit_and_not_with_a_rollback(
     before = await store.inspect.now()
     await program.begin()
     await store.transactional.complete(
-        program.conn, me, hold(job), started_at=job.token, result=None, result_error=None
+        program.conn, CompletedJob(instance=me, claim=hold(job), started_at=job.token, result=None, result_error=None)
     )
     assert (await got(store, "sweep")).next_at is None
     await (program.commit() if commits else program.rollback())
     found = await got(store, "sweep")
     if commits:
-        assert (await store.inspect.get_job(id)).schedule == "sweep"
+        assert (await get_job(store, id)).schedule == "sweep"
         assert found.current is None
         assert found.next_at is not None
         assert before + MINUTE <= found.next_at <= await store.inspect.now() + MINUTE
     else:
-        assert (await store.inspect.get_job(id)).state is JobState.RUNNING
+        assert (await get_job(store, id)).state is JobState.RUNNING
         assert (found.current, found.next_at) == (id, None)
 
 
@@ -58,8 +60,8 @@ async def test_the_next_in_line_goes_on_with_the_commit(store: Store, program: C
     [job] = await claim(store, me)
     await program.begin()
     await store.transactional.complete(
-        program.conn, me, hold(job), started_at=job.token, result=None, result_error=None
+        program.conn, CompletedJob(instance=me, claim=hold(job), started_at=job.token, result=None, result_error=None)
     )
-    assert (await store.inspect.get_job(queued)).blocked_on is not None
+    assert (await get_job(store, queued)).blocked_on is not None
     await program.commit()
     assert [each.id for each in await claim(store, me)] == [queued]

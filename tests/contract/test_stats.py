@@ -91,7 +91,7 @@ async def test_writing_again_replaces_what_was_there(store: Store) -> None:
         rows = [rollup(Resolution.TEN_SECONDS, at, succeeded=count), rollup(Resolution.TOTAL, succeeded=count)]
         assert await store.stats.put(instance, rows)
     assert [each.succeeded for each in await store.stats.read(Resolution.TEN_SECONDS, at, at + 1)] == [4]
-    assert [each.succeeded for each in await store.stats.read_totals()] == [4]
+    assert [each.succeeded for each in await store.stats.read(Resolution.TOTAL, 0, 1)] == [4]
 
 
 async def test_an_instance_that_does_not_live_writes_nothing(store: Store) -> None:
@@ -102,7 +102,7 @@ async def test_an_instance_that_does_not_live_writes_nothing(store: Store) -> No
             instance, [rollup(Resolution.TEN_SECONDS, at), rollup(Resolution.TOTAL, started=1)]
         )
     assert await store.stats.read(Resolution.TEN_SECONDS, at, at + 1) == []
-    assert await store.stats.read_totals() == []
+    assert await store.stats.read(Resolution.TOTAL, 0, 1) == []
 
 
 async def test_stretches_are_read_by_span_queue_and_task_in_order(store: Store) -> None:
@@ -137,17 +137,17 @@ async def test_what_is_counted_of_all_together_is_read_apart(store: Store) -> No
         ]
         await store.stats.put(await worker(store), [*rows, *whole])
     assert [each.started for each in await store.stats.read(Resolution.TEN_SECONDS, 0, at + 1)] == [3, 3]
-    both = await store.stats.read_overall(Resolution.TEN_SECONDS, 0, at + 1)
+    both = await store.stats.read(Resolution.TEN_SECONDS, 0, at + 1, queue=OVERALL, task=OVERALL)
     assert [(each.at, each.queue, each.task, each.started) for each in both] == [
         (at - 10 * SECOND, OVERALL, OVERALL, 6),
         (at, OVERALL, OVERALL, 6),
     ]
-    assert await store.stats.read_overall(Resolution.TEN_SECONDS, at, at + 1) == both[1:]
-    assert await store.stats.read_overall(Resolution.MINUTE, 0, at + 1) == []
+    assert await store.stats.read(Resolution.TEN_SECONDS, at, at + 1, queue=OVERALL, task=OVERALL) == both[1:]
+    assert await store.stats.read(Resolution.MINUTE, 0, at + 1, queue=OVERALL, task=OVERALL) == []
     assert await prune(store, tens=at) == 2
-    assert await store.stats.read_overall(Resolution.TEN_SECONDS, 0, at + 1) == both[1:]
+    assert await store.stats.read(Resolution.TEN_SECONDS, 0, at + 1, queue=OVERALL, task=OVERALL) == both[1:]
     assert await prune(store, tens=at + 1) == 6
-    assert await store.stats.read_overall(Resolution.TEN_SECONDS, 0, at + 1) == []
+    assert await store.stats.read(Resolution.TEN_SECONDS, 0, at + 1, queue=OVERALL, task=OVERALL) == []
 
 
 async def test_more_stretches_are_read_than_fit_into_one_page(store: Store) -> None:
@@ -171,7 +171,7 @@ async def test_old_stretches_are_pruned_and_the_totals_stay(store: Store) -> Non
     assert len(await store.stats.read(Resolution.MINUTE, 0, at + 1)) == 2
     assert await prune(store, tens=at, minutes=at) == 1
     assert [await store.stats.read(each.resolution, 0, at + 1) for each in kept] == [[each] for each in kept]
-    assert [each.started for each in await store.stats.read_totals()] == [6]
+    assert [each.started for each in await store.stats.read(Resolution.TOTAL, 0, 1)] == [6]
 
 
 async def test_totals_survive_the_instances_that_counted_them(store: Store) -> None:
@@ -181,7 +181,7 @@ async def test_totals_survive_the_instances_that_counted_them(store: Store) -> N
     await store.stats.put(two, [rollup(Resolution.TOTAL, started=2, run=histogram(b27=2), run_us=large)])
     await store.stats.put(two, [rollup(Resolution.TOTAL, queue="other", task="x", dead=4)])
     await store.stats.put(lives, [rollup(Resolution.TOTAL, started=8)])
-    before = await store.stats.read_totals()
+    before = await store.stats.read(Resolution.TOTAL, 0, 1)
     assert [(each.queue, each.started, each.run_us, each.dead) for each in before] == [
         ("default", 11, 2 * large, 0),
         ("other", 0, 0, 4),
@@ -192,21 +192,21 @@ async def test_totals_survive_the_instances_that_counted_them(store: Store) -> N
         await leave(store, instance)
     assert await prune(store, gone=later - 2 * HOUR) == 0
     assert await prune(store, gone=later, limit=2) == 2
-    assert await store.stats.read_totals() == before
+    assert await store.stats.read(Resolution.TOTAL, 0, 1) == before
     assert await prune(store, gone=later) == 1
     assert await prune(store, gone=later) == 0
-    assert await store.stats.read_totals() == before
+    assert await store.stats.read(Resolution.TOTAL, 0, 1) == before
     three = await worker(store)
     await store.stats.put(three, [rollup(Resolution.TOTAL, started=16)])
     await store.stats.put(lives, [rollup(Resolution.TOTAL, started=9)])
     await leave(store, three)
     assert await prune(store, gone=later) == 1
-    assert [each.started for each in await store.stats.read_totals()] == [28, 0]
+    assert [each.started for each in await store.stats.read(Resolution.TOTAL, 0, 1)] == [28, 0]
 
 
 async def test_writing_nothing_does_nothing(store: Store) -> None:
     assert await store.stats.put(await worker(store), [])
-    assert await store.stats.read_totals() == []
+    assert await store.stats.read(Resolution.TOTAL, 0, 1) == []
 
 
 async def ended_runs(store: Store, me: InstanceId) -> dict[str, int]:
@@ -272,11 +272,11 @@ async def test_what_a_buried_instance_had_not_written_is_counted_from_the_record
     for _ in range(2):
         await recover_counts(store, me)
         for found in (
-            await store.stats.read_totals(),
+            await store.stats.read(Resolution.TOTAL, 0, 1),
             await store.stats.read(Resolution.TEN_SECONDS, before, before + HOUR),
-            await store.stats.read_overall(Resolution.TEN_SECONDS, before, before + HOUR),
+            await store.stats.read(Resolution.TEN_SECONDS, before, before + HOUR, queue=OVERALL, task=OVERALL),
             await store.stats.read(Resolution.MINUTE, before, before + HOUR),
-            await store.stats.read_overall(Resolution.MINUTE, before, before + HOUR),
+            await store.stats.read(Resolution.MINUTE, before, before + HOUR, queue=OVERALL, task=OVERALL),
         ):
             assert sum(each.succeeded for each in found) == expected["succeeded"]
             assert sum(each.failed for each in found) == expected["retry"] + expected["dead"]
@@ -304,4 +304,4 @@ async def test_what_was_written_before_the_death_is_not_counted_again(store: Sto
     await end(store, me, await claimed_one(store, me), OutcomeKind.SUCCEEDED)
     await store.instances.declare_dead(me, beat=None, started=[], reason="killed")
     await recover_counts(store, me)
-    assert [each.succeeded for each in await store.stats.read_totals()] == [2]
+    assert [each.succeeded for each in await store.stats.read(Resolution.TOTAL, 0, 1)] == [2]

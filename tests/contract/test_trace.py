@@ -5,6 +5,7 @@ import pytest
 from drumbeat.core.job import JobState, OutcomeKind, Unique
 from drumbeat.core.job_query import JobFilter
 from drumbeat.ids import JobId
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
 from tests.contract.making import (
     HOUR,
@@ -26,7 +27,7 @@ OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 async def traced(store: Store, id: JobId) -> str | None:
-    return (await store.inspect.get_job(id)).trace
+    return (await get_job(store, id)).trace
 
 
 async def test_a_claim_has_the_trace_of_the_enqueue_at_each_attempt(store: Store) -> None:
@@ -52,7 +53,7 @@ async def test_the_record_of_an_end_has_the_trace(store: Store, kind: OutcomeKin
     instance = await worker(store)
     job = await claimed_one(store, instance, trace=TRACE, key=key)
     await end(store, instance, job, kind)
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert (found.state, found.trace, found.key, found.schedule) == (kind.value, TRACE, key, None)
 
 
@@ -66,7 +67,7 @@ async def test_a_success_that_left_a_result_has_the_trace(store: Store) -> None:
 async def test_a_pending_job_that_is_cancelled_keeps_its_trace(store: Store) -> None:
     [id] = await add(store, new_job(delay=HOUR, trace=TRACE))
     await store.jobs.cancel([id])
-    found = await store.inspect.get_job(id)
+    found = await get_job(store, id)
     assert (found.state, found.trace) == (JobState.CANCELLED, TRACE)
 
 
@@ -121,8 +122,8 @@ async def test_a_traced_job_is_of_no_schedule_though_there_are_some(store: Store
     job = await claimed_one(store, instance, trace=TRACE)
     before = await got(store, "sweep")
     await end(store, instance, job, kind)
-    found = await store.inspect.get_job(job.id)
+    found = await get_job(store, job.id)
     assert (found.trace, found.schedule, await got(store, "sweep")) == (TRACE, None, before)
     assert (scheduled.id, scheduled.trace) == (fired, None)
-    assert (await store.inspect.get_job(fired)).schedule == "sweep"
-    assert [each.id for each in await store.inspect.find_jobs(JobFilter(schedule="sweep"))] == [fired]
+    assert (await get_job(store, fired)).schedule == "sweep"
+    assert [each.id for each in await find_jobs(store, JobFilter(schedule="sweep"))] == [fired]

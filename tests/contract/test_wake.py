@@ -7,8 +7,9 @@ import pytest
 
 from drumbeat.core.job import OutcomeKind
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from tests.conftest import OpenAgain
-from tests.contract.making import HOUR, add, claimed_one, dead_letter, end, hold, new_job, worker
+from tests.contract.making import HOUR, add, claimed_one, dead_letter, end, hold, new_job, release, worker
 from tests.waiting import until
 
 
@@ -30,7 +31,7 @@ class Ear:
 @asynccontextmanager
 async def listening(store: Store) -> AsyncIterator[Ear]:
     ear = Ear()
-    async with store.wake.listen(ear.hear) as address:
+    async with store.wake.listen(Subscriber(ear.hear)) as address:
         await worker(store, wake=address)
         yield ear
 
@@ -56,7 +57,7 @@ async def a_released_job(store: Store) -> AsyncIterator[int]:
     instance = await worker(store)
     job = await claimed_one(store, instance)
     yield 0
-    await store.jobs.release(instance, [hold(job)])
+    await release(store, instance, hold(job))
     yield await store.inspect.now()
 
 

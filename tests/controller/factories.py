@@ -13,6 +13,7 @@ from drumbeat.errors import StoreUnavailable
 from drumbeat.events import Events
 from drumbeat.ids import InstanceId
 from drumbeat.service import OutageBackoff
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 
 ME, YOU = InstanceId("me"), InstanceId("you")
@@ -84,7 +85,7 @@ def make_schedule(name: str = "nightly", rule: str = "0 3 * * *", **changes: Any
 
 
 def make_daily_schedule(moment: int, name: str = "daily") -> NewSchedule:
-    """Every day from this moment on."""
+    """Every day from this time on."""
     return make_schedule(name, str(DAY), kind=RuleKind.GRID, start=moment)
 
 
@@ -93,4 +94,4 @@ async def put_schedule(store: Store, schedule: NewSchedule, next_at: int | None)
 
 
 async def list_jobs(store: Store) -> list[Job]:
-    return await store.inspect.find_jobs(JobFilter(limit=100_000))
+    return await find_jobs(store, JobFilter(limit=100_000))

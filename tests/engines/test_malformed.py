@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from drumbeat import Drumbeat
 from drumbeat.admin.audit import new_act
 from drumbeat.cli.program import program
+from drumbeat.core.audit import AuditFilter
 from drumbeat.core.claim import ClaimRequest
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.job import JobState, OutcomeKind, PendingView
@@ -26,6 +27,7 @@ from drumbeat.core.room import RoomMessage
 from drumbeat.core.schedule import Fire
 from drumbeat.core.stats import Resolution, Rollup
 from drumbeat.ids import JobId
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 from tests.contract.making import add, claim, new_job, outcome, worker
 from tests.contract.scheduling import new_schedule, put
@@ -125,7 +127,7 @@ async def look_everywhere(app: Drumbeat, ids: Sequence[JobId] = ()) -> list[str]
         await store.inspect.find_page(JobFilter(view=view))
     for state in JobState:
         await store.inspect.find_page(JobFilter(state=state))
-    await store.stats.read_totals()
+    await store.stats.read(Resolution.TOTAL, 0, 1)
     transport = httpx.ASGITransport(app.dashboard(access="open"), client=("127.0.0.1", 50_000))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7777") as browser:
         paths = [f"/api/v1/{path}" for path in LISTS] + [f"/{path}" for path in PAGES]
@@ -183,7 +185,7 @@ async def test_a_damaged_pending_job_dies_alone_and_its_neighbours_run(app: Drum
         await until(lambda: all_are(app, later, JobState.SUCCEEDED), what="what came later ran")
         await look_everywhere(app, bad)
     store = await app._internals.client.store()
-    letters = {job.id: job for job in await store.inspect.find_jobs(JobFilter(dead_letters=True, limit=500))}
+    letters = {job.id: job for job in await find_jobs(store, JobFilter(dead_letters=True, limit=500))}
     for id, damage in named.items():
         error = letters[id].error
         assert error is not None and error.type == "Undecodable", damage.name
@@ -206,9 +208,9 @@ async def test_damaged_dead_letters_and_history_are_shown_named_replayed_and_dis
     names = await look_everywhere(app, [*bad, *ended])
     assert any(name.startswith("dead letter") for name in names), names
     store = await app._internals.client.store()
-    shown = {job.id for job in await store.inspect.find_jobs(JobFilter(dead_letters=True, limit=500))}
+    shown = {job.id for job in await find_jobs(store, JobFilter(dead_letters=True, limit=500))}
     assert shown == set(refused)
-    assert len(await store.inspect.find_jobs(JobFilter(limit=1_000))) == len(refused) + len(ended)
+    assert len(await find_jobs(store, JobFilter(limit=1_000))) == len(refused) + len(ended)
     await store.jobs.get_results([*refused, *ended])
     replayed = await store.jobs.replay([*bad[::2], *good[::2]])
     assert all(answer.replayed for answer in replayed)
@@ -325,7 +327,7 @@ async def test_damaged_acts_counts_and_messages_are_left_out(app: Drumbeat, vand
         await store.audit.begin(act)
     await store.audit.begin(new_act(who="bob", verb="queues.pause", target="mail", via="cli"))
     await damage_all(vandal, "act", [act.id for act in done], acts)
-    assert "bob" in {act.who for act in await store.audit.list_page(limit=500)}
+    assert "bob" in {act.who for act in await store.audit.list_page(AuditFilter(limit=500))}
     for damage in vandal.damages("rollup"):
         counted = [
             Rollup(resolution=Resolution.MINUTE, at=0, queue="q", task=task, started=3) for task in ("bad", "good")

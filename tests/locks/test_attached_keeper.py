@@ -16,13 +16,15 @@ def threads() -> int:
 async def is_renewed(held: Holder) -> None:
     """Beyond the lease that it had."""
     end = held.lock._ticket.trusted_until
-    await until(lambda: held.lock._ticket.trusted_until > end + QUICK_LEASES["lock_lease"], what="renewals", deadline=20)
+    await until(
+        lambda: held.lock._ticket.trusted_until > end + QUICK_LEASES["lock_lease"], what="renewals", deadline=20
+    )
     assert not held.lock.lost.is_set()
 
 
 async def test_a_worker_renews_locks_beside_its_heart(app_url: str, other: Drumbeat) -> None:
-    async with Drumbeat(app_url, **QUICK_LEASES) as app, run_worker(app, **QUICK_LEASES) as worker:
-        await until(lambda: worker._heartbeat is not None and app._internals.keeper._host is not None)
+    async with Drumbeat(app_url, **QUICK_LEASES) as app, run_worker(app, **QUICK_LEASES):
+        await until(lambda: app._internals.keeper._host is not None)
         held = Holder(app)
         await held.holds()
         assert threads() == 0

@@ -14,6 +14,7 @@ import pytest
 
 from drumbeat.core.job import JobState
 from drumbeat.core.job_query import JobFilter
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.urls import open_store
 from tests.callers import caller
 from tests.cli.command import build_environment
@@ -38,7 +39,7 @@ async def test_each_order_has_one_invoice_though_workers_are_killed(store_url: s
     assert done.stdout == f"{KILLS} workers killed, {orders} orders, {orders} billed, {orders} invoices\n", done.stderr
     async with caller(store_url) as program, await open_store(store_url) as store:
         billed = Counter(await program.column("SELECT customer_order FROM invoice"))
-        jobs = await store.inspect.find_jobs(JobFilter(limit=2 * orders))
+        jobs = await find_jobs(store, JobFilter(limit=2 * orders))
     assert billed == Counter(range(1, orders + 1))
     assert Counter(job.state for job in jobs) == {JobState.SUCCEEDED: orders}
     # The kills have hit: jobs were under way in those who died, and ran again.

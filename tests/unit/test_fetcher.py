@@ -1,4 +1,4 @@
-"""When a worker asks for jobs: once for each reason, and never later than it knows of a due one."""
+"""When a worker claims jobs: once for each reason, and never later than the next known due time."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from drumbeat.clock import FakeClock
 from drumbeat.core.claim import ClaimedJob, ClaimResult
 from drumbeat.worker.buffer import JobBuffer
-from drumbeat.worker.fetcher import Fetcher
+from drumbeat.worker.fetcher import FetchCapacity, Fetcher, FetchTimer
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.queue_weights import QueueWeights
 
@@ -27,19 +27,11 @@ def woken() -> list[None]:
 
 @pytest.fixture
 def fetcher(clock: FakeClock, woken: list[None]) -> Fetcher:
-    """Of a worker whose jobs are quick: there is always room for more than a batch."""
-    pace = Prefetch(10, max_jobs=4 * BATCH)
-    pace.record_run(1)
-    return Fetcher(
-        clock,
-        JobBuffer(lambda: None),
-        QueueWeights({"default": 1}),
-        pace,
-        batch_sizes={},
-        max_claim=BATCH,
-        poll=POLL,
-        wake=lambda: woken.append(None),
-    )
+    """Of a worker whose jobs are quick: there is always capacity for more than a batch."""
+    prefetch = Prefetch(10, max_jobs=4 * BATCH)
+    prefetch.record_run(1)
+    capacity = FetchCapacity(JobBuffer(lambda: None), prefetch, batch_sizes={}, max_claim=BATCH)
+    return Fetcher(FetchTimer(clock, POLL), capacity, QueueWeights({"default": 1}), lambda: woken.append(None))
 
 
 def job(number: int) -> ClaimedJob:
@@ -88,7 +80,7 @@ def test_a_hint_that_is_younger_than_the_answer_is_not_forgotten(fetcher: Fetche
     assert fetcher.seconds_until_poll == pytest.approx(0.2, abs=0.001)
 
 
-async def test_a_due_moment_is_that_of_the_stores_clock(fetcher: Fetcher, clock: FakeClock) -> None:
+async def test_a_due_time_is_that_of_the_stores_clock(fetcher: Fetcher, clock: FakeClock) -> None:
     ask(fetcher, clock)
     behind = clock.now_us()
     clock.jump(3600)

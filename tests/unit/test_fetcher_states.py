@@ -8,23 +8,16 @@ import pytest
 from drumbeat.clock import FakeClock
 from drumbeat.core.claim import ClaimRequest
 from drumbeat.worker.buffer import JobBuffer
-from drumbeat.worker.fetcher import Fetcher
+from drumbeat.worker.fetcher import FetchCapacity, Fetcher, FetchState, FetchTimer
 from drumbeat.worker.prefetch import Prefetch
 from drumbeat.worker.queue_weights import QueueWeights
 from tests.unit.test_fetcher import BATCH, POLL, answer
 
-STATES = ("WAITING", "NOTIFIED", "STREAMING", "STREAMING_NOTIFIED", "STOPPED")
+STATES = tuple(state.name for state in FetchState)
 
 
 def state_of(fetcher: Fetcher) -> str:
-    if fetcher._stopped:
-        return "STOPPED"
-    return {
-        (False, False): "WAITING",
-        (True, False): "NOTIFIED",
-        (False, True): "STREAMING",
-        (True, True): "STREAMING_NOTIFIED",
-    }[fetcher._should_claim, fetcher._was_claim_filled]
+    return fetcher.state.name
 
 
 class Bench:
@@ -33,19 +26,11 @@ class Bench:
     def __init__(self, state: str) -> None:
         self.clock = FakeClock()
         self.is_resting = False
-        self.buffer = JobBuffer(lambda: None)
         prefetch = Prefetch(10, max_jobs=5 * BATCH)
         prefetch.record_run(1)
-        self.fetcher = Fetcher(
-            self.clock,
-            self.buffer,
-            QueueWeights({"default": 1}, rests={"default": lambda: self.is_resting}),
-            prefetch,
-            batch_sizes={},
-            max_claim=BATCH,
-            poll=POLL,
-            wake=lambda: None,
-        )
+        weights = QueueWeights({"default": 1}, rests={"default": lambda: self.is_resting})
+        capacity = FetchCapacity(JobBuffer(lambda: None), prefetch, batch_sizes={}, max_claim=BATCH)
+        self.fetcher = Fetcher(FetchTimer(self.clock, POLL), capacity, weights, lambda: None)
         self.claim = self.ask()
         match state:
             case "WAITING":

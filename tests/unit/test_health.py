@@ -90,8 +90,8 @@ def test_a_cluster_that_does_its_work_is_healthy() -> None:
             "No worker responds",
             "no heartbeat of 1 worker for 2 s",
         ),
-        ({"store_ms": 900.0}, HealthLevel.WARN, "The store is slow", "900 ms for a small question"),
-        ({"leader": None}, HealthLevel.WARN, "No leader", "nobody fires schedules at this moment"),
+        ({"store_ms": 900.0}, HealthLevel.WARN, "The store is slow", "900 ms for a small query"),
+        ({"leader": None}, HealthLevel.WARN, "No leader", "no schedule fires until a controller leads"),
     ],
 )
 def test_what_is_not_well_is_told_with_its_reason(

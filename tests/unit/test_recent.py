@@ -1,7 +1,7 @@
 """Answers that are dear are told again for a while; for longer while nothing moves."""
 
 from drumbeat.clock import FakeClock
-from drumbeat.store.job_search import CachedCount
+from drumbeat.store.cached_count import CachedCount
 
 
 class Store:

@@ -19,7 +19,9 @@ API = "/api/v1"
 
 @pytest.fixture
 async def hand(app: Drumbeat) -> InstanceId:
-    return await making.worker(await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures(), concurrency=4)
+    return await making.worker(
+        await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures(), concurrency=4
+    )
 
 
 async def counted(app: Drumbeat, hand: InstanceId, *, ago: timedelta, **numbers: int) -> None:
@@ -125,7 +127,7 @@ async def test_an_instance_is_shown_with_its_heart_and_its_term(
     await store.instances.deregister(other, "drained")
     [living] = (await api.get(f"{API}/instances")).json()["items"]
     assert (living["id"], living["healthy"], living["term"]) == (hand, True, 1)
-    assert 0 <= living["silent"] < 60
+    assert 0 <= living["seconds_since_heartbeat"] < 60
     both = (await api.get(f"{API}/instances", params={"all": "true"})).json()["items"]
     assert {each["id"]: each["state"] for each in both} == {hand: "alive", other: "left"}
     gone = (await api.get(f"{API}/instances/{other}")).json()
@@ -176,7 +178,7 @@ async def test_every_act_is_in_the_audit_newest_first_page_by_page(api: httpx.As
         query["before"] = page["next"]
     assert [(act["verb"], act["target"], act["touched"], act["outcome"], act["reason"]) for act in seen] == [
         ("jobs.enqueue", "send_male", 0, "refused", ""),
-        ("jobs.bulk", "cancel task=send_mail", 4, "done", "all of it"),
+        ("jobs.cancel", "task=send_mail", 4, "done", "all of it"),
         ("queues.pause", "mail", 1, "done", "rest"),
         *(("jobs.enqueue", "send_mail", 1, "done", f"reason {number}") for number in (3, 2, 1, 0)),
     ]

@@ -20,7 +20,9 @@ DEAD = "/api/v1/dead"
 
 @pytest.fixture
 async def hand(app: Drumbeat) -> InstanceId:
-    return await making.worker(await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures())
+    return await making.worker(
+        await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures()
+    )
 
 
 async def died(app: Drumbeat, hand: InstanceId, number: int) -> list[str]:
@@ -61,10 +63,11 @@ async def test_one_dead_letter_is_shown_replayed_and_discarded(
 ) -> None:
     first, second = await died(app, hand, 2)
     assert (await api.get(f"{DEAD}/{first}")).json()["state"] == "dead"
-    assert (await api.post(f"{DEAD}/{first}/replay", json={"reason": "mended"})).json()["view"] == "ready"
+    assert (await api.post(f"{DEAD}/{first}/replay", json={"reason": "mended"})).json()["touched"] == 1
+    assert (await api.get(f"/api/v1/jobs/{first}")).json()["view"] == "ready"
     assert (await api.get(f"{DEAD}/{first}")).status_code == 409
     assert (await api.post(f"{DEAD}/{first}/replay")).status_code == 409
-    assert (await api.post(f"{DEAD}/{second}/discard")).json()["state"] == "dead"
+    assert (await api.post(f"{DEAD}/{second}/discard")).json()["touched"] == 1
     assert (await api.get(DEAD)).json()["items"] == []
     assert (await api.post(f"{DEAD}/{second}/discard")).status_code == 409
 
@@ -139,7 +142,7 @@ async def test_a_paced_replay_tells_how_far_it_is_and_can_be_stopped(
         act = await until(far, what="the first letters are done")
         assert act["done_at"] is None and 0 < act["touched"] < 12
         page = html.unescape((await api.get("/dead", headers={"Accept": "text/html"})).text)
-        assert "replay: all" in page and re.search(r'data-test="under-way-done">\d+</b> of 12 done', page)
+        assert "replay: all" in page and re.search(r'data-test="background-act-done">\d+</b> of 12 done', page)
         stopped = await api.post(f"/api/v1/audit/{act['id']}/stop", json={"reason": "too many"})
         assert (stopped.status_code, stopped.json()) == (200, {"touched": 1})
     assert asked.result().json()["act"] == act["id"]
@@ -147,7 +150,7 @@ async def test_a_paced_replay_tells_how_far_it_is_and_can_be_stopped(
     counts = await states(app)
     assert ended["touched"] == counts["pending"] < 12 and counts["dead"] == 12 - ended["touched"]
     assert ended["outcome"] == "failed: stopped by local" and ended["done_at"] is not None
-    assert 'data-test="under-way"' not in (await api.get("/dead", headers={"Accept": "text/html"})).text
+    assert 'data-test="background-act"' not in (await api.get("/dead", headers={"Accept": "text/html"})).text
     again = await api.post(f"/api/v1/audit/{act['id']}/stop")
     assert (again.status_code, again.json()["type"]) == (409, "act-ended")
 
@@ -157,7 +160,7 @@ async def test_an_act_of_another_process_is_not_said_to_be_stopped(api: httpx.As
     answer = await api.post(f"/api/v1/audit/{elsewhere.id}/stop")
     assert (answer.status_code, answer.json()["type"]) == (409, "act-elsewhere")
     assert (await api.post("/api/v1/audit/nobody/stop")).status_code == 404
-    assert "not in this process, or broken off" in (await api.get("/audit")).text
+    assert "in another process, or interrupted" in (await api.get("/audit")).text
 
 
 async def test_what_cannot_be_paced_is_refused_before_anything_is_done(

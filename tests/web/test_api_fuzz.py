@@ -157,7 +157,7 @@ def test_a_paced_act_is_answered_before_it_is_done_and_ends_in_the_audit(served:
         assert client.get("/jobs/counts", params={"key": "paced"}).json()["scheduled"] > 0
 
         def ended() -> Any:
-            [act] = client.get("/audit", params={"verb": "jobs.bulk", "limit": 1}).json()["items"]
+            [act] = client.get("/audit", params={"verb": "jobs.run_now", "limit": 1}).json()["items"]
             return act["done_at"] and (act["outcome"], act["touched"])
 
         assert until_sync(ended, what="the end of the act") == ("done", 12)

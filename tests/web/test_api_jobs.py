@@ -18,7 +18,9 @@ JOBS = "/api/v1/jobs"
 @pytest.fixture
 async def hand(app: Drumbeat) -> InstanceId:
     """An instance that could run the app's jobs; tests end them as a worker would."""
-    return await making.worker(await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures())
+    return await making.worker(
+        await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures()
+    )
 
 
 async def ended(app: Drumbeat, hand: InstanceId, kind: OutcomeKind) -> list[str]:
@@ -252,7 +254,7 @@ async def test_why_a_job_is_not_running_is_told(api: httpx.AsyncClient) -> None:
 async def test_an_unknown_job_is_not_found_by_any_address(api: httpx.AsyncClient, id: str) -> None:
     for path in ("", "/attempts", "/explain"):
         assert (await api.get(f"{JOBS}/{id}{path}")).status_code == 404
-    for path in ("/cancel", "/retry", "/run-now"):
+    for path in ("/cancel", "/run-now"):
         answer = await api.post(f"{JOBS}/{id}{path}", json={})
         assert (answer.status_code, answer.json()["argument"]) == (404, "id"), path
 
@@ -270,19 +272,22 @@ async def test_a_pending_job_is_cancelled_and_a_running_one_is_asked_to_stop(
     assert third["answer"] == "cancelled"
 
 
-async def test_a_job_is_run_now_and_a_dead_one_is_retried(
+async def test_a_job_is_run_now_and_a_dead_letter_is_replayed(
     api: httpx.AsyncClient, app: Drumbeat, hand: InstanceId
 ) -> None:
     id = await enqueued(api, delay=3600)
     assert (await api.post(f"{JOBS}/{id}/run-now")).json()["view"] == "ready"
     [died] = await ended(app, hand, OutcomeKind.DEAD)
     assert (await api.post(f"{JOBS}/{died}/run-now")).status_code == 409
-    revived = (await api.post(f"{JOBS}/{died}/retry", json={"reason": "mended"})).json()
-    assert (revived["view"], revived["replays"], revived["failures"]) == ("ready", 1, 0)
+    replayed = (await api.post(f"/api/v1/dead/{died}/replay", json={"reason": "mended"})).json()
+    assert (replayed["matched"], replayed["touched"], replayed["refused"]) == (1, 1, [])
+    job = (await api.get(f"{JOBS}/{died}")).json()
+    assert (job["view"], job["replays"], job["failures"]) == ("ready", 1, 0)
     await ended(app, hand, OutcomeKind.SUCCEEDED)
-    assert (await api.post(f"{JOBS}/{died}/retry")).status_code == 409
+    assert (await api.post(f"/api/v1/dead/{died}/replay")).status_code == 409
     later = await enqueued(api, delay=3600)
-    assert (await api.post(f"{JOBS}/{later}/retry")).json()["view"] == "ready"
+    assert (await api.post(f"/api/v1/dead/{later}/replay")).status_code == 409
+    assert (await api.post(f"{JOBS}/{died}/retry")).status_code == 404
 
 
 async def test_a_bulk_act_says_first_how_many_it_would_touch(api: httpx.AsyncClient, app: Drumbeat) -> None:

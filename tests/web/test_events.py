@@ -104,7 +104,7 @@ async def test_a_store_that_goes_away_is_told_and_so_is_its_return(
     async with serve_dashboard(board) as (address, _), follow_events(address) as told:
         await first(told)
         monkeypatch.setattr(app, "store", away)
-        assert (await first(told, "gone")).data == {"reason": "somebody pulled the plug"}
+        assert (await first(told, "store_down")).data == {"reason": "somebody pulled the plug"}
         monkeypatch.setattr(app, "store", really)
         await first(told)
 

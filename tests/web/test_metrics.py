@@ -117,7 +117,7 @@ def test_gauges_are_of_this_moment() -> None:
     assert single == {
         "drumbeat_dead_letters": 12,
         "drumbeat_instances": 2,
-        "drumbeat_instance_oldest_beat_seconds": 2,
+        "drumbeat_instance_oldest_heartbeat_seconds": 2,
         "drumbeat_slots": 15,
         "drumbeat_slots_busy": 4,
         "drumbeat_leader": 1,

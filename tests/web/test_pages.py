@@ -22,7 +22,9 @@ PAGES = ["/", "/?range=24h", "/jobs", "/jobs?state=dead", "/jobs?state=ready", "
 
 @pytest.fixture
 async def hand(app: Drumbeat) -> InstanceId:
-    return await making.worker(await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures())
+    return await making.worker(
+        await app._internals.store(), queues=("mail",), tasks=app._internals.registry.signatures()
+    )
 
 
 async def run(app: Drumbeat, hand: InstanceId, *kinds: OutcomeKind) -> list[str]:
@@ -77,7 +79,7 @@ async def test_the_story_of_a_job_has_each_of_its_runs(api: httpx.AsyncClient, a
     [job] = await making.claim(store, hand, "mail")
     await making.end(store, hand, job, OutcomeKind.SUCCEEDED, result="9007199254740993")
     page = (await api.get(f"/jobs/{id}")).text
-    assert "Run 1 failed, to be tried again" in page and "Run 2 succeeded" in page
+    assert "Run 1 failed, will retry" in page and "Run 2 succeeded" in page
     assert 'data-test="result">9007199254740993<' in page
 
 
@@ -316,7 +318,7 @@ async def test_a_job_that_runs_for_the_first_time_is_not_said_not_to_have_run(
     never = (await app._internals.registry["send_mail"].enqueue("ada")).id
     await app.jobs.cancel(never)
     texts = [(await api.get(f"/jobs/{id}")).text for id in (waits, runs, never)]
-    words = ["It has not run yet", "Its first run is under way", "No run is on record"]
+    words = ["Not run yet", "First run in progress", "No runs on record"]
     assert [[word in text for word in words] for text in texts] == [
         [True, False, False],
         [False, True, False],
@@ -329,8 +331,8 @@ async def test_the_dialog_of_a_cancellation_names_both_buttons_by_what_they_do(
 ) -> None:
     job = await app._internals.registry["send_mail"].enqueue("ada")
     one, many = (await api.get(f"/jobs/{job.id}")).text, (await api.get("/jobs?state=ready")).text
-    assert 'data-confirm="Cancel the job" data-dismiss="Keep it"' in one
-    assert 'data-confirm="Cancel these jobs" data-dismiss="Keep them"' in many
+    assert 'data-confirm="Cancel the job" data-dismiss="Back"' in one
+    assert 'data-confirm="Cancel these jobs" data-dismiss="Back"' in many
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -338,7 +340,9 @@ async def test_a_viewer_is_shown_no_button_that_acts(guarded: Drumbeat, open_bro
     @guarded.task(queue="mail", name="send_mail")
     async def send_mail(to: str) -> None: ...
 
-    hand = await making.worker(await guarded._internals.store(), queues=("mail",), tasks=guarded._internals.registry.signatures())
+    hand = await making.worker(
+        await guarded._internals.store(), queues=("mail",), tasks=guarded._internals.registry.signatures()
+    )
     [dead, _] = await run(guarded, hand, OutcomeKind.DEAD, OutcomeKind.RETRY)
     viewer = open_browser(guarded.dashboard(), headers=bearer("viewer"))
     assert acts(await viewer.get(path)) == set()
@@ -349,11 +353,13 @@ async def test_each_role_is_offered_what_it_may_do(guarded: Drumbeat, open_brows
     @guarded.task(queue="mail", name="send_mail")
     async def send_mail(to: str) -> None: ...
 
-    hand = await making.worker(await guarded._internals.store(), queues=("mail",), tasks=guarded._internals.registry.signatures())
+    hand = await making.worker(
+        await guarded._internals.store(), queues=("mail",), tasks=guarded._internals.registry.signatures()
+    )
     [dead] = await run(guarded, hand, OutcomeKind.DEAD)
     operator, admin = (open_browser(guarded.dashboard(), headers=bearer(role)) for role in ("operator", "admin"))
-    assert acts(await operator.get(f"/jobs/{dead}")) == {"retry"}
-    assert acts(await admin.get(f"/jobs/{dead}")) == {"retry", "discard"}
+    assert acts(await operator.get(f"/jobs/{dead}")) == {"replay"}
+    assert acts(await admin.get(f"/jobs/{dead}")) == {"replay", "discard"}
     assert acts(await operator.get("/queues")) == {"pause"}
     assert acts(await operator.get("/dead")) == set()
 

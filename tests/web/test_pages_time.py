@@ -92,8 +92,8 @@ async def test_a_schedule_is_shown_in_words_with_its_next_moments_and_its_runs(
     assert "at 03:00 every day (Europe/Berlin)" in listed
     assert f"/jobs/{job}" in listed and "k-missed" in listed and "k-waiting" in listed
     shown = await page("/schedules/digest")
-    assert "a run waits until the one before is done" in shown and "up to 30 s later" in shown
-    assert shown.count("<li>") >= 10 and "3 moments" in shown
+    assert "a run waits for the previous one" in shown and "delayed by up to 30 s" in shown
+    assert shown.count("<li>") >= 10 and "3 fires" in shown
     assert 'data-test="edit"' in shown
 
 
@@ -139,12 +139,12 @@ async def test_the_timeline_shows_runs_missed_moments_and_those_to_come(
     store = await app._internals.store()
     soon = from_us(await store.inspect.now()) + timedelta(minutes=5)
     await make_schedule(api, cron=f"{soon:%M} * * * *", tz="UTC")
-    assert 'class="bar k-future"' in await page("/timeline")
+    assert 'class="bar k-upcoming"' in await page("/timeline")
     job = await fire(app, "digest", skip=2)
     text = await page("/timeline?range=7d")
     assert 'data-test="lane-digest"' in text and 'class="bar k-missed"' in text
     assert f"/jobs/{job}" in await page("/timeline?by=task")
-    assert "No lane fits" in await page("/timeline?q=zzz")
+    assert "No matching lanes" in await page("/timeline?q=zzz")
 
 
 async def test_the_lane_of_a_task_has_every_run_and_not_only_the_last_one(page: Read, app: Drumbeat) -> None:
@@ -170,7 +170,7 @@ async def test_what_a_policy_skips_is_drawn_calmly_and_named(page: Read, app: Dr
         text = await page(path)
         # The legend has one of each.
         assert text.count("k-skipped") == 2 and text.count("k-missed") == 1, path
-        assert "2 moments skipped: the run before was not done (overlap)" in text
+        assert "2 fires skipped: the previous run was still live (overlap)" in text
 
 
 async def test_the_range_of_the_timeline_is_in_its_address(page: Read) -> None:
@@ -201,7 +201,7 @@ async def test_an_act_is_in_the_audit_with_who_and_why_and_leads_to_what_it_touc
     text = await page("/audit?target=digest")
     assert "schedules.pause" in text and 'href="/schedules/digest"' in text
     assert "because &lt;img src=x onerror=alert(1)&gt;" in text and HOSTILE not in text
-    assert "No such act" in await page("/audit?who=nobody")
+    assert "No matching audit entries" in await page("/audit?who=nobody")
 
 
 async def test_secrets_are_masked_among_the_settings(guarded: Drumbeat, open_browser: OpenBrowser) -> None:
@@ -239,13 +239,13 @@ async def test_a_run_by_hand_is_on_the_page_of_its_schedule_with_who_and_why(
     api: httpx.AsyncClient, app: Drumbeat, page: Read
 ) -> None:
     await make_schedule(api)
-    assert "Nobody has run it by hand" in await page("/schedules/digest")
+    assert "No manual runs in the audit" in await page("/schedules/digest")
     made = (await api.post("/api/v1/schedules/digest/run-now", json={"reason": HOSTILE})).json()["id"]
     # As the command line records it; and one that was broken off before its end was on record.
-    async with app.audit.act(who="grace", verb="schedules.run-now", target="digest", via="cli") as act:
+    async with app.audit.act(who="grace", verb="schedules.run_now", target="digest", via="cli") as act:
         by_shell = await app.schedules.run_now("digest")
         act.answer = json.dumps({"id": by_shell.id})
-    await app.audit.begin(new_act(who="bob", verb="schedules.run-now", target="digest"))
+    await app.audit.begin(new_act(who="bob", verb="schedules.run_now", target="digest"))
     text = await page("/schedules/digest")
     table = text[text.index('data-test="by-hand"') :]
     table = table[: table.index("</table>")]

@@ -48,7 +48,15 @@ def job(**more: Any) -> JobRecord:
 def instance(name: str, **more: Any) -> InstanceRecord:
     facts: dict[str, Any] = {"id": InstanceId(name), "state": InstanceState.ALIVE, "app": "a", "version": "1"}
     facts |= {"host": "h", "pid": 1, "roles": (Role.WORKER,), "queues": (), "tasks": {}, "concurrency": 4, "running": 1}
-    facts |= {"refused": 0, "beat": 1, "started_at": NOW, "beat_at": NOW, "healthy": True, "silent": 0.1, "term": None}
+    facts |= {
+        "refused": 0,
+        "beat": 1,
+        "started_at": NOW,
+        "beat_at": NOW,
+        "healthy": True,
+        "seconds_since_heartbeat": 0.1,
+        "term": None,
+    }
     return InstanceRecord(**facts | more)
 
 
@@ -69,7 +77,7 @@ def test_a_run_is_told_with_its_moment_its_length_and_how_late_it_was() -> None:
     [run] = timeline_items.last_run(job())
     piece = timeline_items.run_item(run, NOW, "/jobs/j")
     assert (piece.last - piece.first, piece.kind) == (2_000_000, "succeeded")
-    assert piece.title.splitlines() == ["2026-11-15 12:00:01.000 UTC", "succeeded in 2.0 s", "1.0 s after its moment"]
+    assert piece.title.splitlines() == ["2026-11-15 12:00:01.000 UTC", "succeeded in 2.0 s", "started 1.0 s late"]
 
 
 def test_a_run_that_is_under_way_reaches_to_now() -> None:
@@ -105,7 +113,7 @@ def test_every_run_of_a_job_is_a_piece_of_its_own() -> None:
     ]
     first, second, _ = drawn
     assert "failed in 2.0 s" in first.title and first.title.endswith("ValueError: no")
-    assert "crashed its process in 1.0 s, run 2" in second.title
+    assert "crashed in 1.0 s, run 2" in second.title
     waits = timeline_items.pending_item(again, "/j")
     assert (waits.kind, waits.first) == ("waiting", to_us(NOW + 60 * SECOND)) and "retrying" in waits.title
 
@@ -135,7 +143,7 @@ def test_lateness_is_the_usual_and_the_worst_of_first_runs() -> None:
         ({"state": JobState.RUNNING, "finished_at": None, "started_at": NOW - SECOND}, "running", "running for 1.0 s"),
         ({"state": JobState.PENDING, "started_at": None, "finished_at": None}, "waiting", "pending"),
         ({"state": JobState.PENDING, "error": Failure("E", "x"), "attempt": 2}, "failed", "attempt 2 is next"),
-        ({"state": None, "started_at": None, "finished_at": None}, "unknown", "no longer on record"),
+        ({"state": None, "started_at": None, "finished_at": None}, "unknown", "has been pruned"),
     ],
 )
 def test_a_fire_is_told_by_what_became_of_its_job(facts: dict[str, Any], kind: str, said: str) -> None:
@@ -147,7 +155,7 @@ def test_a_missed_stretch_is_one_piece_that_says_how_many() -> None:
     missed = fire(last=NOW + SECOND, count=1_200, reason="late", outcome=FireOutcome.SKIPPED, job=None)
     piece = timeline_items.fire_item(missed, NOW, "", "/schedules/s")
     assert (piece.kind, piece.count, piece.href) == ("missed", 1_200, "/schedules/s")
-    assert "1,200 moments missed: nobody fired it in time" in piece.title
+    assert "1,200 fires missed: not fired in time" in piece.title
     assert (
         timeline_items.describe_items([piece, timeline_items.fire_item(fire(), NOW, "", "")])
         == "1,200 missed, 1 succeeded"
@@ -157,16 +165,16 @@ def test_a_missed_stretch_is_one_piece_that_says_how_many() -> None:
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        ("overlap", "the run before was not done (overlap)"),
+        ("overlap", "the previous run was still live (overlap)"),
         ("paused", "the schedule was paused"),
-        ("caught up", "only the last moment was run (catch_up)"),
-        ("limit", "more moments than catch_up_limit"),
+        ("caught up", "only the latest fire ran (catch_up)"),
+        ("limit", "more fires than catch_up_limit"),
     ],
 )
 def test_what_a_policy_skips_is_not_called_missed(reason: str, said: str) -> None:
     skipped = fire(count=3, last=NOW + SECOND, reason=reason, outcome=FireOutcome.SKIPPED, job=None)
     piece = timeline_items.fire_item(skipped, NOW, "", "/schedules/s")
-    assert piece.kind == "skipped" and f"3 moments skipped: {said}" in piece.title
+    assert piece.kind == "skipped" and f"3 fires skipped: {said}" in piece.title
 
 
 # ---- tasks ----
@@ -233,10 +241,10 @@ def test_the_policies_of_a_schedule_are_told_in_words() -> None:
     told = dict(
         schedules.policies(schedule_info(schedule(catch_up=CatchUp.ALL, max_late=60_000_000, jitter=5_000_000)))
     )
-    assert "at most 100 of them" in told["Catching up"]
-    assert told["Too late"] == "a moment older than 1 min is skipped" and "up to 5.0 s later" in told["Jitter"]
+    assert "at most 100" in told["Catch up"]
+    assert told["Max late"] == "a fire more than 1 min late is skipped" and "delayed by up to 5.0 s" in told["Jitter"]
     after = dict(schedules.policies(schedule_info(schedule(kind=RuleKind.AFTER, rule="3000000"))))
-    assert "Catching up" not in after
+    assert "Catch up" not in after
 
 
 def test_a_schedule_is_late_some_seconds_after_its_moment_and_only_while_it_is_active() -> None:
@@ -276,9 +284,12 @@ def test_the_leader_stands_first_and_the_last_to_go_first_among_the_gone() -> No
     assert (fleet.slots, fleet.running, fleet.leader is not None and fleet.leader.id) == (12, 3, "leads")
 
 
-def test_an_instance_whose_heart_has_not_been_heard_is_silent_before_it_is_dead() -> None:
-    assert [instances.row_of(instance("i", silent=silent)).word for silent in (0.9, 5.0)] == ["alive", "silent"]
-    assert instances.row_of(instance("i", silent=99.0, state=InstanceState.LEFT)).word == "left"
+def test_an_instance_without_recent_heartbeat_is_silent_before_it_is_dead() -> None:
+    assert [instances.row_of(instance("i", seconds_since_heartbeat=silent)).word for silent in (0.9, 5.0)] == [
+        "alive",
+        "silent",
+    ]
+    assert instances.row_of(instance("i", seconds_since_heartbeat=99.0, state=InstanceState.LEFT)).word == "left"
     assert instances.row_of(instance("i", concurrency=0)).filled == 0
 
 
@@ -331,7 +342,7 @@ def act(verb: str, target: str, outcome: str | None = "done") -> AuditEntry:
     [
         ("queues.pause", "mail", "/queues/mail"),
         ("locks.release", "a:b", "/locks/a%3Ab"),
-        ("jobs.bulk", "mail", ""),
+        ("jobs.cancel", "4 jobs: mail", ""),
         ("schedules.delete", "state=dead, task=x", ""),
         ("queues.pause", "../../login", ""),
         ("other.thing", "mail", ""),
@@ -350,7 +361,5 @@ def test_the_worst_finding_comes_first_and_names_the_whole() -> None:
     levels = (HealthLevel.OK, HealthLevel.WARN, HealthLevel.BAD, HealthLevel.NOTE)
     findings = [HealthCheck(name=str(level), level=level, value="") for level in levels]
     assert [each.name for each in system.sort_by_severity(findings)] == ["bad", "warn", "note", "ok"]
-    assert system.summarize_checks(findings) == system.DoctorVerdict(
-        level=HealthLevel.BAD, words="1 wrong, 1 worth a look"
-    )
-    assert system.summarize_checks(findings[:1]).words == "All 1 checks are fine"
+    assert system.summarize_checks(findings) == system.DoctorVerdict(level=HealthLevel.BAD, words="1 wrong, 1 to check")
+    assert system.summarize_checks(findings[:1]).words == "All 1 checks passed"

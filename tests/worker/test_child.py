@@ -10,10 +10,11 @@ import pytest_asyncio
 
 from drumbeat.ids import JobId
 from drumbeat.settings import Settings
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.urls import open_store
 from drumbeat.worker.child_pool import ChildPool
 from tests.waiting import until
-from tests.worker.test_processes import APP, claimed, run, value
+from tests.worker.test_child_pool import APP, claimed, run, value
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ async def processes(url: str) -> AsyncIterator[ChildPool]:
 async def test_a_handler_enqueues_where_its_worker_works(processes: ChildPool, url: str, task: str) -> None:
     id = value(await run(processes, claimed(task, number=3)))
     async with await open_store(url) as store:
-        assert (await store.inspect.get_job(JobId(id))).args == '{"one":3,"two":3}'
+        assert (await get_job(store, JobId(id))).args == '{"one":3,"two":3}'
 
 
 async def test_a_process_handler_may_run_a_loop_of_its_own_between_jobs_of_ours(processes: ChildPool) -> None:
@@ -72,11 +73,11 @@ def multiply(by: int) -> int:
 def main():
     from drumbeat import appref, logs
     from drumbeat.settings import Settings
-    from drumbeat.worker.child_pool import Processes
-    from tests.worker.test_processes import claimed, run
+    from drumbeat.worker.child_pool import ChildPool
+    from tests.worker.test_child_pool import claimed, run
 
     async def work():
-        processes = Processes(appref.find(app), Settings(), limit=1)
+        processes = ChildPool(appref.find_ref(app), Settings(), limit=1)
         job = claimed("multiply", by=7)
         print((await run(processes, job)).result)
         await processes.close()
@@ -106,10 +107,10 @@ def test_the_app_of_a_script_is_found_by_its_children(tmp_path: Path) -> None:
 LOGGING = """
 import asyncio, sys
 from drumbeat import logs
-from tests.worker.test_processes import APP, SETTINGS, Processes, claimed, run
+from tests.worker.test_child_pool import APP, SETTINGS, ChildPool, claimed, run
 
 async def work():
-    processes = Processes(APP, SETTINGS, limit=1)
+    processes = ChildPool(APP, SETTINGS, limit=1)
     await run(processes, claimed("log_something"))
     await processes.close()
 

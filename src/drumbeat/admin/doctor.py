@@ -1,7 +1,7 @@
 """What is wrong with the cluster on a store, and what to do about it: for `drumbeat doctor` and the System page.
 
-`judge` is pure: from what was seen to findings. What a store says of itself is told elsewhere (`Inspect.facts`);
-`app.system.doctor()` gives both. Every look is bounded; nothing is changed.
+`check_cluster` is a pure function of a snapshot. The store checks itself (`Inspect.check_health`); `app.system.doctor()` gives
+both. Every query is bounded, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -10,51 +10,43 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
-import msgspec
-
-from drumbeat import durations
 from drumbeat.client import Client
 from drumbeat.clock import Clock
 from drumbeat.core.health import HealthCheck, HealthLevel
-from drumbeat.core.instance import Instance, LeaderInfo, Role
+from drumbeat.core.instance import LeaderInfo, Role
 from drumbeat.core.job import Job, JobState, PendingView
 from drumbeat.core.job_query import JobFilter, QueueStats, TaskStats
 from drumbeat.core.lock import LockInfo
 from drumbeat.core.schedule import Schedule, ScheduleState
 from drumbeat.core.stats import Rollup
-from drumbeat.durations import to_us
+from drumbeat.durations import format_length
+from drumbeat.plural import format_count
 from drumbeat.store.protocol import Store
 
 from . import malformed
-from .health import failing_tasks, read_recent
+from .health import MAX_LAG_US, MAX_OVERDUE_US, failing_tasks, queue_lag_us, read_recent, worst_of
+from .instance_snapshot import InstanceSnapshot
 
-MAX_OVERDUE_US = 5_000_000
-"""A schedule that has not fired so long after its moment stands still: a leader's death costs about 2 s."""
-MAX_LAG_US = 60_000_000
-"""A queue whose oldest ready job is older has too few slots, or none."""
 MAX_EXAMINED = 1_000
-"""Schedules, locks, running and waiting jobs are looked at up to here."""
+"""Of schedules, locks, running jobs and waiting jobs each."""
 RECHECK_DELAY = 1.0
-"""What may be so for a moment is looked at again after this."""
+"""Seconds after which a state that may be transient is checked again."""
 MAX_NAMED = 3
 
 _OK_TEXTS = {
-    "workers": "all are heard of",
+    "workers": "all send heartbeats",
     "queues": "every queue with ready jobs has a worker",
     "tasks": "every task with jobs is known by a worker",
     "runs": "no task fails most of its runs",
     "schedules": "none is overdue",
-    "locks": "every line moves",
+    "locks": "none is stalled",
     "running jobs": "all belong to living processes",
 }
 
 
-class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen."""
+class ClusterSnapshot(InstanceSnapshot, frozen=True, kw_only=True):
+    """What the checks look at."""
 
-    now: int
-    dead_after: int
-    instances: Sequence[Instance] = ()
     leader: LeaderInfo | None = None
     queues: Sequence[QueueStats] = ()
     tasks: Sequence[TaskStats] = ()
@@ -62,23 +54,14 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     locks: Sequence[LockInfo] = ()
     running: Sequence[Job] = ()
     waiting: Sequence[Job] = ()
-    """Some of those that wait for something other than time."""
+    """Some of the jobs that wait for something other than time."""
     rollups: Sequence[Rollup] = ()
-    """What was counted in the last 10 minutes."""
+    """Of the last 10 minutes."""
     dead: int = 0
-
-    def silence_us(self, instance: Instance) -> int:
-        return self.now - to_us(instance.beat_at)
-
-    def living_instances(self) -> list[Instance]:
-        return [each for each in self.instances if self.silence_us(each) <= self.dead_after]
-
-    def workers(self) -> list[Instance]:
-        return [each for each in self.living_instances() if Role.WORKER in each.roles]
 
 
 async def examine(client: Client, clock: Clock) -> list[HealthCheck]:
-    """Look at everything that is on the store; what the store says of itself is `app.system.facts()`."""
+    """Check everything on the store; `app.system.facts()` checks the store itself."""
     store = await client.store()
     return [
         *check_cluster(await _take_snapshot(store, client, clock)),
@@ -87,26 +70,26 @@ async def examine(client: Client, clock: Clock) -> list[HealthCheck]:
 
 
 async def _take_snapshot(store: Store, client: Client, clock: Clock) -> ClusterSnapshot:
-    look = store.inspect
-    now = await look.now()
+    inspect = store.inspect
+    now = await inspect.now()
     return ClusterSnapshot(
         now=now,
         dead_after=round(client.settings.dead_after * 1_000_000),
-        instances=await look.list_instances(),
-        leader=await look.get_leader(),
-        queues=await look.list_queues(),
-        tasks=await look.list_tasks(),
+        instances=await inspect.list_instances(),
+        leader=await inspect.get_leader(),
+        queues=await inspect.list_queues(),
+        tasks=await inspect.list_tasks(),
         schedules=await store.schedules.list_page(limit=MAX_EXAMINED),
         locks=await _read_locks(store, clock),
-        running=(await look.find_page(JobFilter(state=JobState.RUNNING, limit=MAX_EXAMINED))).items,
-        waiting=(await look.find_page(JobFilter(view=PendingView.WAITING, limit=MAX_EXAMINED))).items,
+        running=(await inspect.find_page(JobFilter(state=JobState.RUNNING, limit=MAX_EXAMINED))).items,
+        waiting=(await inspect.find_page(JobFilter(view=PendingView.WAITING, limit=MAX_EXAMINED))).items,
         rollups=await read_recent(store, now),
-        dead=(await look.count_jobs(JobFilter())).dead,
+        dead=(await inspect.count_jobs(JobFilter())).dead,
     )
 
 
 async def _read_locks(store: Store, clock: Clock) -> list[LockInfo]:
-    """A lease that has just ended is noticed by the next in line within moments: only what stays so is a sign."""
+    """Waiters notice an ended lease within a second: only a lock that stays stalled is a problem."""
     locks = await store.locks.list_page(limit=MAX_EXAMINED)
     if not any(map(is_stalled, locks)):
         return locks
@@ -118,12 +101,12 @@ async def _read_locks(store: Store, clock: Clock) -> list[LockInfo]:
 
 
 def is_stalled(lock: LockInfo) -> bool:
-    """Somebody waits, nobody holds it, and no rate window is closed."""
+    """It has waiters, no holder, and no closed rate window."""
     return lock.waiting > 0 and lock.holding == 0 and lock.opens_at is None
 
 
 def check_cluster(snapshot: ClusterSnapshot) -> list[HealthCheck]:
-    """Everything that was looked at, what is wrong with it or that nothing is."""
+    """The findings about each part; a part without problems gets one that says so."""
     groups = {
         "workers": list(_check_workers(snapshot)),
         "queues": list(_check_queues(snapshot)),
@@ -140,8 +123,7 @@ def check_cluster(snapshot: ClusterSnapshot) -> list[HealthCheck]:
 
 
 def worst_level(findings: Iterable[HealthCheck]) -> HealthLevel:
-    order = list(HealthLevel)
-    return max((finding.level for finding in findings), key=order.index, default=HealthLevel.OK)
+    return worst_of(finding.level for finding in findings)
 
 
 def _check_workers(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
@@ -149,21 +131,21 @@ def _check_workers(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
     if not workers:
         ready = sum(queue.ready for queue in snapshot.queues)
         level = HealthLevel.BAD if ready else HealthLevel.NOTE
-        value = f"none is alive, and {_format_count(ready, 'job')} could run" if ready else "none is alive"
+        value = f"none is alive, and {format_count(ready, 'job')} could run" if ready else "none is alive"
         yield HealthCheck(name="workers", level=level, value=value, advice="`drumbeat run module:attr` starts one")
     for instance in snapshot.instances:
         name = f"instance {instance.id}"
         where = f"process {instance.pid} on {instance.host}"
         if snapshot.silence_us(instance) > snapshot.dead_after:
-            advice = "another instance calls it dead and frees its jobs; where none is alive, start one"
-            value = f"{where} has been silent for {durations.format_duration(snapshot.silence_us(instance))}"
+            advice = "another instance declares it dead and frees its jobs; if none is alive, start one"
+            value = f"{where} has been silent for {format_length(snapshot.silence_us(instance))}"
             yield HealthCheck(name=name, level=HealthLevel.WARN, value=value, advice=advice)
         if instance.refused:
             yield HealthCheck(
                 name=name,
                 level=HealthLevel.WARN,
-                value=f"{_format_count(instance.refused, 'late result')} of {where} refused",
-                advice="it was taken for dead while it stood still, and others did its jobs: see its log; "
+                value=f"{format_count(instance.refused, 'late result')} of {where} refused",
+                advice="it was declared dead while it was stopped, and others ran its jobs: see its log; "
                 "raise dead_after if machines here are suspended or swap",
             )
     versions: dict[str, set[str]] = {}
@@ -172,18 +154,16 @@ def _check_workers(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
     for app, found in sorted(versions.items()):
         if len(found) > 1:
             value = f"versions {', '.join(sorted(map(repr, found)))} run side by side"
-            yield HealthCheck(
-                name=f"app {app}", level=HealthLevel.NOTE, value=value, advice="as in a deploy; it should pass"
-            )
+            yield HealthCheck(name=f"app {app}", level=HealthLevel.NOTE, value=value, advice="normal during a deploy")
 
 
 def _check_queues(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
     taken = {queue for worker in snapshot.workers() for queue in worker.queues}
     for queue in snapshot.queues:
-        name, ready = f"queue {queue.name}", _format_count(queue.ready, "job")
-        lag = 0 if queue.oldest_due is None else snapshot.now - to_us(queue.oldest_due)
+        name, ready = f"queue {queue.name}", format_count(queue.ready, "job")
+        lag = queue_lag_us(queue, snapshot.now)
         if queue.paused:
-            by, reason = queue.paused_by or "somebody", queue.paused_reason or "no reason given"
+            by, reason = queue.paused_by or "unknown", queue.paused_reason or "no reason given"
             yield HealthCheck(
                 name=name,
                 level=HealthLevel.WARN if queue.ready else HealthLevel.NOTE,
@@ -201,8 +181,8 @@ def _check_queues(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
             yield HealthCheck(
                 name=name,
                 level=HealthLevel.WARN,
-                value=f"{ready} ready, the oldest for {durations.format_duration(lag)}",
-                advice="more workers, a higher --concurrency, or quicker handlers; `drumbeat explain ID` tells of one job",
+                value=f"{ready} ready, the oldest for {format_length(lag)}",
+                advice="more workers, a higher --concurrency, or faster handlers; `drumbeat explain ID` explains one job",
             )
 
 
@@ -210,9 +190,7 @@ def _check_tasks(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
     workers = snapshot.workers()
     known = {task for worker in workers for task in worker.tasks}
     if not workers and any(task.pending for task in snapshot.tasks):
-        yield HealthCheck(
-            name="tasks", level=HealthLevel.NOTE, value="whether they are known is not known: no worker is alive"
-        )
+        yield HealthCheck(name="tasks", level=HealthLevel.NOTE, value="no worker is alive that could know them")
     for task in snapshot.tasks:
         if workers and task.pending and task.name not in known:
             near = get_close_matches(task.name, sorted(known), n=1)
@@ -238,9 +216,9 @@ def _check_runs(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
         yield HealthCheck(
             name=f"task {task.name}",
             level=HealthLevel.BAD if task.failed == task.runs else HealthLevel.WARN,
-            value=f"{task.failed:,} of {_format_count(task.runs, 'run')} failed in the last 10 minutes",
+            value=f"{task.failed:,} of {format_count(task.runs, 'run')} failed in the last 10 minutes",
             advice=f"`drumbeat jobs list --task {task.name}` shows their errors; "
-            "`drumbeat queues pause` keeps more from running meanwhile",
+            "`drumbeat queues pause` stops further runs meanwhile",
         )
 
 
@@ -253,19 +231,19 @@ def _check_schedules(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
             level=HealthLevel.BAD
             if any(_overdue_us(snapshot, schedule) > 0 for schedule in active)
             else HealthLevel.WARN,
-            value=f"none is alive, so nobody fires {_format_count(len(active), 'schedule')}",
+            value=f"none is alive, so nobody fires {format_count(len(active), 'schedule')}",
             advice="`drumbeat run module:attr` is one, unless --role worker says otherwise",
         )
     elif controllers and snapshot.leader is None:
-        advice = "another takes over within some seconds; fires are not lost meanwhile"
-        yield HealthCheck(name="leader", level=HealthLevel.NOTE, value="nobody leads at this moment", advice=advice)
+        advice = "another controller takes over within seconds; no fire is lost meanwhile"
+        yield HealthCheck(name="leader", level=HealthLevel.NOTE, value="there is none at present", advice=advice)
     for schedule in active:
         if _overdue_us(snapshot, schedule) > MAX_OVERDUE_US:
             yield HealthCheck(
                 name=f"schedule {schedule.name}",
                 level=HealthLevel.BAD,
-                value=f"its moment passed {durations.format_duration(_overdue_us(snapshot, schedule))} ago and was not fired",
-                advice="see the log of the controllers: they say why; or start one",
+                value=f"its fire time was {format_length(_overdue_us(snapshot, schedule))} ago, and it has not fired",
+                advice="see the log of the controllers for the reason; or start one",
             )
 
 
@@ -279,23 +257,23 @@ def _check_locks(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
             yield HealthCheck(
                 name=f"lock {lock.name}",
                 level=HealthLevel.BAD,
-                value=f"{_format_count(lock.waiting, 'ticket')} in line, and nobody living holds it",
-                advice="those who wait do not look: see whether their processes stand still "
+                value=f"{format_count(lock.waiting, 'ticket')} waiting, and no living process holds it",
+                advice="the waiters do not respond: see whether their processes are stopped "
                 f"(`drumbeat locks show {lock.name}`)",
             )
 
 
 def _check_orphaned_jobs(snapshot: ClusterSnapshot) -> Iterator[HealthCheck]:
     living = {instance.id for instance in snapshot.living_instances()}
-    strays = [job for job in snapshot.running if job.instance not in living]
-    if strays:
-        named = ", ".join(job.id for job in strays[:MAX_NAMED])
-        more = " ..." if len(strays) > MAX_NAMED else ""
+    orphaned = [job for job in snapshot.running if job.instance not in living]
+    if orphaned:
+        named = ", ".join(job.id for job in orphaned[:MAX_NAMED])
+        more = " ..." if len(orphaned) > MAX_NAMED else ""
         yield HealthCheck(
             name="running jobs",
             level=HealthLevel.WARN if living else HealthLevel.BAD,
-            value=f"{_format_count(len(strays), 'job')} of processes that are gone or silent: {named}{more}",
-            advice="living instances free them within some seconds" if living else "start a worker: it frees them",
+            value=f"{format_count(len(orphaned), 'job')} of processes that are gone or silent: {named}{more}",
+            advice="living instances free them within seconds" if living else "start a worker: it frees them",
         )
 
 
@@ -303,10 +281,6 @@ def _check_dead_letters(snapshot: ClusterSnapshot) -> HealthCheck:
     advice = "`drumbeat dead groups` shows what they have in common" if snapshot.dead else ""
     level = HealthLevel.NOTE if snapshot.dead else HealthLevel.OK
     return HealthCheck(name="dead letters", level=level, value=f"{snapshot.dead:,}", advice=advice)
-
-
-def _format_count(number: int, one: str) -> str:
-    return f"{number:,} {one}{'' if number == 1 else 's'}"
 
 
 def _format_waiting(number: int) -> str:

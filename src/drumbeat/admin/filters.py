@@ -16,6 +16,7 @@ from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments, UnknownTask
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.names import check_key, check_name, check_number, short_repr
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.protocol import Store
 
 MAX_LISTED = 100_000
@@ -144,7 +145,7 @@ _READERS: dict[str, Callable[[str, object], tuple[str, Any]]] = {
 async def list_jobs(client: Client, filter: JobFilter) -> list[Job]:
     """The jobs; if there are none, an unknown queue or task is refused: it is most likely misspelt."""
     store = await client.store()
-    found = await store.inspect.find_jobs(filter)
+    found = await find_jobs(store, filter)
     if not found:
         await _check_names_known(client, store, filter)
     return found
@@ -187,9 +188,9 @@ async def page_through(client: Client, filter: JobFilter, *, check_names: bool =
     """
     store = await client.store()
     filter = msgspec.structs.replace(filter, limit=PAGE, preview=0)
-    page = await list_jobs(client, filter) if check_names else await store.inspect.find_jobs(filter)
+    page = await list_jobs(client, filter) if check_names else await find_jobs(store, filter)
     while page:
         yield page
         if len(page) < PAGE:
             return
-        page = await store.inspect.find_jobs(msgspec.structs.replace(filter, before=page[-1].id))
+        page = await find_jobs(store, msgspec.structs.replace(filter, before=page[-1].id))

@@ -1,9 +1,8 @@
-"""Is the cluster healthy? One judgement, for the dashboard, `/api/v1/status`, the event stream and `drumbeat top`.
+"""Is the cluster healthy? One answer for the dashboard, `/api/v1/status`, the event stream and `drumbeat top`.
 
-`judge_health` is pure: from what was seen to a level, a sentence, and the reasons. It judges the work and not only the
-processes: a task whose runs all fail and a worker that died are no health, however green the heartbeats are. What costs
-the store more than a moment is asked for at most once in 10 s (`HealthWatch`). Everything that may be wrong, with what to do
-about it, is `doctor.py` beside it.
+`judge_health` is a pure function of a snapshot: a level, a sentence, and the reasons. It judges the work and not only the
+processes: a task whose runs all fail is not healthy, however regular the heartbeats are. `HealthMonitor` repeats the expensive
+queries at most every 10 s. `doctor.py` lists everything that may be wrong, with what to do about it.
 """
 
 from __future__ import annotations
@@ -12,58 +11,60 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from drumbeat import durations
 from drumbeat.clock import Clock
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, InstanceState, LeaderInfo, Role, is_healthy
 from drumbeat.core.job_query import QueueStats
 from drumbeat.core.schedule import Schedule
 from drumbeat.core.stats import Resolution, Rollup
-from drumbeat.durations import to_us
+from drumbeat.durations import format_length, to_us
+from drumbeat.plural import format_count
 from drumbeat.store.protocol import Store
 
 RECENT_WINDOW_US = 600_000_000
 """Runs and deaths of the last 10 minutes count."""
 MIN_RUNS = 5
-"""Of fewer runs a share says nothing: a single job that dies is a dead letter, not an illness."""
+"""A smaller sample is no evidence: a single job that dies is a dead letter, not a failing task."""
 FAILING_SHARE = 0.5
 MAX_LAG_US = 60_000_000
-"""A queue whose oldest ready job is older is behind; ten times as old, it is bad."""
+"""A queue whose oldest ready job is older is behind: it has too few slots, or none. Ten times as old, it is bad."""
 MAX_OVERDUE_US = 5_000_000
-"""A schedule that has not fired so long after its moment is late: a leader's death costs about 2 s."""
+"""A schedule that has not fired this long after its fire time is late: the death of a leader costs about 2 s."""
 MAX_STORE_MS = 500.0
 RECENT_INTERVAL = 10.0
-"""Workers write what they counted every 10 s: asking more often gives nothing new."""
+"""Workers write their counts every 10 s: reading more often gives nothing new."""
 HEALTHY_TEXT = "Healthy"
+_SEVERITY = list(HealthLevel)
+"""The last is the worst."""
 
 
 class HealthReason(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not as it should be."""
+    """One problem."""
 
     level: HealthLevel
     """warn or bad."""
     kind: str
-    """What it is about: task, queue, schedule, instance, instances, store."""
+    """task, queue, schedule, instance, instances or store."""
     name: str
-    """Which task, queue, schedule or instance; empty where there is only one."""
+    """Of the task, queue, schedule or instance; empty for instances and store."""
     text: str
-    """The whole in one line, for people."""
+    """One line for people."""
     detail: str = ""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the cluster does its work."""
+    """Whether the cluster does its work, and why not."""
 
     level: HealthLevel
     """ok, warn or bad: of the worst reason."""
     text: str
     """"Healthy", or the worst reason."""
     reasons: tuple[HealthReason, ...] = ()
-    """Everything that speaks against it, the worst first."""
+    """The worst first."""
 
 
 class FailingTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of whose recent runs half or more failed."""
+    """A task of which at least half of the recent runs failed."""
 
     name: str
     runs: int
@@ -71,58 +72,59 @@ class FailingTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen, at one moment by the store's clock."""
+    """What `judge_health` looks at."""
 
     now: int
+    """By the store's clock."""
     instances: Sequence[Instance] = ()
-    """The living."""
+    """Those alive."""
     leader: LeaderInfo | None = None
     queues: Sequence[QueueStats] = ()
     due: Sequence[Schedule] = ()
-    """Schedules whose moment has come, the oldest first; some of them are enough."""
+    """Some schedules whose fire time has passed, the oldest first."""
     died: Sequence[Instance] = ()
-    """Instances that were called dead lately."""
+    """Instances that were declared dead in the last 10 minutes."""
     rollups: Sequence[Rollup] = ()
-    """What was counted lately, for each queue and task."""
+    """Of the last 10 minutes, for each queue and task."""
     store_ms: float = 0.0
     heartbeat: float = 1.0
-    """Seconds between two heartbeats of an instance, as this program has it."""
+    """Seconds between two heartbeats, by this program's settings."""
 
 
 class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A judgement, and what it was made from."""
+    """A health, and the snapshot that it was judged from."""
 
     health: Health
     snapshot: HealthSnapshot
 
 
 class HealthMonitor:
-    """Looks at a store and judges; for as long as somebody watches, so that what is dear is not asked each time."""
+    """Judges a store again and again, and caches the expensive queries in between."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._recent: tuple[float, list[Instance], list[Rollup]] | None = None
 
     async def check(self, store: Store, *, heartbeat: float) -> HealthReport:
-        """Raises what the store raises: one that is away is told by whoever asks."""
-        look = store.inspect
+        """Raises what the store raises: callers report a store that is unavailable."""
+        inspect = store.inspect
         asked = self._clock.monotonic()
-        leader = await look.get_leader()
+        leader = await inspect.get_leader()
         store_ms = (self._clock.monotonic() - asked) * 1_000
-        now = await look.now()
+        now = await inspect.now()
         died, rollups = await self._read_recent(store, now)
-        signs = HealthSnapshot(
+        snapshot = HealthSnapshot(
             now=now,
-            instances=await look.list_instances(),
+            instances=await inspect.list_instances(),
             leader=leader,
-            queues=await look.list_queues(),
+            queues=await inspect.list_queues(),
             due=(await store.schedules.get_due(1)).schedules,
             died=died,
             rollups=rollups,
             store_ms=round(store_ms, 3),
             heartbeat=heartbeat,
         )
-        return HealthReport(health=judge_health(signs), snapshot=signs)
+        return HealthReport(health=judge_health(snapshot), snapshot=snapshot)
 
     async def _read_recent(self, store: Store, now: int) -> tuple[list[Instance], list[Rollup]]:
         asked = self._clock.monotonic()
@@ -134,12 +136,11 @@ class HealthMonitor:
 
 
 async def read_recent(store: Store, now: int) -> list[Rollup]:
-    """What was counted in the last 10 minutes, for each queue and task."""
+    """The rollups of the last 10 minutes, for each queue and task."""
     return await store.stats.read(Resolution.MINUTE, now - RECENT_WINDOW_US, now + Resolution.MINUTE)
 
 
 def judge_health(snapshot: HealthSnapshot) -> Health:
-    """The worst reason says it in one line."""
     found = [
         *_judge_workers(snapshot),
         *_judge_tasks(snapshot),
@@ -150,13 +151,21 @@ def judge_health(snapshot: HealthSnapshot) -> Health:
     ]
     if not found:
         return Health(level=HealthLevel.OK, text=HEALTHY_TEXT)
-    order = list(HealthLevel)
-    reasons = sorted(found, key=lambda reason: -order.index(reason.level))
+    reasons = sorted(found, key=lambda reason: -_SEVERITY.index(reason.level))
     return Health(level=reasons[0].level, text=reasons[0].text, reasons=tuple(reasons))
 
 
+def worst_of(levels: Iterable[HealthLevel]) -> HealthLevel:
+    return max(levels, key=_SEVERITY.index, default=HealthLevel.OK)
+
+
+def queue_lag_us(queue: QueueStats, now: int) -> int:
+    """How long the oldest ready job has been ready."""
+    return 0 if queue.oldest_due is None else now - to_us(queue.oldest_due)
+
+
 def failing_tasks(rollups: Iterable[Rollup]) -> list[FailingTask]:
-    """Tasks of whose runs half or more failed or crashed, the largest first."""
+    """Tasks of which at least half of the runs failed or crashed, the largest first."""
     runs: dict[str, int] = {}
     failed: dict[str, int] = {}
     for each in rollups:
@@ -176,13 +185,13 @@ def _judge_workers(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
     if not workers:
         pending = sum(queue.ready + queue.scheduled + queue.waiting for queue in snapshot.queues)
         if pending or snapshot.died:
-            detail = f"{_format_count(pending, 'job')} pending" if pending else ""
+            detail = f"{format_count(pending, 'job')} pending" if pending else ""
             yield _instances_reason(HealthLevel.BAD if pending else HealthLevel.WARN, "No worker is alive", detail)
         else:
             yield _instances_reason(HealthLevel.WARN, "No worker yet", "`drumbeat run module:attr` starts one")
     elif len(silent) == len(workers):
         yield _instances_reason(
-            HealthLevel.BAD, "No worker responds", f"no heartbeat of {_format_count(len(workers), 'worker')} for 2 s"
+            HealthLevel.BAD, "No worker responds", f"no heartbeat of {format_count(len(workers), 'worker')} for 2 s"
         )
     elif silent:
         names = ", ".join(each.id for each in silent[:3])
@@ -204,14 +213,14 @@ def _judge_tasks(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
 
 def _judge_queues(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
     for queue in snapshot.queues:
-        lag = 0 if queue.oldest_due is None else snapshot.now - to_us(queue.oldest_due)
+        lag = queue_lag_us(queue, snapshot.now)
         if queue.ready and not queue.paused and lag > MAX_LAG_US:
             yield HealthReason(
                 level=HealthLevel.BAD if lag > 10 * MAX_LAG_US else HealthLevel.WARN,
                 kind="queue",
                 name=queue.name,
                 text=f"Queue {queue.name} is behind",
-                detail=f"{queue.ready:,} ready, the oldest for {durations.format_duration(lag)}",
+                detail=f"{queue.ready:,} ready, the oldest for {format_length(lag)}",
             )
 
 
@@ -224,14 +233,14 @@ def _judge_schedules(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
                 kind="schedule",
                 name=schedule.name,
                 text=f"Schedule {schedule.name} is late",
-                detail=f"its moment passed {durations.format_duration(late)} ago and was not fired",
+                detail=f"its fire time was {format_length(late)} ago, and it has not fired",
             )
 
 
 def _judge_deaths(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
     if len(snapshot.died) == 1:
         [one] = snapshot.died
-        detail = f"process {one.pid} on {one.host}: {one.ended_reason or 'no reason on record'}"
+        detail = f"process {one.pid} on {one.host}: {one.ended_reason or 'no reason recorded'}"
         yield HealthReason(level=HealthLevel.WARN, kind="instance", name=one.id, text="1 instance died", detail=detail)
     elif snapshot.died:
         last = max(snapshot.died, key=lambda each: each.ended_at or each.beat_at)
@@ -241,15 +250,11 @@ def _judge_deaths(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
 
 def _judge_store_and_leader(snapshot: HealthSnapshot) -> Iterator[HealthReason]:
     if snapshot.store_ms > MAX_STORE_MS:
-        detail = f"{snapshot.store_ms:,.0f} ms for a small question"
+        detail = f"{snapshot.store_ms:,.0f} ms for a small query"
         yield HealthReason(level=HealthLevel.WARN, kind="store", name="", text="The store is slow", detail=detail)
     if snapshot.leader is None and snapshot.instances:
-        yield _instances_reason(HealthLevel.WARN, "No leader", "nobody fires schedules at this moment")
+        yield _instances_reason(HealthLevel.WARN, "No leader", "no schedule fires until a controller leads")
 
 
 def _instances_reason(level: HealthLevel, text: str, detail: str) -> HealthReason:
     return HealthReason(level=level, kind="instances", name="", text=text, detail=detail)
-
-
-def _format_count(number: int, one: str) -> str:
-    return f"{number:,} {one}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""`drumbeat audit`: list, show. Acts are put on record by whoever does them; nothing can be changed here."""
+"""`drumbeat audit`: list, show. Read-only: entries are written by the actions themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from drumbeat.core.audit import AuditEntry
 
-command = resource_group("audit", "The record of what people did: who, what, to how many, and why.")
+command = resource_group("audit", "The audit log: who did what, when, to how many, and for which reason.")
 
 COLUMNS = output.Columns(
     names=("id", "at (UTC)", "who", "via", "verb", "target", "touched", "outcome", "reason"),
@@ -27,52 +27,43 @@ COLUMNS = output.Columns(
 
 
 @command.command("list")
-@click.option("--who", metavar="NAME", help="Only of this person.")
-@click.option("--verb", metavar="VERB", help="Only verbs that begin so, such as queues. or dead.replay.")
-@click.option("--target", "on", metavar="TEXT", help="Only those done to this.")
-@click.option("--before", metavar="ID", help="Only older ones than this: the next page.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many.")
+@click.option("--who", metavar="NAME", help="Only entries of this user.")
+@click.option("--verb", metavar="VERB", help="Only verbs with this prefix, such as queues. or dead.replay.")
+@click.option("--target", "on", metavar="TEXT", help="Only entries with this target.")
+@click.option("--before", metavar="ID", help="Only entries older than this one: the next page.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Number of entries.")
 @watch_option
 @target_options
 @pass_target
 def list_(
     target: CliTarget, /, who: str | None, verb: str | None, on: str | None, before: str | None, limit: int
 ) -> None:
-    """List acts, newest first."""
+    """List audit entries, newest first."""
     call_and_show(
         target,
         lambda app: app.audit.list(who=who, verb=verb, target=on, before=before, limit=limit),
-        lambda acts: _show_list(target, acts, limit),
+        lambda entries: output.show_list(
+            target, entries, COLUMNS, _row, empty=f"The audit log of {target.store_url} is empty.", limit=limit
+        ),
     )
 
 
-def _show_list(target: CliTarget, acts: list[AuditEntry], limit: int) -> None:
-    if target.json:
-        output.print_json_lines(acts)
-        return
-    moment = utc_now()
-    rows = [_row(act, moment) for act in acts]
-    output.show_table(COLUMNS, rows, empty=f"No act is on record in {target.store_url}.")
-    if len(acts) == limit:
-        output.print_line(f"The newest {len(acts)}; go on with --before {acts[-1].id}, or raise --limit.")
-
-
-def _row(act: AuditEntry, moment: datetime) -> list[str]:
+def _row(entry: AuditEntry, now: datetime) -> list[str]:
     return [
-        act.id,
-        formatting.format_timestamp(act.at, moment),
-        formatting.format_value(act.who, 40),
-        formatting.format_value(act.via),
-        formatting.format_value(act.verb),
-        formatting.format_value(act.target, 60),
-        formatting.EMPTY if act.touched is None else f"{act.touched:,}",
-        _format_outcome(act),
-        formatting.format_value(act.reason, 60),
+        entry.id,
+        formatting.format_timestamp(entry.at, now),
+        formatting.format_value(entry.who, 40),
+        formatting.format_value(entry.via),
+        formatting.format_value(entry.verb),
+        formatting.format_value(entry.target, 60),
+        formatting.EMPTY if entry.touched is None else f"{entry.touched:,}",
+        _format_outcome(entry),
+        formatting.format_value(entry.reason, 60),
     ]
 
 
-def _format_outcome(act: AuditEntry) -> str:
-    return formatting.format_value(act.outcome or "not ended", 60)
+def _format_outcome(entry: AuditEntry) -> str:
+    return formatting.format_value(entry.outcome or "not ended", 60)
 
 
 @command.command("show")
@@ -80,25 +71,25 @@ def _format_outcome(act: AuditEntry) -> str:
 @target_options
 @pass_target
 def show(target: CliTarget, /, id: str) -> None:
-    """Show one act."""
-    act = call_app(target, lambda app: app.audit.show(id))
+    """Show one audit entry."""
+    entry = call_app(target, lambda app: app.audit.show(id))
     if target.json:
-        output.print_json(act)
+        output.print_json(entry)
         return
-    moment = utc_now()
+    now = utc_now()
     facts = {
-        "id": act.id,
-        "who": formatting.format_value(act.who, 200),
-        "role": formatting.format_value(act.role),
-        "via": formatting.format_value(act.via),
-        "verb": formatting.format_value(act.verb),
-        "target": formatting.format_value(act.target, 500),
-        "reason": formatting.format_value(act.reason, 2_000),
-        "begun at": formatting.format_exact(act.at, moment),
-        "ended at": formatting.format_exact(act.done_at, moment),
-        "outcome": formatting.format_value(act.outcome or "not ended: it is under way, or was broken off", 500),
-        "touched": formatting.format_value(act.touched),
-        "request key": formatting.format_value(act.request_key, 200),
+        "id": entry.id,
+        "who": formatting.format_value(entry.who, 200),
+        "role": formatting.format_value(entry.role),
+        "via": formatting.format_value(entry.via),
+        "verb": formatting.format_value(entry.verb),
+        "target": formatting.format_value(entry.target, 500),
+        "reason": formatting.format_value(entry.reason, 2_000),
+        "started at": formatting.format_exact(entry.at, now),
+        "ended at": formatting.format_exact(entry.done_at, now),
+        "outcome": formatting.format_value(entry.outcome or "not ended: it is still running, or was interrupted", 500),
+        "touched": formatting.format_value(entry.touched),
+        "request key": formatting.format_value(entry.request_key, 200),
     }
-    blocks = {} if act.answer is None else {"Answer": formatting.escape_lines(act.answer)}
+    blocks = {} if entry.answer is None else {"Answer": formatting.escape_lines(entry.answer)}
     output.show_page({name: value for name, value in facts.items() if value != formatting.EMPTY}, blocks)

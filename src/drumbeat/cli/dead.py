@@ -11,7 +11,7 @@ import click
 
 from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import audited, describe_filter, describe_ids
-from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.connection import call_and_show, call_app
 from drumbeat.cli.failures import BadInput, NotDone
 from drumbeat.cli.options import (
     CliTarget,
@@ -26,12 +26,16 @@ from drumbeat.cli.options import (
     watch_option,
 )
 from drumbeat.cli.resource_group import resource_group
+from drumbeat.plural import format_count
+from drumbeat.redaction import redact
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from drumbeat.admin.dead import SelectedLetter
     from drumbeat.app import Drumbeat
     from drumbeat.core.dead_letter import DeadLetterGroup
-    from drumbeat.core.job import Job, ReplayResult
+    from drumbeat.core.job import ReplayResult
 
 T = TypeVar("T")
 
@@ -51,21 +55,16 @@ GROUP_COLUMNS = output.Columns(
 @watch_option
 @target_options
 @pass_target
-def list_(target: CliTarget, /, **wanted: Any) -> None:
+def list_(target: CliTarget, /, **query: Any) -> None:
     """List dead letters, newest first."""
-    from drumbeat.cli.job_view import preview_options
+    from drumbeat.cli.job_view import preview_options, show_dead_letters
 
-    wanted |= preview_options(target.json)
+    query |= preview_options(target.json)
     call_and_show(
-        target, lambda app: app.dead.list(**wanted), lambda letters: _show_list(target, letters, wanted["limit"])
+        target,
+        lambda app: app.dead.list(**query),
+        lambda letters: show_dead_letters(target, letters, limit=query["limit"]),
     )
-
-
-def _show_list(target: CliTarget, letters: list[Job], limit: int) -> None:
-    from drumbeat.cli.job_view import DEAD_COLUMNS, JobListing, dead_row, show_list
-
-    how = JobListing(DEAD_COLUMNS, dead_row, f"No dead letters in {target.store_url}.")
-    show_list(letters, how, now=utc_now(), limit=limit, json=target.json)
 
 
 @command.command("show")
@@ -73,54 +72,37 @@ def _show_list(target: CliTarget, letters: list[Job], limit: int) -> None:
 @target_options
 @pass_target
 def show(target: CliTarget, /, id: str) -> None:
-    """Show a dead letter with its error and all of its runs."""
-    from drumbeat.cli.job_view import show_job, to_json_record
+    """Show a dead letter with its error and all its runs."""
+    from drumbeat.cli.job_view import show_job
 
-    job, attempts = call_app(target, _letter_and_attempts(id))
-    if target.json:
-        output.print_json(to_json_record(job, utc_now(), attempts=attempts))
-    else:
-        show_job(job, attempts, utc_now())
-
-
-def _letter_and_attempts(id: str) -> Callable[[Drumbeat], Awaitable[Any]]:
-    async def question(app: Drumbeat) -> Any:
-        return await app.dead.show(id), await app.jobs.attempts(id)
-
-    return question
+    show_job(target, id, lambda app: app.dead.show(id))
 
 
 @command.command("groups")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="At most so many groups.")
+@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Number of groups.")
 @watch_option
 @target_options
 @pass_target
 def groups(target: CliTarget, /, limit: int) -> None:
-    """Show what dead letters have in common: task and type of error, the largest groups first.
-
-    The newest 10,000 dead letters are looked at.
-    """
+    """Group the newest 10,000 dead letters by task and type of error, the largest groups first."""
     call_and_show(target, lambda app: app.dead.groups(limit=limit), lambda found: _show_groups(target, found))
 
 
 def _show_groups(target: CliTarget, found: list[DeadLetterGroup]) -> None:
-    if target.json:
-        output.print_json_lines(found)
-        return
-    moment = utc_now()
-    rows = [
-        [
-            formatting.format_value(group.task, 40),
-            formatting.format_value(group.error.rpartition(".")[2], 40),
-            f"{group.count:,}",
-            formatting.format_timestamp(group.first_at, moment),
-            formatting.format_timestamp(group.last_at, moment),
-            group.sample,
-            formatting.format_value(group.message),
-        ]
-        for group in found
+    empty = f"No dead letters in {target.store_url}."
+    output.show_list(target, found, GROUP_COLUMNS, _group_row, empty=empty)
+
+
+def _group_row(group: DeadLetterGroup, now: datetime) -> list[str]:
+    return [
+        formatting.format_value(group.task, 40),
+        formatting.format_value(group.error.rpartition(".")[2], 40),
+        f"{group.count:,}",
+        formatting.format_timestamp(group.first_at, now),
+        formatting.format_timestamp(group.last_at, now),
+        group.sample,
+        formatting.format_value(redact(group.message)),
     ]
-    output.show_table(GROUP_COLUMNS, rows, empty=f"No dead letters in {target.store_url}.")
 
 
 def _bulk_options(command: F) -> F:
@@ -179,12 +161,12 @@ def replay(target: CliTarget, /, rate: float | None, **given: Any) -> None:
     if done is None:
         return
     answers, touched, requested = done
-    output.report(target, answers or [], f"{formatting.format_count(touched, 'dead letter')} replayed.")
+    output.report(target, answers or [], f"{format_count(touched, 'dead letter')} replayed.")
     for answer in answers or []:
         if answer.conflict is not None:
             click.echo(f"{answer.id} was not: job {answer.conflict} is live with the same key.", err=True)
     if touched < requested:
-        raise NotDone(f"{formatting.format_count(requested - touched, 'dead letter')} not replayed")
+        raise NotDone(f"{format_count(requested - touched, 'dead letter')} not replayed")
 
 
 @command.command("discard")
@@ -201,9 +183,9 @@ def discard(target: CliTarget, /, **given: Any) -> None:
     if done is None:
         return
     _, touched, requested = done
-    output.report(target, {"discarded": touched}, f"{formatting.format_count(touched, 'dead letter')} discarded.")
+    output.report(target, {"discarded": touched}, f"{format_count(touched, 'dead letter')} discarded.")
     if touched < requested:
-        raise NotDone(f"{formatting.format_count(requested - touched, 'id')} of no dead letter")
+        raise NotDone(f"{format_count(requested - touched, 'id')} of no dead letter")
 
 
 def _read_selection(given: dict[str, Any]) -> LetterSelection:
@@ -247,7 +229,7 @@ def _run(
 def _report_dry_run(target: CliTarget, verb: str, letters: list[SelectedLetter]) -> None:
     tasks = Counter(letter.task for letter in letters)
     by_task = ", ".join(f"{formatting.format_value(task)} {count:,}" for task, count in tasks.most_common())
-    many = formatting.format_count(len(letters), "dead letter")
+    many = format_count(len(letters), "dead letter")
     output.report(
         target,
         {"dry_run": True, "matched": len(letters), "tasks": tasks, "ids": [letter.id for letter in letters]},
@@ -258,7 +240,7 @@ def _report_dry_run(target: CliTarget, verb: str, letters: list[SelectedLetter])
 def _confirm(verb: str, number: int) -> None:
     if number <= 1:
         return
-    many = formatting.format_count(number, "dead letter")
+    many = format_count(number, "dead letter")
     if not sys.stdin.isatty():
         raise BadInput(f"this would {verb} {many}: add --yes to do it")
     try:

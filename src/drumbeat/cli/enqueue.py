@@ -1,4 +1,4 @@
-"""`drumbeat enqueue TASK name=value ...`: queue a job from a shell, typed by the task's own signature."""
+"""`drumbeat enqueue TASK name=value ...`: enqueue a job from a shell, its arguments typed by the task's signature."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @click.argument("task", shell_complete=completion.tasks)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE | NAME:=JSON]...")
 @click.option("--args", "document", metavar="JSON", help="All arguments as one JSON object.")
-@click.option("--delay", type=DURATION, help="Run it so much later, such as 90, 5m or 1h30m.")
-@click.option("--at", type=TIMESTAMP, help="Run it at this moment, such as 2026-11-15T09:30Z.")
+@click.option("--delay", type=DURATION, help="Run it after this time, such as 90, 5m or 1h30m.")
+@click.option("--at", type=TIMESTAMP, help="Run it at this time, such as 2026-11-15T09:30Z.")
 @click.option("--priority", type=click.IntRange(0, 9), help="0 first, 9 last.")
 @click.option("--queue", type=NAME, help="Another queue than the task's own.")
-@click.option("--key", type=KEY, help="What to find, cancel or deduplicate it by.")
-@click.option("--unique", is_flag=True, help="With --key: not if a live job of the task has that key.")
-@click.option("--unique-pending", is_flag=True, help="Likewise, but a job that already runs does not count.")
+@click.option("--key", type=KEY, help="A key to find, cancel or deduplicate it by.")
+@click.option("--unique", is_flag=True, help="With --key: only if no live job of the task has that key.")
+@click.option("--unique-pending", is_flag=True, help="Likewise, but running jobs do not count.")
 @click.option("--retries", type=click.IntRange(min=0), help="Instead of the task's own.")
 @click.option("--timeout", type=DURATION, help="Instead of the task's own.")
 @reason_option
@@ -41,7 +41,7 @@ def command(
     unique_pending: bool,
     **options: Any,
 ) -> None:
-    """Queue a job of an app's task. Needs --app, or DRUMBEAT_APP.
+    """Enqueue a job of an app's task. Needs --app, or DRUMBEAT_APP.
 
     \b
       drumbeat enqueue charge customer=42 amount=9.90 --delay 5m --app shop:app
@@ -70,9 +70,5 @@ def command(
 
 
 def report_job(target: CliTarget, job: JobHandle[Any]) -> None:
-    if target.json:
-        output.print_json({"id": job.id, "created": job.created})
-    elif job.created:
-        output.print_line(job.id)
-    else:
-        output.print_line(f"{job.id} (not a new job: this one is live with the same key)")
+    line = job.id if job.created else f"{job.id} (not a new job: this one is live with the same key)"
+    output.report(target, {"id": job.id, "created": job.created}, line)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Both = tuple[list[Instance], LeaderInfo | None]
 
-command = resource_group("instances", "Instances: the processes that run jobs.")
+command = resource_group("instances", "Instances: the running processes of the cluster.")
 
 COLUMNS = output.Columns(
     names=("id", "state", "app", "host", "pid", "roles", "queues", "running", "refused", "started (UTC)", "last beat"),
@@ -35,7 +35,7 @@ COLUMNS = output.Columns(
 @target_options
 @pass_target
 def list_(target: CliTarget, everyone: bool) -> None:
-    """List the living instances."""
+    """List the instances that are alive."""
 
     async def question(app: Drumbeat) -> Both:
         return await app.instances.list(all=everyone), await app.instances.leader()
@@ -44,19 +44,11 @@ def list_(target: CliTarget, everyone: bool) -> None:
 
 
 def _show_list(target: CliTarget, instances: list[Instance], leader: LeaderInfo | None) -> None:
-    if target.json:
-        output.print_json_lines(instances)
-        return
-    moment = utc_now()
-    rows = [_row(instance, leader, moment) for instance in instances]
-    output.show_table(
-        COLUMNS,
-        rows,
-        empty=f"No instance is alive in {target.store_url}: `drumbeat run app:app` starts one.",
-    )
+    empty = f"No instance is alive in {target.store_url}: `drumbeat run app:app` starts one."
+    output.show_list(target, instances, COLUMNS, lambda instance, now: _row(instance, leader, now), empty=empty)
 
 
-def _row(instance: Instance, leader: LeaderInfo | None, moment: datetime) -> list[str]:
+def _row(instance: Instance, leader: LeaderInfo | None, now: datetime) -> list[str]:
     name = f"{instance.app} {instance.version}".strip()
     return [
         instance.id,
@@ -68,8 +60,8 @@ def _row(instance: Instance, leader: LeaderInfo | None, moment: datetime) -> lis
         formatting.truncate(output.join_words(instance.queues), 40),
         f"{instance.running}/{instance.concurrency}",
         str(instance.refused),
-        formatting.format_timestamp(instance.started_at, moment),
-        formatting.format_ago(instance.beat_at, moment),
+        formatting.format_timestamp(instance.started_at, now),
+        formatting.format_ago(instance.beat_at, now),
     ]
 
 
@@ -92,11 +84,11 @@ def show(target: CliTarget, id: str) -> None:
     if target.json:
         output.print_json(instance)
         return
-    moment = utc_now()
+    now = utc_now()
     facts = {
         "id": instance.id,
         "state": str(instance.state),
-        "ended": f"{formatting.format_exact(instance.ended_at, moment)}: {formatting.format_value(instance.ended_reason, 200)}"
+        "ended": f"{formatting.format_exact(instance.ended_at, now)}: {formatting.format_value(instance.ended_reason, 200)}"
         if instance.ended_at
         else formatting.EMPTY,
         "app": formatting.format_value(f"{instance.app} {instance.version}".strip(), 100),
@@ -104,10 +96,10 @@ def show(target: CliTarget, id: str) -> None:
         "pid": str(instance.pid),
         "roles": _roles(instance, leader),
         "queues": output.join_words(instance.queues),
-        "running": f"{instance.running} of {instance.concurrency} at its last beat",
-        "refused": f"{instance.refused} stale results",
-        "started at": formatting.format_exact(instance.started_at, moment),
-        "last beat": f"{formatting.format_exact(instance.beat_at, moment)}, number {instance.beat}",
+        "running": f"{instance.running} of {instance.concurrency} at its last heartbeat",
+        "refused": f"{instance.refused} late results",
+        "started at": formatting.format_exact(instance.started_at, now),
+        "last beat": f"{formatting.format_exact(instance.beat_at, now)}, number {instance.beat}",
         "tasks": output.join_words(sorted(instance.tasks)),
         "rooms": output.join_words(sorted(instance.rooms)),
     }

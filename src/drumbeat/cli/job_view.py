@@ -1,14 +1,20 @@
-"""A job, a dead letter and their runs, as rows and pages: what `jobs` and `dead` share."""
+"""Jobs, dead letters and their runs as rows and pages, for `jobs` and `dead`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from drumbeat.cli import formatting, output
-from drumbeat.core.job import Attempt, Failure, Job, JobState
+from drumbeat.cli.connection import call_app, utc_now
+from drumbeat.cli.options import CliTarget
+from drumbeat.core.job import Attempt, Job, JobState
+from drumbeat.plural import format_count
 from drumbeat.redaction import mask_urls
+
+if TYPE_CHECKING:
+    from drumbeat.app import Drumbeat
 
 JOB_COLUMNS = output.Columns(
     names=("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments"),
@@ -31,40 +37,49 @@ RUN_COLUMNS = output.Columns(
 
 
 MAX_ARGUMENTS_READ = 2_000
-"""Characters of arguments that a list reads: enough for a cell, and for their names to be told."""
-
-
-class JobListing(NamedTuple):
-    """How a list of jobs is shown."""
-
-    columns: output.Columns
-    row: Callable[[Job, datetime], list[str]]
-    empty: str
+"""Characters of the arguments that a list reads: enough for a cell, and for secret names to be recognised."""
 
 
 def preview_options(json: bool) -> dict[str, int]:
-    """What a list asks for beyond its filter: a table shows the beginning of arguments, JSON is exact."""
+    """A table shows the beginning of the arguments; JSON is exact."""
     return {} if json else {"preview": MAX_ARGUMENTS_READ}
 
 
-def show_list(jobs: Sequence[Job], how: JobListing, *, now: datetime, limit: int, json: bool) -> None:
-    if json:
-        output.print_json_lines(to_json_record(job, now) for job in jobs)
-        return
-    output.show_table(how.columns, [how.row(job, now) for job in jobs], empty=how.empty)
-    if len(jobs) == limit:
-        output.print_line(f"The newest {len(jobs)}; go on with --before {jobs[-1].id}, or raise --limit.")
+def show_jobs(target: CliTarget, jobs: Sequence[Job], *, limit: int) -> None:
+    now = utc_now()
+    output.show_list(
+        target,
+        jobs,
+        JOB_COLUMNS,
+        job_row,
+        empty=f"No jobs match in {target.store_url}.",
+        limit=limit,
+        to_json=lambda job: to_json_record(job, now),
+    )
+
+
+def show_dead_letters(target: CliTarget, letters: Sequence[Job], *, limit: int) -> None:
+    now = utc_now()
+    output.show_list(
+        target,
+        letters,
+        DEAD_COLUMNS,
+        dead_row,
+        empty=f"No dead letters in {target.store_url}.",
+        limit=limit,
+        to_json=lambda job: to_json_record(job, now),
+    )
 
 
 def job_row(job: Job, now: datetime) -> list[str]:
-    moment = job.finished_at or (job.started_at if job.state is JobState.RUNNING else None) or job.run_at
+    at = job.finished_at or (job.started_at if job.state is JobState.RUNNING else None) or job.run_at
     return [
         job.id,
         formatting.format_value(job.task, 40),
         formatting.format_value(job.queue, 30),
         format_state(job, now),
         format_attempts(job),
-        formatting.format_timestamp(moment, now),
+        formatting.format_timestamp(at, now),
         formatting.format_value(job.key, 30),
         formatting.format_arguments(job.args),
     ]
@@ -77,7 +92,7 @@ def dead_row(job: Job, now: datetime) -> list[str]:
         formatting.format_value(job.queue, 30),
         format_attempts(job),
         formatting.format_timestamp(job.finished_at, now),
-        format_error(job.error),
+        formatting.format_error(job.error),
         formatting.format_arguments(job.args, 40),
     ]
 
@@ -88,20 +103,22 @@ def format_state(job: Job, now: datetime) -> str:
 
 
 def format_attempts(job: Job) -> str:
-    """How often a job was tried, a run under way included; crashes of its worker are told apart."""
-    crashes = f" + {formatting.format_count(job.crashes, 'crash', 'crashes')}" if job.crashes else ""
+    """How often a job was tried, including the current run; crashes of its worker are counted separately."""
+    crashes = f" + {format_count(job.crashes, 'crash', 'crashes')}" if job.crashes else ""
     return f"{job.attempts}{crashes}"
 
 
-def format_error(error: Failure | None, limit: int = 60) -> str:
-    if error is None:
-        return formatting.EMPTY
-    kind = error.type.rpartition(".")[2]
-    return formatting.format_value(mask_urls(": ".join(part for part in (kind, error.message) if part)), limit)
+def show_job(target: CliTarget, id: str, find: Callable[[Drumbeat], Awaitable[Job]]) -> None:
+    """Everything about one job: a page, or JSON."""
 
+    async def read(app: Drumbeat) -> tuple[Job, list[Attempt]]:
+        return await find(app), await app.jobs.attempts(id)
 
-def show_job(job: Job, attempts: Sequence[Attempt], now: datetime) -> None:
-    """Everything about one job."""
+    job, attempts = call_app(target, read)
+    now = utc_now()
+    if target.json:
+        output.print_json(to_json_record(job, now, attempts=attempts))
+        return
     facts = _facts(job, now)
     blocks = {"Arguments": formatting.format_arguments_indented(job.args)}
     if job.progress is not None:
@@ -150,7 +167,7 @@ def show_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
             formatting.format_exact(attempt.started_at, now),
             formatting.format_elapsed(attempt.started_at, attempt.finished_at),
             formatting.format_value(attempt.instance),
-            format_error(attempt.error, 80),
+            formatting.format_error(attempt.error, 80),
         ]
         for number, attempt in enumerate(attempts, start=1)
     ]
@@ -159,5 +176,5 @@ def show_attempts(attempts: Sequence[Attempt], now: datetime) -> None:
 
 
 def to_json_record(job: Job, now: datetime, **more: object) -> dict[str, object]:
-    """A job for --json: its fields as stored, the attempt that people count, and the word they see."""
+    """A job for --json: its fields as stored, the number of its attempt, and its view."""
     return output.record_fields(job, attempt=job.attempt, view=str(job.view(now)), **more)

@@ -8,7 +8,7 @@ import click
 
 from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import describe_ids, run_audited
-from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.connection import call_and_show, call_app
 from drumbeat.cli.failures import BadInput, NotDone
 from drumbeat.cli.options import (
     KEY,
@@ -24,12 +24,13 @@ from drumbeat.cli.options import (
 )
 from drumbeat.cli.resource_group import resource_group
 from drumbeat.core.job import CancelAnswer
+from drumbeat.plural import format_count
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
-    from drumbeat.core.job import Attempt, Job
+    from drumbeat.core.job import Job
 
-command = resource_group("jobs", "Jobs: every queued call of a task, and what became of it.")
+command = resource_group("jobs", "Jobs: every queued call of a task, and how it ended.")
 
 MAX_LISTED = 10_000
 CANCEL_MESSAGES = {
@@ -48,25 +49,20 @@ CANCEL_MESSAGES = {
     shell_complete=completion.states,
     help="pending, running, succeeded, dead or cancelled; of pending ones ready, scheduled, retrying or waiting.",
 )
-@click.option("--id", metavar="ID", help="Whose id begins so: at least 4 characters.")
+@click.option("--id", metavar="ID", help="Only jobs whose id begins like this: at least 4 characters.")
 @search_options
 @filter_options
 @watch_option
 @target_options
 @pass_target
-def list_(target: CliTarget, /, **wanted: Any) -> None:
+def list_(target: CliTarget, /, **query: Any) -> None:
     """List jobs, newest first."""
-    from drumbeat.cli.job_view import preview_options
+    from drumbeat.cli.job_view import preview_options, show_jobs
 
-    wanted |= preview_options(target.json)
-    call_and_show(target, lambda app: app.jobs.list(**wanted), lambda jobs: _show_list(target, jobs, wanted["limit"]))
-
-
-def _show_list(target: CliTarget, jobs: list[Job], limit: int) -> None:
-    from drumbeat.cli.job_view import JOB_COLUMNS, JobListing, job_row, show_list
-
-    how = JobListing(JOB_COLUMNS, job_row, f"No jobs match in {target.store_url}.")
-    show_list(jobs, how, now=utc_now(), limit=limit, json=target.json)
+    query |= preview_options(target.json)
+    call_and_show(
+        target, lambda app: app.jobs.list(**query), lambda jobs: show_jobs(target, jobs, limit=query["limit"])
+    )
 
 
 @command.command("show")
@@ -75,20 +71,9 @@ def _show_list(target: CliTarget, jobs: list[Job], limit: int) -> None:
 @pass_target
 def show(target: CliTarget, /, id: str) -> None:
     """Show a job with all of its runs."""
-    show_by_id(target, id)
+    from drumbeat.cli.job_view import show_job
 
-
-def show_by_id(target: CliTarget, id: str) -> None:
-    from drumbeat.cli.job_view import show_job, to_json_record
-
-    async def question(app: Drumbeat) -> tuple[Job, list[Attempt]]:
-        return await app.jobs.show(id), await app.jobs.attempts(id)
-
-    job, attempts = call_app(target, question)
-    if target.json:
-        output.print_json(to_json_record(job, utc_now(), attempts=attempts))
-    else:
-        show_job(job, attempts, utc_now())
+    show_job(target, id, lambda app: app.jobs.show(id))
 
 
 @command.command("cancel")
@@ -130,15 +115,15 @@ def cancel(target: CliTarget, /, ids: tuple[str, ...], task: str | None, keys: t
         output.print_json({"cancelled": answer.cancelled, "requested": answer.requested})
         return
     named = f"key {formatting.format_value(keys[0])}" if len(keys) == 1 else f"{len(keys)} keys"
-    output.print_line(f"{formatting.format_count(answer.cancelled, 'job')} of task {task} with {named} cancelled.")
+    output.print_line(f"{format_count(answer.cancelled, 'job')} of task {task} with {named} cancelled.")
     if answer.requested:
         output.print_line(
-            f"{formatting.format_count(answer.requested, 'job')} running: asked to stop, and may still end otherwise."
+            f"{format_count(answer.requested, 'job')} running: asked to stop, and may still end otherwise."
         )
 
 
 async def _find_cancellable(app: Drumbeat, ids: tuple[str, ...], task: str | None, keys: tuple[str, ...]) -> list[Job]:
-    """What a cancellation would be about."""
+    """The jobs that would be cancelled."""
     if ids:
         return [await app.jobs.show(id) for id in dict.fromkeys(ids)]
     return [
@@ -156,9 +141,7 @@ def _report_cancellable(target: CliTarget, jobs: list[Job]) -> None:
     would = {"pending": "would be cancelled", "running": "is running: it would be asked to stop"}
     for job in jobs:
         output.print_line(f"job {job.id} {would.get(job.state, f'has ended: it is {job.state}')}")
-    output.print_line(
-        f"{formatting.format_count(sum(job.state in would for job in jobs), 'job')} to cancel; nothing was done."
-    )
+    output.print_line(f"{format_count(sum(job.state in would for job in jobs), 'job')} to cancel; nothing was done.")
 
 
 def _count_stopped(answers: list[CancelAnswer]) -> int:
@@ -181,17 +164,12 @@ def _report_cancelled(target: CliTarget, answers: dict[str, CancelAnswer]) -> No
 @target_options
 @pass_target
 def run_now(target: CliTarget, /, ids: tuple[str, ...]) -> None:
-    """Make waiting jobs due at once."""
-    # One single id that is not waiting is refused with the reason.
+    """Make pending jobs due at once."""
+    # One single id that is not pending is refused with the reason.
     which = ids[0] if len(ids) == 1 else ids
     made_due = run_audited(
         target, "jobs.run_now", describe_ids(ids), lambda app: app.jobs.run_now(which), count_touched=int
     )
-    if target.json:
-        output.print_json({"due": made_due})
-    else:
-        output.print_line(f"{formatting.format_count(made_due, 'job')} due now.")
+    output.report(target, {"due": made_due}, f"{format_count(made_due, 'job')} due now.")
     if made_due < len(set(ids)):
-        raise NotDone(
-            f"{formatting.format_count(len(set(ids)) - made_due, 'job')} not pending: only a waiting job can be run now"
-        )
+        raise NotDone(f"{format_count(len(set(ids)) - made_due, 'job')} not pending: only a pending job can be run now")

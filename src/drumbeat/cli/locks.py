@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drumbeat import durations
 from drumbeat.cli import completion, formatting, output
 from drumbeat.cli.audit_scope import current_user, run_audited
 from drumbeat.cli.connection import call_and_show, call_app, utc_now
 from drumbeat.cli.failures import NotDone
 from drumbeat.cli.options import NAME, CliTarget, pass_target, target_options, watch_option
 from drumbeat.cli.resource_group import resource_group
+from drumbeat.plural import format_count
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from drumbeat.core.lock import LockInfo, TicketInfo
 
-command = resource_group("locks", "Locks: whose turn it is in the cluster.")
+command = resource_group("locks", "Locks: who holds and who waits for each lock of the cluster.")
 
 COLUMNS = output.Columns(
     names=("lock", "holders", "waiting", "held by", "for", "token", "lease left"),
@@ -36,25 +36,20 @@ TICKET_COLUMNS = output.Columns(
 
 
 @command.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also those that nobody holds or wants just now.")
+@click.option("--all", "everything", is_flag=True, help="Also locks that are not in use.")
 @watch_option
 @target_options
 @pass_target
 def list_(target: CliTarget, everything: bool) -> None:
-    """List the locks that somebody holds or waits for."""
-    call_and_show(target, lambda app: app.locks.list(all=everything), lambda locks: _show_list(target, locks))
-
-
-def _show_list(target: CliTarget, locks: list[LockInfo]) -> None:
-    if target.json:
-        output.print_json_lines(locks)
-        return
-    output.show_table(
-        COLUMNS, [_row(lock) for lock in locks], empty=f"Nobody holds or wants a lock in {target.store_url}."
+    """List the locks that have holders or waiters."""
+    call_and_show(
+        target,
+        lambda app: app.locks.list(all=everything),
+        lambda locks: output.show_list(target, locks, COLUMNS, _row, empty=f"No lock is in use in {target.store_url}."),
     )
 
 
-def _row(lock: LockInfo) -> list[str]:
+def _row(lock: LockInfo, _now: datetime) -> list[str]:
     first = lock.holders[0] if lock.holders else None
     return [
         formatting.format_value(lock.name, 40),
@@ -63,7 +58,7 @@ def _row(lock: LockInfo) -> list[str]:
         formatting.EMPTY if first is None else formatting.format_value(first.owner, 40),
         formatting.EMPTY if first is None else formatting.format_value(first.what, 50),
         formatting.EMPTY if first is None else str(first.token),
-        formatting.EMPTY if first is None else _format_lease_left(first),
+        formatting.EMPTY if first is None else formatting.format_seconds(first.lease_left),
     ]
 
 
@@ -72,50 +67,52 @@ def _row(lock: LockInfo) -> list[str]:
 @target_options
 @pass_target
 def show(target: CliTarget, lock: str) -> None:
-    """Show one lock: its holders, then its line in the order of turns."""
+    """Show one lock: its holders, then its waiters in their order."""
     found = call_app(target, lambda app: app.locks.show(lock))
     if target.json:
         output.print_json(found)
         return
-    moment = utc_now()
+    now = utc_now()
     facts = {"lock": formatting.format_value(found.name, 100), "holders": f"{found.holding} of {_format_limit(found)}"}
     facts["waiting"] = f"{found.waiting:,}"
     if found.opens_at is not None:
-        facts["window"] = f"full, opens at {formatting.format_exact(found.opens_at, moment)}"
+        facts["window"] = f"full, opens at {formatting.format_exact(found.opens_at, now)}"
     if found.released_at is not None:
         by, reason = (
             formatting.format_value(found.released_by, 100),
             formatting.format_value(found.released_reason, 200),
         )
-        facts["released by force"] = f"{formatting.format_exact(found.released_at, moment)} by {by}: {reason}"
+        facts["released by force"] = f"{formatting.format_exact(found.released_at, now)} by {by}: {reason}"
     output.show_page(facts)
-    rows = [_ticket_row("holds", ticket, moment) for ticket in found.holders]
-    rows += [_ticket_row(str(place), ticket, moment) for place, ticket in enumerate(found.waiters, start=1)]
+    rows = [_ticket_row("holds", ticket, now) for ticket in found.holders]
+    rows += [_ticket_row(str(place), ticket, now) for place, ticket in enumerate(found.waiters, start=1)]
     if rows:
         output.print_line("")
         output.show_table(TICKET_COLUMNS, rows, empty="")
 
 
-def _ticket_row(place: str, ticket: TicketInfo, moment: datetime) -> list[str]:
+def _ticket_row(place: str, ticket: TicketInfo, now: datetime) -> list[str]:
     return [
         place,
         formatting.format_value(ticket.id),
         str(ticket.token),
         formatting.format_value(ticket.owner, 60),
         formatting.format_value(ticket.what, 60),
-        formatting.format_timestamp(ticket.granted_at or ticket.entered_at, moment),
-        _format_lease_left(ticket),
+        formatting.format_timestamp(ticket.granted_at or ticket.entered_at, now),
+        formatting.format_seconds(ticket.lease_left),
     ]
 
 
 @command.command("release")
 @click.argument("lock", type=NAME, shell_complete=completion.locks)
-@click.option("--ticket", metavar="ID", help="Only this holder, or this one who waits; else all holders.")
-@click.option("--reason", required=True, metavar="TEXT", help="Told to whoever loses it, and shown at the lock.")
+@click.option("--ticket", metavar="ID", help="Only this holder or waiter. Default: all holders.")
+@click.option(
+    "--reason", required=True, metavar="TEXT", help="Reported to the holders that lose it, and shown with the lock."
+)
 @target_options
 @pass_target
 def release(target: CliTarget, lock: str, ticket: str | None, reason: str) -> None:
-    """Take a lock away by force. Its holder is told, but may still be at work: only tokens keep its late writes out."""
+    """Release a lock by force. Its holder is notified, but may still be working: only tokens reject its late writes."""
     target.reason = reason
     count = run_audited(
         target,
@@ -124,21 +121,12 @@ def release(target: CliTarget, lock: str, ticket: str | None, reason: str) -> No
         lambda app: app.locks.release(lock, ticket, reason=reason, by=current_user()),
         count_touched=int,
     )
-    if target.json:
-        output.print_json({"lock": lock, "released": count})
-    else:
-        output.print_line(f"{formatting.format_count(count, 'ticket')} of lock {lock} released.")
+    output.report(
+        target, {"lock": lock, "released": count}, f"{format_count(count, 'ticket')} of lock {lock} released."
+    )
     if not count:
         raise NotDone("nobody held it" if ticket is None else "there is no such ticket")
 
 
 def _format_limit(lock: LockInfo) -> str:
-    return (
-        str(lock.limit)
-        if lock.per is None
-        else f"{lock.limit} per {durations.format_duration(round(lock.per * 1_000_000))}"
-    )
-
-
-def _format_lease_left(ticket: TicketInfo) -> str:
-    return durations.format_duration(round(ticket.lease_left * 1_000_000))
+    return str(lock.limit) if lock.per is None else f"{lock.limit} per {formatting.format_seconds(lock.per)}"

@@ -1,7 +1,7 @@
-"""Options that many commands share, and the types of what people write after them.
+"""Options that many commands share, and the types of their values.
 
-A noun and each of its verbs take the same `--url --app --namespace --json`: what is given nearer to the end of the line
-counts. Nothing is opened here; `connection.py` does that with what was collected.
+A group and each of its commands take the same `--url --app --namespace --json`: the last one on the line wins. Nothing is
+opened here; `connection.py` does that with the collected options.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CliTarget:
-    """Which store and app a command is about, and whether a program reads its output."""
+    """Which store and app a command is about, and how it shows its output."""
 
     def __init__(self) -> None:
         self.flags: dict[str, str] = {}
         self.json = False
         self.watch = False
         self.watch_interval = 1.0
-        """Seconds between two looks with --watch."""
+        """Seconds between two refreshes with --watch."""
         self.reason = ""
-        """What somebody gave as a reason for an act."""
+        """Of --reason, for the audit log."""
         self.store_url = ""
-        """The URL of the store that was asked, fit for messages; an empty answer is often one of the wrong file."""
+        """The URL of the store, without its password: an empty list is often one of the wrong store."""
 
 
 pass_target = click.make_pass_decorator(CliTarget, ensure=True)
@@ -55,15 +55,15 @@ def _store_option(ctx: click.Context, param: click.Parameter, value: Any) -> Non
 
 
 def _target_option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """An option that is kept in the Target instead of being handed to the command."""
+    """An option that is stored in the CliTarget instead of being passed to the command."""
     return click.option(*names, expose_value=False, callback=_store_option, **settings)
 
 
 def target_options(command: F) -> F:
-    """`--url --app --namespace --json`, for a noun or a verb."""
+    """`--url --app --namespace --json`, for a group or a command."""
     for option in (
-        _target_option("--json", is_flag=True, help="For programs: exact JSON, nothing cut."),
-        _target_option("--namespace", metavar="NAME", help="Which system of a shared database. [DRUMBEAT_NAMESPACE]"),
+        _target_option("--json", is_flag=True, help="For programs: exact JSON, nothing truncated or redacted."),
+        _target_option("--namespace", metavar="NAME", help="Namespace within a shared database. [DRUMBEAT_NAMESPACE]"),
         app_option,
         url_option,
     ):
@@ -77,16 +77,16 @@ url_option = _target_option(
 app_option = _target_option("--app", metavar="MODULE:ATTR", help="The program's Drumbeat object. [DRUMBEAT_APP]")
 
 
-watch_option = _target_option("--watch", is_flag=True, help="Look again every second, until Ctrl-C.")
+watch_option = _target_option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
 
 reason_option = _target_option(
-    "--reason", metavar="TEXT", default="", help="The reason; it is on record (`drumbeat audit`)."
+    "--reason", metavar="TEXT", default="", help="The reason, for the audit log (`drumbeat audit`)."
 )
 dry_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 
 
 class ValidatedType(_ParamType):
-    """A type whose reader refuses with an error of ours; the refusal names the option."""
+    """A type whose reader raises one of our errors; the message names the option."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
@@ -103,24 +103,24 @@ class ValidatedType(_ParamType):
 
 def _read_timestamp(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no moment: write 2026-11-15T09:30Z, or +01:00 instead of Z") from None
-    if moment.utcoffset() is None:
-        raise ValueError(f"{text!r} has no timezone: write {moment.isoformat()}Z, or an offset such as +01:00")
-    to_us(moment)
-    return moment
+        raise ValueError(f"{text!r} is no timestamp: write 2026-11-15T09:30Z, or +01:00 instead of Z") from None
+    if at.utcoffset() is None:
+        raise ValueError(f"{text!r} has no timezone: write {at.isoformat()}Z, or an offset such as +01:00")
+    to_us(at)
+    return at
 
 
 def _read_duration(text: str) -> float:
     try:
         return seconds(text, name="it")
     except ConfigError:
-        raise ValueError(f"{text!r} is no length of time: write 90 (seconds), 250ms, 5m, 2h or 1h30m") from None
+        raise ValueError(f"{text!r} is no duration: write 90 (seconds), 250ms, 5m, 2h or 1h30m") from None
 
 
 def _read_past(text: str) -> datetime:
-    """A moment, or how long ago it was."""
+    """A timestamp, or how long ago."""
     try:
         ago = seconds(text, name="it")
     except ConfigError:
@@ -129,17 +129,17 @@ def _read_past(text: str) -> datetime:
 
 
 DURATION = ValidatedType("duration", _read_duration)
-TIMESTAMP = ValidatedType("moment", _read_timestamp)
+TIMESTAMP = ValidatedType("timestamp", _read_timestamp)
 PAST = ValidatedType("past", _read_past)
 NAME = ValidatedType("name", lambda text: check_name("the name", text))
 KEY = ValidatedType("key", check_key)
 
 
 def common_options(command: F) -> F:
-    """`--task --queue --key --error`: what the jobs that are meant have in common."""
+    """`--task --queue --key --error`: a filter of jobs."""
     for option in (
         click.option(
-            "--error", "--match", "error", metavar="TEXT", help="Whose error has this in its type or message."
+            "--error", "--match", "error", metavar="TEXT", help="Whose error contains this in its type or message."
         ),
         click.option("--key", type=KEY, help="With this key."),
         click.option("--queue", type=NAME, shell_complete=completion.queues, help="Of this queue."),
@@ -150,15 +150,15 @@ def common_options(command: F) -> F:
 
 
 def search_options(command: F) -> F:
-    """`--schedule --instance --since --until`: what else jobs are found by."""
+    """`--schedule --instance --since --until`: more of a filter."""
     for option in (
-        click.option("--until", type=PAST, metavar="WHEN", help="Made before this moment, or so long ago: 2h."),
-        click.option("--since", type=PAST, metavar="WHEN", help="Made at this moment or later, or so long ago: 2h."),
+        click.option("--until", type=PAST, metavar="WHEN", help="Enqueued before this time, or longer ago: 2h."),
+        click.option("--since", type=PAST, metavar="WHEN", help="Enqueued at this time or later, or within: 2h."),
         click.option(
             "--instance",
             metavar="ID",
             shell_complete=completion.instances,
-            help="That run, or ran last, on this instance.",
+            help="That this instance runs, or ran last.",
         ),
         click.option("--schedule", type=NAME, shell_complete=completion.schedules, help="Fires of this schedule."),
     ):
@@ -169,10 +169,8 @@ def search_options(command: F) -> F:
 def filter_options(command: F) -> F:
     """The same, and `--before --limit`: for lists."""
     for option in (
-        click.option(
-            "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
-        ),
-        click.option("--before", metavar="ID", help="Only older ones than this: the next page."),
+        click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Number of jobs."),
+        click.option("--before", metavar="ID", help="Only jobs older than this one: the next page."),
         common_options,
     ):
         command = option(command)

@@ -1,34 +1,39 @@
-"""How commands show things: tables and pages by rich for people, JSON for programs.
+"""Output of commands: tables and pages by rich for people, JSON for programs.
 
-Lists are JSON lines, one object a line, so that they can be cut and streamed; everything else is one JSON document.
-JSON is exact: nothing is cut or redacted, and a job's arguments are the stored text. Text cells are never read as markup.
+Lists are JSON lines, one object a line, so that they can be streamed; everything else is one JSON document. JSON is exact:
+nothing is truncated or redacted, and a job's arguments are the stored text. Text cells are never read as markup.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
 from drumbeat.cli import formatting
+from drumbeat.cli.connection import utc_now
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rich.console import Console
     from rich.table import Table
 
     from drumbeat.cli.options import CliTarget
 
+T = TypeVar("T")
+
 DEFAULT_WIDTH = 200
-"""Columns when the output is no terminal: a file or a pipe has no edge to fold at."""
+"""Columns when the output is no terminal."""
 
 ELASTIC_WIDTH = 12
-"""To so many characters a value that may be cut is cut at most."""
+"""Elastic columns are truncated to no fewer characters ..."""
 MIN_ELASTIC_WIDTH = 6
-"""And on a very narrow screen to so many."""
+"""... except on a very narrow screen."""
 COLUMN_GAP = 2
 
 STYLES = {
@@ -53,7 +58,7 @@ def console(*, stderr: bool = False) -> Console:
 
     class OurConsole(Console):
         def on_broken_pipe(self) -> None:
-            raise  # rich would exit here; `failures` knows what a closed pipe means
+            raise  # rich would exit here; `failures` handles a closed pipe
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else DEFAULT_WIDTH
@@ -61,7 +66,6 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_line(line: str) -> None:
-    """One line for people on stdout."""
     click.echo(line)
 
 
@@ -74,8 +78,29 @@ def print_json(record: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
 
+def show_list(
+    target: CliTarget,
+    records: Sequence[T],
+    columns: Columns,
+    row: Callable[[T, datetime], list[str]],
+    *,
+    empty: str,
+    limit: int | None = None,
+    cursor: Callable[[T], str] = lambda record: record.id,  # type: ignore[attr-defined]
+    to_json: Callable[[T], object] = lambda record: record,
+) -> None:
+    """JSON lines, or a table. A page of `limit` records ends with the `--before` of the next one."""
+    if target.json:
+        print_json_lines(map(to_json, records))
+        return
+    now = utc_now()
+    show_table(columns, [row(record, now) for record in records], empty=empty)
+    if len(records) == limit:
+        print_line(f"The newest {limit}; go on with --before {cursor(records[-1])}, or raise --limit.")
+
+
 def report(target: CliTarget, record: object, line: str) -> None:
-    """What an action did: a JSON document, or a line for people."""
+    """The result of an action: a JSON document, or a line for people."""
     if target.json:
         print_json(record)
     else:
@@ -83,73 +108,73 @@ def report(target: CliTarget, record: object, line: str) -> None:
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns of a table, and what to do where a screen is too narrow for all of them."""
+    """The columns of a table, and how they shrink on a narrow screen."""
 
     names: tuple[str, ...]
     numbers: frozenset[str] = frozenset()
-    """Stand to the right."""
+    """Aligned to the right."""
     elastic: frozenset[str] = frozenset()
-    """May be cut to `NARROW` characters."""
+    """May be truncated to ELASTIC_WIDTH characters."""
     droppable: tuple[str, ...] = ()
-    """Left out if need be, the first one first."""
+    """Left out if necessary, the first one first."""
 
     def fit(self, rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
-        """The places of the columns that there is room for, each with its width."""
-        longest = [max(len(name), *(len(row[place]) for row in rows)) for place, name in enumerate(self.names)]
-        widths = {place: self._min_width(place, longest[place]) for place in range(len(self.names))}
+        """The indexes of the columns that fit, each with its width."""
+        longest = [max(len(name), *(len(row[index]) for row in rows)) for index, name in enumerate(self.names)]
+        widths = {index: self._min_width(index, longest[index]) for index in range(len(self.names))}
         for name in self.droppable:
             if sum(widths.values()) + COLUMN_GAP * len(widths) <= width:
                 break
             del widths[self.names.index(name)]
         left = width - sum(widths.values()) - COLUMN_GAP * len(widths)
-        for place in widths:
-            # Nothing more can be left out: what may be cut is cut shorter still.
-            if left < 0 and self.names[place] in self.elastic:
-                less = min(-left, max(0, widths[place] - MIN_ELASTIC_WIDTH))
-                widths[place] -= less
+        for index in widths:
+            # No more columns can be left out: truncate the elastic ones further.
+            if left < 0 and self.names[index] in self.elastic:
+                less = min(-left, max(0, widths[index] - MIN_ELASTIC_WIDTH))
+                widths[index] -= less
                 left += less
-        for place in widths:
-            more = max(0, min(left, longest[place] - widths[place]))
-            widths[place] += more
+        for index in widths:
+            more = max(0, min(left, longest[index] - widths[index]))
+            widths[index] += more
             left -= more
         return widths
 
-    def _min_width(self, place: int, longest: int) -> int:
-        name = self.names[place]
+    def _min_width(self, index: int, longest: int) -> int:
+        name = self.names[index]
         return max(len(name), min(longest, ELASTIC_WIDTH)) if name in self.elastic else longest
 
 
 def build_table(columns: Columns, rows: Sequence[Sequence[str]], width: int = DEFAULT_WIDTH) -> Table:
-    """A table of words; those for states have their colour."""
+    """A table of text; states are coloured."""
     from rich.table import Table
     from rich.text import Text
 
     made = Table(box=None, padding=(0, COLUMN_GAP, 0, 0), pad_edge=False, header_style="bold")
     widths = columns.fit(rows, width)
-    for place in widths:
+    for index in widths:
         made.add_column(
-            Text(columns.names[place]), justify="right" if columns.names[place] in columns.numbers else "left"
+            Text(columns.names[index]), justify="right" if columns.names[index] in columns.numbers else "left"
         )
     for row in rows:
-        cells = [formatting.truncate(row[place], cell_width) for place, cell_width in widths.items()]
+        cells = [formatting.truncate(row[index], cell_width) for index, cell_width in widths.items()]
         made.add_row(*(Text(cell, STYLES.get(cell.split(" ")[0], ""), no_wrap=True) for cell in cells))
     return made
 
 
 def show_table(columns: Columns, rows: Sequence[Sequence[str]], *, empty: str) -> None:
-    """A table, or the line that says why there is none."""
+    """A table, or the line `empty`."""
     if not rows:
         print_line(empty)
         return
     out = console()
     made = build_table(columns, rows, out.width)
-    # On a very narrow screen lines go on in the next one: an id that was cut could not be copied.
+    # On a very narrow screen lines wrap: a truncated id could not be copied.
     out.width = max(out.width, DEFAULT_WIDTH)
     out.print(made)
 
 
 def show_page(facts: Mapping[str, str], blocks: Mapping[str, str] | None = None) -> None:
-    """One thing in full: names and values, then longer texts under their headings."""
+    """One record in full: names and values, then longer texts under headings."""
     from rich.table import Table
     from rich.text import Text
 
@@ -164,10 +189,9 @@ def show_page(facts: Mapping[str, str], blocks: Mapping[str, str] | None = None)
 
 
 def record_fields(record: msgspec.Struct, **more: object) -> dict[str, Any]:
-    """A record's fields as they are, and more: what --json gives."""
+    """A record's fields and more, for --json."""
     return {name: getattr(record, name) for name in record.__struct_fields__} | more
 
 
 def join_words(items: Iterable[object]) -> str:
-    """Several words in one cell."""
     return ", ".join(formatting.escape(str(item)) for item in items) or formatting.EMPTY

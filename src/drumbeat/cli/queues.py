@@ -11,6 +11,7 @@ from drumbeat.cli.audit_scope import current_user, run_audited
 from drumbeat.cli.connection import call_and_show, call_app, utc_now
 from drumbeat.cli.options import NAME, CliTarget, pass_target, reason_option, target_options, watch_option
 from drumbeat.cli.resource_group import resource_group
+from drumbeat.plural import format_count
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from drumbeat.core.instance import Instance
     from drumbeat.core.job_query import QueueStats
 
-command = resource_group("queues", "Queues: named lines of jobs.")
+command = resource_group("queues", "Queues: in which jobs wait for a worker.")
 
 COLUMNS = output.Columns(
     names=("queue", "ready", "scheduled", "running", "waiting", "oldest ready", "state"),
@@ -39,27 +40,24 @@ def list_(target: CliTarget) -> None:
 
 
 def _show_list(target: CliTarget, queues: list[QueueStats]) -> None:
-    if target.json:
-        output.print_json_lines(queues)
-        return
-    moment = utc_now()
-    rows = [
-        [
-            formatting.format_value(queue.name, 40),
-            *(f"{number:,}" for number in (queue.ready, queue.scheduled, queue.running, queue.waiting)),
-            formatting.format_ago(queue.oldest_due, moment),
-            _state(queue, moment),
-        ]
-        for queue in queues
+    empty = f"No queue has jobs, a pause or a worker in {target.store_url}."
+    output.show_list(target, queues, COLUMNS, _row, empty=empty)
+
+
+def _row(queue: QueueStats, now: datetime) -> list[str]:
+    return [
+        formatting.format_value(queue.name, 40),
+        *(f"{number:,}" for number in (queue.ready, queue.scheduled, queue.running, queue.waiting)),
+        formatting.format_ago(queue.oldest_due, now),
+        _state(queue, now),
     ]
-    output.show_table(COLUMNS, rows, empty=f"No queue has jobs, a pause or a worker in {target.store_url}.")
 
 
-def _state(queue: QueueStats, moment: datetime) -> str:
+def _state(queue: QueueStats, now: datetime) -> str:
     if not queue.paused:
         return "open"
     by, reason = formatting.format_value(queue.paused_by), formatting.format_value(queue.paused_reason)
-    return f"paused {formatting.format_ago(queue.paused_at, moment)} by {by}: {reason}"
+    return f"paused {formatting.format_ago(queue.paused_at, now)} by {by}: {reason}"
 
 
 @command.command("show")
@@ -77,18 +75,18 @@ def show(target: CliTarget, queue: str) -> None:
     if target.json:
         output.print_json(output.record_fields(found, workers=[worker.id for worker in workers]))
         return
-    moment = utc_now()
+    now = utc_now()
     slots, running = sum(each.concurrency for each in workers), sum(each.running for each in workers)
     output.show_page(
         {
             "queue": formatting.format_value(found.name, 100),
-            "state": _state(found, moment),
+            "state": _state(found, now),
             "ready": f"{found.ready:,}",
             "scheduled": f"{found.scheduled:,}",
             "running": f"{found.running:,}",
             "waiting": f"{found.waiting:,}",
-            "oldest ready": formatting.format_exact(found.oldest_due, moment),
-            "workers": f"{formatting.format_count(len(workers), 'worker')}, {running:,} of {formatting.format_count(slots, 'slot')} taken",
+            "oldest ready": formatting.format_exact(found.oldest_due, now),
+            "workers": f"{format_count(len(workers), 'worker')}, {running:,} of {format_count(slots, 'slot')} taken",
             "taken by": output.join_words(worker.id for worker in workers),
         }
     )
@@ -100,14 +98,12 @@ def show(target: CliTarget, queue: str) -> None:
 @target_options
 @pass_target
 def pause(target: CliTarget, queue: str) -> None:
-    """Give out no more jobs of a queue; those that run go on. The reason is shown wherever the queue is."""
+    """Start no more jobs of a queue; running jobs continue. The reason is shown with the queue."""
     run_audited(
         target, "queues.pause", queue, lambda app: app.queues.pause(queue, reason=target.reason, by=current_user())
     )
-    if target.json:
-        output.print_json({"queue": queue, "paused": True})
-    else:
-        output.print_line(f"Queue {queue} is paused; `drumbeat queues resume {queue}` undoes it.")
+    line = f"Queue {queue} is paused; `drumbeat queues resume {queue}` undoes it."
+    output.report(target, {"queue": queue, "paused": True}, line)
 
 
 @command.command("resume")
@@ -116,9 +112,7 @@ def pause(target: CliTarget, queue: str) -> None:
 @target_options
 @pass_target
 def resume(target: CliTarget, queue: str) -> None:
-    """Give out the jobs of a paused queue again."""
+    """Start the jobs of a paused queue again."""
     resumed = run_audited(target, "queues.resume", queue, lambda app: app.queues.resume(queue), count_touched=int)
-    if target.json:
-        output.print_json({"queue": queue, "resumed": resumed})
-    else:
-        output.print_line(f"Queue {queue} gives out jobs again." if resumed else f"Queue {queue} was not paused.")
+    line = f"Queue {queue} is resumed." if resumed else f"Queue {queue} was not paused."
+    output.report(target, {"queue": queue, "resumed": resumed}, line)

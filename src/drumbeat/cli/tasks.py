@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drumbeat.cli import completion, formatting, output
-from drumbeat.cli.connection import call_and_show, call_app, utc_now
+from drumbeat.cli.connection import call_and_show, call_app
 from drumbeat.cli.options import CliTarget, pass_target, target_options, watch_option
 from drumbeat.cli.resource_group import resource_group
 
@@ -33,22 +33,17 @@ RUN_COLUMNS = output.Columns(
 @target_options
 @pass_target
 def list_(target: CliTarget) -> None:
-    """List tasks that have jobs, or that a living instance or the app knows."""
+    """List the tasks that have jobs, or that a living instance or the app knows."""
     call_and_show(target, lambda app: app.tasks.list(), lambda tasks: _show_list(target, tasks))
 
 
 def _show_list(target: CliTarget, tasks: list[TaskInfo]) -> None:
-    if target.json:
-        output.print_json_lines(tasks)
-        return
-    rows = [
-        [formatting.format_value(task.name, 60), *(f"{getattr(task, count):,}" for count in COUNTS)] for task in tasks
-    ]
-    output.show_table(
-        COLUMNS,
-        rows,
-        empty=f"No task has jobs, or a worker that knows it, in {target.store_url}.",
-    )
+    empty = f"No task has jobs, or a worker that knows it, in {target.store_url}."
+    output.show_list(target, tasks, COLUMNS, _row, empty=empty)
+
+
+def _row(task: TaskInfo, _now: datetime) -> list[str]:
+    return [formatting.format_value(task.name, 60), *(f"{getattr(task, count):,}" for count in COUNTS)]
 
 
 @command.command("show")
@@ -66,9 +61,13 @@ def show(target: CliTarget, task: str) -> None:
 
 @command.command("history")
 @click.argument("task", shell_complete=completion.tasks)
-@click.option("--before", metavar="ID", help="Only of jobs older than this one: the next page.")
+@click.option("--before", metavar="ID", help="Only runs of jobs older than this one: the next page.")
 @click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Of at most so many jobs."
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=50,
+    show_default=True,
+    help="Number of jobs whose runs are shown.",
 )
 @watch_option
 @target_options
@@ -83,42 +82,36 @@ def history(target: CliTarget, task: str, before: str | None, limit: int) -> Non
 
 
 def _show_runs(target: CliTarget, task: str, runs: list[Run]) -> None:
-    if target.json:
-        output.print_json_lines(runs)
-        return
-    moment = utc_now()
-    rows = [_run_row(run, moment) for run in runs]
-    output.show_table(RUN_COLUMNS, rows, empty=f"No run of {task} is on record in {target.store_url}.")
+    empty = f"No run of {task} is on record in {target.store_url}."
+    output.show_list(target, runs, RUN_COLUMNS, _run_row, empty=empty)
 
 
-def _run_row(run: Run, moment: datetime) -> list[str]:
-    from drumbeat.cli.job_view import format_error
-
+def _run_row(run: Run, now: datetime) -> list[str]:
     return [
         run.job,
         str(run.number),
         formatting.format_value(run.schedule),
-        formatting.format_timestamp(run.due_at, moment),
-        formatting.EMPTY if run.late is None else f"{run.late:.3f} s",
-        formatting.format_timestamp(run.started_at, moment),
+        formatting.format_timestamp(run.due_at, now),
+        formatting.format_seconds(run.late),
+        formatting.format_timestamp(run.started_at, now),
         formatting.format_elapsed(run.started_at, run.finished_at),
         formatting.format_value(run.instance),
         run.outcome,
-        format_error(run.error),
+        formatting.format_error(run.error),
     ]
 
 
 def _facts(task: TaskInfo) -> dict[str, str]:
     facts = {"task": formatting.format_value(task.name, 100)} | {count: f"{getattr(task, count):,}" for count in COUNTS}
     if not task.registered:
-        return facts | {"called": "unknown here: --app module:attr tells"}
+        return facts | {"called": "unknown here: add --app module:attr"}
     return facts | {
         "called": formatting.format_value(task.call, 400),
         "defined at": formatting.format_value(task.place, 400),
         "queue": formatting.format_value(task.queue),
         "priority": formatting.format_value(task.priority),
         "retries": formatting.format_value(task.retries),
-        "timeout": formatting.EMPTY if task.timeout is None else f"{task.timeout:g} s",
+        "timeout": formatting.format_seconds(task.timeout),
         "runs in": {"loop": "the event loop", "thread": "a thread", "process": "a process"}.get(task.pool or "", "?"),
         "batch": formatting.format_value(task.batch),
         "on dead": formatting.format_value(task.on_dead),

@@ -1,7 +1,7 @@
-"""`drumbeat top`: the cluster at a glance, again and again: queues, rates, processes, what dies.
+"""`drumbeat top`: queues, rates, instances and new dead letters, live.
 
-On a terminal it has the screen for itself until q or Ctrl-C; elsewhere the pictures follow each other. What is shown is
-made by `picture.py` beside it.
+On a terminal it takes the whole screen until q or Ctrl-C; elsewhere it prints snapshots one after the other. `top_view.py`
+draws them.
 """
 
 from __future__ import annotations
@@ -29,72 +29,74 @@ MIN_INTERVAL = 0.2
 
 
 @click.command("top")
-@click.option("--once", is_flag=True, help="Print it once, and end.")
-@click.option("--interval", type=DURATION, default="1s", show_default=True, help="How often to look.")
+@click.option("--once", is_flag=True, help="Print one snapshot and exit.")
+@click.option("--interval", type=DURATION, default="1s", show_default=True, help="Time between two snapshots.")
 @target_options
 @pass_target
 def command(target: CliTarget, /, once: bool, interval: float) -> None:
-    """Show queues, rates, running processes and what dies, until q or Ctrl-C."""
+    """Show queues, rates, instances and new dead letters, until q or Ctrl-C."""
     interval = max(MIN_INTERVAL, interval)
 
     async def shown(app: Drumbeat) -> None:
         from drumbeat.admin.health import HealthMonitor
 
-        watch = HealthMonitor(app._internals.clock)
+        monitor = HealthMonitor(app._internals.clock)
         if once:
-            await _print(app, target, watch)
+            await _print(app, target, monitor)
         elif sys.stdout.isatty() and sys.stdin.isatty() and not target.json:
-            await _live(app, target, interval, watch)
+            await _live(app, target, interval, monitor)
         else:
-            await _follow(app, target, interval, watch)
+            await _follow(app, target, interval, monitor)
 
     call_app(target, shown)
 
 
-async def _print(app: Drumbeat, target: CliTarget, watch: HealthMonitor) -> None:
+async def _print(app: Drumbeat, target: CliTarget, monitor: HealthMonitor) -> None:
     from drumbeat.cli.top_view import render, take_snapshot
 
-    picture = await take_snapshot(app, target.store_url, watch)
+    snapshot = await take_snapshot(app, target.store_url, monitor)
     if target.json:
-        output.print_json_lines([picture])
+        output.print_json_lines([snapshot])
     else:
         out = output.console()
-        out.print(render(picture, out.width))
+        out.print(render(snapshot, out.width))
     sys.stdout.flush()
 
 
-async def _follow(app: Drumbeat, target: CliTarget, interval: float, watch: HealthMonitor) -> None:
+async def _follow(app: Drumbeat, target: CliTarget, interval: float, monitor: HealthMonitor) -> None:
     """For a pipe or a file."""
     while True:
         try:
-            await _print(app, target, watch)
+            await _print(app, target, monitor)
         except StoreUnavailable as error:
             click.echo(f"drumbeat: {error}", err=True)
         await app._internals.clock.sleep(interval)
 
 
-async def _live(app: Drumbeat, target: CliTarget, interval: float, watch: HealthMonitor) -> None:
+async def _live(app: Drumbeat, target: CliTarget, interval: float, monitor: HealthMonitor) -> None:
     from rich.live import Live
     from rich.text import Text
 
     from drumbeat.cli.top_view import render, take_snapshot
 
-    out, picture = output.console(), None
+    out, snapshot = output.console(), None
     with _quit_event() as quit, Live(console=out, screen=True, auto_refresh=False) as live:
         while not quit.is_set():
             problem = ""
             try:
-                picture = await take_snapshot(app, target.store_url, watch)
+                snapshot = await take_snapshot(app, target.store_url, monitor)
             except StoreUnavailable as error:
                 problem = str(error)
-            live.update(Text(problem) if picture is None else render(picture, out.width, problem=problem), refresh=True)
+            live.update(
+                Text(problem) if snapshot is None else render(snapshot, out.width, problem=problem), refresh=True
+            )
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(quit.wait(), interval)
 
 
 @contextlib.contextmanager
 def _quit_event() -> Iterator[asyncio.Event]:
-    """An event that q and Ctrl-C set. Keys are heard one by one meanwhile, and are not shown."""
+    """An event that q and Ctrl-C set. Meanwhile the terminal delivers single keys and does not echo them."""
     import termios
     import tty
 

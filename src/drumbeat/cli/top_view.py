@@ -1,4 +1,4 @@
-"""What `drumbeat top` shows: taken from an app, drawn with rich."""
+"""The screen of `drumbeat top`: what it reads, and how rich draws it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from drumbeat.cli import formatting, output
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthLevel
 from drumbeat.core.instance import Instance, LeaderInfo
+from drumbeat.core.job import Failure
 from drumbeat.core.job_query import JobCounts, JobFilter, QueueStats
 from drumbeat.durations import from_us
+from drumbeat.plural import format_count
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -50,7 +52,7 @@ GROUPS = output.Columns(
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """In a second, over the last minute that workers have told of."""
+    """Runs a second, over the last minute that workers have reported."""
 
     started: float = 0.0
     succeeded: float = 0.0
@@ -58,7 +60,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster at one moment."""
+    """What one screen shows."""
 
     at: datetime
     store_url: str
@@ -71,29 +73,29 @@ class TopSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     instances: list[Instance]
     leader: LeaderInfo | None
     dead_groups: list[DeadLetterGroup]
-    """What died last, in groups of task and error."""
+    """The groups of dead letters that grew last."""
 
 
-async def take_snapshot(app: Drumbeat, store_url: str, watch: HealthMonitor) -> TopSnapshot:
+async def take_snapshot(app: Drumbeat, store_url: str, monitor: HealthMonitor) -> TopSnapshot:
     store = await app._internals.store()
-    look = await watch.check(store, heartbeat=app.settings.heartbeat)
-    at = from_us(look.snapshot.now)
-    # The stretch that is under way has not been told yet, and the one before it perhaps not by all.
+    report = await monitor.check(store, heartbeat=app.settings.heartbeat)
+    at = from_us(report.snapshot.now)
+    # The current interval has not been reported yet, and the one before it perhaps not by all workers.
     until = at - timedelta(seconds=at.second % INTERVAL_S + INTERVAL_S, microseconds=at.microsecond)
     rollups = await app.stats.read(since=until - timedelta(seconds=INTERVAL_S * INTERVALS), until=until)
     groups = await app.dead.groups(limit=MAX_GROUPS_READ)
     return TopSnapshot(
         at=at,
         store_url=store_url,
-        health=look.health,
+        health=report.health,
         counts=await store.inspect.count_jobs(JobFilter()),
         rate=_rate(rollups),
         rates={
             name: _rate(each for each in rollups if each.queue == name) for name in {each.queue for each in rollups}
         },
         queues=await app.queues.list(),
-        instances=list(look.snapshot.instances),
-        leader=look.snapshot.leader,
+        instances=list(report.snapshot.instances),
+        leader=report.snapshot.leader,
         dead_groups=sorted(groups, key=lambda group: group.last_at, reverse=True)[:MAX_GROUPS],
     )
 
@@ -107,7 +109,7 @@ def _rate(rollups: Iterable[Rollup]) -> Rate:
 
 
 def render(snapshot: TopSnapshot, width: int, *, problem: str = "") -> Group:
-    """The whole of it, as wide as the screen."""
+    """The whole screen, `width` columns wide."""
     from rich.console import Group
     from rich.text import Text
 
@@ -129,24 +131,24 @@ def _render_header(snapshot: TopSnapshot, problem: str) -> Text:
     head = Text()
     head.append(f"{formatting.escape(snapshot.store_url)}  {snapshot.at:%Y-%m-%d %H:%M:%S} UTC\n", style="bold")
     if problem:
-        head.append(f"{formatting.to_one_line(problem)}: what follows is of that moment\n", style="bold red")
+        head.append(
+            f"{formatting.to_one_line(problem)}: what follows is from {snapshot.at:%H:%M:%S} UTC\n", style="bold red"
+        )
     else:
         _render_health(head, snapshot.health)
     head.append(
         f"{counts.ready:,} ready, {counts.scheduled:,} scheduled, {counts.retrying:,} retrying, "
-        f"{counts.waiting:,} waiting, {counts.running:,} running, {formatting.format_count(counts.dead, 'dead letter')}\n"
+        f"{counts.waiting:,} waiting, {counts.running:,} running, {format_count(counts.dead, 'dead letter')}\n"
     )
     head.append(
         f"last minute: {rate.started:,.1f} started/s, {rate.succeeded:,.1f} done/s, {rate.failed:,.1f} failed/s; "
     )
-    head.append(
-        f"{formatting.format_count(len(snapshot.instances), 'instance')} with {formatting.format_count(slots, 'slot')}"
-    )
+    head.append(f"{format_count(len(snapshot.instances), 'instance')} with {format_count(slots, 'slot')}")
     return head
 
 
 def _render_health(head: Text, health: Health) -> None:
-    """One line for each reason, the worst first; a store that is away is told instead."""
+    """One line for each reason, the worst first."""
     if not health.reasons:
         head.append(f"{health.text}\n", style="bold green")
     for reason in health.reasons[:MAX_REASONS]:
@@ -183,10 +185,9 @@ def _instance_row(snapshot: TopSnapshot, instance: Instance) -> list[str]:
 
 
 def _dead_group_row(snapshot: TopSnapshot, group: DeadLetterGroup) -> list[str]:
-    kind = group.error.rpartition(".")[2]
     return [
         formatting.format_ago(group.last_at, snapshot.at),
         f"{group.count:,}",
         formatting.format_value(group.task, 40),
-        formatting.format_value(": ".join(part for part in (kind, group.message) if part), 100),
+        formatting.format_error(Failure(group.error, group.message), 100),
     ]

@@ -1,6 +1,6 @@
-"""A program's side of the store: enqueue, cancel, and wait for results, on whatever loop it is asked.
+"""The client of the store in a program: enqueue, cancel, and wait for results, on any event loop.
 
-It is what tasks (`tasks.Home`) and handles (`handle.Client`) stand on. It runs no jobs.
+Tasks (`tasks.Enqueuer`), rooms and handles (`handle.JobClient`) use it. It runs no jobs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any, TypeVar, assert_never
 
 from drumbeat import tracing
@@ -20,6 +21,7 @@ from drumbeat.errors import InvalidArguments, ResultNotKept
 from drumbeat.handle import JobHandle, SyncJobHandle, job_error
 from drumbeat.ids import JobId
 from drumbeat.settings import Settings
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store, Transactional
 from drumbeat.store.urls import open_store, transactional_for
 from drumbeat.sync_loop import SYNC_LOOP
@@ -33,43 +35,45 @@ __all__ = ["Client"]
 T = TypeVar("T")
 
 MAX_KEYS_PER_BATCH = 500
-"""So many keys are cancelled in one transaction: beside it others have their turn."""
+"""How many keys one transaction cancels: others can write between two of them."""
 
 
 def _trace_send(jobs: Sequence[NewJob]) -> AbstractContextManager[Sequence[NewJob]]:
-    """Around what stores these jobs: the same, in a span and with its context where the program traces."""
+    """The jobs to store: in a `send` span and with its trace context, if the program traces."""
     spans = tracing.get_span_factory() if jobs else None
     return nullcontext(jobs) if spans is None else spans.start_send(jobs)
 
 
 class Client:
-    """One for each app. It does nothing before the first call."""
+    """One for each app. It opens nothing before the first call."""
 
-    def __init__(self, settings: Callable[[], Settings], registry: Registry, clock: Clock = SYSTEM) -> None:
-        self._settings = settings
+    def __init__(self, load_settings: Callable[[], Settings], registry: Registry, clock: Clock = SYSTEM) -> None:
+        self._load_settings = load_settings
         self._clock = clock
         self.registry = registry
         self.loop_stores = LoopStores(self._open_store)
         self.opened_settings: Settings | None = None
-        """What the first store was opened with; None: none was."""
+        """The settings by which the first store was opened; None: none was."""
         self._transactional: tuple[Settings, Transactional] | None = None
         self.wrap_transactional: Callable[[Transactional], Transactional] = lambda inside: inside
-        """The app's way to put an outbox before it."""
+        """How the app puts an outbox before it."""
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
-        return self._settings()
+        """Loaded at the first use; `Drumbeat.configure` sets it anew."""
+        return self._load_settings()
 
     def register(self, task: Task[..., Any]) -> None:
         self.registry.add(task)
 
     def declared_queues(self) -> frozenset[str]:
-        """Every queue that some worker of this program may take."""
+        """Every queue that a worker of this program may serve."""
         return self.registry.queues() | self.settings.declared_queues
 
     async def store(self) -> Store:
-        """The store of the running loop, opened if need be."""
-        return await self.loop_stores.current().store()
+        """The store of the running loop, opened if it is not open."""
+        opened = self.loop_stores.open_stores.get(asyncio.get_running_loop())
+        return await self.loop_stores.current().store() if opened is None else opened
 
     async def _open_store(self) -> Store:
         settings = self.settings
@@ -80,9 +84,10 @@ class Client:
         return store
 
     async def enqueue(self, job: NewJob) -> JobHandle[Any]:
-        with _trace_send([job]) as traced:
-            store = await self.store()
-            (added,) = await store.jobs.add(traced)
+        if tracing.get_span_factory() is not None:
+            return (await self.enqueue_many([job]))[0]
+        store = await self.store()
+        (added,) = await store.jobs.add([job])
         return JobHandle(self, added.id, added.created)
 
     def enqueue_sync(self, api_name: str, job: NewJob) -> SyncJobHandle[Any]:
@@ -96,7 +101,7 @@ class Client:
     async def enqueue_in_transaction(
         self, conn: Any, jobs: Sequence[NewJob], notify: bool = True
     ) -> list[JobHandle[Any]]:
-        """Store jobs in the transaction of the caller's own connection. No store is opened for it."""
+        """Store jobs in the transaction of the caller's own connection. This opens no store."""
         with _trace_send(jobs) as traced:
             added = await self.transactional.add(conn, traced, notify=notify)
         return [JobHandle(self, each.id, each.created) for each in added]
@@ -104,7 +109,7 @@ class Client:
     def enqueue_in_transaction_sync(
         self, conn: Any, jobs: Sequence[NewJob], notify: bool = True
     ) -> list[SyncJobHandle[Any]]:
-        """The same on the calling thread, to which the connection may belong."""
+        """As `enqueue_in_transaction`, on the calling thread, to which the connection may belong."""
         with _trace_send(jobs) as traced:
             added = self.transactional.add_sync(conn, traced, notify=notify)
         return [SyncJobHandle(self, JobHandle(self, each.id, each.created)) for each in added]
@@ -123,7 +128,7 @@ class Client:
         return answer
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> Cancelled:
-        """Cancel all live jobs of this task with one of these keys, a few hundred keys in one step."""
+        """Cancel all live jobs of this task with one of these keys, MAX_KEYS_PER_BATCH keys in a transaction."""
         store = await self.store()
         counts: Counter[CancelAnswer] = Counter()
         for start in range(0, len(keys), MAX_KEYS_PER_BATCH):
@@ -141,14 +146,14 @@ class Client:
 
     async def get_job(self, id: JobId) -> Job:
         store = await self.store()
-        return await store.inspect.get_job(id)
+        return await get_job(store, id)
 
     async def result(self, id: JobId, timeout: Duration | None) -> Any:
         limit = None if timeout is None else seconds(timeout, name="timeout", error=InvalidArguments)
         return self._to_result(await self.wait_for_end(id, limit))
 
     async def wait_for_end(self, id: JobId, limit: float | None) -> EndedJob:
-        """How the job ended, as soon as it has; `limit` is in seconds, and 0 means to look just once."""
+        """Wait until the job has ended, at most `limit` seconds; 0 means to check just once."""
         if limit == 0:
             store = await self.store()
             (ended,) = await store.jobs.get_results([id])
@@ -182,7 +187,7 @@ class Client:
         try:
             return decode_result(ended.result, None if task is None else task.returns)
         except Undecodable:
-            # The function returned something else than its annotation says: that is what it returned, then.
+            # The function returned something else than its annotation says.
             return decode_result(ended.result)
 
     def call_sync(self, api_name: str, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -1,13 +1,13 @@
-"""Waiting for jobs to end: all who wait on one loop share one poll.
+"""Waiting for jobs to end: all callers that wait on one loop share one poll.
 
-There is no task in the background. One of the waiters, the leader, asks the store for all of them; when its own job has
-ended, or it is cancelled, it hands the lead to another:
+There is no background task. One of the waiters, the leader, polls the store for all of them; when its own job has ended, or
+it is cancelled, it hands over to another:
 
-    wait --nobody leads--> lead --own job ended--> hand over
-    wait --woken its end--> done        wait --handed the lead--> lead
+    wait --no leader--> lead --own job ended--> hand over
+    wait --job ended--> done        wait --made leader--> lead
 
-The pause between two looks grows from 5 ms to 500 ms, and is short again as soon as a new waiter comes. Pauses are real
-time, also under a clock that a test moves: nobody would move it while everybody waits.
+The poll interval grows from 5 ms to 500 ms, and is short again when a waiter is added. It is real time also under a test's
+clock, which nobody would advance while everybody waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIN_POLL_INTERVAL, MAX_POLL_INTERVAL, POLL_INTERVAL_GROWTH = 0.005, 0.5, 1.5
 
 
 class _Waiter:
-    """One caller of `wait`."""
+    """A caller of `wait`."""
 
     __slots__ = ("answer", "id", "woken")
 
@@ -35,7 +35,7 @@ class _Waiter:
         self.id = id
         self.answer: EndedJob | JobNotFound | JobExpired | None = None
         self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when there is an answer, or when the lead is handed over."""
+        """Done when there is an answer, or when this waiter becomes the leader."""
 
     def wake(self) -> None:
         if not self.woken.done():
@@ -43,7 +43,7 @@ class _Waiter:
 
 
 class ResultPoller:
-    """Asks the store how jobs ended, on behalf of all who wait for one."""
+    """Polls the store for all callers that wait for a job to end."""
 
     def __init__(self, jobs: JobStore) -> None:
         self._jobs = jobs
@@ -53,7 +53,7 @@ class ResultPoller:
         self._interval = MIN_POLL_INTERVAL
 
     async def wait(self, id: JobId) -> EndedJob:
-        """How the job ended, as soon as that is known.
+        """Wait until the job has ended.
 
         Raises:
             JobNotFound, JobExpired: the store does not have it (any more).
@@ -88,13 +88,13 @@ class ResultPoller:
                 self._hand_over()
 
     def _hand_over(self) -> None:
-        # Those who have an answer are on their way out.
+        # Waiters with an answer are about to return.
         self._leader = next((waiter for waiter in self._waiters if waiter.answer is None), None)
         if self._leader is not None:
             self._leader.wake()
 
     async def _poll(self) -> None:
-        """Ask once for all who have no answer, and tell those whose job has ended."""
+        """Ask the store once for all waiters without an answer, and wake those whose job has ended."""
         self._waiter_added.clear()
         asked = {waiter.id: None for waiter in self._waiters if waiter.answer is None}
         try:
@@ -102,9 +102,9 @@ class ResultPoller:
             answers = dict(zip(asked, await self._jobs.get_results(list(asked)), strict=True))
         except (JobNotFound, JobExpired) as error:
             answers = {JobId(error.id): error}
-            self._waiter_added.set()  # the others have had no answer yet
+            self._waiter_added.set()  # the others have no answer yet: poll again at once
         except StoreUnavailable:
-            # Whoever waits for a result can wait for the store as well; its own time-out is the limit.
+            # Callers wait through an outage of the store; their own timeout is the limit.
             return
         for waiter in self._waiters:
             if waiter.answer is None and (answer := answers.get(waiter.id)) is not None:

@@ -1,11 +1,11 @@
-"""Sending to the workers of a room: to each of them, or a share to each.
+"""Sending messages to the workers of a room: the same to all, or a share to each.
 
-    fan_out --> one share to each healthy worker --> watched until it is taken, or its worker has shown that it lives
+    fan_out --> one share to each healthy worker --> watched until it is taken, or its worker has sent a heartbeat
                      ^                                              |
-                     |__ the share goes to another one <-- withdrawn: its worker died, drains, or is silent
+                     |__ sent to another worker <-- withdrawn: its worker died, drains, or is silent
 
-A message that was withdrawn is out of the store, so it is never handled twice. What becomes of a message that was taken is not
-known here. A broadcast is not watched: a worker that has died needs no news.
+A withdrawn message is deleted from the store, so it is never handled twice. What happens to a message that was taken is not
+known here. A broadcast is not watched: a dead worker needs no message.
 """
 
 import random
@@ -20,7 +20,7 @@ from drumbeat.store.protocol import Store
 
 MIN_POLL_INTERVAL, MAX_POLL_INTERVAL = 0.002, 0.25
 HEALTH_CHECK_DELAY = 0.05
-"""Most shares are taken sooner; the workers themselves are looked at only when one is not."""
+"""Most shares are taken sooner; only after this time is the health of their workers checked."""
 
 
 class RoomSender:
@@ -36,19 +36,19 @@ class RoomSender:
     async def broadcast(self, args: str) -> int:
         """Send to all living workers of the room. Returns how many of them are healthy.
 
-        One that is silent gets it as well: should it only have stood still, it must not miss the news."""
-        there, healthy = await self._find_workers()
-        await self._send(list(there), [args] * len(there))
+        A silent one gets the message as well: it may only have been stopped for a while."""
+        workers, healthy = await self._find_workers()
+        await self._send(list(workers), [args] * len(workers))
         return len(healthy)
 
     async def fan_out(self, encode_shares: Callable[[int], Sequence[str]]) -> int:
-        """Send what `write(workers)` gives, one each, to healthy workers of the room. Returns how many have them.
+        """Send the shares that `encode_shares(workers)` returns, one each, to healthy workers. Returns how many got one.
 
         Raises:
-            SharesNotTaken: some workers died before they took their shares, and there is nobody else to take them.
+            SharesNotTaken: workers died before they took their shares, and no other is left to take them.
         """
         _, healthy = await self._find_workers()
-        # So that it is not always the same who get more, or anything at all.
+        # So that it is not always the same workers that get more, or get any.
         random.shuffle(healthy)
         messages = await self._send(healthy, encode_shares(len(healthy)))
         sent, have = len(messages), set[InstanceId]()
@@ -67,7 +67,8 @@ class RoomSender:
         return len(have)
 
     async def _watch_shares(self, messages: Sequence[RoomMessage], receivers: set[InstanceId]) -> list[RoomMessage]:
-        """Until all are taken, or with workers that live. Returns those that were withdrawn; adds who has the others."""
+        """Wait until all shares are taken, or their workers are alive. Returns the withdrawn ones; adds the receivers of the
+        others."""
         left, lost, pause = list(messages), list[RoomMessage](), MIN_POLL_INTERVAL
         beats: dict[InstanceId, int] = {}
         while left:
@@ -76,9 +77,9 @@ class RoomSender:
             receivers |= {message.to for message in left if message.id not in waiting}
             left = [message for message in left if message.id in waiting]
             if left and pause > HEALTH_CHECK_DELAY:
-                there, healthy = await self._find_workers()
-                # Its heart has beaten since the message was there: it lives, and will come to it.
-                alive = {id for id, instance in there.items() if instance.beat > beats.setdefault(id, instance.beat)}
+                workers, healthy = await self._find_workers()
+                # A heartbeat since the message was sent: the worker is alive, and will take it.
+                alive = {id for id, instance in workers.items() if instance.beat > beats.setdefault(id, instance.beat)}
                 receivers |= {message.to for message in left if message.to in alive}
                 left = [message for message in left if message.to not in alive]
                 gone = [message for message in left if message.to not in healthy]
@@ -90,11 +91,11 @@ class RoomSender:
         return lost
 
     async def _find_workers(self) -> tuple[dict[InstanceId, Instance], list[InstanceId]]:
-        """Who lives and is in the room, and who of them is healthy."""
+        """The living workers of the room, and the ids of the healthy ones."""
         found = await self._store.inspect.list_instances()
         now = await self._store.inspect.now()
-        there = {each.id: each for each in found if each.rooms.get(self._room) == self._signature}
-        return there, [id for id, each in there.items() if is_healthy(each, now, self._heartbeat)]
+        workers = {each.id: each for each in found if each.rooms.get(self._room) == self._signature}
+        return workers, [id for id, each in workers.items() if is_healthy(each, now, self._heartbeat)]
 
     async def _send(self, to: Sequence[InstanceId], texts: Sequence[str]) -> list[RoomMessage]:
         messages = [

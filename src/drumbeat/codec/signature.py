@@ -1,7 +1,7 @@
 """The signature of a task: encodes its arguments to JSON and decodes them.
 
-Built once, when the task is registered. Annotations that name classes defined later in the module are resolved at first use. The
-JSON is an object of the given arguments, by name: defaults are not stored, those of the worker apply.
+Built once, when the task is registered. Annotations that name classes defined later in the module are resolved at first use.
+The JSON is an object of the given arguments, by name: defaults are not stored, those of the worker apply.
 """
 
 from __future__ import annotations

@@ -9,71 +9,36 @@ from enum import StrEnum
 
 import msgspec
 
+from drumbeat.core.job_fields import GivenFields, JobFields
+from drumbeat.core.job_fields import JobState as JobState
+from drumbeat.core.job_fields import Unique as Unique
 from drumbeat.ids import InstanceId, JobId
-
-
-class JobState(StrEnum):
-    PENDING = "pending"  # claimable once run_at has passed, unless it blocked_on something
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    DEAD = "dead"  # out of retries; a dead letter waits for a person
-    CANCELLED = "cancelled"
-
 
 LIVE_STATES = frozenset({JobState.PENDING, JobState.RUNNING})
 
 
 class PendingView(StrEnum):
-    """What people are shown of a pending job; never stored."""
+    """How a pending job is displayed; never stored."""
 
-    SCHEDULED = "scheduled"  # its first moment has not come
+    SCHEDULED = "scheduled"  # its first run_at has not passed
     READY = "ready"
-    RETRYING = "retrying"  # failed or crashed before, its next moment has not come
-    WAITING = "waiting"  # blocked_on something other than time
+    RETRYING = "retrying"  # failed or crashed before, its next run_at has not passed
+    WAITING = "waiting"  # blocked_on is set
 
 
-class Unique(StrEnum):
-    """Which jobs of the same task and key make a new one unnecessary."""
-
-    NO = ""
-    LIVE = "live"  # pending and running ones
-    PENDING = "pending"  # only pending ones, so that a running job does not swallow news
-
-
-class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class NewJob(GivenFields[int], frozen=True, kw_only=True, gc=False):
     """One job to be stored. The id is the client's, so that a repeated call is the same job.
 
-    Nothing in it can lead back to it, so the garbage collector need not look at the many of a bulk enqueue.
+    It cannot be part of a reference cycle, so the garbage collector need not track the many of a bulk enqueue.
     """
 
-    id: JobId
-    task: str
-    queue: str
-    args: str
-    """JSON object text, parameter by parameter."""
-    signature: str
-    """Hash of the task's signature at the caller, so that a worker of another version knows."""
-    priority: int = 5
     run_at: int | None = None
-    """The due moment; None: `delay` microseconds after the store's now."""
+    """When it is due; None: `delay` microseconds after the store's now."""
     delay: int = 0
-    key: str | None = None
-    unique: Unique = Unique.NO
-    retries: int | None = None
-    """None: as the task says at the worker."""
-    timeout: int | None = None
-    """Microseconds; None: as the task says at the worker."""
-    crash_limit: int = 3
-    """So many crashes blamed on this job make it a dead letter; 1 is on_crash="dead"."""
-    on_dead: str | None = None
-    """Name of the task that is enqueued in the step that makes this job dead."""
-    tenant: str = ""
-    trace: str | None = None
-    """The span that enqueued it, as a W3C traceparent of at most 55 characters; None: nobody traced the call."""
 
 
 class AddResult(msgspec.Struct, frozen=True):
-    """The answer to one NewJob."""
+    """The result of adding one NewJob."""
 
     id: JobId
     created: bool
@@ -92,16 +57,16 @@ class OutcomeKind(StrEnum):
     SUCCEEDED = "succeeded"
     RETRY = "retry"  # charged to failures; pending again after `delay`
     DEAD = "dead"  # charged to failures; a dead letter
-    CANCELLED = "cancelled"  # it ended because somebody cancelled it
+    CANCELLED = "cancelled"  # it ended because its cancellation was requested
     SNOOZED = "snoozed"  # not charged; pending again after `delay`
     RELEASED = "released"  # not charged; pending again at once; had started if started_at is set
-    BLOCKED = "blocked"  # not charged; blocked_on something; never started
+    BLOCKED = "blocked"  # not charged; pending again with blocked_on
     CRASHED = "crashed"  # its own process died under it: charged to crashes, dead at crash_limit
 
 
 class CancelAnswer(StrEnum):
     CANCELLED = "cancelled"  # it will never run
-    REQUESTED = "requested"  # it was running; it hears of it, and may end otherwise
+    REQUESTED = "requested"  # it was running; it is told, and may still end otherwise
     SUCCEEDED = "succeeded"  # too late: the final state
     DEAD = "dead"
     UNKNOWN = "unknown"  # no such job here
@@ -111,13 +76,13 @@ class Cancelled(msgspec.Struct, frozen=True):
     """How many jobs were cancelled."""
 
     cancelled: int
-    """They will never run."""
+    """Pending jobs, which will never run."""
     requested: int
-    """They were running, and were asked to stop; each may still end otherwise."""
+    """Running jobs, which were asked to stop and may still end otherwise."""
 
 
 class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody who waits for a job learns once it has ended."""
+    """The result of a job that has ended."""
 
     id: JobId
     task: str
@@ -138,61 +103,24 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     error: Failure | None = None
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of a job, as people and programs look at it."""
-
-    id: JobId
-    task: str
-    queue: str
-    state: JobState
-    priority: int
-    key: str | None
-    args: str
-    """JSON text, exactly as stored."""
-    signature: str
-    created_at: datetime
-    due_at: datetime
-    run_at: datetime
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-    instance: InstanceId | None = None
-    token: int = 0
-    failures: int = 0
-    crashes: int = 0
-    retries: int | None = None
-    timeout: float | None = None
-    crash_limit: int = 3
-    unique: Unique = Unique.NO
-    blocked_on: str | None = None
-    cancel_requested: bool = False
-    progress: str | None = None
-    result: str | None = None
-    result_error: str | None = None
-    error: Failure | None = None
-    on_dead: str | None = None
-    replays: int = 0
-    tenant: str = ""
-    schedule: str | None = None
-    """The schedule whose fire it is; None: somebody enqueued it."""
-    trace: str | None = None
-    """The span that enqueued it, as a W3C traceparent; None: nobody traced the call."""
+class Job(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
+    """The record of a job, as people and programs see it."""
 
     @property
     def attempt(self) -> int:
-        """What people count: the run that is next, under way, or was the last."""
+        """The number of the run that is next, running, or was the last."""
         return max(1, self.failures) if self.state is JobState.DEAD else self.failures + 1
 
     @property
     def attempts(self) -> int:
-        """How many runs have begun and count: those that failed, and the one under way or that ended it. 0: none has begun.
-        Crashes are counted apart."""
+        """How many runs have begun: those that failed, and the one that runs or ended it. Crashes are not counted."""
         is_more = self.state in (JobState.RUNNING, JobState.SUCCEEDED) or (
             self.state is JobState.CANCELLED and self.started_at is not None
         )
         return self.failures + is_more
 
     def view(self, now: datetime) -> JobState | PendingView:
-        """The word people see for this job at this moment."""
+        """How this job is displayed at this time."""
         if self.state is not JobState.PENDING:
             return self.state
         if self.blocked_on is not None:
@@ -203,9 +131,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """The answer for one dead letter that was to be replayed."""
+    """The result of replaying one dead letter."""
 
     id: JobId
     replayed: bool
     conflict: JobId | None = None
-    """Not done because this live job holds its unique key; None and not done: no such dead letter."""
+    """The live job that holds its unique key; None where not replayed: there is no such dead letter."""

@@ -21,6 +21,7 @@ from drumbeat.locks.ticket import Ticket
 from drumbeat.locks.ticket_table import TicketTable
 from drumbeat.service import OutageBackoff, Wakeup, run_in_background
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class LeaseRenewer:
         self._renew_alarm, self._expiry_alarm, self._release_alarm, self._idle_alarm = [
             _Alarm(self._clock) for _ in range(4)
         ]
-        async with store.wake.listen_tickets(self._on_notification) as self.channel:
+        async with store.wake.listen(Subscriber(on_ticket=self._on_notification)) as self.channel:
             self.is_ready = True
             self.ready.set_result(self.channel)
             async with run_in_background(

@@ -1,18 +1,19 @@
-"""Jobs in one store, wake-ups, locks and rooms in another: `Drumbeat("postgresql://...", coordination="redis://...")`.
+"""Jobs in one store; hints, locks and rooms in another: `Drumbeat("postgresql://...", coordination="redis://...")`.
 
-    jobs, instances, schedules, audit, stats, inspect, inside --> the first store, always
-    hints, locks, messages of rooms                           --> the second; hints go by the first while the second is away
+    jobs, instances, schedules, audit, stats, inspect, transactional --> the first store, always
+    hints, locks, messages of rooms --> the second; hints go by the first while the second is away
 
-What is lost with the second store is speed, held locks and messages, never a job, and never a lease: instances live where the
-jobs live. So the second store may be away when a program starts, vanish and come back: it is opened when it can be.
+What is lost with the second store is speed, held locks and messages, never a job, and never an instance's lease, which
+is where the jobs are. So the second store may be away when a program starts, fail and come back: it is opened when it
+answers.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Self
+
+import msgspec
 
 from drumbeat.clock import Clock, jitter
 from drumbeat.core.lock import LockInfo, NewTicket, TicketStatus
@@ -20,27 +21,15 @@ from drumbeat.core.room import RoomMessage
 from drumbeat.errors import DrumbeatError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.service import run_in_background
-from drumbeat.store.protocol import (
-    AuditStore,
-    Inspector,
-    InstanceStore,
-    JobStore,
-    LockStore,
-    RoomStore,
-    ScheduleStore,
-    StatsStore,
-    Store,
-    Transactional,
-    Wake,
-)
-from drumbeat.store.protocol.wake import OnHandoff
+from drumbeat.store.protocol import Store, Wake
+from drumbeat.store.protocol.wake import Forward, Subscriber
 
 RETRY_DELAY_S = 1.0
 BURST_INTERVAL_S = 0.002
 
 
 class SecondStore:
-    """The second store, opened when it can be; and the hints that go through it."""
+    """The second store, opened when it answers; and the hints that go through it."""
 
     name = "hints by the second store"
 
@@ -65,9 +54,9 @@ class SecondStore:
             return self._store
 
     def notify(self, due: int) -> bool:
-        """Give this hint to all who listen. False: not here, the store is away."""
+        """Send this hint to all subscribers. False: the store is away, send it another way."""
         if self._task is None:
-            # Not in a task group: it lives as long as the store does. `close` ends it.
+            # Not in a task group: it lives as long as the store. `close` ends it.
             self._task = asyncio.get_running_loop().create_task(self._send(), name=self.name)
         self._remember(due)
         return self._is_up
@@ -92,8 +81,7 @@ class SecondStore:
             try:
                 await (await self.store()).wake.notify(due)
             except DrumbeatError:
-                # Away, or not to be used as it is now: hints go by the first store, until this one has taken the one that
-                # it did not take.
+                # Away, or not usable now: hints go by the first store until this one has taken the hint that failed.
                 self._is_up = False
                 await self._clock.sleep(jitter(RETRY_DELAY_S))
                 self._remember(due)
@@ -107,60 +95,43 @@ class CoordinatedWake:
         self._first = first
         self._second = second
         self._clock = clock
-        first.forward(second.notify)
 
     @contextlib.asynccontextmanager
-    async def listen(
-        self, on_notification: Callable[[int], None], on_handoff: OnHandoff | None = None
-    ) -> AsyncIterator[str | None]:
-        """Both are heard: who enqueues in a transaction of its own, or while the second store is away, speaks by the first."""
-        ear = SecondStoreSubscription(self._second, self._clock, lambda store: store.wake.listen(on_notification))
-        async with self._first.listen(on_notification, on_handoff) as address, run_in_background(ear):
-            await ear.attempted.wait()
+    async def listen(self, subscriber: Subscriber) -> AsyncIterator[str | None]:
+        """Job hints come from both stores: the first sends those of callers' own transactions, and all of them while the
+        second is away. Ticket and room hints come from the second only, hand-offs from the first only."""
+        async with contextlib.AsyncExitStack() as stack:
+            address = None
+            if subscriber.on_job is not None:
+                own = Subscriber(on_job=subscriber.on_job, on_handoff=subscriber.on_handoff)
+                address = await stack.enter_async_context(self._first.listen(own))
+            others = msgspec.structs.replace(subscriber, on_handoff=None)
+            subscription = SecondStoreSubscription(self._second, self._clock, others)
+            await stack.enter_async_context(run_in_background(subscription))
+            await subscription.attempted.wait()
             yield address
-
-    @contextlib.asynccontextmanager
-    async def listen_tickets(self, on_notification: Callable[[str, int], None]) -> AsyncIterator[str | None]:
-        ear = SecondStoreSubscription(
-            self._second, self._clock, lambda store: store.wake.listen_tickets(on_notification)
-        )
-        async with run_in_background(ear):
-            await ear.attempted.wait()
-            yield None
-
-    @contextlib.asynccontextmanager
-    async def listen_rooms(self, on_notification: Callable[[str], None]) -> AsyncIterator[None]:
-        ear = SecondStoreSubscription(self._second, self._clock, lambda store: store.wake.listen_rooms(on_notification))
-        async with run_in_background(ear):
-            await ear.attempted.wait()
-            yield
 
     async def notify(self, run_at: int) -> None:
         if not self._second.notify(run_at):
             await self._first.notify(run_at)
 
-    def forward(self, notify: Callable[[int], bool]) -> None:
-        self._first.forward(notify)
-
 
 class SecondStoreSubscription:
     """Listens to the second store once it can be opened; from then on that store keeps the connection."""
 
-    name = "ear at the second store"
+    name = "subscription to the second store"
 
-    def __init__(
-        self, second: SecondStore, clock: Clock, listen: Callable[[Store], AbstractAsyncContextManager[object]]
-    ) -> None:
+    def __init__(self, second: SecondStore, clock: Clock, subscriber: Subscriber) -> None:
         self._second = second
         self._clock = clock
-        self._listen = listen
+        self._subscriber = subscriber
         self.attempted = asyncio.Event()
 
     async def run(self) -> None:
         while True:
             try:
                 store = await self._second.store()
-                async with self._listen(store):
+                async with store.wake.listen(self._subscriber):
                     self.attempted.set()
                     await asyncio.Event().wait()
             except StoreUnavailable:
@@ -194,7 +165,7 @@ class CoordinatedLocks:
 
 
 class CoordinatedRooms:
-    """The second store's. It does not know the instances, nor need it: messages are for names."""
+    """The second store's. It does not know the instances, and need not: messages are for names."""
 
     def __init__(self, second: SecondStore) -> None:
         self._second = second
@@ -215,28 +186,36 @@ class CoordinatedRooms:
         return await (await self._second.store()).rooms.prune(min_age_us, limit, exclude=exclude)
 
 
-class CoordinatedStore:
-    def __init__(self, first: Store, open_second: Callable[[], Awaitable[Store]], clock: Clock) -> None:
+class CoordinatedStore(Store):
+    def __init__(self, first: Store, second: SecondStore, clock: Clock) -> None:
+        """Use `open`."""
         self._first = first
-        self._second = SecondStore(open_second, clock)
+        self._second = second
         self.url = first.url
-        self.jobs: JobStore = first.jobs
-        self.instances: InstanceStore = first.instances
-        self.stats: StatsStore = first.stats
-        self.inspect: Inspector = first.inspect
-        self.transactional: Transactional = first.transactional
-        self.schedules: ScheduleStore = first.schedules
-        self.audit: AuditStore = first.audit
-        self.locks: LockStore = CoordinatedLocks(self._second)
-        self.rooms: RoomStore = CoordinatedRooms(self._second)
-        self.wake: Wake = CoordinatedWake(first.wake, self._second, clock)
+        self.jobs = first.jobs
+        self.instances = first.instances
+        self.stats = first.stats
+        self.inspect = first.inspect
+        self.transactional = first.transactional
+        self.schedules = first.schedules
+        self.audit = first.audit
+        self.locks = CoordinatedLocks(self._second)
+        self.rooms = CoordinatedRooms(self._second)
+        self.wake = CoordinatedWake(first.wake, self._second, clock)
 
     @classmethod
-    async def open(cls, first: Store, open_second: Callable[[], Awaitable[Store]], clock: Clock) -> Self:
+    async def open(
+        cls,
+        open_first: Callable[[Forward], Awaitable[Store]],
+        open_second: Callable[[], Awaitable[Store]],
+        clock: Clock,
+    ) -> Self:
         """Raises:
-        ConfigError: the second store cannot be used at all. That it is away is no error.
+        ConfigError: one of the stores cannot be used at all. That the second is away is no error.
+        StoreUnavailable: the first is away.
         """
-        store = cls(first, open_second, clock)
+        second = SecondStore(open_second, clock)
+        store = cls(await open_first(second.notify), second, clock)
         try:
             with contextlib.suppress(StoreUnavailable):
                 await store._second.store()
@@ -248,11 +227,3 @@ class CoordinatedStore:
     async def close(self) -> None:
         await self._second.close()
         await self._first.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

@@ -1,12 +1,17 @@
-"""SQL that lives in `.sql` files: loaded once, checked by name, given the tables' prefix.
+"""Named SQL statements in `.sql` files: loaded at import, checked by name, given the tables' prefix.
 
-A file is a list of statements, each under a line `-- name: x`. The Python side is a struct with one `str` field for each
-name; a name that is missing on either side stops the import, so that a typing error is never found in production. A name
-that begins with `_` is a part: its text is put wherever a line says `-- include: _x`, and it is no statement itself. This
-module knows nothing of any database.
+A file is a list of statements, each under a line `-- name: x`. The Python side is a struct with one `str` field for each name,
+of one file or of several; a name that is missing on either side stops the import.
+
+    -- include: _x                      the text of the part `-- name: _x` of any of these files
+    {{history}}                         the columns of a list
+    {{history from job, state = ?2}}    a value for each of them: as given here, as the source says, else `job.<column>`
+
+Lists and sources are given by the engine (see job_columns.py). This module knows nothing of any database.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 from typing import TypeVar
@@ -17,32 +22,106 @@ PREFIX = "drumbeat_"
 
 _NAME = re.compile(r"^-- name: (\w+)[ \t]*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^[ \t]*-- include: (_\w+)[ \t]*$", re.MULTILINE)
+_LIST = re.compile(r"\{\{(\w+)(?: from (\w+))?(,[^{}]*)?\}\}")
+_OVERRIDE = re.compile(r"\s*(\w+) = (.*)", re.DOTALL)
+_KEYWORDS = frozenset({"unique", "end"})
 _ROW = re.compile(r"\bVALUES (\(\?(?:, \?)*\))")
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def parse(text: str, where: str) -> dict[str, str]:
-    """The statements of a file by name, without comments, in the order of the file."""
+class Source(msgspec.Struct, frozen=True):
+    """Where the values of columns come from."""
+
+    values: Mapping[str, str]
+    """Expressions by column."""
+    alias: str | None = None
+    """The table that has all other columns; None: another column is an error."""
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """What `{{...}}` may name."""
+
+    lists: Mapping[str, Sequence[str]] = {}
+    sources: Mapping[str, Source] = {}
+
+
+NO_COLUMNS = Columns()
+
+
+def parse(text: str, where: str, columns: Columns = NO_COLUMNS) -> dict[str, str]:
+    """The statements of a text by name, without comments, in its order."""
     parts = _NAME.split(text)
     found: dict[str, str] = {}
     shared = {name: body.strip().removesuffix(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
     for name, whole in zip(parts[1::2], parts[2::2], strict=True):
-        if missing := set(_INCLUDE.findall(whole)) - shared.keys():
-            raise ValueError(f"{where}: statement {name!r} includes {min(missing)}, which is not there")
-        body = _INCLUDE.sub(lambda line: shared[line.group(1)], whole)
+        body = _include(whole, shared, f"{where}: statement {name!r}")
         lines = [line for line in body.strip().splitlines() if not line.lstrip().startswith("--")]
-        statement = "\n".join(lines).strip().removesuffix(";")
+        statement = "\n".join(lines).strip().removesuffix(";").rstrip()
         if not statement or name in found:
             raise ValueError(f"{where}: statement {name!r} is {'there twice' if name in found else 'empty'}")
-        found[name] = statement
+        found[name] = expand(statement, columns, f"{where}: statement {name!r}")
     return {name: statement for name, statement in found.items() if not name.startswith("_")}
 
 
-def load(kind: type[S], package: str, file: str) -> S:
-    """The file's statements as this struct; its fields and the names in the file must be the same."""
-    where = f"{package}/{file}"
-    found = parse(resources.files(package).joinpath(file).read_text("utf-8"), where)
+def _include(text: str, shared: Mapping[str, str], where: str) -> str:
+    while names := set(_INCLUDE.findall(text)):
+        if missing := names - shared.keys():
+            raise ValueError(f"{where} includes {min(missing)}, which is not there")
+        text = _INCLUDE.sub(lambda line: shared[line.group(1)], text)
+    return text
+
+
+def expand(text: str, columns: Columns, where: str = "") -> str:
+    """The text with columns and values in the place of each `{{...}}`."""
+
+    def replace(found: re.Match[str]) -> str:
+        name, source, overrides = found.groups()
+        if name not in columns.lists:
+            raise ValueError(f"{where}: there is no list of columns {name!r}")
+        if source is None and overrides is None:
+            return ", ".join(map(quote_column, columns.lists[name]))
+        given = dict(_overrides(overrides or "", where))
+        if unused := given.keys() - set(columns.lists[name]):
+            raise ValueError(f"{where}: {min(unused)!r} is no column of {name!r}")
+        known = columns.sources.get(source, Source({}, source))
+        return ", ".join(given.get(column) or _value(known, column, where) for column in columns.lists[name])
+
+    return _LIST.sub(replace, text)
+
+
+def _value(source: Source, column: str, where: str) -> str:
+    if column in source.values:
+        return source.values[column]
+    if source.alias is None:
+        raise ValueError(f"{where}: no value for the column {column!r}")
+    return f"{source.alias}.{quote_column(column)}"
+
+
+def _overrides(text: str, where: str) -> list[tuple[str, str]]:
+    """`name = expression` between commas that stand outside of parentheses."""
+    parts, depth = [""], 0
+    for character in text.removeprefix(","):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    found = [_OVERRIDE.fullmatch(part) for part in parts if part.strip()]
+    if not all(found):
+        raise ValueError(f"{where}: not a list of `column = expression`: {text}")
+    return [(each.group(1), each.group(2).strip()) for each in found if each is not None]
+
+
+def quote_column(name: str) -> str:
+    return f'"{name}"' if name in _KEYWORDS else name
+
+
+def load(kind: type[S], package: str, *files: str, columns: Columns = NO_COLUMNS) -> S:
+    """The statements of these files as this struct; its fields and the names in the files must be the same."""
+    where = f"{package}/{'+'.join(files)}"
+    folder = resources.files(package)
+    found = parse("\n".join(folder.joinpath(file).read_text("utf-8") for file in files), where, columns)
     wanted = set(kind.__struct_fields__)
     if found.keys() != wanted:
         raise ValueError(f"{where}: missing {sorted(wanted - found.keys())}, unused {sorted(found.keys() - wanted)}")
@@ -63,7 +142,7 @@ def in_namespace(text: str, namespace: str) -> str:
 def repeat_row(statement: str, count: int) -> str:
     """The statement with its row of placeholders, `VALUES (?, ?)`, written `count` times.
 
-    One statement for a whole batch: a step for each row would give up the interpreter's lock each time, and wait for it.
+    One statement for a whole batch: a step for each row would release the interpreter's lock each time, and wait for it.
     """
     row = _ROW.search(statement)
     if row is None:

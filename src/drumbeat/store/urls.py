@@ -1,11 +1,10 @@
-"""From the text of a URL to an open store; the only place that knows which engines there are."""
+"""From the text of a URL to an open store: the only module that knows which engines there are."""
 
 import asyncio
 import re
-from functools import partial
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
@@ -17,6 +16,10 @@ from drumbeat.redaction import mask_url
 from drumbeat.store.coordinated import CoordinatedStore
 from drumbeat.store.migrations import SchemaVersion
 from drumbeat.store.protocol import Store, Transactional
+from drumbeat.store.protocol.wake import Forward
+
+if TYPE_CHECKING:
+    from drumbeat.store.postgres import PostgresAddress
 
 URL_FORMS = (
     "sqlite:///relative/file.db, sqlite:////absolute/file.db, postgresql://user:password@host/database, "
@@ -28,17 +31,17 @@ _IN_MEMORY = re.compile(r":memory:|[?&]mode=memory", re.IGNORECASE)
 
 
 class StoreUrl(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL that has been understood."""
+    """A parsed URL."""
 
     engine: str
     path: Path = Path()
     """SQLite's file, absolute."""
     text: str
-    """The URL with the absolute path: what child processes are given, and people, masked, are shown."""
+    """The URL with the absolute path: what child processes get, and what messages show with the password masked."""
 
 
 def parse(url: str) -> StoreUrl:
-    """Understand a store's URL; a relative path is taken from the current folder, once.
+    """Parse a store's URL; a relative path is resolved against the current folder, once.
 
     Raises:
         ConfigError: with what is allowed.
@@ -72,8 +75,8 @@ def parse(url: str) -> StoreUrl:
 
 
 def _has_unescaped_password(parts: SplitResult) -> bool:
-    """Whether a character of the password has ended the part of the URL in which passwords are: a driver would take the rest of
-    it for a port, a database or an option, and say so."""
+    """Whether a character of the password has ended the part of the URL in which passwords are: a driver would take the
+    rest of it for a port, a database or an option, and print it."""
     if "@" in parts.path or "@" in parts.fragment:
         return True
     if "@" not in parts.query or "@" in parts.netloc:
@@ -94,66 +97,32 @@ async def open_store(
         SchemaOutOfDate: the store belongs to a newer Drumbeat, or has no tables yet.
         StoreUnavailable: it did not answer; try again.
     """
-    if coordination is not None:
-        if parse(coordination).engine == "sqlite":
-            raise ConfigError(
-                "a file cannot coordinate other machines: use a redis:// or postgresql:// URL", "coordination"
-            )
-        second = partial(open_store, coordination, namespace=namespace, clock=clock)
-        return await CoordinatedStore.open(await open_store(url, namespace=namespace, clock=clock), second, clock)
-    parsed = parse(url)
-    check_namespace(namespace)
-    # Imported here: only an engine that is used brings in its driver.
-    if parsed.engine == "postgres":
-        store: Store = await _postgres().PostgresStore.open(_address(url), namespace=namespace, clock=clock)
-        return store
-    if parsed.engine == "redis":
-        redis = _redis()
-        return await redis.RedisStore.open(redis.parse_address(url, mask_url(url)), namespace=namespace, clock=clock)  # type: ignore[no-any-return]
-    from drumbeat.store.sqlite import SqliteStore
-
-    return await SqliteStore.open(parsed.path, url=parsed.text, namespace=namespace, clock=clock)
+    engine = _engine(url, namespace, clock)
+    if coordination is None:
+        return await engine.open()
+    if parse(coordination).engine == "sqlite":
+        raise ConfigError(
+            "a file cannot coordinate other machines: use a redis:// or postgresql:// URL", "coordination"
+        )
+    return await CoordinatedStore.open(engine.open, _engine(coordination, namespace, clock).open, clock)
 
 
 def transactional_for(url: str, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Transactional:
-    """What can be done inside a caller's own transaction in the store behind a URL. Nothing is opened, and no loop is needed.
+    """What can be done inside a caller's own transaction in the store behind a URL. Nothing is opened; no loop is needed.
 
     Raises:
         ConfigError: the URL or the namespace cannot be used.
     """
-    parsed = parse(url)
-    check_namespace(namespace)
-    if parsed.engine == "postgres":
-        inside: Transactional = _postgres().PostgresTransactional(_address(url), namespace=namespace, clock=clock)
-        return inside
-    if parsed.engine == "redis":
-        return _redis().RedisTransactional()  # type: ignore[no-any-return]
-    from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
-    from drumbeat.store.sqlite.transactional import SqliteTransactional
-
-    return SqliteTransactional(parsed.path, namespace=namespace, clock=clock, disk_space=DiskSpaceGuard(parsed.path))
+    return _engine(url, namespace, clock).transactional()
 
 
 def read_schema_version(url: str, *, namespace: str = "drumbeat") -> tuple[SchemaVersion, int]:
-    """What the store says about its schema, and the newest version that this code knows; nothing is changed.
+    """The schema version of the store, and the newest that this code knows. Changes nothing.
 
     Raises:
         ConfigError: as `open_store`.
     """
-    parsed = parse(url)
-    check_namespace(namespace)
-    if parsed.engine == "postgres":
-        tables = _postgres().schema
-        return asyncio.run(tables.read_schema(_address(url), namespace)), tables.LATEST_VERSION
-    if parsed.engine == "redis":
-        redis = _redis()
-        return asyncio.run(
-            redis.schema.read_schema(redis.parse_address(url, mask_url(url)), namespace)
-        ), redis.schema.LATEST_VERSION
-    from drumbeat.store.sqlite import file_checks, schema
-
-    file_checks.check_path(parsed.path)
-    return schema.read_schema(parsed.path, namespace), schema.MIGRATIONS[-1].number
+    return _engine(url, namespace).read_schema()
 
 
 async def migrate_store(url: str, *, namespace: str = "drumbeat") -> None:
@@ -162,46 +131,134 @@ async def migrate_store(url: str, *, namespace: str = "drumbeat") -> None:
     Raises:
         ConfigError, SchemaOutOfDate, StoreUnavailable: as `open_store`.
     """
-    if parse(url).engine == "postgres":
-        check_namespace(namespace)
-        await _postgres().schema.migrate(_address(url), namespace)
-        return
-    async with await open_store(url, namespace=namespace):
-        pass
+    await _engine(url, namespace).migrate()
 
 
 def migration_script(url: str, *, namespace: str = "drumbeat", after: int = 0) -> str:
     """The SQL that `migrate_store` would run on a store of version `after`; empty where there is nothing to do.
 
     Raises:
-        ConfigError: the URL cannot be used, or its engine migrates without anybody's help.
+        ConfigError: the URL cannot be used, or its engine migrates by itself.
     """
-    check_namespace(namespace)
-    if parse(url).engine != "postgres":
+    return _engine(url, namespace).migration_script(after)
+
+
+class _Engine:
+    """The engine behind one URL. Its package is imported by `_engine`: only an engine that is used needs its driver."""
+
+    def __init__(self, url: StoreUrl, namespace: str, clock: Clock) -> None:
+        self._url = url
+        self._masked = mask_url(url.text)
+        self._namespace = namespace
+        self._clock = clock
+
+    async def open(self, forward: Forward | None = None) -> Store:
+        raise NotImplementedError
+
+    def transactional(self) -> Transactional:
+        raise NotImplementedError
+
+    def read_schema(self) -> tuple[SchemaVersion, int]:
+        raise NotImplementedError
+
+    async def migrate(self) -> None:
+        async with await self.open():
+            pass
+
+    def migration_script(self, after: int) -> str:
         raise ConfigError("only PostgreSQL has a script: SQLite and Redis are made ready when they are opened", "url")
-    script: str = _postgres().schema.script(namespace, after)
-    return script
 
 
-def _postgres() -> ModuleType:
+class _SqliteEngine(_Engine):
+    async def open(self, forward: Forward | None = None) -> Store:
+        from drumbeat.store.sqlite import SqliteStore
+
+        url = self._url
+        return await SqliteStore.open(
+            url.path, url=url.text, namespace=self._namespace, clock=self._clock, forward=forward
+        )
+
+    def transactional(self) -> Transactional:
+        from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
+        from drumbeat.store.sqlite.transactional import SqliteTransactional
+
+        path = self._url.path
+        return SqliteTransactional(path, namespace=self._namespace, clock=self._clock, disk_space=DiskSpaceGuard(path))
+
+    def read_schema(self) -> tuple[SchemaVersion, int]:
+        from drumbeat.store.sqlite import file_checks, schema
+
+        file_checks.check_path(self._url.path)
+        return schema.read_schema(self._url.path, self._namespace), schema.MIGRATIONS[-1].number
+
+
+class _PostgresEngine(_Engine):
+    async def open(self, forward: Forward | None = None) -> Store:
+        from drumbeat.store.postgres import PostgresStore
+
+        address = self._address()
+        return await PostgresStore.open(address, namespace=self._namespace, clock=self._clock, forward=forward)
+
+    def transactional(self) -> Transactional:
+        from drumbeat.store.postgres import PostgresTransactional
+
+        return PostgresTransactional(self._address(), namespace=self._namespace, clock=self._clock)
+
+    def read_schema(self) -> tuple[SchemaVersion, int]:
+        from drumbeat.store.postgres import schema
+
+        return asyncio.run(schema.read_schema(self._address(), self._namespace)), schema.LATEST_VERSION
+
+    async def migrate(self) -> None:
+        from drumbeat.store.postgres import schema
+
+        await schema.migrate(self._address(), self._namespace)
+
+    def migration_script(self, after: int) -> str:
+        from drumbeat.store.postgres import schema
+
+        return schema.script(self._namespace, after)
+
+    def _address(self) -> "PostgresAddress":
+        from drumbeat.store.postgres import parse_address
+
+        return parse_address(self._url.text, self._masked)
+
+
+class _RedisEngine(_Engine):
+    async def open(self, forward: Forward | None = None) -> Store:
+        """`forward` is not used: the scripts publish their hints themselves."""
+        from drumbeat.store.redis import RedisStore, parse_address
+
+        return await RedisStore.open(
+            parse_address(self._url.text, self._masked), namespace=self._namespace, clock=self._clock
+        )
+
+    def transactional(self) -> Transactional:
+        from drumbeat.store.redis import RedisTransactional
+
+        return RedisTransactional()
+
+    def read_schema(self) -> tuple[SchemaVersion, int]:
+        from drumbeat.store.redis import parse_address, schema
+
+        found = schema.read_schema(parse_address(self._url.text, self._masked), self._namespace)
+        return asyncio.run(found), schema.LATEST_VERSION
+
+
+_ENGINES: dict[str, type[_Engine]] = {"sqlite": _SqliteEngine, "postgres": _PostgresEngine, "redis": _RedisEngine}
+_DRIVERS = {"asyncpg": "PostgreSQL needs a driver: run `pip install drumbeat[postgres]`"} | dict.fromkeys(
+    ("redis", "hiredis"), "Redis needs a driver: run `pip install drumbeat[redis]`"
+)
+
+
+def _engine(url: str, namespace: str, clock: Clock = SYSTEM) -> _Engine:
+    parsed = parse(url)
+    check_namespace(namespace)
     try:
-        from drumbeat.store import postgres
+        import_module(f"drumbeat.store.{parsed.engine}")
     except ModuleNotFoundError as error:
-        if error.name != "asyncpg":
+        if error.name not in _DRIVERS:
             raise
-        raise ConfigError("PostgreSQL needs a driver: run `pip install drumbeat[postgres]`", "url") from error
-    return postgres
-
-
-def _redis() -> ModuleType:
-    try:
-        from drumbeat.store import redis
-    except ModuleNotFoundError as error:
-        if error.name not in {"redis", "hiredis"}:
-            raise
-        raise ConfigError("Redis needs a driver: run `pip install drumbeat[redis]`", "url") from error
-    return redis
-
-
-def _address(url: str) -> Any:
-    return _postgres().parse_address(url, mask_url(url))
+        raise ConfigError(_DRIVERS[error.name], "url") from error
+    return _ENGINES[parsed.engine](parsed, namespace, clock)

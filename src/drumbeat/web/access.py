@@ -27,12 +27,13 @@ from drumbeat.errors import ConfigError
 from drumbeat.settings import Settings
 from drumbeat.web.login_throttle import LoginThrottle, address_key
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import AccessRole, Caller
+from drumbeat.web.route import AccessRole, Caller
 
 Scope = Mapping[str, Any]
 Access = Callable[[Scope], Caller | Awaitable[Caller | None] | None]
 OPEN: Literal["open"] = "open"
 
+ROLE_RANKS = {role: rank for rank, role in enumerate(AccessRole)}
 COOKIE = "drumbeat_session"
 SESSION_SECONDS = 12 * 3600.0
 MAX_SESSIONS = 10_000
@@ -143,7 +144,7 @@ class AccessControl:
 
     def _identify_bearer(self, scope: Scope, given: str) -> Caller:
         if (caller := self.check_token(scope, given, via="token")) is None:
-            raise Problem(401, "this token is not known here", headers={"WWW-Authenticate": 'Bearer realm="drumbeat"'})
+            raise Problem(401, "invalid token", headers={"WWW-Authenticate": 'Bearer realm="drumbeat"'})
         return caller
 
     def check_token(self, scope: Scope, given: str, *, via: str) -> Caller | None:
@@ -152,7 +153,7 @@ class AccessControl:
         if (wait := self.throttle.retry_after(address, token)) > 0:
             raise Problem(
                 429,
-                f"too many tokens that are not known here: try again in {math.ceil(wait)} s",
+                f"too many invalid tokens: try again in {math.ceil(wait)} s",
                 type="too-many-attempts",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
@@ -196,7 +197,7 @@ class AccessControl:
     def unauthenticated_problem(self) -> Problem:
         """What somebody is told whom we do not know."""
         if self._access is not None:
-            return Problem(401, "log in to the program that this dashboard is part of")
+            return Problem(401, "authentication is required by the application")
         if self._tokens:
             return Problem(
                 401,
@@ -204,15 +205,20 @@ class AccessControl:
                 headers={"WWW-Authenticate": 'Bearer realm="drumbeat"'},
             )
         if self._settings.dashboard_proxy is not None:
-            return Problem(401, "the proxy in front did not say who you are, or is not one that is trusted")
+            return Problem(401, "no user header from a trusted proxy")
         return Problem(
             403,
-            "only this machine may use the dashboard, and not by a proxy, until the setting dashboard_tokens names who may",
+            "only local requests are allowed until dashboard_tokens is set",
         )
 
 
+def has_role(caller: Caller, needed: AccessRole) -> bool:
+    """Whether the caller's role includes this one."""
+    return ROLE_RANKS[caller.role] >= ROLE_RANKS[needed]
+
+
 def check_role(caller: Caller, needed: AccessRole) -> None:
-    if not caller.role.allows(needed):
+    if not has_role(caller, needed):
         raise Problem(403, f"this needs the role {needed}; {caller.name} is {caller.role}", type="role")
 
 
@@ -234,16 +240,16 @@ def check_origin(headers: Mapping[str, str], *, proven: bool) -> None:
             return
     else:
         raise Problem(403, "a write needs a bearer token, or the Origin header that a browser sends", type="origin")
-    raise Problem(403, "a page of another site may not write here", type="origin")
+    raise Problem(403, "cross-site write refused", type="origin")
 
 
 def check_mounted(settings: Settings) -> None:
     """Refuse a dashboard in a program of somebody's own for which nobody has said who may use it."""
     if not settings.dashboard_tokens and settings.dashboard_proxy is None:
         raise ConfigError(
-            "nobody has said who may use the dashboard: give app.dashboard(access=...) a function that says who calls, or set "
-            "dashboard_tokens (DRUMBEAT_DASHBOARD_TOKENS=name:role:token) or dashboard_proxy; "
-            'app.dashboard(access="open") lets everybody on this machine be admin',
+            "access to the dashboard is not configured: give app.dashboard(access=...) a function that identifies callers, "
+            "or set dashboard_tokens (DRUMBEAT_DASHBOARD_TOKENS=name:role:token) or dashboard_proxy; "
+            'app.dashboard(access="open") makes every local user admin',
             "dashboard_tokens",
         )
 

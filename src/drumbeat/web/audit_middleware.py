@@ -12,18 +12,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any
 
 import msgspec
+from starlette.background import BackgroundTask
+from starlette.responses import Response
 
 from drumbeat.admin.audit import new_act
 from drumbeat.core.audit import AuditEntry, NewAuditEntry
 from drumbeat.errors import StoreError
 from drumbeat.store.protocol import Store
 from drumbeat.web.problem import PROBLEM_MEDIA_TYPE, Problem, to_problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse, HandlerReturn, Route
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import Route
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +40,10 @@ class StoredResponse(msgspec.Struct, frozen=True):
     body: msgspec.Raw
 
 
-async def perform_audited(request: DashboardRequest, route: Route) -> HandlerReturn:
+async def perform_audited(request: DashboardRequest, route: Route) -> Response:
     """Do what the route does, on record."""
     if getattr(request.payload, "dry_run", False):
-        return await route.handler(request)
+        return to_response(await route.handler(request), route)
     store = await request.app.store()
     act = _build_act(request, route)
     request.act_id = act.id
@@ -57,36 +57,40 @@ async def perform_audited(request: DashboardRequest, route: Route) -> HandlerRet
         outcome = "refused" if problem.status < 500 else f"failed: {problem}"
         await _record_end(store, act, 0, outcome, problem.to_response())
         raise problem from error
-    answer = (
-        given if isinstance(given, DashboardResponse) else DashboardResponse(status_code=route.status, content=given)
-    )
-    if answer.background is not None:
-        return msgspec.structs.replace(
-            answer, background=partial(_finish_in_background, request, store, act, answer, answer.background)
-        )
-    await _record_end(store, act, request.touched, "done", answer)
-    return answer
+    response = to_response(given, route)
+    if response.background is not None:
+        response.background = BackgroundTask(_finish_in_background, request, store, act, response, response.background)
+    else:
+        await _record_end(store, act, request.touched, "done", response)
+    return response
+
+
+def to_response(given: msgspec.Struct | Response, route: Route) -> Response:
+    """What a handler returned, encoded here: a record that cannot be encoded is an error of the request."""
+    if isinstance(given, Response):
+        return given
+    return Response(msgspec.json.encode(given), route.status, media_type="application/json")
 
 
 async def _finish_in_background(
     request: DashboardRequest,
     store: Store,
     act: NewAuditEntry,
-    answer: DashboardResponse,
-    after: Callable[[], Awaitable[None]],
+    response: Response,
+    rest: BackgroundTask,
 ) -> None:
     """The rest of an act whose answer has been sent; only then it is known to how many it was done."""
     try:
-        await after()
+        await rest()
     except asyncio.CancelledError:
-        await _record_end(store, act, request.touched, "failed: the dashboard was stopped", answer)
+        await _record_end(store, act, request.touched, "failed: the dashboard was stopped", response)
         raise
     except Exception as error:
         problem = to_problem(error)
-        log.warning("act was broken off", extra={"act": act.id, "verb": act.verb, "reason": str(problem)})
-        await _record_end(store, act, request.touched, f"failed: {problem}", answer)
+        log.warning("background act failed", extra={"act": act.id, "verb": act.verb, "reason": str(problem)})
+        await _record_end(store, act, request.touched, f"failed: {problem}", response)
     else:
-        await _record_end(store, act, request.touched, "done", answer)
+        await _record_end(store, act, request.touched, "done", response)
 
 
 def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
@@ -99,8 +103,8 @@ def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
         who=request.caller.name,
         role=request.caller.role.value,
         via="api",
-        verb=route.verb,
-        target=_describe_target(request),
+        verb=_describe(request, "verb") or route.verb,
+        target=_describe(request, "target") or "/".join(request.path_params.values()),
         reason=_check_text(
             getattr(request.payload, "reason", "") or getattr(request.query, "reason", ""), "reason", MAX_REASON_LENGTH
         ),
@@ -109,9 +113,10 @@ def _build_act(request: DashboardRequest, route: Route) -> NewAuditEntry:
     return msgspec.structs.replace(act, request_key=key, request_hash=request_hash)
 
 
-def _describe_target(request: DashboardRequest) -> str:
-    described = getattr(request.payload, "target", None)
-    return str(described()) if callable(described) else "/".join(request.path_params.values())
+def _describe(request: DashboardRequest, name: str) -> str:
+    """What the body itself says of its verb or target; empty: nothing."""
+    describe = getattr(request.payload, name, None)
+    return str(describe()) if callable(describe) else ""
 
 
 def _check_text(value: str, name: str, longest: int) -> str:
@@ -122,12 +127,12 @@ def _check_text(value: str, name: str, longest: int) -> str:
 
 async def _replay_response(
     request: DashboardRequest, store: Store, act: NewAuditEntry, earlier: AuditEntry
-) -> DashboardResponse:
+) -> Response:
     """The answer of the first of two requests with the same key."""
     if earlier.request_hash != act.request_hash:
         raise Problem(
             422,
-            "this key has been used for another request: use a new one",
+            "this key was used for another request: use a new one",
             argument="Idempotency-Key",
             type="key-reused",
         )
@@ -138,33 +143,25 @@ async def _replay_response(
         earlier = await store.audit.get(earlier.id) or earlier
     raise Problem(
         409,
-        "the first request with this key has not ended, or its end is not known: look whether it was done, then use a new key",
+        "the first request with this key has not finished, or its outcome is unknown: check whether it was done, "
+        "then use a new key",
         argument="Idempotency-Key",
         type="key-in-use",
     )
 
 
-def _stored_response(earlier: AuditEntry) -> DashboardResponse:
+def _stored_response(earlier: AuditEntry) -> Response:
     if earlier.answer is None:
-        raise Problem(
-            409, f"this was {earlier.outcome} before; its answer was too large to keep", type="answer-not-kept"
-        )
+        raise Problem(409, f"already {earlier.outcome}; the response was too large to store", type="answer-not-kept")
     kept = msgspec.json.decode(earlier.answer, type=StoredResponse)
     media = "application/json" if kept.status < 400 else PROBLEM_MEDIA_TYPE
-    return DashboardResponse(
-        status_code=kept.status, content=bytes(kept.body), media_type=media, headers={"Idempotent-Replayed": "true"}
-    )
+    return Response(bytes(kept.body), kept.status, {"Idempotent-Replayed": "true"}, media)
 
 
-async def _record_end(store: Store, act: NewAuditEntry, touched: int, outcome: str, answer: DashboardResponse) -> None:
+async def _record_end(store: Store, act: NewAuditEntry, touched: int, outcome: str, response: Response) -> None:
+    stored = msgspec.json.encode(StoredResponse(response.status_code, msgspec.Raw(response.body)))
     try:
-        await store.audit.end(
-            act.id, touched=touched, outcome=outcome, answer=_encode_response(answer.status_code, answer.content)
-        )
+        await store.audit.end(act.id, touched=touched, outcome=outcome, answer=stored.decode())
     except StoreError as error:
         # It is on record that it was begun. What was done must be told to the caller all the same.
-        log.warning("end of an act was not recorded", extra={"act": act.id, "verb": act.verb, "reason": str(error)})
-
-
-def _encode_response(status: int, body: Any) -> str:
-    return msgspec.json.encode(StoredResponse(status, msgspec.Raw(msgspec.json.encode(body)))).decode()
+        log.warning("outcome of an act was not recorded", extra={"act": act.id, "verb": act.verb, "reason": str(error)})

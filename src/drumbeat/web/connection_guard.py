@@ -92,7 +92,7 @@ class ConnectionGuard:
             self._open.setdefault(new.group, set()).add(new)
         elif not self._is_full:
             self._is_full = True
-            log.warning("dashboard has too many connections", extra={"open": len(self), "refused": str(new.group)})
+            log.warning("too many connections to the dashboard", extra={"open": len(self), "refused": str(new.group)})
         return is_admitted
 
     def remove(self, connection: BoundedProtocol) -> None:

@@ -1,7 +1,7 @@
 """GET /api/v1/events: what the ticker tells, as server-sent events.
 
-    event: tick     data: the record `Tick`, twice a second
-    event: gone     data: {"reason": ...}, while the store is away
+    event: tick        data: the record `Tick`, twice a second
+    event: store_down  data: {"reason": ...}, while the store is unavailable
 
 A stream ends when its server wants to leave, and after a quarter of an hour, so that somebody whose rights have been taken
 does not look on for ever: browsers come again by themselves. There are only so many at once, in all and for each caller:
@@ -13,29 +13,28 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator
 
+from starlette.responses import Response, StreamingResponse
+
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 EVENT_STREAM_MEDIA_TYPE = "text/event-stream; charset=utf-8"
 MAX_STREAM_SECONDS = 900.0
 SSE_RETRY = b"retry: 1000\n\n"
 
 
-async def stream_events(request: DashboardRequest) -> DashboardResponse:
+async def stream_events(request: DashboardRequest) -> Response:
     """The stream."""
     streams = request.dashboard.streams
     if not streams.can_open(_caller_key(request)):
         raise Problem(
             429,
-            f"there are {streams.limit} streams of events at most, {streams.per_caller} for each caller: close some, or come "
-            "again later",
+            f"event stream limit reached ({streams.limit}, {streams.per_caller} per caller); retry later",
             type="too-many-viewers",
             headers={"Retry-After": "5"},
         )
     # X-Accel-Buffering: nginx would collect what should be seen at once.
-    return DashboardResponse(
-        content=_stream(request), media_type=EVENT_STREAM_MEDIA_TYPE, headers={"X-Accel-Buffering": "no"}
-    )
+    return StreamingResponse(_stream(request), media_type=EVENT_STREAM_MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
 async def _stream(request: DashboardRequest) -> AsyncIterator[bytes]:

@@ -10,11 +10,13 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, quote
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.web.access import COOKIE, SESSION_SECONDS, session_cookies
 from drumbeat.web.pages.layout import render_bare_page
+from drumbeat.web.parsing import merge_headers
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 log = logging.getLogger(__name__)
 
@@ -33,36 +35,36 @@ class LoginForm(NamedTuple):
     next: str
 
 
-async def show_login(request: DashboardRequest) -> DashboardResponse:
+async def show_login(request: DashboardRequest) -> Response:
     """GET /login."""
     if not request.dashboard.access_control.has_login:
         return _redirect(request, "/")
     return render_bare_page(request, "login.html", next=safe_redirect_path(request.query.next), wrong=False)
 
 
-async def log_in(request: DashboardRequest) -> DashboardResponse:
+async def log_in(request: DashboardRequest) -> Response:
     """POST /login."""
     if not request.dashboard.access_control.has_login:
-        raise Problem(403, "nobody logs in here: there are no tokens")
+        raise Problem(403, "login is disabled: no tokens are configured")
     form = _parse_form(request)
     caller = request.dashboard.access_control.check_token(request.scope, form.token, via="session")
     if caller is None:
-        log.warning("login to the dashboard refused")
+        log.warning("dashboard login refused")
         return render_bare_page(request, "login.html", status=401, next=safe_redirect_path(form.next), wrong=True)
     _end_sessions(request)  # of whoever used this browser before
     secret = request.dashboard.access_control.sessions.begin(caller)
-    log.info("login to the dashboard", extra={"who": caller.name, "role": caller.role.value})
+    log.info("dashboard login", extra={"who": caller.name, "role": caller.role.value})
     return _redirect(request, safe_redirect_path(form.next), cookie=_cookie(request, secret, int(SESSION_SECONDS)))
 
 
-async def log_out(request: DashboardRequest) -> DashboardResponse:
+async def log_out(request: DashboardRequest) -> Response:
     """POST /logout."""
     _end_sessions(request)
     return _redirect(request, "/login", cookie=_cookie(request, "", 0))
 
 
 def _end_sessions(request: DashboardRequest) -> None:
-    for secret in session_cookies(request.headers):
+    for secret in session_cookies(merge_headers(request.scope)):
         request.dashboard.access_control.sessions.end(secret)
 
 
@@ -78,19 +80,14 @@ def _parse_form(request: DashboardRequest) -> LoginForm:
     try:
         fields = parse_qs(request.raw_body.decode(), errors="strict", max_num_fields=10)
     except ValueError:
-        raise Problem(400, "the form cannot be read") from None
+        raise Problem(400, "the form cannot be parsed") from None
     return LoginForm(token=fields.get("token", [""])[-1].strip(), next=fields.get("next", ["/"])[-1])
 
 
-def _redirect(request: DashboardRequest, path: str, cookie: str | None = None) -> DashboardResponse:
+def _redirect(request: DashboardRequest, path: str, cookie: str | None = None) -> Response:
     # Quoted, never left out: without its é, /é/host would be //host and lead elsewhere.
     headers = {"Location": request.root_path + quote(path, safe=SAFE_CHARACTERS)}
-    return DashboardResponse(
-        status_code=SEE_OTHER,
-        content=b"",
-        media_type="text/plain",
-        headers=headers if cookie is None else headers | {"Set-Cookie": cookie},
-    )
+    return Response(status_code=SEE_OTHER, headers=headers if cookie is None else headers | {"Set-Cookie": cookie})
 
 
 def _cookie(request: DashboardRequest, secret: str, seconds: int) -> str:
@@ -103,7 +100,7 @@ def _is_tls(request: DashboardRequest) -> bool:
     """Whether the browser came by https, as far as anybody says so: the server, a proxy, or the browser itself."""
     proxies = request.headers.get("x-forwarded-proto", "").lower().split(",")
     return (
-        request.scheme == "https"
+        request.scope.get("scheme") == "https"
         or proxies[0].strip() == "https"
         or request.headers.get("origin", "").startswith("https:")
     )

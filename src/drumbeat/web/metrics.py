@@ -157,7 +157,7 @@ FAMILIES = (
     ),
     Family("drumbeat_instances", "gauge", "Living instances.", _single_line(lambda sample: len(sample.instances))),
     Family(
-        "drumbeat_instance_oldest_beat_seconds",
+        "drumbeat_instance_oldest_heartbeat_seconds",
         "gauge",
         "Age of the oldest heartbeat among living instances.",
         _single_line(_oldest_beat),
@@ -183,7 +183,7 @@ FAMILIES = (
     Family(
         "drumbeat_leader_term",
         "gauge",
-        "Grows whenever the leader changes; 0 while nobody leads.",
+        "Grows whenever the leader changes; 0 while no leader.",
         _single_line(lambda sample: 0 if sample.leader is None else sample.leader.term),
     ),
 )

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from starlette.responses import Response
+
 from drumbeat.core.job_query import JobFilter
+from drumbeat.core.stats import Resolution
 from drumbeat.web.metrics import CONTENT_TYPE, MetricsSample, render
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 from drumbeat.web.ticker import count_dead_letters
 
 
-async def scrape(request: DashboardRequest) -> DashboardResponse:
+async def scrape(request: DashboardRequest) -> Response:
     """The metrics of the whole cluster: every dashboard of one store says the same, so scrape one."""
     store = await request.app.store()
     counts = await store.inspect.count_jobs(JobFilter())
     sample = MetricsSample(
         now=await store.inspect.now(),
-        totals=await store.stats.read_totals(),
+        totals=await store.stats.read(Resolution.TOTAL, 0, 1),
         queues=await request.app.queues.list(),
         instances=await store.inspect.list_instances(),
         counts=counts,
         dead=await count_dead_letters(store, counts),
         leader=await store.inspect.get_leader(),
     )
-    return DashboardResponse(content=render(sample), media_type=CONTENT_TYPE)
+    return Response(render(sample), media_type=CONTENT_TYPE)

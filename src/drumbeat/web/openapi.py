@@ -9,10 +9,11 @@ from importlib.metadata import version
 from typing import Any
 
 import msgspec
+from starlette.responses import Response
 
-from drumbeat.web.field_descriptions import add_descriptions
 from drumbeat.web.problem import PROBLEM_MEDIA_TYPE, ProblemRecord
-from drumbeat.web.request import DashboardRequest, DashboardResponse, NoParameters, Route
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import NoParameters, Route
 
 REF_TEMPLATE = "#/components/schemas/{name}"
 IDEMPOTENCY_KEY_PARAMETER = {
@@ -28,13 +29,10 @@ DESCRIPTION = (
 )
 
 
-async def show_openapi(request: DashboardRequest) -> DashboardResponse:
+async def show_openapi(request: DashboardRequest) -> Response:
     """GET /api/v1/openapi.json."""
-    return DashboardResponse(
-        content=msgspec.json.encode(
-            build_document(request.dashboard.panel_routes) | {"servers": [{"url": request.root_path or "/"}]}
-        )
-    )
+    document = build_document(request.dashboard.panel_routes) | {"servers": [{"url": request.root_path or "/"}]}
+    return Response(msgspec.json.encode(document), media_type="application/json")
 
 
 @functools.cache
@@ -46,7 +44,8 @@ def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
     types = [ProblemRecord, *(each for route in routes for each in (route.query, route.body, route.response) if each)]
     known = list({id(each): each for each in types}.values())
     schemas, components = msgspec.json.schema_components(known, ref_template=REF_TEMPLATE)
-    add_descriptions(components, known)
+    responses = [ProblemRecord, *(route.response for route in routes if route.response)]
+    _require_all_fields(components, responses, [each for route in routes for each in (route.query, route.body) if each])
     of = {id(each): schema for each, schema in zip(known, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -63,6 +62,15 @@ def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
         # The empty one: this machine needs no token while there are none.
         "security": [{"token": []}, {}],
     }
+
+
+def _require_all_fields(components: dict[str, Any], responses: list[Any], requests: list[Any]) -> None:
+    """A response has all of its fields, also those that have a default in Python."""
+    _, of_responses = msgspec.json.schema_components(responses)
+    _, of_requests = msgspec.json.schema_components(requests)
+    for name in of_responses.keys() - of_requests.keys():
+        if "properties" in components[name]:
+            components[name]["required"] = list(components[name]["properties"])
 
 
 def _operation(route: Route, of: dict[int, Any], components: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,14 @@
-"""What went wrong, as application/problem+json (RFC 9457): one place that turns errors of ours into status codes."""
+"""Errors, as application/problem+json (RFC 9457): one place that turns errors of ours into status codes."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import Annotated, TypeVar
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.errors import (
     ConfigError,
@@ -19,41 +23,25 @@ from drumbeat.errors import (
     UnknownTask,
 )
 from drumbeat.redaction import mask_urls
-from drumbeat.web.request import DashboardResponse
+from drumbeat.web.fields import doc
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 PROBLEM_MEDIA_TYPE = "application/problem+json"
-TITLES = {
-    400: "The request cannot be read",
-    401: "Who are you?",
-    403: "Not allowed",
-    404: "Not found",
-    405: "Not with this method",
-    408: "Too slow",
-    409: "Not in this state",
-    410: "No longer known",
-    413: "Too large",
-    415: "Not this kind of content",
-    421: "Not this host",
-    422: "Not acceptable as it is",
-    429: "Too many at once",
-    500: "A mistake of the server",
-    503: "The store is away",
-    507: "The store is full",
-}
+_PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
+"""Registered phrases that `http.HTTPStatus` spells differently before Python 3.13."""
 
 
 class ProblemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of every answer that is a refusal."""
 
-    type: str
-    """A word for programs, such as not-found; `about:blank` where the status says it all."""
+    type: Annotated[str, doc("A word for programs, such as not-found; `about:blank` where the status says it all.")]
     title: str
     status: int
     detail: str
-    argument: str | None = None
-    """Which part of the request it is about."""
+    argument: Annotated[str | None, doc("Which part of the request it is about.")] = None
 
 
 class Problem(Exception):
@@ -71,17 +59,35 @@ class Problem(Exception):
         super().__init__(detail)
         # Errors of stores and drivers are told here as well, and may have a URL in them.
         shown = mask_urls(detail)
-        self.record = ProblemRecord(type=type, title=TITLES[status], status=status, detail=shown, argument=argument)
+        self.record = ProblemRecord(
+            type=type, title=reason_phrase(status), status=status, detail=shown, argument=argument
+        )
         self.headers = headers or {}
 
     @property
     def status(self) -> int:
         return self.record.status
 
-    def to_response(self) -> DashboardResponse:
-        return DashboardResponse(
-            status_code=self.status, content=self.record, media_type=PROBLEM_MEDIA_TYPE, headers=self.headers
-        )
+    def to_response(self) -> Response:
+        return Response(msgspec.json.encode(self.record), self.status, self.headers, PROBLEM_MEDIA_TYPE)
+
+
+async def find_or_404(found: Awaitable[T]) -> T:
+    """What a path names. An unknown or invalid name is not found."""
+    try:
+        return await found
+    except InvalidArguments as error:
+        raise Problem(404, str(error), argument=error.argument) from error
+
+
+def to_conflict(error: InvalidArguments) -> Problem:
+    """For an act whose only refusal is that the job or schedule is in the wrong state."""
+    return Problem(409, str(error), argument=error.argument)
+
+
+def reason_phrase(status: int) -> str:
+    """The registered phrase of an HTTP status, the same for all versions of Python."""
+    return _PHRASES.get(status) or HTTPStatus(status).phrase
 
 
 def to_problem(error: Exception) -> Problem:
@@ -111,4 +117,4 @@ def to_problem(error: Exception) -> Problem:
             return Problem(409, str(error))
         case _:
             log.error("request failed", exc_info=error)
-            return Problem(500, "this is a mistake in Drumbeat, or in the program it runs in; its log says more")
+            return Problem(500, "internal error; see the log")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from drumbeat.web import event_stream, login, metrics_endpoint, openapi, static_files
 from drumbeat.web.api.route_table import API_ROUTES
-from drumbeat.web.request import API_PREFIX, AccessRole, Route
+from drumbeat.web.route import API_PREFIX, AccessRole, Route
 
 _EVENTS = (
     Route(
@@ -15,7 +15,7 @@ _EVENTS = (
         path=f"{API_PREFIX}/events",
         handler=event_stream.stream_events,
         role=AccessRole.VIEWER,
-        summary="What changes, twice a second, as server-sent events",
+        summary="Changes, twice a second, as server-sent events",
     ),
     Route(
         method="GET",

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from drumbeat.errors import ConfigError, StoreUnavailable
+from drumbeat.processes.signals import stop_on_signals
 from drumbeat.protocols import DashboardApp
-from drumbeat.web import Dashboard, dashboard
+from drumbeat.web import dashboard
 from drumbeat.web.access import OPEN, check_listener
+from drumbeat.web.asgi import Dashboard
 from drumbeat.web.connection_guard import ACCEPT_BATCH, ConnectionGuard, ConnectionLimits, default_limits, make_protocol
 
 if TYPE_CHECKING:
@@ -132,12 +134,10 @@ async def _try_store(host: DashboardApp) -> None:
     try:
         await host.store()
     except StoreUnavailable as error:
-        log.warning("dashboard has no store yet", extra={"reason": str(error)})
+        log.warning("store unavailable at start", extra={"reason": str(error)})
 
 
 def run(app: DashboardApp, *, on_ready: Callable[[str], None]) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code."""
-    from drumbeat.worker.main import stop_on_signals  # here, because it brings the whole worker with it
-
     asyncio.run(serve(app, on_ready=on_ready, stop_scope=stop_on_signals))
     return 0

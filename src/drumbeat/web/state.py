@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -50,11 +51,10 @@ class StreamLimiter:
 
 class DashboardState:
     def __init__(
-        self, host: DashboardApp, access: Access | Literal["open"] | None = None, panels: Sequence[Panel] = ()
+        self, app: DashboardApp, access: Access | Literal["open"] | None = None, panels: Sequence[Panel] = ()
     ) -> None:
-        self._app = host
+        self.app = app
         self._access = access
-        self._access_control: AccessControl | None = None
         self._tickers: WeakKeyDictionary[asyncio.AbstractEventLoop, Ticker] = WeakKeyDictionary()
         self.static_files = StaticFileCache()
         self.panels = tuple(panels)
@@ -62,7 +62,7 @@ class DashboardState:
         """Rows of the table of routes that are in this dashboard only."""
         self.cache: dict[type, tuple[float, Any]] = {}
         """What costs the store more than a moment: when it was asked for (monotonic), and the answer."""
-        self.health = HealthMonitor(host.clock)
+        self.health = HealthMonitor(app.clock)
         self.background_acts = BackgroundActs()
         """Acts of this process that go on after their answer."""
         self.streams = StreamLimiter()
@@ -70,17 +70,15 @@ class DashboardState:
         self.is_closing = False
         """Set by whoever stops the server: open event streams end."""
 
-    @property
+    @cached_property
     def access_control(self) -> AccessControl:
         # Not in the constructor: `app.dashboard()` is often called at import, before the settings may be read.
-        if self._access_control is None:
-            self._access_control = AccessControl(self._app.settings, self._app.clock, self._access)
-        return self._access_control
+        return AccessControl(self.app.settings, self.app.clock, self._access)
 
     @property
     def ticker(self) -> Ticker:
         """The one of the running loop: a server has one, and a store belongs to its loop."""
         loop = asyncio.get_running_loop()
         if (found := self._tickers.get(loop)) is None:
-            found = self._tickers[loop] = Ticker(self._app, self.health)
+            found = self._tickers[loop] = Ticker(self.app, self.health)
         return found

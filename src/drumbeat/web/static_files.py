@@ -10,9 +10,10 @@ import hashlib
 from pathlib import Path
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 FOLDER = Path(__file__).parent / "static"
 MEDIA_TYPES = {
@@ -66,16 +67,14 @@ class StaticFileCache:
         return known
 
 
-async def serve_static(request: DashboardRequest) -> DashboardResponse:
+async def serve_static(request: DashboardRequest) -> Response:
     """GET /static/{file}."""
     name = request.path_params["file"]
     found = request.dashboard.static_files.find(name)
     if found is None:
-        raise Problem(404, "there is no such file")
+        raise Problem(404, "no such file")
     tag = f'"{found.version}"'
     headers = {"ETag": tag, "Cache-Control": IMMUTABLE if request.query.v == found.version else "no-cache"}
-    if tag in request.headers.get("if-none-match", ""):
-        return DashboardResponse(
-            status_code=304, content=b"", media_type=MEDIA_TYPES[Path(name).suffix], headers=headers
-        )
-    return DashboardResponse(content=found.content, media_type=MEDIA_TYPES[Path(name).suffix], headers=headers)
+    is_known = tag in request.headers.get("if-none-match", "")
+    content, status = (b"", 304) if is_known else (found.content, 200)
+    return Response(content, status, headers, MEDIA_TYPES[Path(name).suffix])

@@ -163,7 +163,7 @@ class Ticker:
             tick, pause = StoreDownTick(reason=mask_urls(str(error))), jitter(STORE_DOWN_DELAY)
         ended = clock.monotonic()
         self._due = ended + pause
-        kind = "tick" if isinstance(tick, Tick) else "gone"
+        kind = "tick" if isinstance(tick, Tick) else "store_down"
         number = self._last.number + 1
         self._last = TickMessage(
             number, b"event: %s\nid: %d\ndata: %s\n\n" % (kind.encode(), number, msgspec.json.encode(tick)), ended
@@ -219,12 +219,12 @@ class Ticker:
 
     def _report_store_down(self, error: DrumbeatError) -> None:
         if not self._is_store_down:
-            log.warning("dashboard has lost its store", extra={"reason": str(error)})
+            log.warning("store unavailable", extra={"reason": str(error)})
         self._is_store_down = True
 
     def _report_store_up(self) -> None:
         if self._is_store_down:
-            log.info("dashboard has its store again")
+            log.info("store available again")
         self._is_store_down = False
 
 

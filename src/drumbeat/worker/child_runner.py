@@ -1,18 +1,17 @@
-"""Runs in child processes: handlers with `pool="process"`, and suspects, which run alone.
+"""Run jobs in child processes: handlers with `pool="process"`, and crash suspects, which run alone.
 
-Between the runner, which knows what becomes of an ending, and processes.py, which knows the children: here is how a run's time
-is limited, and who may have a child now.
+Between the runner, which turns results into outcomes, and child_pool.py, which owns the children: this module applies the
+timeout, and limits how many suspects run at once.
 """
 
 import functools
-from collections.abc import Callable
 
-from drumbeat.clock import Clock, Timer
+from drumbeat.clock import Timer
 from drumbeat.context import Completion
 from drumbeat.core.job import Failure
-from drumbeat.ids import InstanceId
 from drumbeat.worker.active_runs import HandlerRun
 from drumbeat.worker.child_pool import ChildFailed, ChildPool
+from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.crash_suspects import CrashSuspectLimiter, NoChildFree
 from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.result import HandlerResult, ResultKind, describe_failure
@@ -20,45 +19,38 @@ from drumbeat.worker.task_spec import TaskSpec
 
 CHILD_FAILED_DELAY_US = 5_000_000
 TIMEOUT_GRACE_TURNS, TURN_DELAY = 5, 0.01
-"""How many turns of the loop a child that is out of time has for saying that it had ended before: the loop may have been held
-up while its answer lay in the socket."""
+"""How many turns of the loop a child that is out of time gets to report that it ended before: the loop may have been blocked
+while its answer was in the socket."""
 
 
 class ChildRunner:
-    def __init__(
-        self,
-        pool: ChildPool,
-        suspects: CrashSuspectLimiter,
-        clock: Clock,
-        reporter: OutcomeReporter,
-        identity: Callable[[], InstanceId],
-    ) -> None:
+    def __init__(self, core: WorkerCore, pool: ChildPool, reporter: OutcomeReporter) -> None:
         self._pool = pool
-        self._suspects = suspects
-        self._clock = clock
+        self._suspects = CrashSuspectLimiter(core.settings.concurrency, core.clock)
+        self._clock = core.clock
+        self._identity = core.identity
         self._reporter = reporter
-        self._identity = identity
 
-    async def run(self, run: HandlerRun, plan: TaskSpec) -> HandlerResult:
-        """Run a job in a child process; a suspect has to wait until few others do so."""
+    async def run(self, run: HandlerRun, spec: TaskSpec) -> HandlerResult:
+        """Run a job in a child process. A crash suspect waits until few others run."""
         try:
-            if plan.pool == "process":
-                return await self._run_in_child(run, plan)
+            if spec.pool == "process":
+                return await self._run_in_child(run, spec)
             async with self._suspects.acquire_child():
-                return await self._run_in_child(run, plan)
+                return await self._run_in_child(run, spec)
         except NoChildFree as error:
             return HandlerResult(kind=ResultKind.SNOOZED, delay=error.delay_us, error=Failure("Suspect", str(error)))
         except ChildFailed as error:
-            # Not the job's fault: it waits, uncharged, and whoever reads the log mends the program.
+            # Not the job's fault: it is put off, uncharged. The log names the problem of the program.
             return HandlerResult(kind=ResultKind.SNOOZED, delay=CHILD_FAILED_DELAY_US, error=describe_failure(error))
 
-    async def _run_in_child(self, run: HandlerRun, plan: TaskSpec) -> HandlerResult:
-        """The time-out counts from the start of the handler, not from that of the child; and to its end there."""
+    async def _run_in_child(self, run: HandlerRun, spec: TaskSpec) -> HandlerResult:
+        """The timeout counts from the start of the handler, not of the child, to the handler's end there."""
         timers: list[Timer] = []
-        limit = plan.timeout_for(run.jobs)
+        limit = spec.timeout_for(run.jobs)
 
-        def begun() -> None:
-            # Until the child has said how its handler ended, only the store knows whether that has completed the job.
+        def on_started() -> None:
+            # Until the child reports the result, only the store knows whether the handler has completed the job.
             run.running.completion = Completion.UNCONFIRMED
             if limit is not None:
                 timers.append(self._clock.call_later(limit, expire))
@@ -69,7 +61,7 @@ class ChildRunner:
             else:
                 run.time_out()
 
-        def ended(took: float) -> None:
+        def on_ended(took: float) -> None:
             if limit is None or took <= limit:
                 stop_timers()
 
@@ -78,18 +70,18 @@ class ChildRunner:
                 timer.cancel()
 
         try:
-            ending = await self._pool.run(
+            result = await self._pool.run(
                 run.jobs[0],
                 abort=run.running.aborted,
                 note=self._reporter.put_progress,
-                on_started=begun,
-                on_ended=ended,
+                on_started=on_started,
+                on_ended=on_ended,
                 instance=self._identity(),
                 started_us=run.started_us,
                 trace=None if run.span is None else run.span.trace,
             )
-            if ending.kind is not ResultKind.CRASHED:
-                run.running.completion = ending.completion
-            return ending
+            if result.kind is not ResultKind.CRASHED:
+                run.running.completion = result.completion
+            return result
         finally:
             stop_timers()

@@ -1,17 +1,17 @@
-"""Jobs whose handlers have completed them inside a transaction: only the store knows whether that was committed.
+"""Check whether handlers that called `complete()` in a transaction have committed it: only the store knows.
 
-A handler that called `complete()` may have forgotten to commit, may have failed after the commit, or may have lost the answer
-to it. So what it returned or raised is not told blindly: its job is looked up first.
+Such a handler may have forgotten to commit, may have failed after the commit, or may have lost the answer to it. So its job is
+looked up before its result is reported.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from drumbeat.context import Completion
 from drumbeat.core.claim import ClaimedJob, ClaimRef, Outcome, WriteStatus
 from drumbeat.core.job import JobState, OutcomeKind
-from drumbeat.errors import JobExpired, JobNotFound, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.service import OutageBackoff
 from drumbeat.store.protocol import Inspector
@@ -21,32 +21,21 @@ from drumbeat.worker.result import NOT_COMMITTED, HandlerResult, ResultKind
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class UnverifiedCompletion:
-    __slots__ = ("completion", "finished_at", "job", "on_settled", "put_result", "result", "started_at")
-
-    def __init__(
-        self,
-        job: ClaimedJob,
-        result: HandlerResult,
-        completion: Completion,
-        started_at: int,
-        finished_at: int,
-        put_result: Callable[[HandlerResult], Outcome | None],
-        on_settled: Callable[[Outcome | None], None],
-    ) -> None:
-        self.job = job
-        self.result = result
-        self.completion = completion
-        self.started_at = started_at
-        self.finished_at = finished_at
-        self.put_result = put_result
-        """How the job ends if it was not completed."""
-        self.on_settled = on_settled
-        """Hears how it ended."""
+    job: ClaimedJob
+    result: HandlerResult
+    completion: Completion
+    started_at: int
+    finished_at: int
+    put_result: Callable[[HandlerResult], Outcome | None]
+    """Reports this result if the job was not completed."""
+    on_settled: Callable[[Outcome | None], None]
+    """Called with the outcome."""
 
 
 class CompletionVerifier:
-    name = "doubts"
+    name = "commit check"
 
     def __init__(
         self, inspect: Inspector, reporter: OutcomeReporter, backoff: OutageBackoff, identity: Callable[[], InstanceId]
@@ -57,51 +46,43 @@ class CompletionVerifier:
         self._identity = identity
         self._inbox: asyncio.Queue[UnverifiedCompletion | None] = asyncio.Queue()
 
-    def put(self, doubt: UnverifiedCompletion) -> None:
+    def put(self, completion: UnverifiedCompletion) -> None:
         """Cannot wait and cannot fail, so that a cancelled slot can still hand over. The job stays held meanwhile."""
-        self._inbox.put_nowait(doubt)
+        self._inbox.put_nowait(completion)
 
     def close(self) -> None:
-        """Return from `run` once every doubt is settled."""
+        """Return from `run` once every completion is checked."""
         self._inbox.put_nowait(None)
 
     async def run(self) -> None:
-        while (doubt := await self._inbox.get()) is not None:
-            if doubt.completion is Completion.CONFIRMED or await self.is_committed(
-                ClaimRef(doubt.job.id, doubt.job.token)
-            ):
-                outcome: Outcome | None = self._report_success(doubt)
+        while (unverified := await self._inbox.get()) is not None:
+            claim, result = ClaimRef(unverified.job.id, unverified.job.token), unverified.result
+            if unverified.completion is Completion.CONFIRMED or await self.is_committed(claim):
+                outcome: Outcome | None = self._report_success(unverified)
             else:
-                outcome = doubt.put_result(NOT_COMMITTED if doubt.result.kind is ResultKind.RETURNED else doubt.result)
-            doubt.on_settled(outcome)
+                outcome = unverified.put_result(NOT_COMMITTED if result.kind is ResultKind.RETURNED else result)
+            unverified.on_settled(outcome)
 
-    async def is_committed(self, hold: ClaimRef) -> bool:
-        """Whether this claim ended as succeeded; asked until the store answers."""
-        while True:
-            try:
-                record = await self._inspect.get_job(hold.id)
-            except StoreUnavailable as error:
-                await self._backoff.wait(error)
-            except (JobNotFound, JobExpired):
-                return False
-            else:
-                self._backoff.reset()
-                return record.state is JobState.SUCCEEDED and record.token == hold.token
+    async def is_committed(self, claim: ClaimRef) -> bool:
+        """Whether this claim ended as succeeded; retried until the store answers."""
+        found = await self._backoff.retry(lambda: self._inspect.get_jobs([claim.id], preview=0))
+        record = found.get(claim.id)
+        return record is not None and record.state is JobState.SUCCEEDED and record.token == claim.token
 
-    def _report_success(self, doubt: UnverifiedCompletion) -> Outcome:
-        job, ending = doubt.job, doubt.result
+    def _report_success(self, unverified: UnverifiedCompletion) -> Outcome:
+        job, result = unverified.job, unverified.result
         outcome = Outcome(
             id=job.id,
             token=job.token,
             kind=OutcomeKind.SUCCEEDED,
-            started_at=doubt.started_at,
-            finished_at=doubt.finished_at,
+            started_at=unverified.started_at,
+            finished_at=unverified.finished_at,
         )
         self._reporter.apply_statuses(self._identity(), [outcome], [WriteStatus.DUPLICATE])
         facts = {"job": job.id, "task": job.task}
-        if ending.kind is not ResultKind.RETURNED:
-            reason = ending.error or ending.reason or ending.kind
+        if result.kind is not ResultKind.RETURNED:
+            reason = result.error or result.reason or result.kind
             log.warning("a handler failed after its job was completed", extra=facts | {"error": str(reason)})
-        elif ending.result is not None:
+        elif result.result is not None:
             log.warning("a handler returned a result after its job was completed: give it to complete()", extra=facts)
         return outcome

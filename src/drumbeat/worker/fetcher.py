@@ -1,12 +1,25 @@
-"""When to claim, how many, and from which queues. Talks to nobody: exchange.py asks it and tells it what came.
+"""When to claim jobs, how many, and from which queues. Does no I/O: store_loop.py asks for claims and passes in the answers.
 
-A claim is made when there is room and a reason: a wake-up, the due moment of the next job, the poll beneath, or that the last
-claim was filled (there may be more). Where the store keeps a claim that found nothing, whoever adds a job answers it: then one
-goes with the last outcomes, so that an idle worker always has one there.
+                notification, failed claim
+    WAITING ---------------------------------> NOTIFIED         STREAMING_NOTIFIED <--full answer-- any state
+       ^                                          |                |          ^
+       +---------------- next_claim --------------+           next_claim   notification, failed claim
+                                                                   v          |
+    partial answer: STREAMING -> WAITING,                       STREAMING ----+
+                    STREAMING_NOTIFIED -> NOTIFIED
+    all queues rest: any state -> WAITING, for REST_INTERVAL.  stop: any state -> STOPPED
+
+WAITING claims when the poll, or the next known job, is due; the other states claim as soon as there is capacity. After a full
+answer there may be more jobs, so both lanes of the store loop keep claiming (STREAMING). A notification is a state of its own
+in both cases: one that arrives while a claim is in flight must survive its answer.
+
+Where the store parks a claim that found nothing, the next enqueue answers it. So one is sent along with the last outcomes,
+and an idle worker always has one parked.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 
 from drumbeat.clock import Clock, jitter
 from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult
@@ -18,77 +31,104 @@ from drumbeat.worker.store_clock import StoreClockOffset
 REST_INTERVAL = 0.1
 
 
-class Fetcher:
-    def __init__(
-        self,
-        clock: Clock,
-        buffer: JobBuffer,
-        queue_weights: QueueWeights,
-        prefetch: Prefetch,
-        *,
-        batch_sizes: Mapping[str, int],
-        max_claim: int,
-        poll: float,
-        wake: Callable[[], None],
-    ) -> None:
+class FetchState(Enum):
+    WAITING = "waiting"
+    NOTIFIED = "notified"
+    STREAMING = "streaming"
+    STREAMING_NOTIFIED = "streaming, notified"
+    STOPPED = "stopped"
+
+
+WAITING, NOTIFIED, STREAMING, STREAMING_NOTIFIED, STOPPED = FetchState
+_ON_NOTIFICATION = {WAITING: NOTIFIED, STREAMING: STREAMING_NOTIFIED}
+_ON_CLAIM = {NOTIFIED: WAITING, STREAMING_NOTIFIED: STREAMING}
+_ON_FULL_ANSWER = dict.fromkeys(FetchState, STREAMING_NOTIFIED)
+_ON_REST = dict.fromkeys(FetchState, WAITING)
+_ON_PARTIAL_ANSWER = {STREAMING: WAITING, STREAMING_NOTIFIED: NOTIFIED}
+
+
+class FetchTimer:
+    """When to claim next without a notification: at the poll, or at the next known due time. Local monotonic times."""
+
+    def __init__(self, clock: Clock, poll: float) -> None:
         self._clock = clock
+        self._poll = poll
+        self._offset = StoreClockOffset()
+        self._poll_at = 0.0
+        self._due_at = 0.0
+        """The next known due time; 0: none. Kept until it has passed: an answer may be older than a notification before it."""
+
+    @property
+    def is_due(self) -> bool:
+        return self._clock.monotonic() >= self._poll_at
+
+    @property
+    def seconds_left(self) -> float:
+        return self._poll_at - self._clock.monotonic()
+
+    def delay(self, seconds: float) -> None:
+        self._poll_at = self._clock.monotonic() + seconds
+
+    def is_past(self, run_at: int) -> bool:
+        """Whether a job with this due time, by the store's clock, can be claimed now; 0: yes."""
+        now = self._clock.monotonic()
+        return self._to_local(run_at, now) <= now
+
+    def add_due(self, run_at: int) -> bool:
+        """A job falls due at this time of the store's clock. Returns whether the next claim is earlier now."""
+        due_at = self._to_local(run_at, self._clock.monotonic())
+        if not self._set_due(due_at) or due_at >= self._poll_at:
+            return False
+        self._poll_at = due_at
+        return True
+
+    def take_due(self) -> bool:
+        """A claim is made: forget a due time that has passed. Returns whether there was one."""
+        now = self._clock.monotonic()
+        was_due = 0.0 < self._due_at <= now
+        if was_due:
+            self._due_at = 0.0
+        if self._poll_at <= now:  # until the answer is there, so that the other lane does not claim as well
+            self._poll_at = self._due_at or now + jitter(self._poll)
+        return was_due
+
+    def record_answer(self, store_now: int, asked_at: float) -> None:
+        self._offset.record_answer(store_now, asked_at)
+
+    def rearm(self, next_due_at: int | None) -> None:
+        """A claim was not filled; `next_due_at`: when the store's next job is due."""
+        now = self._clock.monotonic()
+        self._poll_at = now + jitter(self._poll)
+        if next_due_at is not None:
+            self._set_due(self._to_local(next_due_at, now))
+        if 0.0 < self._due_at < self._poll_at:
+            self._poll_at = self._due_at
+
+    def _set_due(self, due_at: float) -> bool:
+        if 0.0 < self._due_at <= due_at:
+            return False
+        self._due_at = due_at
+        return True
+
+    def _to_local(self, run_at: int, now: float) -> float:
+        local = self._offset.to_local(run_at, now)
+        return now + (run_at - self._clock.now_us()) / 1e6 if local is None else local
+
+
+class FetchCapacity:
+    """How many jobs may be claimed."""
+
+    def __init__(
+        self, buffer: JobBuffer, prefetch: Prefetch, *, batch_sizes: Mapping[str, int], max_claim: int
+    ) -> None:
         self._buffer = buffer
-        self._queue_weights = queue_weights
         self._prefetch = prefetch
         self._batch_sizes = batch_sizes
         self._max_claim = max_claim
-        self._poll = poll
-        self._wake = wake
-        self._clock_offset = StoreClockOffset()
-        self._should_claim = True
-        self._is_job_expected = False
-        self._was_claim_filled = False
-        self._can_park_claims = True
-        self._parked_claim: ClaimRequest | None = None
-        self._poll_at = 0.0
-        self._due_at = 0.0
         self._jobs_per_slot = 1
-        self._stopped = False
         self._stalled_count = -1
-        self._in_flight = 0
-        self.unblocks: tuple[str, ...] = ()
-
-    def stop(self) -> None:
-        """Claim nothing any more."""
-        self._stopped = True
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._stopped
-
-    def on_stalled(self) -> None:
-        """What was held was not taken for long: hold nothing until a slot takes a job again."""
-        self._stalled_count = self._buffer.taken_count
-
-    def on_notification(self, run_at: int) -> None:
-        """A hint: a job with this due moment may have come; 0: look now."""
-        now = self._clock.monotonic()
-        moment = self._clock_offset.to_local(run_at, now)
-        if moment is None:
-            moment = now + (run_at - self._clock.now_us()) / 1e6
-        if moment <= now:
-            self._should_claim = True
-            self._is_job_expected = run_at > 0
-        elif self._has_earlier_due(moment):
-            return
-        else:
-            self._due_at = moment
-            if moment >= self._poll_at:
-                return  # it will be looked for before then anyway
-            self._poll_at = moment
-        self._wake()
-
-    def set_unblocks(self, unblocks: tuple[str, ...]) -> None:
-        """Jobs that other workers could not take, and this one can."""
-        if unblocks and unblocks != self.unblocks:
-            self._should_claim = True
-            self._wake()
-        self.unblocks = unblocks
+        self.in_flight = 0
+        """Jobs asked for by claims that are not answered yet: two lanes may claim at once."""
 
     @property
     def prefetch_limit(self) -> int:
@@ -96,109 +136,165 @@ class Fetcher:
         return 0 if self._buffer.taken_count == self._stalled_count else self._prefetch.limit
 
     @property
-    def has_claim_in_flight(self) -> bool:
-        """A claim is under way."""
-        return self._in_flight > 0
+    def has_idle_buffer(self) -> bool:
+        """Nothing is held and nothing is on its way."""
+        return not self.in_flight and not self._buffer
+
+    def next_limit(self) -> int:
+        """How many jobs to claim now; 0: none. Updates the buffer's low watermark."""
+        prefetch = self.prefetch_limit
+        self._buffer.low_watermark = prefetch // 2
+        held = len(self._buffer) + self.in_flight
+        # An idle slot of a batch task takes a whole batch.
+        limit = min(self._max_claim, prefetch + self._buffer.idle_slots * self._jobs_per_slot - held)
+        # With jobs at hand, a few are not worth a round trip: it comes when half of them are taken.
+        is_worthwhile = len(self._buffer) <= self._buffer.low_watermark or limit >= self._max_claim // 2
+        return limit if limit > 0 and is_worthwhile else 0
+
+    def record_jobs(self, jobs: Sequence[ClaimedJob]) -> None:
+        if jobs:
+            self._jobs_per_slot = min(self._batch_sizes.get(job.task, 1) for job in jobs)
+
+    def on_stalled(self) -> None:
+        """Prefetched jobs were not taken for long: prefetch nothing until a slot takes a job again."""
+        self._stalled_count = self._buffer.taken_count
+
+
+class ParkedClaims:
+    """Whether the store parks claims: assumed until a claim of ours that should be parked comes back empty-handed."""
+
+    def __init__(self) -> None:
+        self.is_supported = True
+        self._claim: ClaimRequest | None = None
+
+    def send(self, claim: ClaimRequest | None) -> None:
+        self._claim = claim
+
+    def record_answer(self, claim: ClaimRequest, answer: ClaimResult) -> None:
+        if answer.parked_claim or (claim is self._claim and not answer.jobs):
+            self.is_supported = answer.parked_claim
+
+
+class Fetcher:
+    def __init__(
+        self, timer: FetchTimer, capacity: FetchCapacity, queue_weights: QueueWeights, wake: Callable[[], None]
+    ) -> None:
+        self._timer = timer
+        self._capacity = capacity
+        self._queue_weights = queue_weights
+        self._wake = wake
+        self._parked = ParkedClaims()
+        self._is_job_expected = False
+        self._unblocks: tuple[str, ...] = ()
+        self.state = NOTIFIED
+
+    def stop(self) -> None:
+        """Claim nothing any more."""
+        self.state = STOPPED
 
     @property
-    def capacity(self) -> int:
-        """How many more jobs may be held. A batch task's idle slot takes a whole batch."""
-        ahead = self.prefetch_limit
-        self._buffer.low_watermark = ahead // 2
-        held = len(self._buffer) + self._in_flight
-        return min(self._max_claim, ahead + self._buffer.idle_slots * self._jobs_per_slot - held)
+    def is_stopped(self) -> bool:
+        return self.state is STOPPED
+
+    @property
+    def has_claim_in_flight(self) -> bool:
+        return self._capacity.in_flight > 0
+
+    @property
+    def prefetch_limit(self) -> int:
+        return self._capacity.prefetch_limit
+
+    def on_stalled(self) -> None:
+        self._capacity.on_stalled()
+
+    def on_notification(self, run_at: int) -> None:
+        """A hint: a job with this due time may have come; 0: it is due now."""
+        if self._timer.is_past(run_at):
+            self._change(_ON_NOTIFICATION)
+            self._is_job_expected = run_at > 0
+            self._wake()
+        elif self._timer.add_due(run_at):
+            self._wake()
+
+    def set_unblocks(self, unblocks: tuple[str, ...]) -> None:
+        """What this worker can run and other workers could not: jobs blocked on it may be claimed."""
+        if unblocks and unblocks != self._unblocks:
+            self._change(_ON_NOTIFICATION)
+            self._wake()
+        self._unblocks = unblocks
 
     def next_claim(self, at_least: int = 1) -> ClaimRequest | None:
-        """What to ask for now; None: nothing, or not as many. `got` or `failed` must follow."""
-        if not self._has_reason() or not self._has_capacity():
+        """The claim to make now; None: none, or not for as many. `on_answer` or `on_claim_failed` must follow."""
+        if not self._has_reason():
             return None
-        room = self.capacity
-        if room < at_least:
+        limit = self._next_limit()
+        if limit < at_least:
             return None
-        now = self._clock.monotonic()
-        queues = self._queue_weights.divide(room)
+        queues = self._queue_weights.divide(limit)
         if not queues:  # all of them rest
-            self._should_claim = self._was_claim_filled = False
-            self._poll_at = now + REST_INTERVAL
+            self._change(_ON_REST)
+            self._timer.delay(REST_INTERVAL)
             return None
-        self._in_flight += room
-        # Before the question: a hint that arrives while it is under way must not be lost.
-        expected = self._is_job_expected or 0.0 < self._due_at <= now
-        self._should_claim = self._is_job_expected = False
-        if self._due_at <= now:
-            self._due_at = 0.0
-        if self._poll_at <= now:  # the answer will tell better; until then the other lane does not ask the same
-            self._poll_at = self._due_at or now + jitter(self._poll)
-        return ClaimRequest(queues=queues, limit=room, unblocks=self.unblocks, is_expected=expected)
+        self._capacity.in_flight += limit
+        # Before the claim is sent: a notification that arrives while it is in flight must not be lost.
+        was_due = self._timer.take_due()
+        is_expected, self._is_job_expected = self._is_job_expected or was_due, False
+        self._change(_ON_CLAIM)
+        return ClaimRequest(queues=queues, limit=limit, unblocks=self._unblocks, is_expected=is_expected)
 
     def next_parked_claim(self) -> ClaimRequest | None:
-        """As `claim`, for when nothing is held any more, though it may not be time; None: the store keeps no claims."""
-        if not self._can_park_claims:
+        """As `next_claim`, to be parked although nothing is due; None also where the store parks no claims."""
+        if not self._parked.is_supported:
             return None
-        self._should_claim = True
-        self._parked_claim = self.next_claim()
-        return self._parked_claim
+        self._change(_ON_NOTIFICATION)
+        claim = self.next_claim()
+        self._parked.send(claim)
+        return claim
 
     def next_idle_claim(self) -> ClaimRequest | None:
-        """As `claim`, for when a call is under way that claims nothing: only if idle slots would wait for its answer."""
-        return None if self._in_flight or self._buffer else self.next_claim()
+        """As `next_claim`, while a call without a claim is in flight: only if idle slots would wait for its answer."""
+        return self.next_claim() if self._capacity.has_idle_buffer else None
 
     def on_answer(self, claim: ClaimRequest, answer: ClaimResult, asked_at: float) -> None:
-        """What the claim gave, and when it was asked for by the local monotonic clock."""
+        """The answer to a claim that was sent at this local monotonic time."""
         jobs = answer.jobs
-        self._clock_offset.record_answer(answer.now, asked_at)
-        self._in_flight -= claim.limit
+        self._timer.record_answer(answer.now, asked_at)
+        self._capacity.in_flight -= claim.limit
+        self._capacity.record_jobs(jobs)
         self._queue_weights.record_claim(claim.queues, Counter(job.queue for job in jobs), claim.limit)
-        self._note_batch_size(jobs)
-        if answer.parked_claim or (claim is self._parked_claim and not jobs):
-            self._can_park_claims = answer.parked_claim
-        self._was_claim_filled = len(jobs) + len(answer.malformed) >= claim.limit
-        if self._was_claim_filled:
-            self._should_claim = self._is_job_expected = True
+        self._parked.record_answer(claim, answer)
+        if len(jobs) + len(answer.malformed) >= claim.limit:
+            self._change(_ON_FULL_ANSWER)
+            self._is_job_expected = True
             return
-        now = self._clock.monotonic()
-        self._poll_at = now + jitter(self._poll)
-        if answer.next_due_at is not None:
-            moment = self._clock_offset.to_local(answer.next_due_at, now)
-            if moment is not None and not self._has_earlier_due(moment):
-                self._due_at = moment
-        if 0.0 < self._due_at < self._poll_at:
-            self._poll_at = self._due_at
+        self._change(_ON_PARTIAL_ANSWER)
+        self._timer.rearm(answer.next_due_at)
         self._wake()  # the other lane may sleep for longer than that
 
     def on_parked_jobs(self, jobs: Sequence[ClaimedJob]) -> None:
-        """What a claim has got that stood. When it was made each queue was empty, so no turn was passed over."""
-        self._note_batch_size(jobs)
+        """The jobs of a parked claim. Every queue was empty when it was made, so queue weights need no correction."""
+        self._capacity.record_jobs(jobs)
         self._wake()
 
     def on_claim_failed(self, claim: ClaimRequest) -> None:
         """The claim was not answered."""
-        self._in_flight -= claim.limit
+        self._capacity.in_flight -= claim.limit
         self._queue_weights.record_claim(claim.queues, {}, 0)
-        self._should_claim = True
+        self._change(_ON_NOTIFICATION)
 
     @property
     def seconds_until_poll(self) -> float | None:
-        """Seconds until the next look, when nothing happens before; None: there is no room, so no use in looking."""
-        if not self._has_capacity():
+        """Seconds until the next claim if nothing happens before; None: there is no capacity for one."""
+        if not self._next_limit():
             return None
-        return 0.0 if self._has_reason() else self._poll_at - self._clock.monotonic()
-
-    def _note_batch_size(self, jobs: Sequence[ClaimedJob]) -> None:
-        if jobs:
-            self._jobs_per_slot = min(self._batch_sizes.get(job.task, 1) for job in jobs)
-
-    def _has_earlier_due(self, moment: float) -> bool:
-        """A due moment stays known until it has passed: an answer may be older than a hint that came before it."""
-        return 0.0 < self._due_at <= moment
-
-    def _has_capacity(self) -> bool:
-        if self._stopped:
-            return False
-        room = self.capacity
-        # With jobs at hand, a few places are not worth a round trip: it comes when half of them are gone.
-        return room > 0 and (len(self._buffer) <= self._buffer.low_watermark or room >= self._max_claim // 2)
+        return 0.0 if self._has_reason() else self._timer.seconds_left
 
     def _has_reason(self) -> bool:
-        # While claims are filled both lanes go on, without a word from the one that is under way.
-        return self._should_claim or self._was_claim_filled or self._clock.monotonic() >= self._poll_at
+        return self.state is not WAITING or self._timer.is_due
+
+    def _next_limit(self) -> int:
+        return 0 if self.state is STOPPED else self._capacity.next_limit()
+
+    def _change(self, transitions: Mapping[FetchState, FetchState]) -> None:
+        if self.state is not STOPPED:
+            self.state = transitions.get(self.state, self.state)

@@ -1,25 +1,23 @@
-"""What a worker does about the news its heart brings: cancellations, lost leases, dead neighbours, a store that stays away.
+"""How a worker reacts to its heartbeat: cancellations, lost leases, dead peers, an unreachable store.
 
-Called on the worker's own loop (see heartbeat.py); decides nothing about how long things live.
+`HeartbeatListener` is called on the worker's loop, `WorkerDescription` on any thread (see heartbeat.py).
 """
 
 import os
 import socket
-from collections.abc import Callable
 
 from drumbeat.context import AbortReason
 from drumbeat.core.claim import Outcome, unblocked_by
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, NewInstance, Peer, Role
 from drumbeat.core.job import OutcomeKind
-from drumbeat.events import Events, InstanceDied, LeaseLost, StoreEmptied
+from drumbeat.events import InstanceDied, LeaseLost, StoreEmptied
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.redaction import mask_url
-from drumbeat.settings import Settings
-from drumbeat.worker.active_runs import ActiveRuns
 from drumbeat.worker.buffer import JobBuffer
-from drumbeat.worker.crash_journal import CrashJournal, NullCrashJournal
+from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.fetcher import Fetcher
 from drumbeat.worker.reporter import OutcomeReporter
+from drumbeat.worker.room_consumer import RoomConsumer
 from drumbeat.worker.store_loop import StoreLoop
 
 ROLES = {
@@ -29,43 +27,17 @@ ROLES = {
 }
 
 
-class HeartbeatListener:
-    def __init__(
-        self,
-        settings: Settings,
-        events: Events,
-        buffer: JobBuffer,
-        fetcher: Fetcher,
-        reporter: OutcomeReporter,
-        runs: ActiveRuns,
-        journal: CrashJournal | NullCrashJournal,
-        *,
-        queues: tuple[str, ...],
-        tasks: dict[str, str],
-        rooms: Callable[[], dict[str, str]],
-        on_unreachable: Callable[[str], None],
-    ) -> None:
-        self._settings = settings
-        self._events = events
-        self._buffer = buffer
-        self._fetcher = fetcher
-        self._reporter = reporter
-        self._runs = runs
-        self._journal = journal
-        self._queues = queues
-        self._tasks = tasks
-        self._rooms = rooms
-        self._runnable = unblocked_by(tasks)
-        self._on_unreachable = on_unreachable
-        self._was_leader = False
-        self.identity = InstanceId("")
-        """Who we are to the store. It changes when others have declared us dead."""
-        self.wake_address: str | None = None
-        self.store_loop: StoreLoop | None = None
-        self.awaits_successor = False
-        """This instance has led, nobody else does yet, and there are others who might."""
+class WorkerDescription:
+    """An `InstanceDescription`: what other instances know of this worker."""
 
-    def describe_instance(self, id: InstanceId) -> NewInstance:
+    def __init__(self, core: WorkerCore, queues: tuple[str, ...], rooms: RoomConsumer) -> None:
+        self._settings = core.settings
+        self._tasks = {name: spec.signature for name, spec in core.task_specs.items()}
+        self._runs = core.runs
+        self._queues = queues
+        self._rooms = rooms
+
+    def describe_instance(self, id: InstanceId, wake_address: str | None) -> NewInstance:
         works = self._settings.role != "controller"
         return NewInstance(
             id=id,
@@ -77,49 +49,70 @@ class HeartbeatListener:
             queues=self._queues if works else (),
             tasks=self._tasks if works else {},
             concurrency=self._settings.concurrency if works else 0,
-            rooms=self._rooms() if works else {},
-            wake=self.wake_address if works else None,
+            rooms=self._rooms.signatures if works else {},
+            wake=wake_address if works else None,
         )
 
     def count_running(self) -> int:
         return self._runs.job_count
 
+
+class HeartbeatListener:
+    """A `HeartbeatEvents`."""
+
+    def __init__(
+        self, core: WorkerCore, buffer: JobBuffer, fetcher: Fetcher, reporter: OutcomeReporter, store_loop: StoreLoop
+    ) -> None:
+        self._identity = core.identity
+        self._settings = core.settings
+        self._events = core.events
+        self._runs = core.runs
+        self._journal = core.journal
+        self._shutdown = core.shutdown
+        self._buffer = buffer
+        self._fetcher = fetcher
+        self._reporter = reporter
+        self._store_loop = store_loop
+        self._runnable = unblocked_by({name: spec.signature for name, spec in core.task_specs.items()})
+        self._was_leader = False
+        self.awaits_successor = False
+        """This instance was the leader, there is no other leader yet, and there are peers that may become one."""
+
     def on_identity(self, id: InstanceId) -> None:
-        self.identity = id
+        self._identity.current = id
         self._journal.set_instance(id)
 
-    def on_heartbeat(self, pulse: HeartbeatReply) -> None:
-        if self.store_loop is not None:
-            self.store_loop.on_heartbeat(pulse)
-        if pulse.leader is not None:
-            self._was_leader = pulse.leader.instance == self.identity
-        self.awaits_successor = self._was_leader and bool(pulse.peers)
-        self._fetcher.set_unblocks(tuple(sorted(self._runnable.intersection(pulse.blocked_on))))
-        if pulse.cancel_requests:
-            self._cancel({hold.id: hold.token for hold in pulse.cancel_requests})
+    def on_heartbeat(self, reply: HeartbeatReply) -> None:
+        self._store_loop.on_heartbeat(reply)
+        if reply.leader is not None:
+            self._was_leader = reply.leader.instance == self._identity()
+        self.awaits_successor = self._was_leader and bool(reply.peers)
+        self._fetcher.set_unblocks(tuple(sorted(self._runnable.intersection(reply.blocked_on))))
+        if reply.cancel_requests:
+            self._cancel({claim.id: claim.token for claim in reply.cancel_requests})
 
-    def _cancel(self, asked: dict[JobId, int]) -> None:
-        for job in self._buffer.remove(asked.keys()):
+    def _cancel(self, requests: dict[JobId, int]) -> None:
+        for job in self._buffer.remove(requests.keys()):
             self._reporter.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.CANCELLED))
         for run in self._runs:
             # One job of a batch cannot be cancelled alone: it ends as the batch ends.
             job = run.jobs[0]
-            if len(run.jobs) == 1 and asked.get(job.id) == job.token and not run.is_interrupted:
+            if len(run.jobs) == 1 and requests.get(job.id) == job.token and not run.is_interrupted:
                 run.abort(AbortReason.CANCELLED)
 
     def on_lease_lost(self) -> None:
-        self._events.emit(LeaseLost(instance=self.identity, running=len(self._runs)))
+        self._events.emit(LeaseLost(instance=self._identity(), running=len(self._runs)))
         for job in self._buffer.drain():
             self._reporter.drop(job)
         self._runs.abort_all(AbortReason.LEASE_LOST)
 
     def on_store_emptied(self) -> None:
-        self._events.emit(StoreEmptied(instance=self.identity, url=mask_url(self._settings.url)))
+        self._events.emit(StoreEmptied(instance=self._identity(), url=mask_url(self._settings.url)))
 
-    def on_instance_died(self, peer: Peer, buried: DeadInstanceReport) -> None:
-        self._events.emit(InstanceDied(instance=self.identity, dead=peer.id, jobs=buried))
+    def on_instance_died(self, peer: Peer, report: DeadInstanceReport) -> None:
+        self._events.emit(InstanceDied(instance=self._identity(), dead=peer.id, jobs=report))
 
     def on_store_unreachable(self, failures: int, reason: str) -> None:
-        # With anything at hand, an outcome that is still to be told included, it stays.
+        # With any claim held, or an outcome still to be reported, the worker stays.
         if not self._reporter.held:
-            self._on_unreachable(reason)
+            self._shutdown.leave_store(reason)

@@ -6,17 +6,15 @@ has its own loop.
 
 import asyncio
 import logging
-import math
 import os
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
-from drumbeat.clock import Clock
 from drumbeat.errors import StoreLost
 from drumbeat.processes.exit_codes import EXIT_NO_STORE
+from drumbeat.processes.signals import debounce, install_signal_handlers, stop_on_signals
 from drumbeat.protocols import WorkerApp
 from drumbeat.settings import Settings
 from drumbeat.worker import Worker
@@ -25,16 +23,17 @@ from drumbeat.worker.event_loop import cancel_leftovers, run_until_done, task_fa
 
 log = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SIGNAL_DEBOUNCE_SECONDS = 0.5
+"""A supervised process may get one request twice: a service manager signals all processes of a service, and the supervisor
+passes its own signal on. Only a later one means that it is urgent."""
 URGENT_TIMEOUT = 3.7
 """How long after the second stop request the process exits, whatever its store and its handlers do."""
 FLUSH_TIMEOUT = 0.3
 
 
-async def serve(program: WorkerApp, settings: Settings, *, ref: str | None = None) -> None:
+async def serve(app: WorkerApp, settings: Settings, *, ref: str | None = None) -> None:
     """Work on the running loop until cancelled; a cancellation drains."""
-    worker = Worker(program, settings, ref=ref)
+    worker = Worker(app, settings, ref=ref)
     async with asyncio.TaskGroup() as group:
         work = group.create_task(worker.run(), name="worker")
         try:
@@ -45,7 +44,7 @@ async def serve(program: WorkerApp, settings: Settings, *, ref: str | None = Non
             raise
 
 
-def run(program: WorkerApp, settings: Settings, *, ref: str | None = None, journal_path: str | None = None) -> int:
+def run(app: WorkerApp, settings: Settings, *, ref: str | None = None, journal_path: str | None = None) -> int:
     """Work in this process until SIGTERM or SIGINT, drain, and return the exit code."""
 
     worker: Worker | None = None
@@ -58,11 +57,11 @@ def run(program: WorkerApp, settings: Settings, *, ref: str | None = None, journ
 
     async def main() -> int:
         nonlocal worker
-        widest = max((task.batch or 1 for task in program.registered_tasks), default=1)
+        widest = max((task.batch or 1 for task in app.registered_tasks), default=1)
         journal = None if journal_path is None else CrashJournal.create(journal_path, settings.concurrency, widest)
-        stop = request_stop if journal_path is None else _debounce(request_stop, program.clock)
+        stop = request_stop if journal_path is None else debounce(request_stop, SIGNAL_DEBOUNCE_SECONDS, app.clock)
         worker = Worker(
-            program,
+            app,
             settings,
             ref=ref,
             journal=journal,
@@ -92,7 +91,7 @@ def run(program: WorkerApp, settings: Settings, *, ref: str | None = None, journ
         if (lost := group.subgroup(StoreLost)) is None:
             raise
         # What runs belongs to a store that is gone: there is nothing to wait for.
-        log.error("the store is lost: this process leaves", extra={"reason": str(first_of_group(lost))})
+        log.error("the store is lost: this process exits", extra={"reason": str(first_of_group(lost))})
         return EXIT_NO_STORE
 
 
@@ -100,20 +99,6 @@ def first_of_group(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _debounce(stop: Callable[[], None], clock: Clock) -> Callable[[], None]:
-    """For a supervised process: one request may arrive twice, because a service manager signals all processes of a service and
-    the supervisor passes its own signal on. Only a later one means that it is urgent."""
-    called_at = -math.inf
-
-    def call() -> None:
-        nonlocal called_at
-        if clock.monotonic() - called_at > SIGNAL_DEBOUNCE_SECONDS:
-            called_at = clock.monotonic()
-            stop()
-
-    return call
 
 
 def _exit_now(code: int = 0) -> None:
@@ -139,7 +124,7 @@ def _exit_after_timeout() -> None:
 
 
 def _force_exit() -> None:
-    message = "this process leaves by force: its work did not end in time"
+    message = "this process exits by force: its work did not end in time"
     logging_thread = threading.Thread(target=log.error, args=[message], daemon=True)
     logging_thread.start()
     logging_thread.join(FLUSH_TIMEOUT)
@@ -153,24 +138,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-@contextmanager
-def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at each SIGINT and SIGTERM while the body runs; the old handlers are restored afterwards."""
-    loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    install_signal_handlers(stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            loop.remove_signal_handler(number)
-            signal.signal(number, handler)
-
-
-def install_signal_handlers(stop: Callable[[], None]) -> None:
-    """Call `stop` at each SIGINT and SIGTERM, replacing any other handlers."""
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop)

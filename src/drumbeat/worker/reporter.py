@@ -1,7 +1,7 @@
-"""What this worker has to tell the store: outcomes of runs, and progress; and what it tells others once the store knows.
+"""The outbox of a worker: outcomes and progress to report to the store, and the events that follow once it has them.
 
-`put` cannot wait and cannot fail, so that a cancelled slot can still hand over how its job ended. Nothing here talks to the
-store: exchange.py carries the outcomes there and brings the verdicts back.
+`put` cannot wait and cannot fail, so that a cancelled slot can still hand over its outcome. Nothing here calls the store:
+store_loop.py sends the outcomes and passes back the write statuses.
 """
 
 from collections import deque
@@ -12,6 +12,7 @@ from drumbeat.clock import Clock
 from drumbeat.codec import Unstorable, encode_result
 from drumbeat.core.claim import ClaimedJob, ClaimRef, Outcome, WriteStatus
 from drumbeat.core.job import Failure, JobState, OutcomeKind
+from drumbeat.core.transitions import is_fatal
 from drumbeat.errors import InvalidArguments
 from drumbeat.events import AttemptFailed, Events, JobFinished, JobsDone, ResultRefused
 from drumbeat.ids import InstanceId, JobId
@@ -28,6 +29,17 @@ _FINAL = {
 }
 
 
+def encode_progress(value: Any) -> str:
+    """
+    Raises:
+        InvalidArguments: it cannot be stored as JSON, or is too large.
+    """
+    try:
+        return encode_result(value, limit=MAX_PROGRESS_BYTES)
+    except Unstorable as error:
+        raise InvalidArguments(f"progress cannot be kept: {error.reason}", "progress") from None
+
+
 class OutcomeReporter:
     def __init__(self, clock: Clock, events: Events, recorder: StatsRecorder, on_outcome: Callable[[], None]) -> None:
         self._clock = clock
@@ -37,10 +49,10 @@ class OutcomeReporter:
         self._outbox: deque[Outcome] = deque()
         self._progress: dict[JobId, tuple[ClaimRef, str]] = {}
         self.held: dict[tuple[JobId, int], ClaimedJob] = {}
-        """Every claim, by id and token, that is ours until the store has its outcome: buffered, running, or in the outbox. One
-        lane may claim a job again before the other has its answer to the claim before."""
+        """Claims, by id and token, whose outcome the store does not have yet: buffered, running, or in the outbox. Keyed by
+        token too: one lane may claim a job again before the other lane has the answer to its report."""
         self.wake_threshold = 1
-        """At so many outcomes a second call to the store is worth while beside one that is under way."""
+        """Number of outcomes that justifies a second concurrent call to the store."""
         self.refused = 0
         self._counts = dict.fromkeys(("succeeded", "failed", "dead", "cancelled"), 0)
         self._summed_at = clock.monotonic()
@@ -55,7 +67,7 @@ class OutcomeReporter:
     def put(self, outcome: Outcome) -> None:
         self._outbox.append(outcome)
         waiting = len(self._outbox)
-        if waiting == 1 or waiting == self.wake_threshold:  # whoever empties it looks again before it waits
+        if waiting == 1 or waiting == self.wake_threshold:  # a lane that empties it checks again before it waits
             self._on_outcome()
 
     def release(self, jobs: Iterable[ClaimedJob]) -> None:
@@ -64,17 +76,13 @@ class OutcomeReporter:
             self.put(Outcome(id=job.id, token=job.token, kind=OutcomeKind.RELEASED))
 
     def drop(self, job: ClaimedJob) -> None:
-        """Forget a job that belongs to somebody else now."""
+        """Forget a job that is no longer ours."""
         self.held.pop((job.id, job.token), None)
         self._progress.pop(job.id, None)
 
     def put_progress(self, job: ClaimedJob, value: Any) -> None:
-        """Remember a job's progress; called by handlers, on the loop or in a thread."""
-        try:
-            text = encode_result(value, limit=MAX_PROGRESS_BYTES)
-        except Unstorable as error:
-            raise InvalidArguments(f"progress cannot be kept: {error.reason}", "progress") from None
-        self._progress[job.id] = (ClaimRef(job.id, job.token), text)
+        """Keep a job's progress; called by handlers, on the loop or in a thread."""
+        self._progress[job.id] = (ClaimRef(job.id, job.token), encode_progress(value))
 
     def take(self, limit: int) -> list[Outcome]:
         outbox = self._outbox
@@ -85,42 +93,42 @@ class OutcomeReporter:
         return [outbox.popleft() for _ in range(limit)]
 
     def restore(self, outcomes: list[Outcome], *, at_end: bool = False) -> None:
-        """Back to the head of the line, or to its end: it is unknown whether the store has them. Telling twice is harmless."""
+        """Put back at the head, or at the end: whether the store has them is unknown. Reporting twice is harmless."""
         if at_end:
             self._outbox.extend(outcomes)
         else:
             self._outbox.extendleft(reversed(outcomes))
 
     def take_progress(self) -> list[tuple[ClaimRef, str]]:
-        notes, self._progress = list(self._progress.values()), {}
-        return notes
+        progress, self._progress = list(self._progress.values()), {}
+        return progress
 
-    def restore_progress(self, notes: list[tuple[ClaimRef, str]]) -> None:
-        """The store does not have them; what is newer stays, and what has ended needs none."""
-        for hold, text in notes:
-            if (hold.id, hold.token) in self.held:
-                self._progress.setdefault(hold.id, (hold, text))
+    def restore_progress(self, progress: list[tuple[ClaimRef, str]]) -> None:
+        """The store did not take it. Newer values stay, and ended jobs need none."""
+        for claim, text in progress:
+            if (claim.id, claim.token) in self.held:
+                self._progress.setdefault(claim.id, (claim, text))
 
-    def apply_statuses(self, instance: InstanceId, outcomes: list[Outcome], verdicts: list[WriteStatus]) -> None:
-        """The store has answered."""
-        loud = self._events.has_subscribers(JobFinished)
+    def apply_statuses(self, instance: InstanceId, outcomes: list[Outcome], statuses: list[WriteStatus]) -> None:
+        """The store has answered a report."""
+        emits_finished = self._events.has_subscribers(JobFinished)
         counts, count = self._counts, self._recorder.count
         self._recorder.begin()
-        for outcome, verdict in zip(outcomes, verdicts, strict=True):
+        for outcome, status in zip(outcomes, statuses, strict=True):
             job = self.held.pop((outcome.id, outcome.token), None)
-            if verdict is WriteStatus.STALE:
+            if status is WriteStatus.STALE:
                 self._emit_refused(instance, outcome, job)
             elif outcome.kind is OutcomeKind.SUCCEEDED:
                 counts["succeeded"] += 1
                 if job is not None:
                     count(job, outcome, SUCCEEDED)
-                    if loud:
+                    if emits_finished:
                         self._emit_finished(instance, job, outcome, JobState.SUCCEEDED)
             elif job is not None:
                 self._handle_unsuccessful(instance, job, outcome)
 
     def emit_summary(self, instance: InstanceId) -> None:
-        """Tell once a second how much was done, if anything was."""
+        """Emit JobsDone once a second, if any job has ended."""
         now = self._clock.monotonic()
         took = now - self._summed_at
         if took < SUMMARY_INTERVAL:
@@ -136,9 +144,7 @@ class OutcomeReporter:
         self._events.emit(ResultRefused(instance=instance, id=outcome.id, token=outcome.token, task=task))
 
     def _handle_unsuccessful(self, instance: InstanceId, job: ClaimedJob, outcome: Outcome) -> None:
-        dead = outcome.kind is OutcomeKind.DEAD or (
-            outcome.kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit
-        )
+        dead = is_fatal(job, outcome.kind)
         self._recorder.count(job, outcome, to_counter(outcome.kind, dead))
         if outcome.kind in _CHARGED or dead:
             self._counts["failed"] += 1

@@ -1,6 +1,6 @@
-"""How a handler ended, and what becomes of its job: the one place that turns the first into the second.
+"""How a handler ended (`HandlerResult`), and the outcome that follows for its job (`to_outcome`, pure).
 
-Handlers run on the loop, in threads or in other processes; each of these gives an `Ending`. `judge` is pure.
+Handlers run on the loop, in threads or in child processes; all of them make a `HandlerResult`.
 """
 
 import random
@@ -8,16 +8,18 @@ import traceback
 from collections.abc import Callable
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
-from drumbeat.codec import make_storable
+from drumbeat.codec import Unstorable, encode_result, make_storable
 from drumbeat.context import Aborted, AbortReason, Completion
 from drumbeat.core.claim import ClaimedJob, MalformedJob, Outcome
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import Failure, Job, JobState, NewJob, OutcomeKind
-from drumbeat.durations import from_us
+from drumbeat.core.transitions import is_fatal
+from drumbeat.durations import format_duration, from_us
+from drumbeat.handle import TIMED_OUT
 from drumbeat.ids import InstanceId
 from drumbeat.retry import Backoff, RetryLater, SkipRetry, Snooze
 
@@ -33,7 +35,7 @@ class ResultKind(StrEnum):
     SKIP_RETRY = "skip retry"
     RETRY_LATER = "retry later"
     SNOOZED = "snoozed"
-    ABORTED = "aborted"  # `reason` says why: cancelled, timed out, draining, lease lost
+    ABORTED = "aborted"  # `reason`: cancelled, timed out, draining, lease lost
     CRASHED = "crashed"  # the process that ran just this job died
     UNDECODABLE = "undecodable"  # no version can read the arguments
 
@@ -46,8 +48,12 @@ class HandlerResult(msgspec.Struct, frozen=True, kw_only=True):
     delay: int = 0
     reason: AbortReason | None = None
     completion: Completion | None = None
-    """The handler has completed its job in a transaction; told by a child process."""
+    """The handler has completed its job in a transaction; set by a child process."""
 
+
+RETURNED_NOTHING = HandlerResult(kind=ResultKind.RETURNED)
+INTERRUPTED = HandlerResult(kind=ResultKind.ABORTED, reason=AbortReason.DRAINING)
+"""The whole worker is being cancelled: the job is released."""
 
 NOT_COMMITTED = HandlerResult(
     kind=ResultKind.RAISED,
@@ -56,17 +62,38 @@ NOT_COMMITTED = HandlerResult(
 
 
 class RetryPolicy(Protocol):
-    """What `judge` must know of a task."""
+    """What `to_outcome` must know of a task."""
 
     retries: int
     backoff: Backoff
 
 
+def from_value(value: Any, payload_limit: int) -> HandlerResult:
+    """The handler returned this."""
+    if value is None:
+        return RETURNED_NOTHING
+    try:
+        return HandlerResult(kind=ResultKind.RETURNED, result=encode_result(value, limit=payload_limit))
+    except Unstorable as error:
+        return HandlerResult(kind=ResultKind.RETURNED, result_error=error.reason)
+
+
+def from_abort(reason: AbortReason | None) -> HandlerResult:
+    """The run was interrupted for this reason."""
+    error = Failure("Aborted", f"the run was ended: {reason}")
+    return HandlerResult(kind=ResultKind.ABORTED, reason=reason, error=error)
+
+
+def from_timeout(limit_us: int) -> HandlerResult:
+    error = Failure(TIMED_OUT, f"timed out after {format_duration(limit_us)}")
+    return HandlerResult(kind=ResultKind.ABORTED, reason=AbortReason.TIMED_OUT, error=error)
+
+
 def describe_failure(error: BaseException) -> Failure:
     """An exception as storable text: type, message, traceback without locals.
 
-    Never raises: an exception is the task's own code as well (`__str__`, `__notes__`, `__cause__`), and one that cannot be
-    described must not end the worker that describes it.
+    Never raises: an exception is task code as well (`__str__`, `__notes__`, `__cause__`), and one that cannot be described must
+    not end the worker.
     """
     name = _safe_text(lambda: _name_of(type(error)), "an exception whose class has no name")
     message = _safe_text(lambda: str(error), None)
@@ -81,9 +108,9 @@ def describe_failure(error: BaseException) -> Failure:
 
 def _safe_text(make: Callable[[], str], fallback: str | None) -> str:
     try:
-        # Joined: a subclass of str becomes a plain one, whose methods are not the task's own.
+        # Joined: turns a subclass of str, whose methods are task code, into a plain str.
         return "".join((make(),))
-    except BaseException as broken:  # the task's own code, as in the runner
+    except BaseException as broken:  # task code, as in the runner
         return f"<str() of this error raised {type(broken).__name__}>" if fallback is None else fallback
 
 
@@ -105,7 +132,7 @@ def _traceback_of(error: BaseException) -> TracebackType | None:
 
 
 def _chain_length(error: BaseException) -> int:
-    """How many causes are told with it: formatting thousands of them would hold up the loop for seconds."""
+    """The number of causes: formatting thousands of them would block the loop for seconds."""
     length, each = 0, error.__cause__ or error.__context__
     while each is not None and length <= MAX_CHAIN:
         length, each = length + 1, each.__cause__ or each.__context__
@@ -113,7 +140,7 @@ def _chain_length(error: BaseException) -> int:
 
 
 def from_exception(error: BaseException, aborted: AbortReason | None = None) -> HandlerResult:
-    """The ending of a handler that raised this; `aborted`: why its run was told to stop, if it was. Never raises."""
+    """The handler raised this; `aborted`: the reason why its run was aborted, if it was. Never raises."""
     try:
         return _from_signal(_unwrap_group(error), aborted) or HandlerResult(
             kind=ResultKind.RAISED, error=describe_failure(error)
@@ -123,7 +150,7 @@ def from_exception(error: BaseException, aborted: AbortReason | None = None) -> 
 
 
 def _from_signal(error: BaseException, aborted: AbortReason | None) -> HandlerResult | None:
-    """How a signal ends the attempt; None: it is no signal."""
+    """The result of a control exception such as Snooze; None: it is an ordinary exception."""
     match error:
         case Snooze():
             return HandlerResult(kind=ResultKind.SNOOZED, delay=error.delay_us)
@@ -132,14 +159,14 @@ def _from_signal(error: BaseException, aborted: AbortReason | None) -> HandlerRe
         case SkipRetry():
             return HandlerResult(kind=ResultKind.SKIP_RETRY, error=describe_failure(error))
         case Aborted() if aborted is not None:
-            # The reason is the worker's: a handler that raises one of its own making has just failed.
+            # Only if the worker has aborted the run: a handler that raises Aborted by itself has failed.
             return HandlerResult(kind=ResultKind.ABORTED, reason=aborted, error=describe_failure(error))
         case _:
             return None
 
 
 def _unwrap_group(error: BaseException) -> BaseException:
-    """The one exception in a group, however deep: a signal that was raised in a TaskGroup of the handler is still meant."""
+    """The only exception in a group, however deep: Snooze raised in the handler's TaskGroup counts as Snooze."""
     for _ in range(MAX_CHAIN):
         if not isinstance(error, BaseExceptionGroup) or len(error.exceptions) != 1:
             return error
@@ -156,7 +183,7 @@ def to_outcome(
     started_at: int,
     finished_at: int,
 ) -> Outcome | None:
-    """The outcome to store; None when the job is no longer ours to write about (its lease is lost)."""
+    """The outcome to store; None when the job is no longer ours (its lease is lost)."""
     match result.kind:
         case ResultKind.RETURNED:
             return Outcome(
@@ -182,7 +209,7 @@ def to_outcome(
             kind, delay = OutcomeKind.DEAD, 0
         case ResultKind.RAISED | ResultKind.RETRY_LATER | ResultKind.ABORTED:
             kind, delay = _retry_or_die(job, policy, result)
-    dies = kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit)
+    has_follow_up = job.on_dead and is_fatal(job, kind)
     return Outcome(
         id=job.id,
         token=job.token,
@@ -191,14 +218,14 @@ def to_outcome(
         finished_at=finished_at,
         error=result.error,
         delay=delay,
-        follow_up=_follow_up(job, kind, result, instance, started_at, finished_at) if dies and job.on_dead else None,
+        follow_up=_follow_up(job, kind, result, instance, started_at, finished_at) if has_follow_up else None,
     )
 
 
 def malformed_outcome(malformed: MalformedJob, instance: InstanceId) -> Outcome:
     """The outcome of a claimed job whose stored record cannot be read. It never started."""
     job = malformed.job
-    ending = HandlerResult(
+    result = HandlerResult(
         kind=ResultKind.UNDECODABLE, error=Failure("Undecodable", make_storable(malformed.reason, MESSAGE_LIMIT))
     )
     can_follow = job.on_dead and job.queue
@@ -206,25 +233,25 @@ def malformed_outcome(malformed: MalformedJob, instance: InstanceId) -> Outcome:
         id=job.id,
         token=job.token,
         kind=OutcomeKind.DEAD,
-        error=ending.error,
-        follow_up=_follow_up(job, OutcomeKind.DEAD, ending, instance, job.token, job.token) if can_follow else None,
+        error=result.error,
+        follow_up=_follow_up(job, OutcomeKind.DEAD, result, instance, job.token, job.token) if can_follow else None,
     )
 
 
-def _retry_or_die(job: ClaimedJob, policy: RetryPolicy, ending: HandlerResult) -> tuple[OutcomeKind, int]:
-    """A failed attempt: another try, or the end."""
+def _retry_or_die(job: ClaimedJob, policy: RetryPolicy, result: HandlerResult) -> tuple[OutcomeKind, int]:
+    """A failed attempt: a retry, or a dead letter."""
     retries = policy.retries if job.retries is None else job.retries
     if job.failures >= retries:
         return OutcomeKind.DEAD, 0
-    if ending.kind is ResultKind.RETRY_LATER:
-        return OutcomeKind.RETRY, ending.delay
+    if result.kind is ResultKind.RETRY_LATER:
+        return OutcomeKind.RETRY, result.delay
     return OutcomeKind.RETRY, policy.backoff.delay_us(job.failures + 1, random.random)
 
 
 def _follow_up(
-    job: ClaimedJob, kind: OutcomeKind, ending: HandlerResult, instance: InstanceId, started_at: int, finished_at: int
+    job: ClaimedJob, kind: OutcomeKind, result: HandlerResult, instance: InstanceId, started_at: int, finished_at: int
 ) -> NewJob | None:
-    error = ending.error or Failure("Unknown", "")
+    error = result.error or Failure("Unknown", "")
     crashed = kind is OutcomeKind.CRASHED
     record = Job(
         id=job.id,

@@ -1,32 +1,33 @@
-"""Messages of rooms: taken when a hint says so, or every few seconds, and handled beside the jobs.
+"""Take messages of rooms, on notification or every few seconds, and call their handlers, independently of jobs.
 
-    hint, or POLL --> take --> a call of the handler, on the loop or in a thread --> ended, or RoomFailed
+    notification, or POLL_INTERVAL --> take --> handler, on the loop or in a thread --> done, or RoomFailed
 
-A message is out of the store before its handler is called: whatever happens, nobody gets it again. At most MOST are handled
-at once; the rest waits in the store. A worker that drains leaves its rooms first, so that nobody sends it more, and handles
-what was sent before. Handlers hear that it drains (`abort_signal()`); after some seconds those that are `async def` are
-cancelled, those in threads have the time that jobs have. Jobs know nothing of this.
+A message is removed from the store before its handler is called: it is delivered at most once. At most MAX_CALLS handlers run
+at once; further messages wait in the store. A draining worker leaves its rooms first, so that no more are sent to it, and
+handles what was sent before. Handlers can see that it drains (`abort_signal()`); after some seconds `async def` handlers are
+cancelled, those in threads have the drain timeout.
 """
 
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from drumbeat.clock import Clock, jitter
+from drumbeat.clock import jitter
 from drumbeat.codec import Undecodable
 from drumbeat.context import CURRENT_SIGNAL, AbortReason, AbortSignal
 from drumbeat.core.job import Failure
 from drumbeat.core.room import RoomMessage
-from drumbeat.durations import format_duration
 from drumbeat.errors import StoreUnavailable
-from drumbeat.events import Events, RoomFailed
-from drumbeat.ids import InstanceId
+from drumbeat.events import RoomFailed
 from drumbeat.service import Wakeup
 from drumbeat.settings import MAX_PAYLOAD_LIMIT
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.tasks.room import Room
+from drumbeat.user_code import call_with_timeout
+from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.event_loop import guest_context
 from drumbeat.worker.result import describe_failure
 from drumbeat.worker.thread_pool import ThreadPool
@@ -34,11 +35,11 @@ from drumbeat.worker.thread_pool import ThreadPool
 MAX_CALLS = 100
 POLL_INTERVAL = 3.0
 CANCEL_DELAY = 5.0
-"""How long an async handler may go on after it was told that its worker drains."""
+"""How long an async handler may run on after the drain has begun."""
 
 
 class RoomCall(NamedTuple):
-    """A call of a handler that is under way."""
+    """A running handler."""
 
     signal: AbortSignal
     is_async: bool
@@ -47,23 +48,14 @@ class RoomCall(NamedTuple):
 class RoomConsumer:
     """The rooms that a worker is in."""
 
-    def __init__(
-        self,
-        rooms: Iterable[Room[..., Any]],
-        clock: Clock,
-        events: Events,
-        threads: ThreadPool,
-        identity: Callable[[], InstanceId],
-        on_handler_done: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`mend` is called when a handler has ended, to put back what it has changed of the process."""
-        self._on_handler_done = on_handler_done
-        self._rooms = {room.name: room for room in rooms}
-        self._clock = clock
-        self._events = events
+    def __init__(self, core: WorkerCore, threads: ThreadPool) -> None:
+        self._rooms = {room.name: room for room in core.app.registered_rooms}
+        self._clock = core.clock
+        self._events = core.events
+        self._identity = core.identity
+        self._guard = core.guard
         self._threads = threads
-        self._identity = identity
-        self._wakeup = Wakeup(clock)
+        self._wakeup = Wakeup(core.clock)
         self._calls: dict[asyncio.Task[None], RoomCall] = {}
         self._failed: Counter[str] = Counter()
         self._poll_task: asyncio.Task[None] | None = None
@@ -74,7 +66,7 @@ class RoomConsumer:
 
     @property
     def signatures(self) -> dict[str, str]:
-        """What others must know to send us messages: none, once we stop."""
+        """What senders must know, by room; empty once we stop."""
         return {} if self._is_stopping else {name: room.signature.hash for name, room in self._rooms.items()}
 
     @property
@@ -83,11 +75,11 @@ class RoomConsumer:
 
     @property
     def running(self) -> int:
-        """How many messages are being handled."""
+        """The number of running handlers."""
         return len(self._calls)
 
     def stop(self) -> None:
-        """Leave the rooms, tell what runs, and end with what was sent before."""
+        """Leave the rooms, signal running handlers, and finish what was sent before."""
         self._is_stopping = True
         for call in self._calls.values():
             call.signal.set(AbortReason.DRAINING)
@@ -96,7 +88,7 @@ class RoomConsumer:
         self._wakeup.set()
 
     def interrupt(self) -> None:
-        """The end of patience: end what runs, and wait for the store no more."""
+        """Cancel running handlers, and do not wait for the store any more."""
         self._is_closed = True
         self._wakeup.set()
         if self._poll_task is not None:
@@ -105,7 +97,7 @@ class RoomConsumer:
             call.cancel()
 
     def _cancel_async(self) -> None:
-        """End what can be ended without leaving anything behind, and take no more."""
+        """Cancel async handlers, which leave nothing behind, and take no more messages."""
         self._is_closed = True
         self._wakeup.set()
         for task, call in tuple(self._calls.items()):
@@ -113,15 +105,15 @@ class RoomConsumer:
                 task.cancel()
 
     async def run(self, store: Store) -> None:
-        """Until stopped, and the last call has ended."""
+        """Run until stopped and the last handler has ended."""
         if not self._rooms:
             return
-        async with store.wake.listen_rooms(self._on_notification), asyncio.TaskGroup() as group:
+        async with store.wake.listen(Subscriber(on_room=self._on_notification)), asyncio.TaskGroup() as group:
             self._poll_task = group.create_task(self._poll(store, group), name="messages of rooms")
             try:
                 await asyncio.wait([self._poll_task])
             except BaseException:
-                self._is_cancelled = True  # before the calls hear of it
+                self._is_cancelled = True  # before the calls are cancelled
                 raise
 
     async def _poll(self, store: Store, group: asyncio.TaskGroup) -> None:
@@ -130,7 +122,7 @@ class RoomConsumer:
             try:
                 await self._take_messages(store, group)
             except StoreUnavailable:
-                pass  # the worker's own calls tell of it; we look again
+                pass  # the worker's own calls report it; the next poll tries again
             if not self._is_stopping:
                 await self._wakeup.wait(jitter(POLL_INTERVAL))
         await self._leave(store, group)
@@ -140,7 +132,7 @@ class RoomConsumer:
             self._wakeup.set()
 
     async def _take_messages(self, store: Store, group: asyncio.TaskGroup) -> None:
-        """Take as many as can be handled now. If there may be more, the end of a call wakes us."""
+        """Take as many as can be handled now. If there may be more, the end of a handler wakes us."""
         free = MAX_CALLS - len(self._calls)
         if not free:
             return
@@ -156,7 +148,7 @@ class RoomConsumer:
             call.add_done_callback(self._on_call_done)
 
     async def _leave(self, store: Store, group: asyncio.TaskGroup) -> None:
-        """Nobody is to send us more. What was sent before is still ours."""
+        """Leave the rooms, and take what was sent before."""
         try:
             await store.instances.leave_rooms(self._identity())
             while not self._is_closed:
@@ -166,7 +158,7 @@ class RoomConsumer:
                     return
                 await self._wakeup.wait(None)
         except StoreUnavailable:
-            pass  # what we have not taken is lost, as with a worker that dies
+            pass  # messages that we have not taken are lost, as when a worker dies
 
     def _on_call_done(self, call: "asyncio.Task[None]") -> None:
         self._calls.pop(call, None)
@@ -196,21 +188,10 @@ class RoomConsumer:
         except BaseException as error:  # the user's own code, whatever it raises
             self._emit_failed(message, describe_failure(error), error)
         finally:
-            self._on_handler_done()
+            self._guard.restore_loop()
 
     async def _attempt(self, room: Room[..., Any], call: Callable[[], Any], signal: AbortSignal) -> None:
-        limit = None if room.timeout_us is None else room.timeout_us / 1e6
-        try:
-            async with asyncio.timeout(limit) as patience:
-                if room.is_async:
-                    await call()
-                else:
-                    await self._threads.run(call)
-        except TimeoutError:
-            if not patience.expired():
-                raise
-            signal.set(AbortReason.TIMED_OUT)  # for a thread, which goes on
-            raise TimeoutError(f"timed out after {format_duration(room.timeout_us or 0)}") from None
+        await call_with_timeout(call if room.is_async else lambda: self._threads.run(call), room.timeout_us, signal)
 
     def _emit_failed(self, message: RoomMessage, error: Failure, exception: BaseException | None = None) -> None:
         self._failed[message.room] += 1

@@ -1,22 +1,20 @@
-"""Slots: each runs job after job from the buffer. There is no task object for each job; that is where the speed is.
+"""Slots: each runs one job after another from the buffer. No asyncio task is made for a job; that is where the speed is.
 
-All slots together yield to the loop after a millisecond, so that jobs which never wait cannot keep timers, wake-ups and the
-store's answers out. Handlers of one slot share its context: if one leaves a context variable changed, the slot ends after
-it and a fresh one takes its place, so that nothing leaks from job to job.
+All slots together yield to the loop after a millisecond, so that jobs which never wait cannot starve timers, wake-ups and the
+store's answers. Handlers of one slot share its context: if one leaves a context variable changed, the slot ends and a fresh one
+takes its place, so that nothing leaks from job to job.
 
-There are always as many slots as the worker has been given. A slot that ends for whatever reason is replaced, and so is one
-whose handler swallows its cancellation; only the end of the worker ends them all.
+The number of slots is constant until the worker stops: a slot that ends for any reason is replaced, and so is one whose handler
+swallows its cancellation.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextvars import copy_context
 
-from drumbeat.clock import Clock
-from drumbeat.worker.active_runs import ActiveRuns, HandlerRun
+from drumbeat.worker.active_runs import HandlerRun
 from drumbeat.worker.buffer import JobBuffer
-from drumbeat.worker.process_guard import ProcessGuard
+from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.runner import JobRunner, SlotAbandoned, yield_to_loop
 
 log = logging.getLogger(__name__)
@@ -24,38 +22,26 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 0.001
 CHECK_INTERVAL = 1.0
 DEFAULT_GRACE_SECONDS = 25.0
-"""How long a handler may take to end after its cancellation, where the time to drain is unlimited."""
+"""How long a cancelled handler may take to end where there is no drain timeout."""
 
 
 class Slots:
-    def __init__(
-        self,
-        count: int,
-        buffer: JobBuffer,
-        runner: JobRunner,
-        runs: ActiveRuns,
-        clock: Clock,
-        *,
-        grace: float | None = None,
-        on_abandoned: Callable[[int], None] = lambda count: None,
-        guard: ProcessGuard,
-    ) -> None:
-        """`grace`: how long a handler may take to end after its cancellation."""
-        self._count = count
+    def __init__(self, core: WorkerCore, buffer: JobBuffer, runner: JobRunner) -> None:
+        self._count = core.settings.concurrency
         self._buffer = buffer
         self._runner = runner
-        self._runs = runs
-        self._clock = clock
-        self._grace = DEFAULT_GRACE_SECONDS if grace is None else grace
-        self._on_abandoned = on_abandoned
-        self._restore_loop, self._restore_process = guard.restore_loop, guard.restore_process
+        self._runs = core.runs
+        self._clock = core.clock
+        self._stuck = core.stuck
+        drain = core.settings.drain
+        self._grace = DEFAULT_GRACE_SECONDS if drain is None else drain
+        """How long a cancelled handler may take to end."""
+        self._restore_loop, self._restore_process = core.guard.restore_loop, core.guard.restore_process
         self._context = copy_context()
         self._turn_ends = 0.0
         self._turn_is_over = False
         self._numbers: dict[asyncio.Task[None], int] = {}
         self._cancelled_since: dict[HandlerRun, float] = {}
-        self.abandoned = 0
-        """Handlers on the loop that go on though nobody waits for them."""
 
     async def run(self) -> None:
         """Until the buffer is closed and the last job has ended."""
@@ -67,7 +53,7 @@ class Slots:
             try:
                 await self._all_ended
             except asyncio.CancelledError:
-                self._runner.is_cancelled = True  # before the slots hear of it
+                self._runner.is_cancelled = True  # before the slots are cancelled
                 raise
             finally:
                 self._timer.cancel()
@@ -80,7 +66,7 @@ class Slots:
     def _on_slot_done(self, slot: "asyncio.Task[None]") -> None:
         number = self._numbers.pop(slot, None)
         if number is None:  # replaced before
-            self.abandoned -= 1
+            self._stuck.on_loop -= 1
         elif not self._runner.is_cancelled and not self._buffer.is_closed:
             self._start(number)
         if not self._numbers and not self._all_ended.done():
@@ -96,17 +82,17 @@ class Slots:
             except asyncio.CancelledError:
                 if self._runner.is_cancelled:
                     raise
-                # While it waited for a job: by a handler's code. Nobody else has a reason.
+                # Cancelled by a handler's code while it waited for a job: nothing else cancels slots.
                 while me.cancelling():
                     me.uncancel()
             except SlotAbandoned:
                 return
             except BaseException:
-                self._runner.is_cancelled = True  # a mistake of ours: the worker ends, and with it all slots
+                self._runner.is_cancelled = True  # a bug of ours: the worker ends, and with it all slots
                 raise
 
     async def _serve(self, number: int, me: "asyncio.Task[None]") -> None:
-        """Run jobs until there are no more, or this context is spoilt."""
+        """Run jobs until the buffer is closed, or a handler has changed this context."""
         monotonic = self._clock.monotonic
         while not self._runner.is_cancelled and (job := await self._buffer.take()) is not None:
             size = self._runner.group_size(job)
@@ -121,7 +107,7 @@ class Slots:
                 await self._yield()
 
     async def _yield(self) -> None:
-        """Let the loop see to everything else. The next turn begins when it has come round."""
+        """Let the loop run everything else. The next turn begins when it comes round."""
         if not self._turn_is_over:
             self._turn_is_over = True
             asyncio.get_running_loop().call_soon(self._begin_turn)
@@ -135,27 +121,26 @@ class Slots:
     def _is_context_changed(self) -> bool:
         try:
             return copy_context() != self._context
-        except BaseException:  # a value's own comparison: whatever it is, it is not what was there before
+        except BaseException:  # a value's own comparison failed: treat it as changed
             return True
 
     def _check_stuck(self) -> None:
-        """Every second: replace slots whose handlers were cancelled long ago and go on."""
+        """Every second: replace slots whose handlers go on long after their cancellation."""
         self._timer = self._clock.call_later(min(CHECK_INTERVAL, self._grace), self._check_stuck)
         if self._runner.is_cancelled or self._buffer.is_closed:
-            return  # a worker that drains waits for its handlers in its own way
+            return  # a draining worker has its own timeout
         now = self._clock.monotonic()
         since = {run: self._cancelled_since.get(run, now) for run in self._runs if run.is_interrupted}
         self._cancelled_since = since
-        for run, moment in since.items():
+        for run, cancelled_at in since.items():
             number = self._numbers.get(run.slot)
-            if number is not None and now - moment >= self._grace:
+            if number is not None and now - cancelled_at >= self._grace:
                 self._replace(number, run)
 
     def _replace(self, number: int, run: HandlerRun) -> None:
         facts = {"task": run.task, "job": run.jobs[0].id, "reason": str(run.running.aborted.reason)}
-        log.error("a handler swallows its cancellation: its slot was replaced, and it goes on by itself", extra=facts)
+        log.error("a handler swallows its cancellation: its slot was replaced, and it runs on", extra=facts)
         self._runner.abandon(number, run)
         del self._numbers[run.slot]
-        self.abandoned += 1
         self._start(number)
-        self._on_abandoned(self.abandoned)
+        self._stuck.add_task()

@@ -1,118 +1,111 @@
-"""The conversation with the store: outcomes out, jobs in, in one round trip.
+"""Report outcomes and claim jobs, in one round trip to the store.
 
-    slots -> reporter -> |exchange| -> store
-    slots <- buffer  <-  |        | <-
+    slots -> reporter -> |store loop| -> store
+    slots <- buffer  <-  |          | <-
 
-Two lanes do the same: the first takes whatever there is; the second joins only when half a batch has come together while the
-first is under way, so that under load the store always has the next call at hand, and otherwise batches are not torn. It also
-claims what falls due while the first only tells outcomes: these wait for the disk, a claim on an idle slot need not.
+Two lanes make the same call. The first sends whatever there is. The second joins only when half a batch has collected while the
+first is in flight: under load the store always has the next call waiting, and otherwise batches are not split. The second also
+claims jobs that fall due while the first only reports: outcomes wait for the disk, a claim for an idle slot need not.
 
-What the store believes to be running under this instance and what is held here are compared when an answer may have been lost:
-claims that we do not know of are released, but only what was missing at two looks two seconds apart, since a call under way,
-or an abandoned one, may still take effect after the first.
+After a call whose answer may have been lost, the claims that the store has for this instance are compared with those held
+here. Unknown claims are released, but only if they were unknown in two comparisons two seconds apart: a call that is in
+flight, or was abandoned, may still take effect after the first.
 
-A store that is full may refuse outcomes and answer everything else. They are kept, and told in smaller and smaller parts, in
-turn, because what frees space, or needs little, may be taken; nothing is claimed meanwhile, or they would pile up here.
+A full store may refuse outcomes and answer everything else. Refused outcomes are kept and reported in smaller and smaller
+parts, in turn, because an outcome that frees space, or needs little, may be accepted. Nothing is claimed meanwhile, or
+outcomes would pile up here.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from drumbeat.clock import Clock
-from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome
+from drumbeat.core.claim import ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.instance import HeartbeatReply
 from drumbeat.core.job import OutcomeKind
 from drumbeat.errors import StoreError, StoreFull, StoreUnavailable
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.outage import FullStoreReporter, OutageReporter
+from drumbeat.outage import FullStoreReporter
 from drumbeat.service import OutageBackoff, Wakeup
 from drumbeat.store.protocol import JobStore
 from drumbeat.worker.buffer import JobBuffer
+from drumbeat.worker.core import WorkerCore
 from drumbeat.worker.fetcher import Fetcher
 from drumbeat.worker.reporter import OutcomeReporter
 from drumbeat.worker.result import malformed_outcome
-from drumbeat.worker.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
 
 TICK_INTERVAL = 0.5
+MAX_IDLE_SECONDS = 60.0
 RECONCILE_INTERVAL = 2.0
 SURPLUS_DELAY = 0.05
 
 
 class StoreLoop:
-    name = "exchange"
+    name = "store loop"
 
     def __init__(
         self,
+        core: WorkerCore,
         jobs: JobStore,
-        clock: Clock,
         buffer: JobBuffer,
         fetcher: Fetcher,
         reporter: OutcomeReporter,
-        outage: OutageReporter,
         wakeup: Wakeup,
-        *,
-        batch: int,
-        identity: Callable[[], InstanceId],
     ) -> None:
+        self._clock = core.clock
+        self._identity = core.identity
+        self._store_clock = core.store_clock
         self._jobs = jobs
-        self._clock = clock
         self._buffer = buffer
         self._fetcher = fetcher
         self._reporter = reporter
-        self._claim_backoff, self._outcome_backoff = OutageBackoff(clock, outage), OutageBackoff(clock, outage)
-        self._upkeep_backoff = OutageBackoff(clock, FullStoreReporter(outage))
         self._wakeup = wakeup
-        self._batch = batch
-        self._outcome_limit = batch
-        self._identity = identity
-        self._store_clock = StoreClock()
+        self._claim_backoff = OutageBackoff(core.clock, core.outage_reporter)
+        self._outcome_backoff = OutageBackoff(core.clock, core.outage_reporter)
+        self._upkeep_backoff = OutageBackoff(core.clock, FullStoreReporter(core.outage_reporter))
+        self._outcome_limit = self._batch = core.settings.batch
         self._closing = False
         self._is_call_in_flight = False
         self._must_reconcile = False
         self._unknown_claims: set[tuple[JobId, int]] = set()
-        self._ticked_at = self._reconciled_at = clock.monotonic()
+        self._ticked_at = self._reconciled_at = core.clock.monotonic()
         self._taken_count = 0
 
-    def store_now(self) -> int:
-        """The store's clock, as known from its answers."""
-        return self._store_clock.now_us(self._clock.now_us())
-
-    def on_heartbeat(self, pulse: HeartbeatReply) -> None:
-        """The store counts more jobs of ours than we hold: an answer may have been lost."""
-        if pulse.running > len(self._reporter.held):
+    def on_heartbeat(self, reply: HeartbeatReply) -> None:
+        """If the store counts more running jobs than we hold, an answer may have been lost."""
+        if reply.running > len(self._reporter.held):
             self._must_reconcile = True
 
     def on_parked_answer(self, instance: InstanceId, answer: ClaimResult) -> None:
-        """A claim that stood got jobs. Those of an instance that we are no longer were rescued with all that it had."""
+        """A parked claim got jobs. Jobs for an earlier id of ours were freed when that instance was declared dead."""
         if instance != self._identity():
             return
         self._store_clock.record_answer(answer.now, self._clock.now_us())
         if self._fetcher.has_claim_in_flight or self._buffer.idle_slots < len(answer.jobs):
-            # Given while another claim was under way: both together may be more than there are slots.
+            # Another claim is in flight: both together may exceed the slots.
             self._clock.call_later(SURPLUS_DELAY, self._release_surplus)
         self._buffer_jobs(answer)
         self._fetcher.on_parked_jobs(answer.jobs)
 
     def _release_surplus(self) -> None:
-        """What no slot has taken by now goes to others, unless it is held because jobs are short."""
+        """Release what no slot has taken by now, unless it is prefetched because jobs are short."""
         if self._buffer and not self._buffer.idle_slots and not self._fetcher.prefetch_limit:
             self._reporter.release(self._buffer.drain())
 
     def close(self) -> None:
-        """Return from `run` once every outcome is told."""
+        """Return from `run` once every outcome is reported."""
         self._closing = True
         self._wakeup.set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as lanes:
-            lanes.create_task(self._first_lane(), name="exchange, first lane")
-            lanes.create_task(self._second_lane(), name="exchange, second lane")
+            lanes.create_task(self._first_lane(), name="store loop, first lane")
+            lanes.create_task(self._second_lane(), name="store loop, second lane")
 
-    # Both lanes wait for the same wake-up: it wakes both, and neither waits between its look and its wait.
+    # Both lanes wait for the same wake-up. Neither awaits anything between its check and its wait.
 
     async def _first_lane(self) -> None:
         while True:
@@ -131,15 +124,15 @@ class StoreLoop:
             await self._tick()
 
     async def _second_lane(self) -> None:
-        enough = max(1, self._batch // 2)
-        self._reporter.wake_threshold = enough
+        half_batch = max(1, self._batch // 2)
+        self._reporter.wake_threshold = half_batch
         while not self._closing:
             self._wakeup.clear()
-            if self._outcome_backoff.is_active:  # one lane is enough to try whether it has space again
+            if self._outcome_backoff.is_active:  # one lane is enough to find out whether there is space again
                 await self._wakeup.wait(TICK_INTERVAL)
                 continue
-            claim = self._fetcher.next_claim(at_least=enough)
-            if claim or len(self._reporter) >= enough:
+            claim = self._fetcher.next_claim(at_least=half_batch)
+            if claim or len(self._reporter) >= half_batch:
                 await self._report_and_claim(self._reporter.take(self._batch), claim)
             elif self._is_call_in_flight and (claim := self._fetcher.next_idle_claim()):
                 await self._report_and_claim([], claim)
@@ -148,9 +141,9 @@ class StoreLoop:
 
     @contextmanager
     def _wake_when_due(self) -> Iterator[None]:
-        """While the first lane waits for an answer, it does not see that a job falls due: have the second woken for it."""
-        patience = self._fetcher.seconds_until_poll
-        timer = None if patience is None else self._clock.call_later(patience, self._wakeup.set)
+        """While the first lane waits for an answer, it cannot see that a job falls due: wake the second lane for it."""
+        delay = self._fetcher.seconds_until_poll
+        timer = None if delay is None else self._clock.call_later(delay, self._wakeup.set)
         self._is_call_in_flight = True
         try:
             yield
@@ -160,10 +153,10 @@ class StoreLoop:
                 timer.cancel()
 
     def _idle_timeout(self) -> float:
-        """Seconds until something must be done though nothing happened. Quiet when idle: only the fetcher's poll."""
-        patience = self._fetcher.seconds_until_poll
-        longest = TICK_INTERVAL if self._reporter.held else 60.0
-        return longest if patience is None else min(patience, longest)
+        """Seconds to sleep without a wake-up. An idle worker only polls."""
+        delay = self._fetcher.seconds_until_poll
+        max_delay = TICK_INTERVAL if self._reporter.held else MAX_IDLE_SECONDS
+        return max_delay if delay is None else min(delay, max_delay)
 
     async def _report_and_claim(self, outcomes: list[Outcome], claim: ClaimRequest | None) -> None:
         instance = self._identity()
@@ -193,7 +186,7 @@ class StoreLoop:
             self._handle_answer(claim, answer, asked_at)
 
     async def _restore_outcomes(self, outcomes: list[Outcome], error: StoreUnavailable) -> None:
-        """They were not taken: tell them again after a while."""
+        """They were not accepted: report them again after a delay."""
         if not outcomes or not isinstance(error, StoreFull):
             self._reporter.restore(outcomes)
             await self._claim_backoff.wait(error)
@@ -203,7 +196,7 @@ class StoreLoop:
         await self._outcome_backoff.wait(error)
 
     def _handle_answer(self, claim: ClaimRequest, answer: ClaimResult, asked_at: float) -> None:
-        self._buffer_jobs(answer)  # first: slots run before the lanes look again
+        self._buffer_jobs(answer)  # first: slots run before the lanes check again
         self._fetcher.on_answer(claim, answer, asked_at)
 
     def _buffer_jobs(self, answer: ClaimResult) -> None:
@@ -211,7 +204,7 @@ class StoreLoop:
         for malformed in answer.malformed:
             self._reporter.hold([malformed.job])
             self._reporter.put(malformed_outcome(malformed, self._identity()))
-        if self._fetcher.is_stopped:  # asked to stop while they were under way
+        if self._fetcher.is_stopped:  # stopped while the claim was in flight
             self._reporter.hold(jobs)
             self._reporter.release(jobs)
         elif jobs:
@@ -219,11 +212,11 @@ class StoreLoop:
             self._buffer.put(jobs)
 
     async def _isolate_refused(self, instance: InstanceId, outcomes: list[Outcome], error: StoreError) -> None:
-        """The store refuses this batch: halve it until the bad one is alone, and tell that one without its texts."""
-        if type(error) is not StoreError:  # lost, or of another schema: nothing will be taken
+        """The store refuses this batch: halve it until the bad outcome is alone, and report that one without its texts."""
+        if type(error) is not StoreError:  # lost, or of another schema: nothing will be accepted
             raise error
         if not outcomes:
-            # A claim: nothing that is stored may end a worker, and whoever reads the log mends the store.
+            # A claim: bad data in the store must not end a worker.
             await self._claim_backoff.wait(StoreUnavailable(error.reason))
             return
         if len(outcomes) > 1:
@@ -231,22 +224,28 @@ class StoreLoop:
             for half in (outcomes[:middle], outcomes[middle:]):
                 await self._report_and_claim(half, None)
             return
+        outcome = outcomes[0]
+        has_result = outcome.kind is OutcomeKind.SUCCEEDED and outcome.result is not None
         bare = Outcome(
-            id=outcomes[0].id,
-            token=outcomes[0].token,
-            kind=outcomes[0].kind,
-            delay=outcomes[0].delay,
-            started_at=outcomes[0].started_at,
-            finished_at=outcomes[0].finished_at,
-            result_error="the store refused the result"
-            if outcomes[0].kind is OutcomeKind.SUCCEEDED and outcomes[0].result is not None
-            else None,
+            id=outcome.id,
+            token=outcome.token,
+            kind=outcome.kind,
+            delay=outcome.delay,
+            started_at=outcome.started_at,
+            finished_at=outcome.finished_at,
+            result_error="the store refused the result" if has_result else None,
         )
-        if bare == outcomes[0]:
-            # It stays ours, and runs nowhere, until this process ends and others find it.
-            log.error("the store refuses to hear how a job ended", extra={"job": bare.id, "reason": str(error)})
+        if bare == outcome:
+            # The job stays claimed, and runs nowhere, until this process ends and other instances free it.
+            log.error(
+                "the store refuses an outcome: its job stays claimed until this process exits",
+                extra={"job": bare.id, "reason": str(error)},
+            )
             return
-        log.error("the store refused an outcome: told without its texts", extra={"job": bare.id, "reason": str(error)})
+        log.error(
+            "the store refused an outcome: reported again without its texts",
+            extra={"job": bare.id, "reason": str(error)},
+        )
         await self._report_and_claim([bare], None)
 
     async def _tick(self) -> None:
@@ -259,42 +258,42 @@ class StoreLoop:
         try:
             await self._run_upkeep(now)
         except StoreUnavailable as error:
-            self._upkeep_backoff.record_failure(
-                error
-            )  # the next tick tries again; outcomes and claims do not wait for it
+            self._upkeep_backoff.record_failure(error)  # the next tick tries again; outcomes and claims do not wait
         else:
             self._upkeep_backoff.reset()
 
     async def _run_upkeep(self, now: float) -> None:
-        if notes := self._reporter.take_progress():
+        if progress := self._reporter.take_progress():
             try:
-                await self._jobs.save_progress(self._identity(), notes)
+                await self._jobs.save_progress(self._identity(), progress)
             except StoreUnavailable:
-                self._reporter.restore_progress(notes)
+                self._reporter.restore_progress(progress)
                 raise
         if self._must_reconcile and now - self._reconciled_at >= RECONCILE_INTERVAL:
             self._reconciled_at = now
             await self._reconcile()
 
     def _release_unused(self) -> None:
-        """Nothing was taken from the buffer for a whole tick: others may be idle, so it goes back."""
+        """If no job was taken from the buffer for a whole tick, release it: other workers may be idle."""
         if self._buffer and self._buffer.taken_count == self._taken_count:
             self._fetcher.on_stalled()
             self._reporter.release(self._buffer.drain())
         self._taken_count = self._buffer.taken_count
 
     async def _reconcile(self) -> None:
-        """Release claims that the store believes are ours and that we do not hold, seen so at two looks."""
+        """Release claims that the store has for us and that we do not hold, in two comparisons in a row."""
         instance = self._identity()
         held = self._reporter.held
         missing = {
-            (hold.id, hold.token)
-            for hold in await self._jobs.list_running(instance)
-            if (hold.id, hold.token) not in held
+            (claim.id, claim.token)
+            for claim in await self._jobs.list_running(instance)
+            if (claim.id, claim.token) not in held
         }
         lost = missing & self._unknown_claims
         self._unknown_claims = missing - lost
         self._must_reconcile = bool(self._unknown_claims)
         if lost:
-            released = await self._jobs.release(instance, [ClaimRef(id, token) for id, token in sorted(lost)])
+            outcomes = [Outcome(id=id, token=token, kind=OutcomeKind.RELEASED) for id, token in sorted(lost)]
+            reply = await self._jobs.report_and_claim(instance, outcomes, None)
+            released = reply.statuses.count(WriteStatus.APPLIED)
             log.warning("claims whose answer was lost were released", extra={"jobs": released})

@@ -1,8 +1,8 @@
-"""Threads for `def` handlers: our own daemons, because a stuck one must be replaced and must not hold up exit.
+"""Threads for `def` handlers: daemon threads of our own, because a stuck one must be replaced and must not delay the exit.
 
-A thread cannot be cancelled. One whose handler outlives its time-out is abandoned: nobody waits for it any more, its result
-goes nowhere, and a new thread takes its place. When a handler ends is known from its own thread: the loop may be held up by
-another handler and hear of it much later. The context is copied, so `current_job()` works inside.
+A thread cannot be cancelled. One whose handler outlives its timeout is abandoned: its result is discarded, and a new thread
+takes its place. Its own thread records when a handler ends: a blocked loop may learn of it much later. The context is copied,
+so `current_job()` works inside.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import Any
 
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.worker.fork_detector import FORKS
+from drumbeat.worker.stuck_handlers import StuckHandlers
 
 
 class ThreadCall:
@@ -39,14 +40,14 @@ class ThreadCall:
     def execute(self) -> None:
         try:
             self.value = self._context.run(self._call)
-        except BaseException as error:  # the handler's own, whatever it is: the loop judges it
+        except BaseException as error:  # the handler's own; handled on the loop
             self.error = error
         self.ended_at = self._clock.monotonic()
 
 
 class ThreadPool:
-    def __init__(self, on_abandoned: Callable[[int], None], clock: Clock = SYSTEM) -> None:
-        self._on_abandoned = on_abandoned
+    def __init__(self, stuck: StuckHandlers, clock: Clock = SYSTEM) -> None:
+        self._stuck = stuck
         self._clock = clock
         self._inbox: SimpleQueue[ThreadCall | None] = SimpleQueue()
         self._done: deque[ThreadCall] = deque()
@@ -54,41 +55,38 @@ class ThreadPool:
         self._is_wake_pending = False
         self._idle = 0  # touched on the loop's thread only
         self._started = 0
-        self.abandoned = 0
-        """Threads whose handler goes on though nobody waits for it."""
 
     async def run(self, call: Callable[[], Any]) -> Any:
-        """Make this call in a thread, for its value or its exception. If cancelled while it runs, the thread is abandoned."""
-        made = self.submit(call)
-        await self.wait(made)
-        if made.error is not None:
-            raise made.error
-        return made.value
+        """Call in a thread; returns its value or raises its exception. Cancellation abandons the thread."""
+        submitted = self.submit(call)
+        await self.wait(submitted)
+        if submitted.error is not None:
+            raise submitted.error
+        return submitted.value
 
     def submit(self, call: Callable[[], Any]) -> ThreadCall:
-        """Have this call made in a thread; `wait` must follow."""
-        made = ThreadCall(call, self._loop.create_future(), self._clock)
+        """Start this call in a thread; `wait` must follow."""
+        submitted = ThreadCall(call, self._loop.create_future(), self._clock)
         if self._idle:
             self._idle -= 1
         else:
             self._started += 1
             threading.Thread(target=self._work, name=f"drumbeat-handler-{self._started}", daemon=True).start()
-        self._inbox.put(made)
-        return made
+        self._inbox.put(submitted)
+        return submitted
 
     async def wait(self, call: ThreadCall) -> None:
-        """Return when the call has ended. If cancelled before that, its thread is abandoned; after it, nothing is."""
+        """Return when the call has ended. Cancellation before that abandons its thread."""
         try:
             await call.future
         except asyncio.CancelledError:
             if call.ended_at is None:
                 call.abandoned = True
-                self.abandoned += 1
-                self._on_abandoned(self.abandoned)
+                self._stuck.add_thread()
                 raise
 
     def close(self) -> None:
-        """Let idle threads end; stuck ones are daemons and end with the process."""
+        """End idle threads; stuck ones end with the process."""
         for _ in range(self._idle):
             self._inbox.put(None)
         self._idle = 0
@@ -99,18 +97,20 @@ class ThreadPool:
             call.execute()
             if FORKS.count != forks:
                 FORKS.exit_forked_copy(call.error)
-            if sys.getrecursionlimit() < recursion:  # here: the loop's own thread may be deeper already, and fail
+            if (
+                sys.getrecursionlimit() < recursion
+            ):  # here: the loop's thread may be deeper already, and the call would fail
                 sys.setrecursionlimit(recursion)
-            left = call.has_exited = call.abandoned
+            exits = call.has_exited = call.abandoned
             self._done.append(call)
-            # One wake-up serves all calls that end before the loop comes to it. Cleared by the loop before it looks.
+            # One wake-up serves all calls that end before the loop gets to it. `_deliver` clears the flag before it reads.
             if not self._is_wake_pending:
                 self._is_wake_pending = True
                 try:
                     self._loop.call_soon_threadsafe(self._deliver)
-                except RuntimeError:  # the loop is closed: nobody waits
+                except RuntimeError:  # the loop is closed
                     return
-            if left:
+            if exits:
                 return
 
     def _deliver(self) -> None:
@@ -118,7 +118,7 @@ class ThreadPool:
         while self._done:
             call = self._done.popleft()
             if call.abandoned:
-                self.abandoned -= 1
+                self._stuck.in_threads -= 1
             if call.has_exited:
                 continue
             self._idle += 1

@@ -1,4 +1,4 @@
-"""What keeps a program out is told in one line, without the password; while it runs the same is only an outage."""
+"""Access errors are one line without the password; the same error of a running program is only an outage."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from drumbeat.core.job import OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull, StoreUnavailable
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.postgres import PostgresStore, error_translation
 from tests.contract.making import HOUR, claim, claimed_one, end, new_job, worker
 from tests.engines.postgres.conftest import address_of
@@ -63,7 +64,7 @@ async def test_a_server_that_is_too_old(url: str, monkeypatch: pytest.MonkeyPatc
     assert "the server is PostgreSQL 18; 99 or newer is needed" in await refusal(url)
 
 
-async def test_nobody_at_that_port() -> None:
+async def test_a_port_without_a_server() -> None:
     url = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{free_port()}/postgres"
     assert "127.0.0.1" in await refusal(url, StoreUnavailable)
 
@@ -114,7 +115,7 @@ async def test_a_role_that_owns_nothing_works_with_the_rights_it_was_given(serve
         assert await end(store, instance, job, OutcomeKind.SUCCEEDED, finished_at=month_away) == "applied"
 
 
-async def test_a_full_disk_is_told_as_that_and_nothing_is_stored(postgres: PostgresStore, raw: Any) -> None:
+async def test_a_full_disk_raises_store_full_and_stores_nothing(postgres: PostgresStore, raw: Any) -> None:
     await raw.execute(
         """
         CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
@@ -125,7 +126,7 @@ async def test_a_full_disk_is_told_as_that_and_nothing_is_stored(postgres: Postg
     with pytest.raises(StoreFull, match="no space left"):
         await postgres.jobs.add([new_job()])
     await raw.execute("DROP TRIGGER full_disk ON drumbeat.job")
-    assert await postgres.inspect.find_jobs(JobFilter()) == []
+    assert await find_jobs(postgres, JobFilter()) == []
 
 
 async def test_a_table_changed_by_a_migration_under_an_open_store(postgres: PostgresStore, raw: Any) -> None:
@@ -137,4 +138,4 @@ async def test_a_table_changed_by_a_migration_under_an_open_store(postgres: Post
     )
     [again] = await claim(postgres, instance)
     assert await end(postgres, instance, again, OutcomeKind.RETRY) == "applied"
-    assert (await postgres.inspect.get_job(job.id)).failures == 2
+    assert (await get_job(postgres, job.id)).failures == 2

@@ -13,7 +13,9 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.core.lock import NewTicket
 from drumbeat.core.stats import Resolution
 from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.postgres import PostgresStore, schema
+from drumbeat.store.protocol.wake import Subscriber
 from tests.contract.making import add, claim, claimed_one, new_job, worker
 from tests.engines.postgres.conftest import address_of
 from tests.servers.postgres import PostgresServer
@@ -37,7 +39,7 @@ async def test_a_program_that_only_enqueues_has_one_connection(postgres: Postgre
 
 async def test_a_working_store_has_two_whatever_it_does(postgres: PostgresStore, raw: Any) -> None:
     instance = await worker(postgres)
-    async with postgres.wake.listen(lambda _: None), asyncio.TaskGroup() as group:
+    async with postgres.wake.listen(Subscriber(lambda _: None)), asyncio.TaskGroup() as group:
         for _ in range(20):
             group.create_task(postgres.jobs.add([new_job()]))
             group.create_task(claim(postgres, instance))
@@ -46,16 +48,16 @@ async def test_a_working_store_has_two_whatever_it_does(postgres: PostgresStore,
     assert len(await our_sessions(raw)) == 2
 
 
-async def test_who_waits_for_a_list_holds_up_nobody_else(postgres: PostgresStore, raw: Any) -> None:
-    looks = (
+async def test_a_slow_list_does_not_delay_other_calls(postgres: PostgresStore, raw: Any) -> None:
+    reads = (
         postgres.inspect.list_queues,
         lambda: postgres.stats.read(Resolution.MINUTE, 0, 1),
         postgres.inspect.list_tasks,
     )
     async with raw.transaction():
         await raw.execute("LOCK TABLE drumbeat.queue, drumbeat.rollup, drumbeat.attempt, drumbeat.history")
-        hanging = [asyncio.Task(look()) for look in looks]
-        await until(lambda: is_waiting(raw), what="a look to wait for the lock")
+        hanging = [asyncio.Task(read()) for read in reads]
+        await until(lambda: is_waiting(raw), what="a read to wait for the lock")
         async with asyncio.timeout(4):
             instance = await worker(postgres)
             await postgres.instances.heartbeat(instance, 0)
@@ -74,7 +76,7 @@ async def test_a_store_that_only_beats_has_one(postgres: PostgresStore, raw: Any
 
 async def test_a_worker_with_jobs_locks_and_rooms_has_three(url: str, raw: Any) -> None:
     app = Drumbeat(url)
-    heard, let_go = asyncio.Event(), asyncio.Event()
+    notified, let_go = asyncio.Event(), asyncio.Event()
     inside = asyncio.Semaphore(0)
 
     @app.task
@@ -85,14 +87,14 @@ async def test_a_worker_with_jobs_locks_and_rooms_has_three(url: str, raw: Any) 
 
     @app.room
     async def news() -> None:
-        heard.set()
+        notified.set()
 
     async with app, run_worker(app):
         await app.enqueue_many(sweep.bind(number) for number in range(5))
         async with asyncio.timeout(20):
             await inside.acquire()
-            await until(lambda: news.broadcast(), what="somebody in the room")
-            await heard.wait()
+            await until(lambda: news.broadcast(), what="a member of the room")
+            await notified.wait()
 
             async def are_waiting() -> bool:
                 return (await app.locks.show("sweep")).waiting == 4
@@ -155,7 +157,7 @@ async def test_a_call_that_waits_too_long_for_a_lock_is_given_up(postgres: Postg
     assert await postgres.jobs.cancel([job.id]) == ["requested"]
 
 
-async def test_a_claim_does_not_wait_for_rows_that_somebody_holds(postgres: PostgresStore, raw: Any) -> None:
+async def test_a_claim_does_not_wait_for_locked_rows(postgres: PostgresStore, raw: Any) -> None:
     instance = await worker(postgres)
     first, second = await add(postgres, new_job(), new_job())
     async with raw.transaction():
@@ -170,7 +172,7 @@ async def test_a_value_that_cannot_be_stored_refuses_its_own_call_only(postgres:
     async with asyncio.TaskGroup() as group:
         calls += [(job, group.create_task(try_add(postgres, job))) for job in (new_job(), bad, good)]
     assert [type(call.result()) for _, call in calls] == [list, StoreError, list]
-    assert {job.id for job in await postgres.inspect.find_jobs(JobFilter())} == {calls[0][0].id, good.id}
+    assert {job.id for job in await find_jobs(postgres, JobFilter())} == {calls[0][0].id, good.id}
 
 
 async def try_add(store: PostgresStore, job: NewJob) -> Any:
@@ -191,7 +193,7 @@ async def test_serialization_by_default_does_not_change_what_we_do(url: str, raw
     await raw.execute(f"ALTER DATABASE \"{name}\" SET default_transaction_isolation = 'serializable'")
     await raw.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
     async with await PostgresStore.open(address_of(url)) as store:
-        settings = await store._connection.call(
+        settings = await store._parts.connection.call(
             lambda session: session.fetchrow(
                 "SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit')"
             )
@@ -199,9 +201,7 @@ async def test_serialization_by_default_does_not_change_what_we_do(url: str, raw
         assert tuple(settings) == ("read committed", "on")
 
 
-async def test_a_process_that_stands_still_in_a_transaction_does_not_keep_its_locks(
-    postgres: PostgresStore, raw: Any
-) -> None:
+async def test_a_stopped_process_does_not_keep_the_locks_of_its_transaction(postgres: PostgresStore, raw: Any) -> None:
     job = await claimed_one(postgres, await worker(postgres))
 
     gate = asyncio.Event()
@@ -212,7 +212,7 @@ async def test_a_process_that_stands_still_in_a_transaction_does_not_keep_its_lo
 
     async def stopped() -> None:
         with pytest.raises(StoreUnavailable):
-            await postgres._claim_connection.transact(stand_still)
+            await postgres._parts.claim_connection.transact(stand_still)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(stopped())

@@ -8,6 +8,7 @@ import pytest
 from drumbeat.core.job import Job, NewJob, OutcomeKind, Unique
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreError
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.insert import MIN_COPY_JOBS
 from tests.contract.making import HOUR, add, claim, claimed_one, end, ids, new_job, worker
@@ -20,11 +21,11 @@ def batch(*first: NewJob, **options: Any) -> list[NewJob]:
 
 async def add_and_load(postgres: PostgresStore, *jobs: NewJob) -> list[Job]:
     await add(postgres, *jobs)
-    return [await postgres.inspect.get_job(job.id) for job in jobs]
+    return [await get_job(postgres, job.id) for job in jobs]
 
 
 def comparable_fields(job: Job) -> dict[str, Any]:
-    """What does not depend on the moment of the call."""
+    """What does not depend on the time of the call."""
     return {name: value for name, value in msgspec.structs.asdict(job).items() if name not in {"id", "created_at"}}
 
 
@@ -41,7 +42,7 @@ async def test_every_column_arrives_as_by_an_insert_whether_jobs_share_it_or_not
 
     one_by_one = [(await add_and_load(postgres, job))[0] for job in several]
     await add(postgres, *batch(*again))
-    copied = [await postgres.inspect.get_job(job.id) for job in again]
+    copied = [await get_job(postgres, job.id) for job in again]
 
     wanted = [msgspec.structs.replace(job, key=job.key and job.key + "2") for job in one_by_one]
     assert list(map(comparable_fields, copied)) == list(map(comparable_fields, wanted))
@@ -53,7 +54,7 @@ async def test_delays_count_from_the_stores_now_in_a_batch_of_both_kinds(postgre
 
     await add(postgres, *batch(later, at))
 
-    first, second = await postgres.inspect.get_job(later.id), await postgres.inspect.get_job(at.id)
+    first, second = await get_job(postgres, later.id), await get_job(postgres, at.id)
     assert (first.due_at - first.created_at).total_seconds() == 3600
     assert first.run_at == first.due_at
     assert int(second.due_at.timestamp() * 1_000_000) == now + 2 * HOUR
@@ -136,7 +137,7 @@ async def test_jobs_of_others_that_end_among_the_ids_of_a_batch_are_no_reason_to
     async def one_by_one(*_: object) -> None:
         pytest.fail("the copy was undone")
 
-    monkeypatch.setattr(postgres._inserter, "_insert_unknown", one_by_one)
+    monkeypatch.setattr(postgres._parts.inserter, "_insert_unknown", one_by_one)
     assert all(answer.created for answer in await postgres.jobs.add([*before, *batch()]))
 
 
@@ -158,5 +159,5 @@ async def test_a_batch_with_something_that_cannot_be_stored_is_refused_whole(
     with pytest.raises(StoreError):
         await postgres.jobs.add(jobs)
 
-    assert await postgres.inspect.find_jobs(JobFilter(limit=1)) == []
+    assert await find_jobs(postgres, JobFilter(limit=1)) == []
     assert ids(await postgres.jobs.add(batch()[:1])), "the connection is as good as before"

@@ -10,6 +10,7 @@ from drumbeat.core.job import OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import JobExpired
 from drumbeat.ids import new_job_id
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.postgres import PostgresStore, history
 from tests.contract.making import HOUR, add, claim, claimed_one, dead_letter, end, new_job, outcome, report, worker
 from tests.engines.postgres.conftest import address_of
@@ -59,7 +60,7 @@ async def test_a_finish_that_meets_a_missing_day_makes_it(postgres: PostgresStor
     for moment in (await postgres.inspect.now() + 30 * DAY, await postgres.inspect.now() - 30 * DAY):
         job = await claimed_one(postgres, instance)
         assert await end(postgres, instance, job, kind, finished_at=moment) == "applied"
-        assert (await postgres.inspect.get_job(job.id)).finished_at == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
+        assert (await get_job(postgres, job.id)).finished_at == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(
             microseconds=moment
         )
 
@@ -87,7 +88,9 @@ async def test_two_who_make_the_same_day_at_once_do_not_disturb_each_other(url: 
         await store.close()
 
 
-async def test_a_large_day_that_is_over_goes_as_a_whole(url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_day_that_is_over_is_dropped_as_a_whole(
+    url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(history.HistoryPartitions.__init__, "__kwdefaults__", {"large_bytes": 0})
     async with await PostgresStore.open(address_of(url)) as store:
         instance = await worker(store)
@@ -104,14 +107,14 @@ async def test_a_large_day_that_is_over_goes_as_a_whole(url: str, raw: Any, monk
         assert await store.jobs.prune(now - 2 * DAY, 10) == 10
         assert gone not in await days(raw)
         assert await store.jobs.prune(now - 2 * DAY, 10) == 0
-        assert [job.id for job in await store.inspect.find_jobs(JobFilter())] == [young.id]
+        assert [job.id for job in await find_jobs(store, JobFilter())] == [young.id]
         attempts = (await store.inspect.get_attempts([old[0].id]))[old[0].id]
         assert [attempt.token for attempt in attempts] == [old[0].token], "its attempt is younger than the day"
         with pytest.raises(JobExpired):
-            await store.inspect.get_job(new_job_id(now - 6 * DAY))
+            await get_job(store, new_job_id(now - 6 * DAY))
 
 
-async def test_a_removal_does_not_wait_for_whoever_looks_and_is_done_later(
+async def test_dropping_a_day_does_not_wait_for_readers_and_is_done_later(
     url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history.HistoryPartitions.__init__, "__kwdefaults__", {"large_bytes": 0})
@@ -123,7 +126,7 @@ async def test_a_removal_does_not_wait_for_whoever_looks_and_is_done_later(
         async with raw.transaction():
             await raw.fetch("SELECT count(*) FROM drumbeat.history")
             await store.jobs.prune(now - 2 * DAY, 10)
-            # Finishing goes on meanwhile: nobody waits behind the removal.
+            # Jobs finish meanwhile: none waits for the removal.
             async with asyncio.timeout(4):
                 other = await claimed_one(store, instance)
                 assert await end(store, instance, other, OutcomeKind.SUCCEEDED) == "applied"
@@ -137,4 +140,4 @@ async def test_a_discarded_dead_letter_of_long_ago_finds_its_day(postgres: Postg
     job = await dead_letter(postgres, instance)
     await raw.execute("UPDATE drumbeat.dead SET finished_at = finished_at - $1", 400 * DAY)
     assert await postgres.jobs.discard([job.id]) == 1
-    assert (await postgres.inspect.get_job(job.id)).state == "dead"
+    assert (await get_job(postgres, job.id)).state == "dead"

@@ -110,10 +110,10 @@ def claim_arguments(instance: InstanceId, ended: list[str], limit: int) -> list[
     return [instance, ended, [7] * count, none, none, none, none, ["default"], [limit], limit, [0] * 10, "{}"]
 
 
-@pytest.mark.parametrize("link", ["_claim_connection", "_connection"])
+@pytest.mark.parametrize("link", ["claim_connection", "connection"])
 async def test_a_claim_walks_its_index_level_by_level(filled: tuple[PostgresStore, InstanceId], link: str) -> None:
     store, instance = filled
-    plan = await explain(getattr(store, link), SQL.report_and_claim, *claim_arguments(instance, [], HELD))
+    plan = await explain(getattr(store._parts, link), SQL.report_and_claim, *claim_arguments(instance, [], HELD))
     assert ("Index Scan", "job_for_claim") in scans_of(plan, "job")
     assert {kind for kind, _ in scans_of(plan, "job")} <= {
         "Index Scan",
@@ -135,7 +135,7 @@ async def test_the_looks_around_a_copy_go_by_the_indexes_of_the_other_kind(
     id = "00000000-0000-7000-8000-000000000000"
     since = await store.inspect.now()
     rest = [] if statement == "before_copy" else [id, id, since]
-    plan = await explain(store._connection, getattr(SQL, statement), ["noop", "other"], *rest)
+    plan = await explain(store._parts.connection, getattr(SQL, statement), ["noop", "other"], *rest)
     indexes = {index for _, index in scans_of(plan, "job")}
     assert indexes == {"job_one_pending_per_key", "job_running_beside_live"}
     assert pages(plan) < 1_000
@@ -147,7 +147,9 @@ async def test_those_ahead_are_counted_without_a_step_over_what_is_not_due(
     store, _ = filled
     ahead = statements("drumbeat").inspect.count_ahead
     now, limit = await store.inspect.now(), 1_000
-    plan = await explain(store._connection, ahead, "default", 9, now, "00000000-0000-7000-8000-000000000000", limit)
+    plan = await explain(
+        store._parts.connection, ahead, "default", 9, now, "00000000-0000-7000-8000-000000000000", limit
+    )
     assert {kind for kind, _ in scans_of(plan, "job")} <= {"Index Scan", "Index Only Scan"}
     assert {index for _, index in scans_of(plan, "job")} == {"job_for_claim"}
     assert pages(plan) < 5 * limit
@@ -162,30 +164,30 @@ async def test_those_who_run_are_found_though_most_did_when_statistics_were_take
     await raw.execute("UPDATE drumbeat.job SET state = 'pending', instance = NULL WHERE priority = 0", timeout=300)
     await raw.execute("DELETE FROM drumbeat.job WHERE state = 'running'", timeout=300)
     await raw.execute("VACUUM drumbeat.job", timeout=300)
-    plan = await explain(store._report_connection, statements("drumbeat").search.few_running, None, 2_000)
+    plan = await explain(store._parts.report_connection, statements("drumbeat").search.small_running, None, 2_000)
     assert {index for _, index in scans_of(plan, "job")} == {"job_of_instance"}
     assert pages(plan) < 100
 
 
-@pytest.mark.parametrize("link", ["_claim_connection", "_connection"])
+@pytest.mark.parametrize("link", ["claim_connection", "connection"])
 async def test_a_finish_goes_by_the_primary_key(filled: tuple[PostgresStore, InstanceId], raw: Any, link: str) -> None:
     store, instance = filled
     plan = await explain(
-        getattr(store, link), SQL.report_and_claim, *claim_arguments(instance, await held_ids(raw, instance), 0)
+        getattr(store._parts, link), SQL.report_and_claim, *claim_arguments(instance, await held_ids(raw, instance), 0)
     )
     scans = scans_of(plan, "job")
-    assert {index for _, index in scans if index} == {"job_one_per_id"}
+    assert {index for _, index in scans if index} == {"job_pkey"}
     assert "Seq Scan" not in {kind for kind, _ in scans}
     assert pages(plan) < 60 * HELD
 
 
-@pytest.mark.parametrize("statement", [SQL.lock, SQL.request_cancel], ids=["lock", "request_cancel"])
+@pytest.mark.parametrize("statement", [SQL.lock_live, SQL.request_cancel], ids=["lock", "request_cancel"])
 async def test_a_cancel_goes_by_the_primary_key(
     filled: tuple[PostgresStore, InstanceId], raw: Any, statement: str
 ) -> None:
     store, instance = filled
-    plan = await explain(store._connection, statement, await held_ids(raw, instance))
-    assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
+    plan = await explain(store._parts.connection, statement, await held_ids(raw, instance))
+    assert {index for _, index in scans_of(plan, "job") if index} == {"job_pkey"}
     assert pages(plan) < 60 * HELD
 
 
@@ -196,9 +198,9 @@ async def test_cancelling_pending_jobs_goes_by_the_primary_key(
     ids = [row[0] for row in await raw.fetch("SELECT id::text FROM drumbeat.job WHERE instance IS NULL LIMIT 500")]
     none = [None] * len(ids)
     plan = await explain(
-        store._connection, SQL.move_to_history, ids, ["cancelled"] * len(ids), none, none, none, none, none, none
+        store._parts.connection, SQL.move_to_history, ids, ["cancelled"] * len(ids), none, none, none, none, none, none
     )
-    assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
+    assert {index for _, index in scans_of(plan, "job") if index} == {"job_pkey"}
     assert pages(plan) < 60 * HELD
 
 
@@ -206,8 +208,10 @@ async def test_giving_back_goes_by_the_primary_key(filled: tuple[PostgresStore, 
     store, instance = filled
     ids = await held_ids(raw, instance)
     none, zero = [None] * len(ids), [0] * len(ids)
-    plan = await explain(store._claim_connection, SQL.requeue, ids, zero, zero, zero, [""] * len(ids), none, none, none)
-    assert {index for _, index in scans_of(plan, "job") if index} == {"job_one_per_id"}
+    plan = await explain(
+        store._parts.claim_connection, SQL.requeue, ids, zero, zero, zero, [""] * len(ids), none, none, none
+    )
+    assert {index for _, index in scans_of(plan, "job") if index} == {"job_pkey"}
     assert pages(plan) < 80 * HELD
 
 
@@ -217,7 +221,7 @@ async def test_an_empty_claim_behind_future_jobs_touches_next_to_nothing(
     store, instance = filled
     await raw.execute("DELETE FROM drumbeat.job WHERE priority = 5", timeout=300)
     await raw.execute("VACUUM drumbeat.job", timeout=300)
-    plan = await explain(store._claim_connection, SQL.report_and_claim, *claim_arguments(instance, [], HELD))
+    plan = await explain(store._parts.claim_connection, SQL.report_and_claim, *claim_arguments(instance, [], HELD))
     assert pages(plan) < 300
 
 
@@ -234,7 +238,7 @@ async def test_the_same_connection_stays_quick_when_the_table_was_empty_at_first
         assert len(answer.jobs) == HELD
         outcomes = [Outcome(id=job.id, token=job.token, kind=OutcomeKind.SUCCEEDED) for job in answer.jobs]
         assert (await store.jobs.report_and_claim(instance, outcomes, None)).statuses == ["applied"] * HELD
-        await store._claim_connection.close()
+        await store._parts.claim_connection.close()
         assert await count_touched_pages(raw) - before < 200 * HELD
 
 
@@ -243,10 +247,10 @@ async def test_a_link_plans_as_usual_again_after_an_exchange(postgres: PostgresS
     asked = "SELECT name, setting FROM pg_settings WHERE name = 'plan_cache_mode' OR name LIKE 'enable_%' ORDER BY name"
 
     async def settings(plans: PlanMode) -> list[Any]:
-        return await postgres._connection.call(lambda session: session.fetch(asked), plan_mode=plans)
+        return await postgres._parts.connection.call(lambda session: session.fetch(asked), plan_mode=plans)
 
     usual, once = await settings(PlanMode.DEFAULT), await settings(PlanMode.GENERIC)
-    assert once == await postgres._claim_connection.call(lambda session: session.fetch(asked)) != usual
+    assert once == await postgres._parts.claim_connection.call(lambda session: session.fetch(asked)) != usual
     assert await settings(PlanMode.ANY) == once
     await postgres.instances.heartbeat(instance, 0)
     assert await settings(PlanMode.ANY) == usual

@@ -8,6 +8,7 @@ import pytest
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import Overlap
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.postgres import PostgresStore
 from drumbeat.store.postgres.statements import statements
 from tests.contract.making import claim, end, outcome, report, worker
@@ -39,17 +40,17 @@ async def filled(request: pytest.FixtureRequest, postgres: PostgresStore, raw: A
     return postgres
 
 
-async def test_an_idle_look_is_a_probe_of_an_index(filled: PostgresStore, raw: Any) -> None:
+async def test_an_idle_read_is_an_index_probe(filled: PostgresStore, raw: Any) -> None:
     now = await raw.fetchval("SELECT drumbeat.now_us()")
-    due = await explain(filled._connection, SQL.due, now, 200)
-    assert {index for _, index in scans_of(due, "schedule")} == {"schedule_by_moment"}
-    ahead = await explain(filled._connection, SQL.next_due)
-    assert {index for _, index in scans_of(ahead, "schedule")} == {"schedule_by_moment", "schedule_under_way"}
-    for plan in (due, ahead, await explain(filled._connection, SQL.find_stalled, [])):
+    due = await explain(filled._parts.connection, SQL.due, now, 200)
+    assert {index for _, index in scans_of(due, "schedule")} == {"schedule_by_next_at"}
+    ahead = await explain(filled._parts.connection, SQL.next_due)
+    assert {index for _, index in scans_of(ahead, "schedule")} == {"schedule_by_next_at", "schedule_running"}
+    for plan in (due, ahead, await explain(filled._parts.connection, SQL.find_stalled, [])):
         assert pages(plan) < 40
 
 
-async def test_a_fire_goes_by_names(filled: PostgresStore) -> None:
+async def test_a_fire_uses_the_index_of_names(filled: PostgresStore) -> None:
     names = [f"s{number}" for number in range(1, 201)]
     none = [None] * 200
     for statement, given in (
@@ -57,7 +58,7 @@ async def test_a_fire_goes_by_names(filled: PostgresStore) -> None:
         (SQL.move_cursor, [names, [False] * 200, none, none, none]),
         (SQL.enqueue, [names, [f"00000000-0000-7000-8000-{n:012}" for n in range(200)], [1] * 200, [1] * 200, none]),
     ):
-        plan = await explain(filled._connection, statement, *given)
+        plan = await explain(filled._parts.connection, statement, *given)
         assert {index for _, index in scans_of(plan, "schedule") if index} == {"schedule_pkey"}
         assert "Seq Scan" not in {kind for kind, _ in scans_of(plan, "schedule")}
 
@@ -91,7 +92,7 @@ async def test_what_a_program_of_the_version_before_ends_is_set_going_by_the_swe
     assert [job.id for job in await claim(postgres, await worker(postgres))] == [queued]
 
 
-async def test_a_schedule_that_somebody_is_at_is_fired_when_that_has_passed(postgres: PostgresStore, raw: Any) -> None:
+async def test_a_locked_schedule_is_fired_when_the_lock_is_released(postgres: PostgresStore, raw: Any) -> None:
     held, free = await put(postgres, new_schedule("held")), await put(postgres, new_schedule("free"))
     transaction = raw.transaction()
     await transaction.start()
@@ -104,7 +105,7 @@ async def test_a_schedule_that_somebody_is_at_is_fired_when_that_has_passed(post
     assert [fired.applied for fired in firing_both.result()] == [True, True]
 
 
-async def test_a_schedule_that_somebody_stays_at_is_refused_and_keeps_nobody(postgres: PostgresStore, raw: Any) -> None:
+async def test_a_schedule_that_stays_locked_is_refused_and_delays_no_other(postgres: PostgresStore, raw: Any) -> None:
     held, free = await put(postgres, new_schedule("held")), await put(postgres, new_schedule("free"))
     transaction = raw.transaction()
     await transaction.start()
@@ -136,7 +137,7 @@ async def test_fires_and_ends_of_many_schedules_never_deadlock(url: str, postgre
             jobs = await claim(store, me, limit=40)
             ended = [outcome(job, OutcomeKind.SUCCEEDED if turn % 2 else OutcomeKind.DEAD) for job in reversed(jobs)]
             await report(store, me, *ended)
-            waiting = [job.id for job in await store.inspect.find_jobs(WAITING)]
+            waiting = [job.id for job in await find_jobs(store, WAITING)]
             await store.jobs.cancel(waiting[::-3])
 
     async with (

@@ -16,10 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from drumbeat.clock import SYSTEM
+from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, CancelAnswer, JobState, OutcomeKind, Unique
 from drumbeat.errors import ClaimLost, ConfigError, InvalidArguments, JobNotFound, StoreUnavailable
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.postgres import PostgresStore, schema
 from drumbeat.store.postgres.transactional import PostgresTransactional
+from drumbeat.store.protocol.wake import Subscriber
 from tests.callers import Program, django_program, done
 from tests.contract.making import claim, claimed_one, end, hold, ids, new_job, worker
 from tests.engines.postgres.conftest import address_of
@@ -29,7 +32,7 @@ from tests.waiting import until
 
 async def exists(store: PostgresStore, id: Any) -> bool:
     try:
-        await store.inspect.get_job(id)
+        await get_job(store, id)
     except JobNotFound:
         return False
     return True
@@ -180,22 +183,20 @@ async def test_jobs_come_and_go_with_the_transaction(
     assert await mine(raw) == [1]
 
 
-async def test_a_completion_comes_and_goes_with_the_transaction(
-    program: Program, postgres: PostgresStore, raw: Any
-) -> None:
+async def test_a_completion_is_part_of_the_transaction(program: Program, postgres: PostgresStore, raw: Any) -> None:
     instance = await worker(postgres)
     job = await claimed_one(postgres, instance)
     for finish, state in ((program.rollback, JobState.RUNNING), (program.commit, JobState.SUCCEEDED)):
         await done(program.run("INSERT INTO mine VALUES (1)"))
         await postgres.transactional.complete(
-            program.conn, instance, hold(job), started_at=1, result="7", result_error=None
+            program.conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result="7", result_error=None)
         )
         await done(finish())
-        assert (await postgres.inspect.get_job(job.id)).state is state
+        assert (await get_job(postgres, job.id)).state is state
     await done(program.run("INSERT INTO mine VALUES (2)"))
     with pytest.raises(ClaimLost) as caught:
         await postgres.transactional.complete(
-            program.conn, instance, hold(job), started_at=1, result=None, result_error=None
+            program.conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
         )
     assert caught.value.completed
     await done(program.rollback())
@@ -235,24 +236,26 @@ async def test_another_namespace_has_functions_of_its_own(url: str, raw: Any) ->
     await schema.migrate(address_of(url), "shop")
     job = new_job()
     async with await PostgresStore.open(address_of(url), namespace="shop") as store:
-        heard: list[int] = []
-        async with store.wake.listen(heard.append):
+        hints: list[int] = []
+        async with store.wake.listen(Subscriber(hints.append)):
             await store.transactional.add(raw, [job])
-            await until(lambda: heard, what="a hint")
+            await until(lambda: hints, what="a hint")
         assert await exists(store, job.id)
         instance = await worker(store)
         [claimed] = await claim(store, instance)
-        await store.transactional.complete(raw, instance, hold(claimed), started_at=1, result=None, result_error=None)
-        assert (await store.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+        await store.transactional.complete(
+            raw, CompletedJob(instance=instance, claim=hold(claimed), started_at=1, result=None, result_error=None)
+        )
+        assert (await get_job(store, job.id)).state is JobState.SUCCEEDED
 
 
-async def test_notify_false_wakes_nobody(postgres: PostgresStore, raw: Any) -> None:
-    heard: list[int] = []
-    async with postgres.wake.listen(heard.append):
+async def test_notify_false_wakes_no_worker(postgres: PostgresStore, raw: Any) -> None:
+    hints: list[int] = []
+    async with postgres.wake.listen(Subscriber(hints.append)):
         await postgres.transactional.add(raw, [new_job()], notify=False)
         await postgres.transactional.add(raw, [new_job(run_at=5)])
-        await until(lambda: heard, what="a hint")
-    assert heard == [5]
+        await until(lambda: hints, what="a hint")
+    assert hints == [5]
 
 
 async def test_two_open_transactions_with_one_unique_key_make_one_job(
@@ -297,7 +300,9 @@ async def test_a_job_that_ends_while_it_is_enqueued_again_has_no_second_life(
     job = await claimed_one(postgres, instance)
     ending = raw.transaction()
     await ending.start()
-    await postgres.transactional.complete(raw, instance, hold(job), started_at=1, result=None, result_error=None)
+    await postgres.transactional.complete(
+        raw, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
+    )
     other = await asyncpg.connect(url)
     try:
         async with asyncio.TaskGroup() as group:
@@ -309,7 +314,7 @@ async def test_a_job_that_ends_while_it_is_enqueued_again_has_no_second_life(
     finally:
         await other.close()
     assert [answer.created for answer in again.result()] == [False, True, False]
-    assert (await postgres.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+    assert (await get_job(postgres, job.id)).state is JobState.SUCCEEDED
     assert ids(await claim(postgres, instance)) == [again.result()[1].id]
 
 
@@ -321,14 +326,14 @@ async def test_a_burial_waits_for_a_completion_under_way_and_then_finds_nothing(
     async with asyncio.TaskGroup() as group:
         async with raw.transaction():
             await postgres.transactional.complete(
-                raw, instance, hold(job), started_at=1, result=None, result_error=None
+                raw, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
             )
             burial = group.create_task(
                 postgres.instances.declare_dead(instance, beat=None, started=None, reason="test")
             )
             await until(lambda: _waits(postgres, url), what="the burial to wait")
     assert (burial.result().declared, burial.result().crash_suspect) == (True, 0)
-    assert (await postgres.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+    assert (await get_job(postgres, job.id)).state is JobState.SUCCEEDED
 
 
 async def test_a_completion_makes_the_day_that_history_lacks(postgres: PostgresStore, raw: Any) -> None:
@@ -336,11 +341,13 @@ async def test_a_completion_makes_the_day_that_history_lacks(postgres: PostgresS
     job = await claimed_one(postgres, instance)
     for part in await raw.fetch("SELECT relname FROM pg_class WHERE relname ~ '^history_[0-9]{8}$' AND relkind = 'r'"):
         await raw.execute(f"DROP TABLE drumbeat.{part['relname']}")
-    await postgres.transactional.complete(raw, instance, hold(job), started_at=1, result=None, result_error=None)
-    assert (await postgres.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+    await postgres.transactional.complete(
+        raw, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
+    )
+    assert (await get_job(postgres, job.id)).state is JobState.SUCCEEDED
 
 
-async def test_an_open_transaction_keeps_nobody_from_the_job_until_it_completes_it(
+async def test_an_open_transaction_does_not_lock_the_job_until_it_completes_it(
     postgres: PostgresStore, raw: Any
 ) -> None:
     instance = await worker(postgres)
@@ -350,12 +357,14 @@ async def test_an_open_transaction_keeps_nobody_from_the_job_until_it_completes_
     await conn.execute("CREATE TABLE mine (number integer)")
     async with asyncio.timeout(2):
         assert await postgres.jobs.cancel([job.id]) == [CancelAnswer.REQUESTED]
-    await postgres.transactional.complete(conn, instance, hold(job), started_at=1, result=None, result_error=None)
+    await postgres.transactional.complete(
+        conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
+    )
     await own.commit()
-    assert (await postgres.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+    assert (await get_job(postgres, job.id)).state is JobState.SUCCEEDED
 
 
-async def test_a_lost_connection_is_a_store_that_is_away_and_the_pool_goes_on(
+async def test_a_lost_connection_raises_store_unavailable_and_the_pool_recovers(
     postgres: PostgresStore, raw: Any, server: PostgresServer
 ) -> None:
     own = postgres.transactional.transaction()
@@ -406,7 +415,7 @@ async def test_a_def_handlers_transaction_is_psycopgs(
         postgres.transactional.transaction().begin_sync()
 
 
-async def test_a_server_that_is_away_is_told(url: str) -> None:
+async def test_a_server_that_is_away_raises_store_unavailable(url: str) -> None:
     nowhere = PostgresTransactional(
         address_of("postgresql://postgres@127.0.0.1:1/x"), namespace="drumbeat", clock=SYSTEM
     )
@@ -419,7 +428,9 @@ async def test_a_server_that_is_away_is_told(url: str) -> None:
 async def test_a_finished_job_and_a_late_outcome_agree(postgres: PostgresStore, raw: Any) -> None:
     instance = await worker(postgres)
     job = await claimed_one(postgres, instance)
-    await postgres.transactional.complete(raw, instance, hold(job), started_at=1, result=None, result_error=None)
+    await postgres.transactional.complete(
+        raw, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
+    )
     assert await end(postgres, instance, job, OutcomeKind.SUCCEEDED) == "duplicate"
 
 
@@ -437,7 +448,14 @@ async def test_a_plan_that_was_made_on_empty_tables_is_good_on_full_ones(
     # The session whose plans are old; none of the tables is ever analysed.
     await postgres.transactional.add(raw, [new_job(key="a", unique=Unique.LIVE)])
     await postgres.transactional.complete(
-        raw, instance, hold((await claim(postgres, instance))[0]), started_at=1, result=None, result_error=None
+        raw,
+        CompletedJob(
+            instance=instance,
+            claim=hold((await claim(postgres, instance))[0]),
+            started_at=1,
+            result=None,
+            result_error=None,
+        ),
     )
     other = await asyncpg.connect(url)
     ended = {
@@ -452,7 +470,9 @@ async def test_a_plan_that_was_made_on_empty_tables_is_good_on_full_ones(
     # Not before its own rows are counted, nor while the others' still are.
     before = await until(lambda: _settled(raw), what="all counts to be told", deadline=30)
     await postgres.transactional.add(raw, [new_job(), new_job(key="7", unique=Unique.LIVE), new_job(id=job.id)])
-    await postgres.transactional.complete(raw, instance, hold(job), started_at=1, result=None, result_error=None)
+    await postgres.transactional.complete(
+        raw, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
+    )
     assert await _rows_read(raw) - before < 100
 
 

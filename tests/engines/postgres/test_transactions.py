@@ -128,7 +128,7 @@ async def test_a_zombies_transaction_is_refused_as_a_whole(app: Drumbeat, raw: A
     assert (reasons, await numbers(raw)) == ([AbortReason.LEASE_LOST], [])
 
 
-async def test_a_commit_without_an_answer_is_looked_up(
+async def test_a_commit_without_an_answer_is_verified(
     app: Drumbeat, recorder: EventRecorder, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = PostgresTransaction.commit
@@ -181,7 +181,7 @@ async def test_a_cancelled_handler_gives_its_connection_back(app: Drumbeat, raw:
             await begun.wait()
             # PostgreSQL forgets a cancellation that arrives before its statement: it must be seen at work first.
             await until(lambda: _sleeps(raw), what="the statement at work")
-            worker._runs.abort_all(AbortReason.CANCELLED)
+            worker.runs.abort_all(AbortReason.CANCELLED)
             await until(lambda id=job.id: _state(app, id, JobState.CANCELLED))
         await (await note.enqueue(7)).result(timeout=10)
     assert await numbers(raw) == [7]
@@ -200,7 +200,7 @@ BEGIN
 END $$"""
 
 
-async def test_a_statement_that_goes_on_after_its_cancellation_does_not_hold_the_slot(app: Drumbeat, raw: Any) -> None:
+async def test_a_statement_that_ignores_its_cancellation_does_not_hold_the_slot(app: Drumbeat, raw: Any) -> None:
     """As one does whose cancellation came before it had begun: PostgreSQL forgets that."""
 
     @app.task
@@ -223,7 +223,7 @@ async def test_a_statement_that_goes_on_after_its_cancellation_does_not_hold_the
     async with app, run_worker(app, concurrency=1) as worker:
         job = await hangs.enqueue(1)
         await until(lambda: count(), what="the statement at work")
-        worker._runs.abort_all(AbortReason.CANCELLED)
+        worker.runs.abort_all(AbortReason.CANCELLED)
         await until(lambda: _state(app, job.id, JobState.CANCELLED), deadline=5)
         await (await note.enqueue(2)).result(timeout=5)
 

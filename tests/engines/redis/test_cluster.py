@@ -8,6 +8,8 @@ from drumbeat import Drumbeat
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import ConfigError, StoreUnavailable
+from drumbeat.store.job_reads import find_jobs, get_job
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.urls import open_store
 from tests.contract.making import add, claim, claimed_one, end, hold, ids, new_job, worker
 from tests.engines.redis.conftest import KINDS
@@ -42,7 +44,7 @@ async def test_a_life_of_a_job_in_any_namespace(cluster: Cluster, namespace: str
         assert ids(jobs) == [first, second]
         assert await end(store, instance, jobs[0], OutcomeKind.SUCCEEDED) == "applied"
         assert await end(store, instance, jobs[1], OutcomeKind.DEAD) == "applied"
-        assert {job.state for job in await store.inspect.find_jobs(JobFilter())} == {"succeeded", "dead", "cancelled"}
+        assert {job.state for job in await find_jobs(store, JobFilter())} == {"succeeded", "dead", "cancelled"}
         assert (await store.instances.heartbeat(instance, 0)).alive
 
 
@@ -68,13 +70,13 @@ async def test_a_burial_frees_the_jobs_of_the_dead(cluster: Cluster) -> None:
             await store.instances.declare_dead(dead, beat=0, started=[hold(job)], reason="killed")
         ).crash_suspect == 1
         assert ids(await claim(store, other)) == [job.id]
-        assert (await store.inspect.get_job(job.id)).state is JobState.RUNNING
+        assert (await get_job(store, job.id)).state is JobState.RUNNING
 
 
 async def test_hints_come_from_any_node_to_any_other(cluster: Cluster) -> None:
     heard: list[int] = []
     async with await open_store(cluster.url) as listener, await open_store(cluster.url) as store:
-        async with listener.wake.listen(heard.append):
+        async with listener.wake.listen(Subscriber(heard.append)):
             await add(store, new_job())
             await until(lambda: heard, what="a hint")
 

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from drumbeat.errors import StoreError, StoreUnavailable
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.redis import RedisStore
 from drumbeat.store.redis.pool import MAX_CONNECTIONS, RedisPool
 from tests.contract.making import add, claim, ids, new_job, worker
@@ -34,7 +35,7 @@ async def test_calls_one_after_the_other_share_one_connection(own_server: RedisS
 
 
 async def test_many_at_once_share_a_few_and_whoever_listens_has_one_more(own_server: RedisServer) -> None:
-    async with await open_redis(own_server) as store, store.wake.listen(lambda _: None):
+    async with await open_redis(own_server) as store, store.wake.listen(Subscriber(lambda _: None)):
         async with asyncio.TaskGroup() as group:
             for _ in range(100):
                 group.create_task(store.jobs.add([new_job()]))

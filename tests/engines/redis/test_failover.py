@@ -4,6 +4,7 @@ import asyncio
 
 from drumbeat.core.job import JobState
 from drumbeat.errors import StoreUnavailable
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 from drumbeat.store.urls import open_store
 from tests.contract.making import add, new_job
@@ -21,7 +22,7 @@ async def test_the_replica_is_found_though_the_url_names_the_dead_one(kind: str)
                 await until(lambda: replica.ask("DBSIZE") == master.ask("DBSIZE"), what="the copy to be whole")
                 await asyncio.to_thread(master.kill)
                 await until(lambda: can_add(store), deadline=30, what="the replica to take over")
-                assert (await store.inspect.get_job(id)).state is JobState.PENDING
+                assert (await get_job(store, id)).state is JobState.PENDING
 
 
 async def can_add(store: Store) -> bool:

@@ -10,7 +10,8 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import OnceState
 from drumbeat.errors import JobExpired, StoreFull
 from drumbeat.ids import new_instance_id
-from tests.contract.making import HOUR, add, claim, end, hold, ids, new_instance, new_job, worker
+from drumbeat.store.job_reads import find_jobs, get_job
+from tests.contract.making import HOUR, add, claim, end, hold, ids, new_instance, new_job, release, worker
 from tests.engines.redis.conftest import open_redis
 from tests.servers.redis import RedisServer
 
@@ -37,7 +38,7 @@ async def test_enqueue_is_refused_and_stores_nothing(server: RedisServer) -> Non
         fill(server)
         with pytest.raises(StoreFull, match="maxmemory"):
             await store.jobs.add([new_job(), new_job()])
-        assert ids(await store.inspect.find_jobs(JobFilter())) == [kept]
+        assert ids(await find_jobs(store, JobFilter())) == [kept]
         server.ask("CONFIG", "SET", "maxmemory", "0")
         assert (await store.jobs.add([new_job()]))[0].created
 
@@ -89,7 +90,7 @@ async def test_a_worker_can_start_release_what_it_did_not_begin_and_resume_a_que
         assert await store.jobs.resume_queue("default")
         [job] = await claim(store, late.id)
         assert job.id == added
-        assert await store.jobs.release(late.id, [hold(job)]) == 1
+        assert await release(store, late.id, hold(job)) == 1
         assert ids(await claim(store, late.id)) == [added]
 
 
@@ -116,7 +117,7 @@ async def test_a_running_job_can_be_cancelled_and_its_progress_is_let_go(server:
         await store.jobs.save_progress(instance, [(hold(job), '"half"')])
         assert await store.jobs.cancel([job.id]) == ["requested"]
         assert (await store.instances.heartbeat(instance, 1)).cancel_requests == [hold(job)]
-        assert (await store.inspect.get_job(job.id)).progress is None
+        assert (await get_job(store, job.id)).progress is None
 
 
 async def test_what_ends_leaves_no_history_and_whoever_asks_is_told_that_it_expired(server: RedisServer) -> None:
@@ -129,7 +130,7 @@ async def test_what_ends_leaves_no_history_and_whoever_asks_is_told_that_it_expi
         assert await end(store, instance, job, OutcomeKind.SUCCEEDED) == "applied"
         with pytest.raises(JobExpired):
             await store.jobs.get_results([job.id])
-        assert await store.inspect.find_jobs(JobFilter()) == []
+        assert await find_jobs(store, JobFilter()) == []
         assert [(each.pending, each.running, each.succeeded) for each in await store.inspect.list_tasks()] == [
             (0, 0, 0)
         ]

@@ -9,6 +9,7 @@ from drumbeat.core.job import JobState, OutcomeKind, Unique
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import new_job_ids, pack_id
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.redis import RedisStore
 from tests.contract.making import (
     HOUR,
@@ -34,13 +35,13 @@ async def test_a_bucket_that_one_call_cannot_look_through_is_listed_in_order(red
     seen: list[str] = []
     before = None
     while len(seen) < 900:
-        page = ids(await redis.inspect.find_jobs(JobFilter(before=before, limit=300)))
+        page = ids(await find_jobs(redis, JobFilter(before=before, limit=300)))
         seen += page
         before = page[-1]
     assert seen == wanted[::-1][:900]
-    odd = await redis.inspect.find_jobs(JobFilter(queue="a", state=JobState.PENDING, before=wanted[3_000], limit=100))
+    odd = await find_jobs(redis, JobFilter(queue="a", state=JobState.PENDING, before=wanted[3_000], limit=100))
     assert ids(odd) == wanted[2_999:0:-2][:100]
-    assert await redis.inspect.find_jobs(JobFilter(task="nobody")) == []
+    assert await find_jobs(redis, JobFilter(task="nobody")) == []
 
 
 async def test_a_token_that_the_server_writes_with_an_exponent_is_the_same_token(redis: RedisStore) -> None:
@@ -51,7 +52,7 @@ async def test_a_token_that_the_server_writes_with_an_exponent_is_the_same_token
     assert [each.token for each in await redis.jobs.list_running(instance)] == [token]
     await redis.jobs.cancel([job.id])
     assert [each.token for each in (await redis.instances.heartbeat(instance, 1)).cancel_requests] == [token]
-    assert (await redis.inspect.get_job(job.id)).token == token
+    assert (await get_job(redis, job.id)).token == token
     [verdict] = await report(redis, instance, outcome(ClaimRef(job.id, token), OutcomeKind.SUCCEEDED))
     assert verdict == "applied"
 
@@ -87,7 +88,7 @@ async def test_of_many_jobs_with_one_key_all_are_found_and_none_is_left(redis: R
     jobs = await claim(redis, instance)
     for job in (jobs[2], jobs[0], jobs[4]):
         await end(redis, instance, job, OutcomeKind.SUCCEEDED)
-    live = await redis.inspect.find_jobs(JobFilter(task="greet", key="k", state=JobState.RUNNING))
+    live = await find_jobs(redis, JobFilter(task="greet", key="k", state=JobState.RUNNING))
     assert ids(live) == [added[3], added[1]]
     assert await redis.jobs.cancel_keys("greet", ["k"]) == ["requested"] * 2
 
@@ -150,4 +151,4 @@ async def test_a_call_that_cannot_be_stored_does_no_harm_to_those_that_came_with
         group.create_task(bad())
         calls += [group.create_task(add(redis, new_job())) for _ in range(5)]
     wanted = sorted((id for call in calls for id in call.result()), reverse=True)
-    assert ids(await redis.inspect.find_jobs(JobFilter())) == wanted
+    assert ids(await find_jobs(redis, JobFilter())) == wanted

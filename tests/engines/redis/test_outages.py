@@ -8,8 +8,10 @@ import pytest
 from drumbeat.core.job import OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreUnavailable
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.protocol import Store
-from tests.contract.making import add, claim, end, exchange, ids, new_job, outcome, wanting, worker
+from drumbeat.store.protocol.wake import Subscriber
+from tests.contract.making import add, claim, end, exchange, ids, new_job, outcome, release, wanting, worker
 from tests.engines.redis.conftest import open_redis
 from tests.servers.redis import RedisServer
 from tests.waiting import until, within
@@ -60,10 +62,10 @@ async def test_a_killed_client_costs_nothing_but_a_new_connection(own_server: Re
         own_server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         jobs = await answered(lambda: claim(store, instance))
         assert ids(jobs) == [id]
-        assert (await answered(lambda: store.inspect.get_job(id))).state == "running"
+        assert (await answered(lambda: get_job(store, id))).state == "running"
 
 
-async def test_a_finish_whose_answer_was_lost_is_told_again_as_already(own_server: RedisServer) -> None:
+async def test_an_outcome_whose_answer_was_lost_is_a_duplicate_when_repeated(own_server: RedisServer) -> None:
     async with await open_redis(own_server) as store:
         instance = await worker(store)
         await add(store, *(new_job() for _ in range(3)))
@@ -73,7 +75,7 @@ async def test_a_finish_whose_answer_was_lost_is_told_again_as_already(own_serve
         own_server.start()
         again = await answered(lambda: exchange(store, instance, outcomes))
         assert again.statuses == ["duplicate"] * 3
-        assert len(await answered(lambda: store.inspect.find_jobs(JobFilter()))) == 3
+        assert len(await answered(lambda: find_jobs(store, JobFilter()))) == 3
 
 
 async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(own_server: RedisServer) -> None:
@@ -103,7 +105,7 @@ async def test_clients_that_the_server_holds_up_are_given_up_in_time_as_well(own
 async def test_whoever_listens_hears_again_after_a_restart(own_server: RedisServer) -> None:
     heard: list[int] = []
     async with await open_redis(own_server) as listener, await open_redis(own_server) as store:
-        async with listener.wake.listen(heard.append):
+        async with listener.wake.listen(Subscriber(heard.append)):
             own_server.kill()
             own_server.start()
             await until(lambda: 0 in heard, what="the look that makes up for what was not heard")
@@ -116,7 +118,7 @@ async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_ser
     heard: list[int] = []
     async with await open_redis(own_server) as listener, await open_redis(own_server) as store:
         own_server.kill()
-        async with listener.wake.listen(heard.append):
+        async with listener.wake.listen(Subscriber(heard.append)):
             own_server.start()
             await until(lambda: 0 in heard, what="the first look")
             heard.clear()
@@ -126,7 +128,7 @@ async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_ser
 
 async def test_a_listener_whose_connection_is_killed_hears_again(own_server: RedisServer) -> None:
     heard: list[int] = []
-    async with await open_redis(own_server) as store, store.wake.listen(heard.append):
+    async with await open_redis(own_server) as store, store.wake.listen(Subscriber(heard.append)):
         own_server.ask("CLIENT", "KILL", "TYPE", "pubsub")
         await until(lambda: 0 in heard, what="the look that makes up for what was not heard")
         heard.clear()
@@ -176,7 +178,7 @@ async def work(store: Store, accepted: list[str], finished: list[str], all_are_i
             lost = await answered(lambda: store.jobs.list_running(instance))
             mine = {each.id for each in outcomes}
             await answered(
-                lambda lost=lost, mine=mine: store.jobs.release(instance, [h for h in lost if h.id not in mine])
+                lambda lost=lost, mine=mine: release(store, instance, *(h for h in lost if h.id not in mine))
             )
             continue
         finished += [each.id for each, verdict in zip(outcomes, answer.statuses, strict=True) if verdict != "stale"]

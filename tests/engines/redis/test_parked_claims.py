@@ -8,7 +8,9 @@ import pytest
 from drumbeat.core.claim import ClaimedJob, ClaimRequest, ClaimResult
 from drumbeat.core.job import OutcomeKind
 from drumbeat.ids import InstanceId
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.redis import RedisStore
 from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, ids, new_job, wanting, worker
 from tests.engines.redis.conftest import address_of, open_redis
@@ -46,7 +48,7 @@ class IdleWorker:
 async def idle_worker(url: str, wanted: ClaimRequest | None = None) -> AsyncIterator[IdleWorker]:
     async with await RedisStore.open(address_of(url)) as store:
         me = IdleWorker(store, await worker(store))
-        async with store.wake.listen(me.hints.append, me.on_handoff):
+        async with store.wake.listen(Subscriber(me.hints.append, me.on_handoff)):
             assert await me.park_claim(wanted)
             yield me
 
@@ -59,7 +61,7 @@ async def test_an_idle_worker_gets_a_job_with_the_call_that_adds_it(redis: Redis
         [job] = answer.jobs
         assert (instance, job.args, job.key, job.token) == (me.instance, '{"name":"Zoë\\n"}', "k", answer.now)
         assert me.hints == []
-        record = await redis.inspect.get_job(id)
+        record = await get_job(redis, id)
         assert (record.state, record.instance, record.token) == ("running", me.instance, job.token)
         assert await end(me.store, me.instance, job, OutcomeKind.SUCCEEDED) == "applied"
 
@@ -71,7 +73,7 @@ async def test_a_claim_is_answered_once(redis: RedisStore, url: str) -> None:
         [second] = await add(redis, new_job())
         await me.expect_hint()
         assert ids(me.jobs) == [first]
-        assert (await redis.inspect.get_job(second)).state == "pending"
+        assert (await get_job(redis, second)).state == "pending"
 
 
 async def test_with_its_last_outcome_a_worker_can_ask_again(redis: RedisStore, url: str) -> None:
@@ -93,7 +95,7 @@ async def test_a_later_claim_that_got_something_takes_its_place(redis: RedisStor
         await redis.jobs.resume_queue("default")
         assert len(await claim(me.store, me.instance)) == 1
         [id] = await add(redis, new_job())
-        assert (await redis.inspect.get_job(id)).state == "pending"
+        assert (await get_job(redis, id)).state == "pending"
         assert me.got == []
 
 
@@ -102,7 +104,7 @@ async def test_urgent_ones_come_first_and_no_more_than_were_asked_for(redis: Red
         low, high, middle = await add(redis, *(new_job(priority=priority) for priority in (9, 0, 5)))
         await me.expect_jobs(high, middle)
         await me.expect_hint()
-        assert (await redis.inspect.get_job(low)).state == "pending"
+        assert (await get_job(redis, low)).state == "pending"
 
 
 async def test_a_queue_that_is_paused_or_was_not_asked_for_is_left_alone(redis: RedisStore, url: str) -> None:
@@ -111,7 +113,7 @@ async def test_a_queue_that_is_paused_or_was_not_asked_for_is_left_alone(redis: 
         added = await add(redis, new_job(), new_job(queue="other"))
         await me.expect_hint()
         assert me.got == []
-        assert [(await redis.inspect.get_job(id)).state for id in added] == ["pending", "pending"]
+        assert [(await get_job(redis, id)).state for id in added] == ["pending", "pending"]
         await redis.jobs.resume_queue("default")
         [third] = await add(redis, new_job())
         await me.expect_jobs(third)
@@ -150,13 +152,13 @@ async def test_what_is_too_large_for_a_message_is_a_hint(redis: RedisStore, url:
         await me.expect_jobs(first)
         await me.expect_hint()
         assert me.jobs[0].args == half
-        assert (await redis.inspect.get_job(second)).state == "pending"
+        assert (await get_job(redis, second)).state == "pending"
 
 
 async def test_workers_that_share_a_store_hear_of_their_own(redis: RedisStore, url: str) -> None:
     async with idle_worker(url) as first:
         second = IdleWorker(first.store, await worker(first.store))
-        async with first.store.wake.listen(second.hints.append, second.on_handoff):
+        async with first.store.wake.listen(Subscriber(second.hints.append, second.on_handoff)):
             assert await second.park_claim() and await first.park_claim()
             for _ in range(2):
                 await add(redis, new_job())
@@ -174,7 +176,7 @@ async def test_whoever_has_left_or_was_buried_gets_nothing(redis: RedisStore, ur
         [id] = await add(redis, new_job())
         await gone.expect_hint()
         assert (gone.got, dead.got) == ([], [])
-        assert (await redis.inspect.get_job(id)).state == "pending"
+        assert (await get_job(redis, id)).state == "pending"
 
 
 async def test_whoever_does_not_listen_any_more_gets_nothing(redis: RedisStore, url: str) -> None:
@@ -187,7 +189,7 @@ async def test_whoever_does_not_listen_any_more_gets_nothing(redis: RedisStore, 
 
     await until(is_closed, deadline=5, what="the end of the connection that listened")
     [id] = await add(redis, new_job())
-    assert (await redis.inspect.get_job(id)).state == "pending"
+    assert (await get_job(redis, id)).state == "pending"
 
 
 async def test_whoever_has_been_silent_for_long_gets_nothing(redis: RedisStore, url: str) -> None:
@@ -197,7 +199,7 @@ async def test_whoever_has_been_silent_for_long_gets_nothing(redis: RedisStore, 
         await redis._pool.command("ZADD", redis._pool.keys.prefix + "parked_claims", long_ago, me.instance)
         [id] = await add(redis, new_job())
         await me.expect_hint()
-        assert (await redis.inspect.get_job(id)).state == "pending"
+        assert (await get_job(redis, id)).state == "pending"
 
 
 async def test_who_does_not_listen_or_is_unknown_or_holds_something_has_no_claim_that_stands(
@@ -205,7 +207,7 @@ async def test_who_does_not_listen_or_is_unknown_or_holds_something_has_no_claim
 ) -> None:
     instance = await worker(redis)
     assert not (await exchange(redis, instance, [], wanting())).parked_claim
-    async with redis.wake.listen(lambda _: None, lambda *_: None):
+    async with redis.wake.listen(Subscriber(lambda _: None, lambda *_: None)):
         assert not (await exchange(redis, InstanceId("f" * 16), [], wanting())).parked_claim
         await claimed_one(redis, instance)
         assert not (await exchange(redis, instance, [], wanting())).parked_claim
@@ -214,7 +216,7 @@ async def test_who_does_not_listen_or_is_unknown_or_holds_something_has_no_claim
 async def test_a_full_server_keeps_no_claim_and_refuses_none(kind: str) -> None:
     with RedisServer(kind) as server:
         server.ask("SET", "padding", b"x" * 2_000_000)
-        async with await open_redis(server) as store, store.wake.listen(lambda _: None, lambda *_: None):
+        async with await open_redis(server) as store, store.wake.listen(Subscriber(lambda _: None, lambda *_: None)):
             instance = await worker(store)
             server.ask("CONFIG", "SET", "maxmemory", "1mb")
             assert not (await exchange(store, instance, [], wanting())).parked_claim

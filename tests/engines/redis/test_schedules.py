@@ -9,6 +9,7 @@ from drumbeat.core.job_query import JobFilter
 from drumbeat.core.schedule import Overlap, ScheduleState
 from drumbeat.errors import StoreFull
 from drumbeat.ids import pack_id
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.redis import RedisStore
 from drumbeat.store.redis.keys import bucket
 from tests.contract.making import claim, end, new_job, worker
@@ -34,7 +35,7 @@ async def test_a_full_server_fires_nothing_and_loses_no_moment(full_server: Redi
         fill(full_server)
         with pytest.raises(StoreFull):
             await store.schedules.fire([firing(each, 10) for each in schedules])
-        assert await store.inspect.find_jobs(JobFilter()) == []
+        assert await find_jobs(store, JobFilter()) == []
         assert (await store.schedules.get_due(10)).schedules == schedules
         full_server.ask("CONFIG", "SET", "maxmemory", "0")
         fired = await store.schedules.fire([firing(each, 10) for each in schedules])

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from drumbeat.core.job import OutcomeKind
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.redis import RedisStore
 from tests.contract.making import add, claim, end, ids, new_job, worker
 from tests.engines.redis.conftest import address_of
@@ -54,7 +55,7 @@ async def test_jobs_and_hints_travel_by_tls(url: str) -> None:
             f"rediss://127.0.0.1:{port}{place.path}?ssl_cert_reqs=none&ssl_check_hostname=false&ssl_ciphers={CIPHERS}"
         )
         heard: list[int] = []
-        async with await RedisStore.open(address_of(secret)) as store, store.wake.listen(heard.append):
+        async with await RedisStore.open(address_of(secret)) as store, store.wake.listen(Subscriber(heard.append)):
             instance = await worker(store)
             large = new_job(args='{"name":"' + "x" * 300_000 + '"}')
             added = await add(store, large, *(new_job() for _ in range(500)))

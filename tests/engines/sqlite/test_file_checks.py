@@ -10,6 +10,7 @@ import pytest
 
 from drumbeat.errors import ConfigError, SchemaOutOfDate, StoreFull
 from drumbeat.redaction import mask_url
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.sqlite import SqliteStore, file_checks
 from drumbeat.store.sqlite.schema import LATEST_VERSION
 from drumbeat.store.urls import open_store, parse
@@ -91,9 +92,12 @@ async def test_an_empty_file_becomes_a_store(path: Path) -> None:
 async def test_what_is_created_can_be_read_by_its_user_alone(path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
-        async with await open_store(f"sqlite:///{path}") as store, store.wake.listen(lambda due: None) as address:
+        async with (
+            await open_store(f"sqlite:///{path}") as store,
+            store.wake.listen(Subscriber(lambda due: None)) as address,
+        ):
             await store.jobs.add([new_job()])
-            files = [Path(f"{path}{end}") for end in ("", "-wal", "-shm", "-turn")]
+            files = [Path(f"{path}{end}") for end in ("", "-wal", "-shm", "-lock")]
             assert {file.name: oct(file.stat().st_mode & 0o777) for file in files} == {
                 file.name: "0o600" for file in files
             }
@@ -107,7 +111,7 @@ async def test_a_file_that_a_group_shares_is_shared_with_all_that_belongs_to_it(
     path.chmod(0o660)
     async with await open_store(f"sqlite:///{path}") as store:
         await store.jobs.add([new_job()])
-        files = [Path(f"{path}{end}") for end in ("", "-wal", "-shm", "-turn")]
+        files = [Path(f"{path}{end}") for end in ("", "-wal", "-shm", "-lock")]
         assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o660"}
 
 
@@ -174,7 +178,7 @@ async def test_enqueue_is_refused_without_room_while_the_rest_goes_on(path: Path
 async def test_a_disk_that_sqlite_finds_full_is_told_as_full_and_spoils_nothing(path: Path) -> None:
     async with await SqliteStore.open(path, url="sqlite:///x") as store:
         await store.jobs.add([new_job()])
-        pages = store._writer._db
+        pages = store._writer._handler.db
         assert pages is not None
         pages.run("PRAGMA max_page_count = 1")
         with pytest.raises(StoreFull):

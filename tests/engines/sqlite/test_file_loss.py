@@ -16,6 +16,7 @@ from drumbeat.app import Drumbeat
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreLost, StoreUnavailable
 from drumbeat.processes.exit_codes import EXIT_NO_STORE
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.sqlite import file_checks
 from drumbeat.store.urls import open_store
 from tests.apps import crashes
@@ -75,7 +76,7 @@ def delete(path: Path) -> None:
 
 
 def delete_all(path: Path) -> None:
-    for name in ("", "-wal", "-shm", "-turn"):
+    for name in ("", "-wal", "-shm", "-lock"):
         Path(f"{path}{name}").unlink()
 
 
@@ -124,10 +125,10 @@ async def test_a_lost_file_is_neither_read_nor_claimed_from(path: Path, lose: Ca
     async with await open_store(f"sqlite:///{path}") as store:
         await store.jobs.add([new_job()])
         instance = await worker(store)
-        assert len(await store.inspect.find_jobs(JobFilter())) == 1
+        assert len(await find_jobs(store, JobFilter())) == 1
         lose(path)
         with pytest.raises(StoreLost):
-            await store.inspect.find_jobs(JobFilter())
+            await find_jobs(store, JobFilter())
         with pytest.raises(StoreLost):
             await store.jobs.list_running(instance)
         with pytest.raises(StoreLost):
@@ -140,7 +141,7 @@ async def test_a_file_that_is_gone_before_its_first_list_is_lost_too(path: Path)
     async with await open_store(f"sqlite:///{path}") as store:
         path.unlink()
         with pytest.raises(StoreLost):
-            await store.inspect.find_jobs(JobFilter())
+            await find_jobs(store, JobFilter())
         assert not path.exists(), "a reader creates nothing"
 
 
@@ -162,7 +163,7 @@ async def test_who_has_lost_a_file_leaves_alone_what_stands_in_its_place(
         await producer.end()
         assert producer.process.returncode == 0
         async with await open_store(f"sqlite:///{path}") as store:
-            assert (await store.inspect.get_job(new.id)).id == new.id
+            assert (await get_job(store, new.id)).id == new.id
 
 
 async def test_a_store_that_is_opened_anew_goes_on_with_the_file_that_is_there(path: Path) -> None:
@@ -249,5 +250,5 @@ async def test_a_folder_that_cannot_be_read_for_a_moment_is_an_outage_and_no_los
             with pytest.raises(StoreUnavailable):
                 await store.jobs.add([new_job()])
             with pytest.raises(StoreUnavailable):
-                await store.inspect.find_jobs(JobFilter())
+                await find_jobs(store, JobFilter())
         await store.jobs.add([new_job()])

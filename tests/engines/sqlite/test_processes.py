@@ -10,6 +10,7 @@ from typing import Any
 
 from drumbeat.core.job import JobState
 from drumbeat.core.job_query import JobFilter
+from drumbeat.store.job_reads import find_jobs
 from drumbeat.store.urls import open_store
 from tests.contract.making import new_job
 
@@ -49,7 +50,7 @@ async def test_a_crowd_on_one_new_file_loses_nothing_doubles_nothing_and_lets_ev
     async with await open_store(f"sqlite:///{path}") as store:
         [task] = await store.inspect.list_tasks()
         assert (task.succeeded, task.pending, task.running) == (PROCESSES * JOBS, 0, 0)
-        assert await store.inspect.find_jobs(JobFilter(state=JobState.RUNNING)) == []
+        assert await find_jobs(store, JobFilter(state=JobState.RUNNING)) == []
 
 
 async def test_what_was_accepted_survives_kill_9_and_the_file_stays_whole(path: Path) -> None:
@@ -66,7 +67,7 @@ async def test_what_was_accepted_survives_kill_9_and_the_file_stays_whole(path: 
         rest = (await process.stdout.read()).decode().split("\n")
         accepted += rest[:-1]
     async with await open_store(f"sqlite:///{path}") as store:
-        states = {job.id: job.state for job in await store.inspect.find_jobs(JobFilter(limit=1_000_000))}
+        states = {job.id: job.state for job in await find_jobs(store, JobFilter(limit=1_000_000))}
         assert set(accepted) <= states.keys()
         assert len(states) % 20 == 0, "a batch is all or nothing"
         assert (await store.jobs.add([new_job()]))[0].created, "the dead left no lock behind"

@@ -71,16 +71,16 @@ def raw(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
 @pytest.mark.parametrize(
     ("statement", "index"),
     [
-        (SCHEDULES.due, "drumbeat_schedule_by_moment (next_at>? AND next_at<?)"),
-        (SCHEDULES.next_at, "drumbeat_schedule_by_moment (next_at>? AND next_at<?)"),
-        (SCHEDULES.shortest, "drumbeat_schedule_under_way"),
-        (SCHEDULES.stalled, "drumbeat_schedule_under_way"),
+        (SCHEDULES.due, "drumbeat_schedule_by_next_at (next_at>? AND next_at<?)"),
+        (SCHEDULES.next_at, "drumbeat_schedule_by_next_at (next_at>? AND next_at<?)"),
+        (SCHEDULES.shortest_interval, "drumbeat_schedule_running"),
+        (SCHEDULES.stalled, "drumbeat_schedule_running"),
         (SCHEDULES.snapshots, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SCHEDULES.snapshots, "drumbeat_job_for_those_who_can (blocked_on=?)"),
+        (SCHEDULES.snapshots, "drumbeat_job_blocked (blocked_on=?)"),
         (SCHEDULES.recorded_fires, "fire USING PRIMARY KEY (schedule=? AND at=? AND skipped=?)"),
         (SCHEDULES.insert_jobs, "plan USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
         (SCHEDULES.advance, "drumbeat_schedule USING INDEX sqlite_autoindex_drumbeat_schedule_1 (name=?)"),
-        (SCHEDULES.promote_next, "drumbeat_job_waiting_since (blocked_on=?)"),
+        (SCHEDULES.promote_next, "drumbeat_job_blocked_since (blocked_on=?)"),
         (SCHEDULES.orphaned, "(blocked_on>? AND blocked_on<?)"),
         (SCHEDULES.fires, "PRIMARY KEY (schedule=? AND at<?)"),
         (SCHEDULES.prunable_fires, "drumbeat_fire_by_age (last<?)"),
@@ -93,7 +93,8 @@ def test_statements_use_their_index(raw: sqlite3.Connection, statement: str, ind
 
 
 @pytest.mark.parametrize(
-    "statement", [SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.fires, SCHEDULES.promote_next]
+    "statement",
+    [SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest_interval, SCHEDULES.fires, SCHEDULES.promote_next],
 )
 def test_nothing_is_sorted(raw: sqlite3.Connection, statement: str) -> None:
     steps = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}", dict.fromkeys(NAMES))]
@@ -117,7 +118,7 @@ def test_a_look_behind_100_000_schedules_that_are_not_due_costs_what_it_costs_be
         raw.set_progress_handler(tick, 10)
         given = {"now": NOW, "limit": 200, "silent_since": 50, "id": "me"}
         for statement in (
-            *(SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest, SCHEDULES.stalled),
+            *(SCHEDULES.due, SCHEDULES.next_at, SCHEDULES.shortest_interval, SCHEDULES.stalled),
             *(SCHEDULES.orphaned, SCHEDULES.undeclared, INSTANCES.heartbeat_reply),
         ):
             raw.execute(statement, given).fetchall()
@@ -127,10 +128,10 @@ def test_a_look_behind_100_000_schedules_that_are_not_due_costs_what_it_costs_be
     assert cost(filled) < cost(empty) + 50
 
 
-async def test_a_program_of_the_version_before_ends_jobs_and_their_series_go_on(
+async def test_a_job_that_another_program_deletes_frees_its_schedule_and_the_sweep_sets_the_next_fire(
     sqlite: SqliteStore, path: Path
 ) -> None:
-    """Its statements name no schedule; what takes a job out of the live table is the same."""
+    """A trigger does not know the store's clock, so only the store sets the next fire of an interval."""
     await put(sqlite, after())
     await fire(sqlite, "sweep", 10)
     me = await worker(sqlite)
@@ -144,7 +145,11 @@ async def test_a_program_of_the_version_before_ends_jobs_and_their_series_go_on(
     raw.commit()
     raw.close()
     found = await got(sqlite, "sweep")
-    assert (found.current, found.next_at) == (None, 60_001_000)
+    assert (found.current, found.next_at) == (None, None)
+    before = await sqlite.inspect.now()
+    assert await sqlite.schedules.advance_stalled() == 1
+    found = await got(sqlite, "sweep")
+    assert found.current is None and found.next_at is not None and found.next_at >= before
 
 
 async def test_a_series_whose_job_vanished_is_set_going_by_the_sweep(sqlite: SqliteStore, path: Path) -> None:

@@ -20,7 +20,7 @@ async def test_many_rollups_are_one_step(sqlite: SqliteStore) -> None:
     statements = StatementTrace(sqlite)
     await sqlite.stats.put(instance, totals(1))
     assert statements.count("INSERT INTO") == 1
-    assert await sqlite.stats.read_totals() == totals(1)
+    assert await sqlite.stats.read(Resolution.TOTAL, 0, 1) == totals(1)
 
 
 async def test_the_totals_of_those_who_have_gone_are_added_up_in_few_steps(sqlite: SqliteStore) -> None:
@@ -34,4 +34,4 @@ async def test_the_totals_of_those_who_have_gone_are_added_up_in_few_steps(sqlit
         await sqlite.stats.prune(ten_seconds_before=0, minutes_before=0, idle_since=later, limit=3 * TASKS) == 3 * TASKS
     )
     assert len(statements.seen) < 12
-    assert await sqlite.stats.read_totals() == totals(6)
+    assert await sqlite.stats.read(Resolution.TOTAL, 0, 1) == totals(6)

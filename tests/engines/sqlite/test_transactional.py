@@ -16,8 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from drumbeat.app import Drumbeat
+from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import AddResult, JobState, Unique
 from drumbeat.errors import ClaimLost, InvalidArguments, JobNotFound
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.sqlite import SqliteStore
 from drumbeat.store.sqlite.write_lock import WriteLock
 from drumbeat.store.urls import transactional_for
@@ -29,7 +31,7 @@ MINE = "CREATE TABLE IF NOT EXISTS mine (number INTEGER)"
 
 async def exists(store: SqliteStore, id: Any) -> bool:
     try:
-        await store.inspect.get_job(id)
+        await get_job(store, id)
     except JobNotFound:
         return False
     return True
@@ -142,24 +144,22 @@ async def test_jobs_come_and_go_with_the_transaction(
     assert mine(path) == [1]
 
 
-async def test_a_completion_comes_and_goes_with_the_transaction(
-    program: Program, sqlite: SqliteStore, path: Path
-) -> None:
+async def test_a_completion_is_part_of_the_transaction(program: Program, sqlite: SqliteStore, path: Path) -> None:
     instance = await worker(sqlite)
     job = await claimed_one(sqlite, instance)
     for end, state in ((program.rollback, JobState.RUNNING), (program.commit, JobState.SUCCEEDED)):
         program.begin()
         await done(program.run("INSERT INTO mine VALUES (1)"))
         await sqlite.transactional.complete(
-            program.conn, instance, hold(job), started_at=1, result="7", result_error=None
+            program.conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result="7", result_error=None)
         )
         await done(end())
-        assert (await sqlite.inspect.get_job(job.id)).state is state
+        assert (await get_job(sqlite, job.id)).state is state
     program.begin()
     await done(program.run("INSERT INTO mine VALUES (2)"))
     with pytest.raises(ClaimLost):
         await sqlite.transactional.complete(
-            program.conn, instance, hold(job), started_at=1, result=None, result_error=None
+            program.conn, CompletedJob(instance=instance, claim=hold(job), started_at=1, result=None, result_error=None)
         )
     await done(program.commit())
     assert mine(path) == [1]

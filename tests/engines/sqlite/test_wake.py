@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from drumbeat.errors import ConfigError
+from drumbeat.store.protocol.wake import Subscriber
 from drumbeat.store.sqlite import SqliteStore, wake
 from tests.contract.making import HOUR, add, new_job, worker
 from tests.contract.test_wake import EVENTS, Ear, Event, listening
@@ -72,7 +73,7 @@ async def test_a_burst_is_joined(sqlite: SqliteStore, other: SqliteStore, monkey
 async def test_the_version_alone_is_enough(path: Path, sqlite: SqliteStore) -> None:
     """A program that knows no datagrams commits."""
     ear = Ear()
-    async with sqlite.wake.listen(ear.hear):
+    async with sqlite.wake.listen(Subscriber(ear.hear)):
         stranger = sqlite3.connect(path)
         stranger.execute("INSERT INTO drumbeat_meta (name, value) VALUES ('stranger', 1)")
         stranger.commit()
@@ -82,7 +83,7 @@ async def test_the_version_alone_is_enough(path: Path, sqlite: SqliteStore) -> N
 
 async def test_an_idle_store_is_quiet(sqlite: SqliteStore) -> None:
     ear = Ear()
-    async with sqlite.wake.listen(ear.hear):
+    async with sqlite.wake.listen(Subscriber(ear.hear)):
         watched = asyncio.get_running_loop().time() + 4 * wake.VERSION_POLL_S
         await until(lambda: asyncio.get_running_loop().time() > watched, what="four looks")
     assert ear.heard == []
@@ -111,7 +112,7 @@ async def test_a_socket_that_is_full_or_gone_is_passed_over(
 @pytest.mark.usefixtures("no_version")
 async def test_nonsense_in_the_socket_means_look(sqlite: SqliteStore) -> None:
     ear = Ear()
-    async with sqlite.wake.listen(ear.hear) as address:
+    async with sqlite.wake.listen(Subscriber(ear.hear)) as address:
         assert address is not None
         sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         for text in (b"\xff\xfe", b"-1", b"9" * 60):
@@ -123,7 +124,7 @@ async def test_nonsense_in_the_socket_means_look(sqlite: SqliteStore) -> None:
 
 
 async def test_the_socket_is_private_and_goes_with_its_listener(sqlite: SqliteStore) -> None:
-    async with sqlite.wake.listen(lambda _: None) as address:
+    async with sqlite.wake.listen(Subscriber(lambda _: None)) as address:
         assert address is not None
         assert stat.S_IMODE(Path(address).parent.stat().st_mode) == 0o700
         assert Path(address).is_socket()
@@ -133,12 +134,12 @@ async def test_the_socket_is_private_and_goes_with_its_listener(sqlite: SqliteSt
 async def test_the_socket_of_a_killed_process_is_swept_away_and_a_living_one_stays(
     sqlite: SqliteStore, other: SqliteStore
 ) -> None:
-    async with sqlite.wake.listen(lambda due: None) as living:
+    async with sqlite.wake.listen(Subscriber(lambda due: None)) as living:
         assert living is not None
         left_behind = Path(living).with_name("1-killed")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
             ear.bind(str(left_behind))
-        async with other.wake.listen(lambda due: None):
+        async with other.wake.listen(Subscriber(lambda due: None)):
             assert not left_behind.exists()
             assert Path(living).exists()
 
@@ -149,7 +150,7 @@ async def test_a_folder_that_others_can_enter_is_refused(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / f"drumbeat-{os.getuid()}").mkdir(mode=0o755)
     with pytest.raises(ConfigError, match="only this user"):
-        async with sqlite.wake.listen(lambda _: None):
+        async with sqlite.wake.listen(Subscriber(lambda _: None)):
             pass
 
 

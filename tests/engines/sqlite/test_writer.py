@@ -1,4 +1,4 @@
-"""Group commit: many requests in one transaction, one bad one alone, and time taken inside the turn."""
+"""Group commit: many requests in one transaction, a bad one fails alone, and time is taken inside the write lock."""
 
 import asyncio
 import contextlib
@@ -8,6 +8,7 @@ import sqlite3 as driver
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,12 +18,13 @@ from drumbeat.core.claim import WriteStatus
 from drumbeat.core.job import JobState, OutcomeKind
 from drumbeat.core.job_query import JobFilter
 from drumbeat.errors import StoreError, StoreLost, StoreUnavailable
+from drumbeat.store.job_reads import find_jobs, get_job
 from drumbeat.store.sqlite import SqliteStore, database_thread, fsync_thread, writer
 from drumbeat.store.sqlite.connection import SqliteConnection
-from drumbeat.store.sqlite.database_thread import WriteRequest
+from drumbeat.store.sqlite.database_thread import RequestGroup
 from drumbeat.store.sqlite.insert import SqliteInsertBatch
 from drumbeat.store.sqlite.write_lock import WriteLock
-from drumbeat.store.sqlite.writer import WriteContext, Writer
+from drumbeat.store.sqlite.writer import WriteContext, WriteHandler
 from tests.contract.making import HOUR, claim, claimed_one, end, ids, new_job, worker
 from tests.waiting import until
 
@@ -32,20 +34,25 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
+def writer_connection(store: SqliteStore) -> SqliteConnection:
+    db = store._writer._handler.db
+    assert db is not None
+    return db
+
+
 class StatementTrace:
     """Everything that the writer executes, in order."""
 
     def __init__(self, store: SqliteStore) -> None:
-        assert store._writer._db is not None
         self.seen: list[str] = []
-        store._writer._db._db.set_trace_callback(self.seen.append)
+        writer_connection(store)._db.set_trace_callback(self.seen.append)
 
     def count(self, beginning: str) -> int:
         return sum(statement.startswith(beginning) for statement in self.seen)
 
 
 class HeldWriteLock:
-    """Somebody else's turn, so that requests pile up behind it."""
+    """The write lock of another process, so that requests pile up behind it."""
 
     def __init__(self, path: Path) -> None:
         self._lock = WriteLock(path)
@@ -57,7 +64,7 @@ class HeldWriteLock:
 
 
 async def call_behind_lock(path: Path, calls: list[Any], check: Callable[[], None] = lambda: None) -> list[Any]:
-    """Start all calls while somebody else writes; give back the turn when all are in line."""
+    """Start all calls while another process holds the write lock; release it when all are queued."""
     held = HeldWriteLock(path)
     tasks = [asyncio.Task(call) for call in calls]
     await asyncio.wait(tasks, timeout=0.05)
@@ -76,7 +83,7 @@ async def test_requests_that_wait_share_one_transaction(sqlite: SqliteStore, pat
     assert all(not isinstance(answer, Exception) for answer in answers)
     assert statements.count("COMMIT") <= 2, "the first may have gone alone"
     assert statements.count("INSERT INTO drumbeat_job") <= 2, "single adds become one statement"
-    assert len(await sqlite.inspect.find_jobs(JobFilter(limit=100))) == 50
+    assert len(await find_jobs(sqlite, JobFilter(limit=100))) == 50
 
 
 class SlowDisk:
@@ -114,7 +121,7 @@ async def test_an_enqueue_is_answered_when_it_is_on_disk_and_a_claim_need_not_wa
     ending = asyncio.Task(end(sqlite, instance, claimed, OutcomeKind.SUCCEEDED))
 
     async def is_visible() -> bool:
-        return (await sqlite.inspect.get_job(job.id)).state is JobState.SUCCEEDED
+        return (await get_job(sqlite, job.id)).state is JobState.SUCCEEDED
 
     await until(is_visible)
     assert not adding.done()
@@ -176,11 +183,11 @@ def sees_more(path: Path, known: int) -> bool:
 async def test_one_bad_request_in_a_group_spoils_nothing_for_the_others(sqlite: SqliteStore, path: Path) -> None:
     jobs = [new_job(priority=5 if number != 7 else 10) for number in range(20)]
     calls = [sqlite.jobs.add([job]) for job in jobs]
-    calls += [sqlite.jobs.pause_queue("x", by="", reason=""), sqlite.jobs.add([new_job(), new_job(args=None)])]
+    calls += [sqlite.jobs.pause_queue("x", by="", reason=""), sqlite.jobs.add([new_job(), new_job(priority=10)])]
     answers = await call_behind_lock(path, calls)
     bad = [number for number, answer in enumerate(answers) if isinstance(answer, Exception)]
     assert bad == [7, 21]
-    assert len(await sqlite.inspect.find_jobs(JobFilter(limit=100))) == 19
+    assert len(await find_jobs(sqlite, JobFilter(limit=100))) == 19
     assert [queue.paused for queue in await sqlite.inspect.list_queues() if queue.name == "x"] == [True]
 
 
@@ -196,8 +203,7 @@ async def test_a_failing_request_leaves_nothing_behind(sqlite: SqliteStore) -> N
 
     with pytest.raises(LookupError):
         await sqlite._writer.write(half, None)
-    assert sqlite._writer._db is not None
-    assert not sqlite._writer._db.in_transaction
+    assert not writer_connection(sqlite).in_transaction
     assert (
         await sqlite._worker_reader.read(lambda db: db.value("SELECT count(*) FROM drumbeat_meta WHERE name = 'half'"))
         == 0
@@ -214,11 +220,11 @@ async def test_nothing_is_written_when_nothing_is_due(sqlite: SqliteStore, path:
     assert statements.seen == []
 
 
-async def test_now_is_taken_inside_the_turn(sqlite: SqliteStore, path: Path, clock: FakeClock) -> None:
+async def test_now_is_taken_inside_the_write_lock(sqlite: SqliteStore, path: Path, clock: FakeClock) -> None:
     job = new_job()
     asked = clock.now_us()
     await call_behind_lock(path, [sqlite.jobs.add([job])], check=lambda: clock.jump(60))
-    found = await sqlite.inspect.get_job(job.id)
+    found = await get_job(sqlite, job.id)
     assert found.created_at.timestamp() * 1_000_000 == asked + 60_000_000
 
 
@@ -246,7 +252,7 @@ async def test_a_job_becomes_claimable_at_its_moment_not_before(sqlite: SqliteSt
     assert ids(await claim(sqlite, instance)) == [job.id]
 
 
-async def test_a_call_that_gets_no_turn_ends_with_store_unavailable(
+async def test_a_call_that_does_not_get_the_write_lock_ends_with_store_unavailable(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database_thread, "CALL_TIMEOUT", 0.5)
@@ -257,7 +263,7 @@ async def test_a_call_that_gets_no_turn_ends_with_store_unavailable(
             await store.jobs.add([job])
         held.release()
         assert (await store.jobs.add([job]))[0].id == job.id
-        assert len(await store.inspect.find_jobs(JobFilter())) == 1
+        assert len(await find_jobs(store, JobFilter())) == 1
 
 
 async def test_a_strangers_lock_is_waited_for(sqlite: SqliteStore, path: Path) -> None:
@@ -309,7 +315,7 @@ async def test_threads_end_with_the_store(path: Path) -> None:
     before = threading.active_count()
     async with await SqliteStore.open(path, url="x") as store:
         await claim(store, await worker(store))
-        await store.inspect.find_jobs(JobFilter())
+        await find_jobs(store, JobFilter())
         assert threading.active_count() > before
     await until(lambda: threading.active_count() == before, what="the end of the threads")
 
@@ -321,7 +327,7 @@ async def test_after_a_fork_the_child_is_told_to_open_anew_and_the_parent_goes_o
     if child == 0:
         said = b"nothing"
         try:
-            sqlite._writer.submit(lambda *_: None)
+            sqlite._writer.write(lambda *_: None, None)
         except StoreError as error:
             said = str(error).encode()
         finally:
@@ -334,13 +340,13 @@ async def test_after_a_fork_the_child_is_told_to_open_anew_and_the_parent_goes_o
     assert (await sqlite.jobs.add([new_job()]))[0].created
 
 
-async def test_a_forked_child_does_not_keep_its_dead_parents_turn(path: Path) -> None:
-    """The parent takes its turn, forks and is killed; the child lives on with the copied descriptors."""
+async def test_a_forked_child_does_not_keep_the_write_lock_of_its_dead_parent(path: Path) -> None:
+    """The parent takes the write lock, forks and is killed; the child lives on with the copied descriptors."""
     reading, writing = os.pipe()
     parent = os.fork()
     if parent == 0:
-        turn = WriteLock(path)
-        turn.__enter__()
+        lock = WriteLock(path)
+        lock.__enter__()
         grandchild = os.fork()
         if grandchild == 0:
             os.read(reading, 1)
@@ -354,7 +360,7 @@ async def test_a_forked_child_does_not_keep_its_dead_parents_turn(path: Path) ->
             got.set()
 
     threading.Thread(target=take, daemon=True).start()
-    await until(got.is_set, what="the turn")
+    await until(got.is_set, what="the write lock")
     os.write(writing, b"x")
     os.close(reading)
     os.close(writing)
@@ -375,32 +381,46 @@ async def test_an_error_of_our_own_code_reaches_the_caller_and_the_thread_goes_o
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(writer, "_group_by_kind", lambda group: 1 / 0)
+        broken.setattr(WriteHandler, "_run_unit", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             await sqlite.jobs.add([new_job()])
     assert (await sqlite.jobs.add([new_job()]))[0].created
 
 
+async def test_a_commit_wakes_the_loop_for_a_hint_only_if_there_is_a_listener(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posted: list[int] = []
+    monkeypatch.setattr(
+        sqlite._notifier, "_loop", SimpleNamespace(call_soon_threadsafe=lambda _, due: posted.append(due))
+    )
+    await sqlite.jobs.add([new_job()])
+    assert posted == []
+    sqlite._notifier.listeners["here"] = lambda _: None
+    await sqlite.jobs.add([new_job(run_at=7)])
+    assert posted == [7]
+
+
 async def test_a_reader_does_not_create_a_deleted_file_anew(path: Path, sqlite: SqliteStore) -> None:
     path.unlink()
     with pytest.raises(StoreLost):
-        await sqlite.inspect.find_jobs(JobFilter())
+        await find_jobs(sqlite, JobFilter())
     assert not path.exists()
 
 
-async def test_large_batches_do_not_share_a_transaction_so_that_others_have_their_turn_between(
+async def test_large_batches_do_not_share_a_transaction_so_that_others_can_write_between_them(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    transaction = Writer._run_transaction
+    transaction = WriteHandler._run_transaction
 
-    def counted(self: Writer, db: SqliteConnection, group: list[WriteRequest]) -> Any:
+    def counted(self: WriteHandler, db: SqliteConnection, group: RequestGroup[WriteContext]) -> Any:
         sizes.append(
             sum(len(request.argument.jobs) for request in group if isinstance(request.argument, SqliteInsertBatch))
         )
         return transaction(self, db, group)
 
-    monkeypatch.setattr(Writer, "_run_transaction", counted)
+    monkeypatch.setattr(WriteHandler, "_run_transaction", counted)
     batches = [[new_job() for _ in range(4_000)] for _ in range(10)]
     async with asyncio.TaskGroup() as group:
         for batch in batches:

@@ -146,7 +146,7 @@ async def test_the_dark_is_the_systems_choice_until_somebody_makes_another(open_
     assert await page.evaluate(ground) == light
 
 
-async def test_a_job_is_found_opened_and_retried_by_keyboard_alone(page: Page, app: Drumbeat) -> None:
+async def test_a_job_is_found_opened_and_replayed_by_keyboard_alone(page: Page, app: Drumbeat) -> None:
     ids = await dead_letters(app, 3)
     press = page.keyboard.press
     await page.goto("/")
@@ -167,10 +167,10 @@ async def test_a_job_is_found_opened_and_retried_by_keyboard_alone(page: Page, a
     await press("Enter")
     # The second from the newest.
     await page.wait_for_url(f"**/jobs/{ids[1]}")
-    retry = page.get_by_test_id("act-retry")
+    replay = page.get_by_test_id("act-replay")
     for _ in range(60):
         await press("Tab")
-        if await retry.evaluate("(button) => document.activeElement === button"):
+        if await replay.evaluate("(button) => document.activeElement === button"):
             break
     await press("Enter")
     await expect(page.get_by_test_id("reason")).to_be_focused()

@@ -85,16 +85,16 @@ async def test_the_story_of_a_job_that_failed_twice_and_then_succeeded(page: Pag
 
 @on_three_engines
 async def test_retry_cancel_and_discard_work_while_everything_moves(page: Page, app: Drumbeat) -> None:
-    [retried, discarded] = await dead_letters(app, 2)
+    [replayed, discarded] = await dead_letters(app, 2)
     [cancelled] = await enqueue(app, 1)
 
-    await page.goto(f"/jobs/{retried}")
+    await page.goto(f"/jobs/{replayed}")
     await mark(page)
     head = page.locator("h1").get_by_test_id("state")
-    await confirm(page, page.get_by_test_id("act-retry"))
+    await confirm(page, page.get_by_test_id("act-replay"))
     await expect(page.get_by_test_id("toast")).to_have_text("It is ready again")
     await expect(head).to_have_text("ready")
-    assert await is_same(page) and await state(app, retried) is JobState.PENDING
+    assert await is_same(page) and await state(app, replayed) is JobState.PENDING
 
     await page.goto(f"/jobs/{discarded}")
     await page.get_by_test_id("act-discard").click()
@@ -108,7 +108,7 @@ async def test_retry_cancel_and_discard_work_while_everything_moves(page: Page, 
     await page.get_by_test_id("confirm").click()
     await expect(page.get_by_test_id("toast")).to_have_text("It is discarded")
     await expect(nav).to_have_text("3")
-    await expect(page.get_by_test_id("act-retry")).to_have_count(0)
+    await expect(page.get_by_test_id("act-replay")).to_have_count(0)
     await expect(page.get_by_test_id("path")).to_contain_text("Discarded")
 
     await page.goto(f"/jobs/{cancelled}")
@@ -120,7 +120,7 @@ async def test_retry_cancel_and_discard_work_while_everything_moves(page: Page, 
     assert await state(app, cancelled) is JobState.CANCELLED
 
     await page.goto("/audit")
-    for words in ("jobs.cancel", "not any more", "dead.discard", "nobody lives there", "jobs.retry"):
+    for words in ("jobs.cancel", "not any more", "dead.discard", "nobody lives there", "dead.replay"):
         await expect(page.locator("main")).to_contain_text(words)
 
 
@@ -129,10 +129,10 @@ async def test_a_thousand_dead_letters_are_replayed_at_once(page: Page, app: Dru
     await dead_letters(app, 1_000)
     await page.goto("/dead")
     await expect(page.get_by_test_id("group-count")).to_have_text("1,000")
-    await page.get_by_test_id("group-send_mail").get_by_role("button", name="Retry").click()
+    await page.get_by_test_id("group-send_mail").get_by_role("button", name="Replay").click()
     await expect(page.get_by_test_id("touches")).to_have_text("This touches 1,000 jobs.")
     await page.get_by_test_id("confirm").click()
-    await expect(page.get_by_test_id("toast")).to_have_text("1,000 dead letters retried")
+    await expect(page.get_by_test_id("toast")).to_have_text("1,000 dead letters replayed")
     await expect(page.get_by_test_id("counter-dead-nav")).to_have_text("")
     await expect(page.get_by_test_id("empty").first).to_contain_text("No dead letters")
     [queue] = [each for each in await app.queues.list() if each.name == MAIL]

@@ -1,11 +1,11 @@
-"""How jobs get into the live table: new ones, follow-ups, and the rule of unique keys.
+"""Inserting jobs into the live table of PostgreSQL.
 
-Calls that wait for the line are stored together, in one statement: a thousand coroutines that enqueue one job each cost a
-few commits. Nearly always nothing of a batch is known, and that one statement says so; where something is, it is undone and
-the batch is looked at job by job.
+Calls that wait for the connection are stored together, in one statement: a thousand coroutines that enqueue one job each cost
+a few commits. Nearly always no job of a batch exists yet, and the statement succeeds; otherwise it is rolled back and the batch
+is decided job by job.
 
-Whoever enqueues in bulk holds the loop while the next jobs are bound. So that the server has work meanwhile, a large batch that
-waits is on its way before the answer to the last one is given:
+A bulk enqueue occupies the loop while it binds the next jobs. So that the server has work meanwhile, a large waiting batch is
+sent before the previous one is answered:
 
     loop    | bind C | answer A, send B    | bind D | answer B, send C    |
     server  | stores A ...............     | stores B .............       |
@@ -19,29 +19,34 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from drumbeat.core.job import AddResult, NewJob, Unique
+from drumbeat.core.uniqueness import UniqueKeys, select_new, unique_keys
 from drumbeat.errors import DrumbeatError, StoreError, StoreUnavailable
 from drumbeat.ids import JobId, created_us, is_job_id
+from drumbeat.store.job_columns import NEW, default_of
 from drumbeat.store.postgres import error_translation
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PlanMode, PostgresConnection, RetryTransaction, Session
 from drumbeat.store.postgres.copy_format import COLUMNS, CopyBatch
-from drumbeat.store.postgres.statements import PostgresJobSql, PostgresStatements
+from drumbeat.store.postgres.statements import SHARED_FIELDS, PostgresJobSql, PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
 
 MIN_COPY_JOBS = 500
-"""Batches of so many jobs are copied into the table, which takes two thirds of an INSERT, with unique keys half."""
+"""Batches of this size are written by COPY, which takes two thirds of an INSERT, with unique keys half."""
 _MAX_BATCH_JOBS = 2_000
-"""So many jobs pay for a commit of their own: no more are stored together."""
+"""Jobs that are stored together; this many are worth a commit of their own."""
 _MAX_ANSWER_DELAY = 0.02
-"""Seconds for which an answer is held back at most, until the next batch is on its way."""
+"""Seconds for which an answer is held back at most, until the next batch is sent."""
 _MIN_ROWS_PER_SECOND = 5_000
-"""A batch may take longer than a call: so many rows even a slow server stores in a second."""
+"""What even a slow server stores; gives the timeout of a large batch."""
+
+_GETTERS = {name: attrgetter("unique._value_" if name == "unique" else name) for name in NEW}
+_get_fields = attrgetter(*("unique._value_" if name == "unique" else name for name in NEW))
+_DEFAULTS = {name: default_of(name) for name in NEW if name not in ("id", "args", *SHARED_FIELDS)}
 
 
 class InsertResult(NamedTuple):
     earliest_due: int
-    """The due moment of the earliest."""
     is_notified: bool
-    """Whether workers hear of it with the commit."""
+    """The commit notifies workers."""
 
 
 class PostgresInserter:
@@ -55,21 +60,20 @@ class PostgresInserter:
         self._waiting: list[tuple[Sequence[NewJob], asyncio.Future[list[AddResult]]]] = []
         self._task: asyncio.Task[None] | None = None
         self._unanswered: list[tuple[asyncio.Future[list[AddResult]], list[AddResult]]] = []
-        """What is stored, and the answer held back for a moment."""
+        """Results of stored jobs that are held back until the next batch is sent."""
         self._closed = False
         self._active_calls = 0
-        """How many are under way."""
 
     async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
-        """All or none; one answer for each."""
+        """Store all jobs or none; one result for each."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[AddResult]] = loop.create_future()
         self._waiting.append((jobs, answer))
         if self._task is None:
-            # Not in a task group: it works for several callers, none of which may take it down. `close` ends it.
-            self._task = loop.create_task(self._run(), name="drumbeat adding")
+            # Not in a task group: it serves several callers, none of which may cancel it. `close` ends it.
+            self._task = loop.create_task(self._run(), name="drumbeat inserter")
         self._active_calls += 1
         try:
             added = await answer
@@ -90,7 +94,7 @@ class PostgresInserter:
         self._waiting.clear()
 
     async def add_in_transaction(self, session: Session, jobs: Sequence[NewJob]) -> list[int]:
-        """Follow-ups, in the step that makes their jobs dead; gives the due moments of those that are new."""
+        """Store on_dead jobs, in the transaction that makes their jobs dead; return run_at of the new ones."""
         if not jobs:
             return []
         rows = await session.fetch(self._sql.insert_unknown, *insert_arguments(jobs))
@@ -120,7 +124,7 @@ class PostgresInserter:
         return [(jobs, answer) for jobs, answer in group if not answer.done()]
 
     async def _store_group(self, group: list[tuple[Sequence[NewJob], "asyncio.Future[list[AddResult]]"]]) -> None:
-        """Together; alone if that fails for any other reason than that the server is away."""
+        """Store calls together; each alone if that fails while the server is available."""
         jobs = [job for several, _ in group for job in several] if len(group) > 1 else group[0][0] if group else ()
         if not jobs:
             return
@@ -143,28 +147,28 @@ class PostgresInserter:
             self._send_answers()
 
     def _send_answers(self) -> None:
-        untold, self._unanswered = self._unanswered, []
-        for answer, given in untold:
+        unanswered, self._unanswered = self._unanswered, []
+        for answer, results in unanswered:
             if not answer.done():
-                answer.set_result(given)
+                answer.set_result(results)
 
     async def _add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
-        patience = CALL_TIMEOUT + len(jobs) / _MIN_ROWS_PER_SECOND
+        timeout = CALL_TIMEOUT + len(jobs) / _MIN_ROWS_PER_SECOND
         try:
-            stored = await self._add_new(jobs, patience)
+            stored = await self._add_new(jobs, timeout)
         except error_translation.DuplicateJobs:
-            answers, soonest = await self._connection.transact(partial(self._insert_unknown, jobs), timeout=patience)
-            if soonest is not None:
-                self._notifier.notify(soonest)
+            answers, earliest = await self._connection.transact(partial(self._insert_unknown, jobs), timeout=timeout)
+            if earliest is not None:
+                self._notifier.notify(earliest)
             return answers
         self._notifier.notify(stored.earliest_due, sent=stored.is_notified)
         return [AddResult(job.id, True) for job in jobs]
 
     async def _add_new(self, jobs: Sequence[NewJob], timeout: float) -> InsertResult:
-        """Store jobs none of which is known.
+        """Store jobs none of which exists.
 
         Raises:
-            KnownJobs: one is, nothing was stored.
+            DuplicateJobs: one exists; nothing was stored.
         """
         if len(jobs) == 1 and not jobs[0].unique:
             return await self._connection.call(
@@ -189,18 +193,17 @@ class PostgresInserter:
         with error_translation.detect_duplicates():
             row = await session.fetchrow(
                 self._sql.add_one,
-                *(job.id, job.task, job.queue, job.args, job.signature, job.priority, job.run_at, job.delay, job.key),
-                *(job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant, _earliest_end(job.id), job.trace),
+                _earliest_end(job.id),
                 self._notifier.sender_for_commit(alone=self._active_calls == 1),
+                *_get_fields(job),
             )
         return InsertResult(due_at(job, row["now"]), row["notified"])
 
     async def _copy(self, batch: CopyBatch, session: Session) -> int | None:
-        """The store's now; None if it must be done otherwise, and nothing was stored.
+        """Write jobs by COPY; return the store's now, or None: it must be done otherwise, and nothing was stored.
 
-        The unique indexes see every job of Unique.LIVE that holds a key, but of Unique.PENDING only some. Where a task has any
-        of those at all, its jobs are compared one by one; they are looked for again at the end, when ours are there to be
-        seen by others.
+        The unique indexes cover every job of Unique.LIVE, but only the pending ones of Unique.PENDING. Where a task has any of
+        the latter, its jobs are decided one by one; this is checked again at the end, when others can see our rows.
         """
         tasks = list(dict.fromkeys(batch.column("task"))) if Unique.LIVE in batch.column("unique") else []
         now, doubtful = await session.fetchrow(self._sql.before_copy, tasks)
@@ -215,10 +218,10 @@ class PostgresInserter:
                 source=self._stream_rows(batch.encode(now)),
                 format="binary",
             )
-            look = await session.fetchrow(self._sql.after_copy, tasks, first, last, _earliest_end(first))
-            if look["doubtful"]:
+            check = await session.fetchrow(self._sql.after_copy, tasks, first, last, _earliest_end(first))
+            if check["doubtful"]:
                 raise error_translation.DuplicateJobs("one of these keys may have been taken meanwhile")
-            if look["crowded"] and await session.fetch(self._sql.states, batch.ids):
+            if check["crowded"] and await session.fetch(self._sql.ended_states, batch.ids):
                 raise error_translation.DuplicateJobs("one of these jobs has ended")
         moment: int = now
         return moment
@@ -229,99 +232,49 @@ class PostgresInserter:
         self._send_answers()
 
     async def _insert_unknown(self, jobs: Sequence[NewJob], session: Session) -> tuple[list[AddResult], int | None]:
-        """Look who is known and who holds which key, decide, and insert the others; and due moment of the earliest."""
+        """Decide job by job and insert what is new; return the results, and the earliest run_at."""
         ids = list(_ids(jobs))
-        known = {row["id"] for row in await session.fetch(self._sql.known, ids)}
-        keys = await load_unique_keys(
-            self._sql, session, ((job.task, job.key) for job in jobs if job.unique and job.key)
-        )
-        answers: list[AddResult] = []
-        new: list[NewJob] = []
-        for job in jobs:
-            holder = None if job.id in known else keys.find_holder(job.task, job.key, job.unique)
-            if job.id in known or holder is not None:
-                answers.append(AddResult(holder or job.id, False))
-                continue
-            known.add(job.id)
-            keys.take(job.task, job.key, job.unique, job.id)
-            new.append(job)
-            answers.append(AddResult(job.id, True))
+        known = {row["id"] for row in await session.fetch(self._sql.known_ids, ids)}
+        keys = await load_unique_keys(self._sql, session, unique_keys(jobs))
+        answers, new = select_new(jobs, known, keys)
         if not new:
             return answers, None
         rows = await session.fetch(self._sql.insert_unknown, *insert_arguments(new))
-        # Fewer: somebody came between look and insert. In history now: it ended between its absence and our snapshot.
-        if len(rows) < len(new) or await session.fetch(self._sql.states, list(_ids(new))):
+        # Fewer: another transaction inserted one meanwhile. In history: it was inserted, and ended, before our snapshot.
+        if len(rows) < len(new) or await session.fetch(self._sql.ended_states, list(_ids(new))):
             raise RetryTransaction
         await self._recheck_keys(new, session)
         return answers, min(due_at(job, rows[0]["now"]) for job in new)
 
     async def _recheck_keys(self, new: Sequence[NewJob], session: Session) -> None:
-        """Whether somebody else's unique job was added and claimed between our look and our insert."""
+        """Retry if another unique job was added and claimed between our check and our insert."""
         lasting = [job for job in new if job.unique is Unique.LIVE]
         if lasting:
             try:
                 with error_translation.detect_duplicates():
                     tasks = list(dict.fromkeys(job.task for job in lasting))
-                    await session.execute(self._sql.refuse_held, list(_ids(lasting)), tasks)
+                    await session.execute(self._sql.raise_if_key_held, list(_ids(lasting)), tasks)
             except error_translation.DuplicateJobs:
                 raise RetryTransaction from None
 
 
-class PostgresUniqueKeys:
-    """Who holds which unique key at this moment of the transaction, and who takes one in it."""
-
-    def __init__(self, holders: Iterable[tuple[str, str, JobId, str]]) -> None:
-        self._holders: dict[tuple[str, str], list[tuple[JobId, str]]] = {}
-        for task, key, id, state in holders:
-            self._holders.setdefault((task, key), []).append((id, state))
-
-    def find_holder(self, task: str, key: str | None, unique: str) -> JobId | None:
-        """The live unique job that makes a new one of this kind unnecessary: for Unique.PENDING only a pending one."""
-        if key is None or not unique:
-            return None
-        found = [id for id, state in self._holders.get((task, key), ()) if unique == Unique.LIVE or state == "pending"]
-        return min(found, default=None)
-
-    def take(self, task: str, key: str | None, unique: str, id: JobId) -> None:
-        if key is not None and unique:
-            self._holders.setdefault((task, key), []).append((id, "pending"))
-
-
-async def load_unique_keys(
-    sql: PostgresJobSql, session: Session, keys: Iterable[tuple[str, str | None]]
-) -> PostgresUniqueKeys:
-    wanted = list(dict.fromkeys(keys))
-    if not wanted:
-        return PostgresUniqueKeys(())
-    found = await session.fetch(sql.key_holders, [task for task, _ in wanted], [key for _, key in wanted])
-    return PostgresUniqueKeys((row["task"], row["key"], row["id"], row["state"]) for row in found)
+async def load_unique_keys(sql: PostgresJobSql, session: Session, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
+    if not keys:
+        return UniqueKeys()
+    found = await session.fetch(sql.key_holders, [task for task, _ in keys], [key for _, key in keys])
+    return UniqueKeys((row["task"], row["key"], row["id"], row["state"]) for row in found)
 
 
 def insert_arguments(jobs: Sequence[NewJob]) -> list[Any]:
-    """The arguments of `add` and `insert`: arrays only for columns in which the jobs differ from the default or each other."""
+    """The arguments of `add` and `insert_unknown`: arrays only for columns that differ from the default or between jobs."""
     first = jobs[0]
-    ids = list(_ids(jobs))
-    return [
-        ids,
-        *(_column_or_empty(jobs, "task", first.task), _column_or_empty(jobs, "queue", first.queue)),
-        [job.args for job in jobs],
-        *(_column_or_empty(jobs, "signature", first.signature), _column_or_empty(jobs, "priority", first.priority)),
-        *(
-            _column_or_empty(jobs, "run_at", None),
-            _column_or_empty(jobs, "delay", 0),
-            _column_or_empty(jobs, "key", None),
-        ),
-        [job.unique.value if job.unique else "" for job in jobs] if any(job.unique for job in jobs) else [],
-        *(
-            _column_or_empty(jobs, "retries", None),
-            _column_or_empty(jobs, "timeout", None),
-            _column_or_empty(jobs, "crash_limit", 3),
-        ),
-        *(_column_or_empty(jobs, "on_dead", None), _column_or_empty(jobs, "tenant", "")),
-        _earliest_end(min(ids)),
-        *(first.task, first.queue, first.signature, first.priority),
-        _column_or_empty(jobs, "trace", None),
-    ]
+    shared = [getattr(first, name) for name in SHARED_FIELDS]
+    columns = {name: list(map(getter, jobs)) for name, getter in _GETTERS.items()}
+    for name, value in zip(SHARED_FIELDS, shared, strict=True):
+        columns[name] = _empty_if_all(columns[name], value)
+    for name, value in _DEFAULTS.items():
+        columns[name] = _empty_if_all(columns[name], value)
+    return [_earliest_end(min(columns["id"])), *shared, *columns.values()]
 
 
 def due_at(job: NewJob, now: int) -> int:
@@ -333,13 +286,12 @@ def _ids(jobs: Sequence[NewJob]) -> Iterable[JobId]:
 
 
 def _earliest_end(first: JobId) -> int:
-    """From when on a job with this id, or a later one, can have ended."""
+    """The earliest time at which a job with this id, or a later one, can have ended."""
     return created_us(first) if is_job_id(first) else 0
 
 
-def _column_or_empty(jobs: Sequence[NewJob], name: str, value: Any) -> list[Any]:
+def _empty_if_all(column: list[Any], value: Any) -> list[Any]:
     """The column; empty if it is this value everywhere."""
-    column = list(map(attrgetter(name), jobs))
     return [] if column.count(value) == len(column) else column
 
 

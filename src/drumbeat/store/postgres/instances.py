@@ -1,32 +1,36 @@
-"""Who lives, on PostgreSQL. The contract is in `store.protocol.Instances`.
+"""Instances on PostgreSQL. The contract is in `store.protocol.Instances`.
 
-A burial locks in the same order as an exchange: the instance's jobs first, then its row. A claim holds the row's key while it
-takes jobs, so after the burial has the row no claim is under way, and a second look finds what came in between.
+`declare_dead` locks in the same order as `report_and_claim`: the instance's jobs first, then its row. A claim holds a key share
+lock on the row while it takes jobs; so once `declare_dead` has locked the row no claim is under way, and a second read finds
+the jobs that were claimed in between.
 """
 
 from collections.abc import Sequence
 from functools import partial
 
 from drumbeat.clock import Clock
-from drumbeat.core.claim import ClaimRef, Outcome
-from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.claim import ClaimRef
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceState, Leader, NewInstance, Peer
-from drumbeat.core.job import OutcomeKind
+from drumbeat.core.transitions import (
+    add_follow_ups,
+    blame_crash,
+    crash_failure,
+    find_on_dead_jobs,
+    release_outcome,
+    report_crash,
+)
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
-from drumbeat.store.outcomes import crash_failure, crashed_outcome, released_outcomes
 from drumbeat.store.postgres import rows
-from drumbeat.store.postgres.completion import PostgresCompletionWriter, PostgresTransitions
+from drumbeat.store.postgres.completion import PostgresCompletionWriter
 from drumbeat.store.postgres.connections import PostgresConnection, Session
 from drumbeat.store.postgres.history import HistoryPartitions
 from drumbeat.store.postgres.rows import PostgresHeldJob, as_json
 from drumbeat.store.postgres.statements import PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
 
-_CANCELLED = OutcomeKind.CANCELLED.value
-_CRASHED = OutcomeKind.CRASHED.value
 _COUNT_INTERVAL_FACTOR = 20
-"""Counting the running jobs may take a twentieth of the time: where dead rows pile up it is slow, and so rarer."""
+"""Running jobs are counted for at most a twentieth of the time: where dead rows pile up, counting is slow."""
 _QUICK_COUNT_S = 0.1
 
 
@@ -63,7 +67,7 @@ class PostgresInstances:
         began = self._clock.monotonic()
         counts = began >= self._next_count_at
         row = await self._connection.call(
-            lambda session: session.fetchrow(self._sql.instances.beat, id, running, counts, lead)
+            lambda session: session.fetchrow(self._sql.instances.heartbeat, id, running, counts, lead)
         )
         took = self._clock.monotonic() - began
         if counts and took > _QUICK_COUNT_S:
@@ -93,10 +97,10 @@ class PostgresInstances:
     async def declare_dead(
         self, id: InstanceId, *, beat: int | None, started: Sequence[ClaimRef] | None, reason: str
     ) -> DeadInstanceReport:
-        marked = None if started is None else {(hold.id, hold.token) for hold in started}
-        buried, soonest = await self._connection.transact(partial(self._declare_dead, id, beat, marked, reason))
-        self._notify(soonest)
-        return buried
+        marked = None if started is None else {(claim.id, claim.token) for claim in started}
+        report, earliest = await self._connection.transact(partial(self._declare_dead, id, beat, marked, reason))
+        self._notify(earliest)
+        return report
 
     async def deregister(self, id: InstanceId, reason: str) -> None:
         self._notify(await self._connection.transact(partial(self._leave, id, reason)))
@@ -110,7 +114,7 @@ class PostgresInstances:
     async def _lock_instance_and_jobs(
         self, id: InstanceId, beat: int | None, session: Session
     ) -> list[PostgresHeldJob] | None:
-        """Lock the instance and everything that runs under it; None if it is not there, or its heart has beaten."""
+        """Lock the instance and everything that runs under it; None if it is not there, or has sent a heartbeat since."""
         await session.fetch(self._sql.jobs.lock_running_of_instance, id)
         if await session.fetchval(self._sql.instances.lock, id, beat) is None:
             return None
@@ -120,72 +124,30 @@ class PostgresInstances:
         held = await self._lock_instance_and_jobs(id, None, session)
         if held is None:
             return None
-        await session.execute(self._sql.instances.end, id, InstanceState.LEFT.value, reason)
+        await session.execute(self._sql.instances.set_ended, id, InstanceState.LEFT.value, reason)
         await session.execute(self._sql.instances.resign_lead, id)
         if not held:
             return None
-        return (
-            await self._completion.record_current(
-                session, id, released_outcomes((each.id, each.token) for each in held)
-            )
-        )[1]
+        outcomes = [release_outcome(job.id, job.token) for job in held]
+        return (await self._completion.record_current(session, id, outcomes))[1]
 
     async def _declare_dead(
         self, id: InstanceId, beat: int | None, started: set[tuple[JobId, int]] | None, reason: str, session: Session
     ) -> tuple[DeadInstanceReport, int | None]:
-        held = await self._lock_instance_and_jobs(id, beat, session)
-        if held is None:
+        jobs = await self._lock_instance_and_jobs(id, beat, session)
+        if jobs is None:
             return DeadInstanceReport(declared=False), None
-        await session.execute(self._sql.instances.end, id, InstanceState.DEAD.value, reason)
+        await session.execute(self._sql.instances.set_ended, id, InstanceState.DEAD.value, reason)
         await session.execute(self._sql.instances.resign_lead, id)
-        buried, soonest = await self._free_jobs(id, held, started, reason, session)
-        await session.execute(self._sql.instances.set_end_reason, id, buried.describe(reason))
-        return buried, soonest
+        decided = blame_crash(jobs, started, reason, jobs[0].now if jobs else 0)
+        report = report_crash(transition for _, transition in decided)
+        if dead_ids := find_on_dead_jobs(decided):
+            found = await session.fetch(self._sql.inspect.live_record, dead_ids, WHOLE_TEXT)
+            decided = add_follow_ups(decided, map(rows.job, found), crash_failure(reason))
+        earliest = await self._completion.apply(session, id, decided)
+        await session.execute(self._sql.instances.set_end_reason, id, report.describe(reason))
+        return report, earliest
 
-    async def _free_jobs(
-        self,
-        id: InstanceId,
-        held: Sequence[PostgresHeldJob],
-        marked: set[tuple[JobId, int]] | None,
-        reason: str,
-        session: Session,
-    ) -> tuple[DeadInstanceReport, int | None]:
-        """What becomes of a dead instance's jobs."""
-        started = [each for each in held if marked is None or (each.id, each.token) in marked]
-        transitions = PostgresTransitions(id)
-        suspect = unharmed = dead = cancelled = 0
-        for each in held:
-            blamed = marked is None or (each.id, each.token) in marked
-            # A suspect runs alone: if it was the only one that ran, the crash is its own, and counts further.
-            crashes = each.crashes + 1 if each.crashes and len(started) == 1 else max(each.crashes, 1)
-            if each.cancel_requested:
-                end = crashed_outcome(each, reason) if blamed else _released_outcome(each)
-                transitions.finish(each, end, _CANCELLED, _CRASHED if blamed else None)
-                cancelled += 1
-            elif not blamed:
-                transitions.requeue(each, _released_outcome(each), each.crashes)
-                unharmed += 1
-            elif crashes >= each.crash_limit:
-                transitions.make_dead(each, await self._dead_outcome(each, reason, session), crashes)
-                dead += 1
-            else:
-                transitions.requeue(each, crashed_outcome(each, reason), crashes)
-                suspect += 1
-        soonest = await self._completion.apply(session, transitions)
-        return DeadInstanceReport(
-            declared=True, crash_suspect=suspect, released=unharmed, dead=dead, cancelled=cancelled
-        ), soonest
-
-    async def _dead_outcome(self, held: PostgresHeldJob, reason: str, session: Session) -> Outcome:
-        if held.on_dead is None:
-            return crashed_outcome(held, reason)
-        row = await session.fetchrow(self._sql.inspect.live_record, [held.id], WHOLE_TEXT)
-        return crashed_outcome(held, reason, make_follow_up(rows.job(row), crash_failure(reason)))
-
-    def _notify(self, soonest: int | None) -> None:
-        if soonest is not None:
-            self._notifier.notify(soonest)
-
-
-def _released_outcome(held: PostgresHeldJob) -> Outcome:
-    return Outcome(id=held.id, token=held.token, kind=OutcomeKind.RELEASED)
+    def _notify(self, earliest: int | None) -> None:
+        if earliest is not None:
+            self._notifier.notify(earliest)

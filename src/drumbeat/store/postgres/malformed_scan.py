@@ -3,18 +3,17 @@
 import msgspec
 
 from drumbeat.store.malformed import Fault, RecordKind, find_faults
-from drumbeat.store.overlap import StoredScheduleRow
 from drumbeat.store.postgres.connections import Session
 from drumbeat.store.postgres.statements import PostgresMalformedSql
-from drumbeat.store.records import AuditEntryRow, RollupRow, StoredInstanceRow, StoredJobRow
+from drumbeat.store.records import AuditEntryRow, RollupRow, StoredInstanceRow, StoredJobRow, StoredScheduleRow
 
 _TABLES: dict[str, RecordKind] = {
     "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
     "history": RecordKind("ended job", StoredJobRow, states=("succeeded", "cancelled", "dead")),
-    "letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
+    "dead_letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
     "schedules": RecordKind("schedule", StoredScheduleRow, id="name"),
     "instances": RecordKind("instance", StoredInstanceRow),
-    "acts": RecordKind("act", AuditEntryRow),
+    "audit_entries": RecordKind("act", AuditEntryRow),
     "rollups": RecordKind("roll-up", RollupRow, id="task"),
 }
 

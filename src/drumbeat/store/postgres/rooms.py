@@ -1,8 +1,9 @@
-"""Messages to processes, on PostgreSQL. The contract is in `store.protocol.Rooms`.
+"""Messages of rooms on PostgreSQL. The contract is in `store.protocol.RoomStore`.
 
-    send --INSERT, NOTIFY "instance instance"--> each worker that listens --> those who are named take what is theirs
+    send --INSERT, NOTIFY "instance instance"--> each worker that listens --> those that are named take their messages
 
-A NOTIFY carries 8,000 bytes, so messages lie in a table of their own. It is unlogged: nothing of them goes to the disk's log.
+A NOTIFY carries at most 8,000 bytes, so messages are in a table of their own. It is unlogged: nothing is written to the
+WAL.
 """
 
 from collections.abc import Sequence
@@ -10,14 +11,13 @@ from collections.abc import Sequence
 from drumbeat.core.room import RoomMessage, encode_hint
 from drumbeat.ids import InstanceId
 from drumbeat.store.malformed import log_faults, salvage
-from drumbeat.store.postgres.connections import PostgresConnection
-from drumbeat.store.postgres.statements import PostgresStatements
+from drumbeat.store.postgres.parts import PostgresParts
 
 
 class PostgresRooms:
-    def __init__(self, sql: PostgresStatements, *, connection: PostgresConnection) -> None:
-        self._sql = sql.rooms
-        self._connection = connection
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.rooms
+        self._connection = parts.connection
 
     async def send(self, messages: Sequence[RoomMessage]) -> None:
         if not messages:
@@ -43,7 +43,7 @@ class PostgresRooms:
         return sorted(messages, key=lambda message: message.id)
 
     async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
-        return await self._fetch_ids(self._sql.waiting, messages)
+        return await self._fetch_ids(self._sql.list_untaken, messages)
 
     async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
         return await self._fetch_ids(self._sql.withdraw, messages)

@@ -1,4 +1,4 @@
-"""How jobs are searched on PostgreSQL: the questions of `store.searching`, answered by the statements of sql/search.sql."""
+"""Searches for jobs on PostgreSQL: answers the questions of `store/job_search.py` with the statements of sql/search.sql."""
 
 from functools import partial
 from typing import Any
@@ -7,7 +7,8 @@ from drumbeat.clock import Clock
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
 from drumbeat.ids import JobId
 from drumbeat.store import job_search
-from drumbeat.store.job_search import CachedCount, Question, RangeScan, ScanResult, Search, SmallSet
+from drumbeat.store.cached_count import CachedCount
+from drumbeat.store.job_search import Question, RangeScan, ScanResult, Search, SmallSet
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
 from drumbeat.store.postgres.json_guard import StatementGuard, run_guarded
@@ -47,10 +48,10 @@ class PostgresSearch:
 
     async def _page(self, filter: JobFilter, guard: StatementGuard, session: Session) -> JobPage:
         await session.execute(self._sql.schema.use_snapshot)
-        looks = await self._run_search(session, filter, guard, job_search.page_search(filter))
-        ids, following = job_search.merge_page(looks, filter.limit)
+        results = await self._run_search(session, filter, guard, job_search.page_search(filter))
+        ids, following = job_search.merge_page(results, filter.limit)
         found: list[Any] = []
-        for name in job_search.record_statements(filter, looks, ids):
+        for name in job_search.record_statements(filter, results, ids):
             found += await session.fetch(getattr(self._sql.inspect, name), ids, job_search.preview_length(filter))
         found.sort(key=lambda row: str(row["id"]), reverse=True)
         return JobPage(items=[rows.job(row) for row in found], next=following)
@@ -67,8 +68,8 @@ class PostgresSearch:
             try:
                 question = search.send(answer)
             except StopIteration as end:
-                looks: list[ScanResult] = end.value
-                return looks
+                results: list[ScanResult] = end.value
+                return results
             answer = await self._answer_question(session, filter, guard, question)
 
     async def _answer_question(
@@ -81,19 +82,19 @@ class PostgresSearch:
         state = None if filter.state is None else filter.state.value
         view = None if filter.view is None else filter.view.value
         wanted = (state, view, filter.task, filter.queue, filter.key, filter.error, filter.schedule, filter.instance)
-        last = question.limit if isinstance(question, RangeScan) else question.ids
-        row = await session.fetchrow(statement, *wanted, question.span.low, question.span.high, last)
-        some: list[tuple[JobId, str]] = list(zip(row["ids"] or (), row["words"] or (), strict=True))
-        return (row["looked"], row["smallest"], some) if isinstance(question, RangeScan) else some
+        limit_or_ids = question.limit if isinstance(question, RangeScan) else question.ids
+        row = await session.fetchrow(statement, *wanted, question.span.low, question.span.high, limit_or_ids)
+        matches: list[tuple[JobId, str]] = list(zip(row["ids"] or (), row["views"] or (), strict=True))
+        return (row["scanned"], row["smallest"], matches) if isinstance(question, RangeScan) else matches
 
 
 def _set_arguments(statement: str, filter: JobFilter) -> tuple[str | None, ...]:
-    """What a statement about a set wants to know of it."""
+    """The arguments of the statement of a small set."""
     state = None if filter.state is None else filter.state.value
     return {
-        "few_of_key": (filter.task, filter.key),
-        "few_running": (filter.instance,),
-        "few_ready": (filter.queue,),
-        "few_future": (filter.queue,),
-        "few_unsucceeded": (state, filter.task),
+        "small_of_key": (filter.task, filter.key),
+        "small_running": (filter.instance,),
+        "small_ready": (filter.queue,),
+        "small_future": (filter.queue,),
+        "small_unsucceeded": (state, filter.task),
     }.get(statement, ())

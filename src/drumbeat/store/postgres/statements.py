@@ -9,9 +9,88 @@ from typing import TypeVar
 import msgspec
 
 from drumbeat.store import sqlfile
+from drumbeat.store.job_columns import (
+    ENDED,
+    LISTS,
+    LONG_TEXTS,
+    NEW,
+    ONLY_ENDED,
+    ONLY_LIVE,
+    default_of,
+    literal,
+    may_be_null,
+    neutral_of,
+)
 from drumbeat.store.job_search import SearchSql
+from drumbeat.store.sqlfile import Columns, Source, quote_column
 
 _PACKAGE = "drumbeat.store.postgres.sql"
+COLUMN_TYPES: dict[str, str] = dict.fromkeys(NEW, "text") | {
+    "priority": "smallint",
+    "retries": "integer",
+    "crash_limit": "integer",
+    "timeout": "bigint",
+    "run_at": "bigint",
+    "delay": "bigint",
+}
+"""Of NewJob's fields; a text needs no line."""
+SHARED_FIELDS = ("task", "queue", "signature", "priority")
+"""Fields of NewJob without a default that jobs of one call mostly share: $2 to $5 of `add`."""
+
+
+def _new_source(expressions: dict[str, str], now: str) -> Source:
+    """The values of a new live row; expressions: of NewJob's fields."""
+    due = f"coalesce({expressions['run_at']}, {now} + {expressions['delay']})"
+    return Source(expressions | {"created_at": now, "due_at": due, "run_at": due})
+
+
+def _array_value(name: str) -> str:
+    column = f"new.{quote_column(name)}"
+    if name in SHARED_FIELDS:
+        return f"coalesce({column}, ${SHARED_FIELDS.index(name) + 2})"
+    return column if name in ("id", "args") or may_be_null(name) else f"coalesce({column}, {literal(default_of(name))})"
+
+
+def _or_neutral(name: str) -> str:
+    """A damaged row may lack a value that the table of its end requires."""
+    column = f"gone.{quote_column(name)}"
+    neutral = neutral_of(name)
+    return column if name == "id" or neutral is None else f"coalesce({column}, {literal(neutral)})"
+
+
+_FIRST_ARRAY = len(SHARED_FIELDS) + 2
+_ARRAYS = {
+    name: f"${number}::text[]::uuid[]" if name == "id" else f"${number}::{COLUMN_TYPES[name]}[]"
+    for number, name in enumerate(NEW, start=_FIRST_ARRAY)
+}
+_ID = {"id": "job.id::text"}
+_LIVE_ROW = _ID | {"started_at": "job.claimed_at"} | dict.fromkeys(ONLY_ENDED, "NULL")
+_PREVIEWS = {name: f"left(job.{name}, $2) AS {name}" for name in LONG_TEXTS}
+COLUMNS = Columns(
+    LISTS | {"id_range": ("first", "last")},
+    {
+        "arrays": Source(_ARRAYS),
+        "texts": Source({"id": f"${_FIRST_ARRAY}::text[]"}),
+        "numbers": Source(
+            {
+                name: f"${number}::text::uuid"
+                for number, name in enumerate(("first", "last"), start=_FIRST_ARRAY + len(NEW))
+            }
+        ),
+        "new_row": _new_source({name: _array_value(name) for name in NEW}, "(SELECT drumbeat.now_us())"),
+        "one": _new_source(
+            {name: f"${number}::{COLUMN_TYPES[name]}" for number, name in enumerate(NEW, start=3)}
+            | {"id": "$3::text::uuid"},
+            "drumbeat.now_us()",
+        ),
+        "gone_or_neutral": Source({name: _or_neutral(name) for name in ENDED}),
+        "nulls": Source(dict.fromkeys(LISTS["claimed"], "NULL")),
+        "live_row": Source(_LIVE_ROW, "job"),
+        "live_record": Source(_PREVIEWS | _LIVE_ROW, "job"),
+        "ended_record": Source(_PREVIEWS | _ID | dict.fromkeys(ONLY_LIVE, "NULL"), "job"),
+        "parameters": Source({name: f"${number}" for number, name in enumerate(LISTS["definition"], start=1)}),
+    },
+)
 # `drumbeat.job`, the literal 'drumbeat', and the name in CREATE SCHEMA; not the word inside a longer one.
 _SCHEMA = re.compile(r"(?<![\w.])drumbeat(?=\.|;)")
 _LITERAL = "'drumbeat'"
@@ -24,10 +103,10 @@ class PostgresJobSql(msgspec.Struct, frozen=True, kw_only=True):
     add_one: str
     before_copy: str
     after_copy: str
-    known: str
+    known_ids: str
     key_holders: str
     insert_unknown: str
-    refuse_held: str
+    raise_if_key_held: str
     report_and_claim: str
     claim_blocked: str
     lock_running: str
@@ -36,20 +115,20 @@ class PostgresJobSql(msgspec.Struct, frozen=True, kw_only=True):
     move_to_dead: str
     requeue: str
     insert_attempts: str
-    recorded: str
+    recorded_outcomes: str
     count_refused: str
-    running: str
-    note: str
-    lock: str
+    list_running: str
+    save_progress: str
+    lock_live: str
     lock_live_of_keys: str
-    states: str
+    ended_states: str
     request_cancel: str
     run_now: str
     lock_dead_letters: str
     insert_last_attempts: str
     replay: str
     discard: str
-    ended: str
+    results: str
     pruned_before: str
     lock_expired_waits: str
     prune: str
@@ -61,11 +140,11 @@ class PostgresJobSql(msgspec.Struct, frozen=True, kw_only=True):
 
 class PostgresInstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     register: str
-    beat: str
+    heartbeat: str
     leader: str
     resign_lead: str
     lock: str
-    end: str
+    set_ended: str
     set_end_reason: str
     leave_rooms: str
     forget: str
@@ -108,13 +187,13 @@ class PostgresScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
     due: str
     lock: str
     existing_names: str
-    live: str
-    waiting: str
+    live_states: str
+    list_waiting: str
     lock_jobs: str
     find_fired: str
     enqueue: str
     clear_current: str
-    record: str
+    record_fires: str
     move_cursor: str
     find_stalled: str
     find_orphaned_waits: str
@@ -123,7 +202,7 @@ class PostgresScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
     retire: str
     fires: str
     delete_fires: str
-    once: str
+    begin_once: str
     once_state: str
     finish_once: str
 
@@ -131,7 +210,7 @@ class PostgresScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
 class PostgresRoomSql(msgspec.Struct, frozen=True, kw_only=True):
     send: str
     take: str
-    waiting: str
+    list_untaken: str
     withdraw: str
     prune: str
 
@@ -149,10 +228,10 @@ class PostgresAuditSql(msgspec.Struct, frozen=True, kw_only=True):
 class PostgresMalformedSql(msgspec.Struct, frozen=True, kw_only=True):
     jobs: str
     history: str
-    letters: str
+    dead_letters: str
     schedules: str
     instances: str
-    acts: str
+    audit_entries: str
     rollups: str
 
 
@@ -182,11 +261,11 @@ class PostgresSchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     lock: str
     server: str
     enable_synchronous_commit: str
-    set: str
+    apply_settings: str
     use_snapshot: str
     now: str
     days_ahead: str
-    ensure_day: str
+    ensure_history_day: str
     days: str
     local_timeouts: str
     session_timeouts: str
@@ -216,17 +295,17 @@ class PostgresStatements(msgspec.Struct, frozen=True, kw_only=True):
     schema: PostgresSchemaSql
 
 
-_JOBS = sqlfile.load(PostgresJobSql, _PACKAGE, "jobs.sql")
+_JOBS = sqlfile.load(PostgresJobSql, _PACKAGE, "insert.sql", "claim.sql", "completion.sql", "jobs.sql", columns=COLUMNS)
 _INSTANCES = sqlfile.load(PostgresInstanceSql, _PACKAGE, "instances.sql")
-_INSPECT = sqlfile.load(PostgresInspectSql, _PACKAGE, "inspect.sql")
+_INSPECT = sqlfile.load(PostgresInspectSql, _PACKAGE, "inspect.sql", columns=COLUMNS)
 _SEARCH = sqlfile.load(SearchSql, _PACKAGE, "search.sql")
 _LOCKS = sqlfile.load(PostgresLockSql, _PACKAGE, "locks.sql")
-_SCHEDULES = sqlfile.load(PostgresScheduleSql, _PACKAGE, "schedules.sql")
+_SCHEDULES = sqlfile.load(PostgresScheduleSql, _PACKAGE, "schedules.sql", columns=COLUMNS)
 _ROOMS = sqlfile.load(PostgresRoomSql, _PACKAGE, "rooms.sql")
 _AUDIT = sqlfile.load(PostgresAuditSql, _PACKAGE, "audit.sql")
 _STATS = sqlfile.load(PostgresStatsSql, _PACKAGE, "stats.sql")
 _MALFORMED = sqlfile.load(PostgresMalformedSql, _PACKAGE, "malformed.sql")
-_FACTS = sqlfile.load(PostgresHealthSql, _PACKAGE, "health.sql")
+_HEALTH = sqlfile.load(PostgresHealthSql, _PACKAGE, "health.sql")
 _SCHEMA_SQL = sqlfile.load(PostgresSchemaSql, _PACKAGE, "schema.sql")
 
 
@@ -242,7 +321,7 @@ def statements(namespace: str) -> PostgresStatements:
         audit=_in_schema(_AUDIT, namespace),
         stats=_in_schema(_STATS, namespace),
         malformed=_in_schema(_MALFORMED, namespace),
-        health=_in_schema(_FACTS, namespace),
+        health=_in_schema(_HEALTH, namespace),
         schema=_in_schema(_SCHEMA_SQL, namespace),
     )
 

@@ -1,4 +1,4 @@
-"""Roll-ups, on PostgreSQL. The contract is in `store.protocol.Stats`."""
+"""Roll-ups on PostgreSQL. The contract is in `store.protocol.StatsStore`."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -8,6 +8,7 @@ import msgspec
 
 from drumbeat.core.instance import InstanceState
 from drumbeat.core.stats import (
+    OVERALL,
     CountsRow,
     Resolution,
     Rollup,
@@ -19,21 +20,18 @@ from drumbeat.core.stats import (
 )
 from drumbeat.ids import InstanceId
 from drumbeat.store.malformed import explain_fault, log_faults
-from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresConnection, Session
-from drumbeat.store.postgres.statements import PostgresStatements
+from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
+from drumbeat.store.postgres.parts import PostgresParts
 
 _encode = msgspec.json.Encoder().encode
 _decode_counts = msgspec.json.Decoder(list[int]).decode
 
 
 class PostgresStats:
-    def __init__(
-        self, sql: PostgresStatements, *, connection: PostgresConnection, report_connection: PostgresConnection
-    ) -> None:
-        """lists: for what may take long."""
-        self._sql = sql.stats
-        self._connection = connection
-        self._report_connection = report_connection
+    def __init__(self, parts: PostgresParts) -> None:
+        self._sql = parts.sql.stats
+        self._connection = parts.connection
+        self._report_connection = parts.report_connection
 
     async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, instance_died: bool = False) -> bool:
         ordered = sorted(rollups, key=lambda each: (each.resolution, each.at, each.queue, each.task))
@@ -53,21 +51,14 @@ class PostgresStats:
     async def read(
         self, resolution: Resolution, since: int, until: int, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
-        wanted = (int(resolution), since, until, queue, task)
+        wanted: tuple[object, ...] = (int(resolution), since, until)
+        statement = self._sql.overall
+        if queue != OVERALL:
+            wanted, statement = (*wanted, queue, task), self._sql.read
         found = await self._report_connection.call(
-            lambda session: session.fetch(self._sql.read, *wanted), timeout=LONG_TIMEOUT
+            lambda session: session.fetch(statement, *wanted), timeout=LONG_TIMEOUT
         )
         return merge_rows(resolution, _readable_rows(found))
-
-    async def read_overall(self, resolution: Resolution, since: int, until: int) -> list[Rollup]:
-        wanted = (int(resolution), since, until)
-        found = await self._report_connection.call(
-            lambda session: session.fetch(self._sql.overall, *wanted), timeout=LONG_TIMEOUT
-        )
-        return merge_rows(resolution, _readable_rows(found))
-
-    async def read_totals(self) -> list[Rollup]:
-        return await self.read(Resolution.TOTAL, 0, 1)
 
     async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
         found = await self._report_connection.call(
@@ -96,9 +87,9 @@ class PostgresStats:
             done += len(await self._connection.call(lambda session: session.fetch(self._sql.prune, *wanted)))  # noqa: B023, awaited here
         return done + await self._connection.transact(partial(self._fold_totals, idle_since, limit - done))
 
-    async def _fold_totals(self, gone: int, limit: int, session: Session) -> int:
+    async def _fold_totals(self, idle_since: int, limit: int, session: Session) -> int:
         await session.execute(self._sql.lock_folded)
-        taken = await session.fetch(self._sql.delete_gone_totals, gone, limit)
+        taken = await session.fetch(self._sql.delete_gone_totals, idle_since, limit)
         if taken:
             before = await session.fetch(self._sql.folded_totals)
             sums = merge_rows(Resolution.TOTAL, [*_readable_rows(before), *_readable_rows(taken)])

@@ -1,7 +1,7 @@
-"""Jobs inside a transaction of the caller's own, on PostgreSQL. The contract is in `store.protocol.Inside`.
+"""Jobs inside a transaction of the caller, on PostgreSQL. The contract is in `store.protocol.Transactional`.
 
-What is to be done is a function of the schema (migration 0002), called with one text on the caller's connection: see
-`drivers`. Errors of the caller's own connection are the caller's, and stay what its driver makes of them.
+Each operation is a function of the schema, called with one JSON text on the caller's connection: see `drivers`. Errors
+of the caller's connection are passed on as its driver raises them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from drumbeat.clock import Clock
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import ClaimRef, CompletedJob
 from drumbeat.core.job import AddResult, NewJob
 from drumbeat.errors import ClaimLost, InvalidArguments
-from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
+from drumbeat.ids import JobId, created_us, is_job_id
 from drumbeat.store import sqlfile
 from drumbeat.store.postgres import drivers
 from drumbeat.store.postgres.connections import PostgresAddress
@@ -46,9 +46,6 @@ class PostgresTransactional:
         self._complete = in_schema(_SQL.complete, namespace)
         self._pool = TransactionPool(address, _SQL.terminate_session)
 
-    def check(self) -> None:
-        pass  # every PostgreSQL has transactions
-
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         if not jobs:
             return []
@@ -61,35 +58,13 @@ class PostgresTransactional:
         with self._translate_errors():
             return _decode_added(drivers.call_sync(conn, self._enqueue, _encode_jobs(jobs, notify)))
 
-    async def complete(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        with self._translate_errors(claim):
-            await drivers.call(
-                conn, self._complete, _encode_completion(instance, claim, started_at, result, result_error)
-            )
+    async def complete(self, conn: Any, completed: CompletedJob) -> None:
+        with self._translate_errors(completed.claim):
+            await drivers.call(conn, self._complete, _encode_completed(completed))
 
-    def complete_sync(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        with self._translate_errors(claim):
-            drivers.call_sync(
-                conn, self._complete, _encode_completion(instance, claim, started_at, result, result_error)
-            )
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
+        with self._translate_errors(completed.claim):
+            drivers.call_sync(conn, self._complete, _encode_completed(completed))
 
     def transaction(self) -> PostgresTransaction:
         return PostgresTransaction(self._pool)
@@ -98,8 +73,8 @@ class PostgresTransactional:
         await self._pool.close()
 
     @contextmanager
-    def _translate_errors(self, hold: ClaimRef | None = None) -> Iterator[None]:
-        """Say in our words what is ours; everything else is the caller's."""
+    def _translate_errors(self, claim: ClaimRef | None = None) -> Iterator[None]:
+        """Translate errors of our functions; everything else is the caller's."""
         try:
             yield
         except Exception as error:  # of any driver
@@ -110,8 +85,8 @@ class PostgresTransactional:
                     "run `drumbeat migrate`",
                     "conn",
                 ) from error
-            if hold is not None and state in (CLAIM_LOST_STATE, COMPLETED_STATE):
-                raise ClaimLost(hold.id, hold.token, completed=state == COMPLETED_STATE) from error
+            if claim is not None and state in (CLAIM_LOST_STATE, COMPLETED_STATE):
+                raise ClaimLost(claim.id, claim.token, completed=state == COMPLETED_STATE) from error
             raise
 
 
@@ -125,15 +100,6 @@ def _decode_added(answer: str) -> list[AddResult]:
     return [AddResult(id, created) for id, created in _decode_answers(answer)]
 
 
-def _encode_completion(
-    instance: InstanceId, hold: ClaimRef, started_at: int, result: str | None, result_error: str | None
-) -> str:
-    facts = {
-        "id": hold.id,
-        "token": hold.token,
-        "instance": instance,
-        "started_at": started_at,
-        "result": result,
-        "result_error": result_error,
-    }
+def _encode_completed(completed: CompletedJob) -> str:
+    facts = msgspec.structs.asdict(completed) | msgspec.structs.asdict(completed.claim)
     return _encode(facts).decode()

@@ -1,48 +1,61 @@
-"""Hints: how a sleep is shortened."""
+"""Hints that shorten a sleep."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+import msgspec
+
 from drumbeat.core.claim import ClaimResult
 from drumbeat.ids import InstanceId
 
+OnJob = Callable[[int], None]
 OnHandoff = Callable[[InstanceId, ClaimResult], None]
+OnTicket = Callable[[str, int], None]
+OnRoom = Callable[[str], None]
+Forward = Callable[[int], bool]
+"""Sends a hint for jobs by way of another store; False: it could not."""
+
+
+class Subscriber(msgspec.Struct, frozen=True):
+    """What to call, on the loop that listens, for each kind of hint; None: hints of this kind are not wanted."""
+
+    on_job: OnJob | None = None
+    """(run_at): a job that is due then may have been added; 0: check now."""
+    on_handoff: OnHandoff | None = None
+    """(instance, result): jobs for a parked claim (`JobStore.report_and_claim`). A hand-off that is lost is like a lost
+    answer: the store believes that the instance runs these jobs."""
+    on_ticket: OnTicket | None = None
+    """(ticket, after): the owner of this ticket should read its status in `after` µs; an empty ticket: all of them. Tickets
+    of others may be named."""
+    on_room: OnRoom | None = None
+    """(instance): messages may have come for this instance; an empty name: for any. Others may be named."""
+
+    def on_gap(self) -> None:
+        """Hints may have been missed: check everything."""
+        if self.on_job is not None:
+            self.on_job(0)
+        if self.on_ticket is not None:
+            self.on_ticket("", 0)
+        if self.on_room is not None:
+            self.on_room("")
 
 
 class Wake(Protocol):
-    """Hints that something is due. They only shorten a sleep; whoever sleeps also polls."""
+    """Hints that something is due. They only shorten a sleep: every receiver also polls.
 
-    def listen(
-        self, on_notification: Callable[[int], None], on_handoff: OnHandoff | None = None
-    ) -> AbstractAsyncContextManager[str | None]:
-        """Call `hear(run_at)` on this loop whenever a job with this due moment may have come (0: look now), and
-        `given(instance, answer)` with jobs that a claim got that stands (Jobs.exchange). One that is lost on its way is like an
-        answer that is lost: the store believes that the instance runs these jobs.
+    Where a store was opened with `forward`, it gives the hints of its own operations to that, and sends them itself only
+    while that returns False. An engine whose hints are part of its scripts (Redis) sends them as well.
+    """
 
-        Gives the address that must stand in this instance's row (NewInstance.wake), or None where none is needed.
+    def listen(self, subscriber: Subscriber) -> AbstractAsyncContextManager[str | None]:
+        """Call the subscriber for every hint.
+
+        Yields the address that must be in this instance's row (NewInstance.wake) to get job and room hints, or in tickets
+        (NewTicket.wake); None where none is needed. Room hints need a subscriber for jobs of the same store beside them.
         """
         ...
 
     async def notify(self, run_at: int) -> None:
-        """Give this hint to all who listen."""
-        ...
-
-    def forward(self, notify: Callable[[int], bool]) -> None:
-        """Let `tell(run_at)` give the hints of this store's own operations. Where it answers False, they go their usual way. An
-        engine whose hints are part of its own steps goes on giving them as well."""
-        ...
-
-    def listen_tickets(self, on_notification: Callable[[str, int], None]) -> AbstractAsyncContextManager[str | None]:
-        """Call `hear(ticket, after)` on this loop when the owner of a ticket should look at it in so many microseconds; an
-        empty ticket means all. Tickets of others may be heard as well.
-
-        Gives the address that must stand in tickets (NewTicket.wake), or None where none is needed.
-        """
-        ...
-
-    def listen_rooms(self, on_notification: Callable[[str], None]) -> AbstractAsyncContextManager[None]:
-        """Call `hear(instance)` on this loop when messages may have come for this instance; an empty name means: for anybody.
-        Those of others may be heard as well. For who listens for jobs (`listen`) at the same time.
-        """
+        """Send the hint that a job is due at `run_at` to all subscribers."""
         ...

@@ -1,25 +1,13 @@
-"""The Redis engine: a cluster of workers on one Redis or Valkey. This module puts its parts together and owns their lifetimes.
+"""The Redis engine, for Redis and Valkey. This module builds its parts and owns their lifetimes.
 
 loop --everything--> RedisPool            a few connections; every operation is one script, atomic on the server
-     <--hints, jobs-- RedisSubscription    one connection more that is subscribed, while somebody listens
+     <--hints, jobs-- RedisSubscription    one more connection, subscribed while there are listeners
 """
 
-from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import (
-    AuditStore,
-    Inspector,
-    InstanceStore,
-    JobStore,
-    LockStore,
-    RoomStore,
-    ScheduleStore,
-    StatsStore,
-    Transactional,
-    Wake,
-)
+from drumbeat.store.protocol import Store
 from drumbeat.store.redis import schema
 from drumbeat.store.redis.address import RedisAddress, parse_address
 from drumbeat.store.redis.audit import RedisAudit
@@ -39,28 +27,28 @@ from drumbeat.store.redis.wake import RedisWake
 __all__ = ["RedisAddress", "RedisStore", "RedisTransactional", "parse_address", "schema"]
 
 
-class RedisStore:
+class RedisStore(Store):
     """One database of a Redis server, as seen from one event loop."""
 
     def __init__(self, address: RedisAddress, *, namespace: str, clock: Clock) -> None:
-        """Nothing is opened yet: use `open`."""
+        """Use `open`: the constructor opens nothing."""
         self.url = address.display_url
         self._pool = RedisPool(address, namespace)
         completion = CompletionClient(self._pool)
-        self.jobs: JobStore = RedisJobs(self._pool, completion)
-        self.instances: InstanceStore = RedisInstances(self._pool)
-        self.schedules: ScheduleStore = RedisSchedules(self._pool)
-        self.locks: LockStore = RedisLocks(self._pool)
-        self.rooms: RoomStore = RedisRooms(self._pool)
-        self.stats: StatsStore = RedisStats(self._pool)
-        self.inspect: Inspector = RedisInspect(self._pool, RedisHealth(self._pool, clock))
-        self.audit: AuditStore = RedisAudit(self._pool)
-        self.wake: Wake = RedisWake(self._pool, clock, completion)
-        self.transactional: Transactional = RedisTransactional()
+        self.jobs = RedisJobs(self._pool, completion)
+        self.instances = RedisInstances(self._pool)
+        self.schedules = RedisSchedules(self._pool)
+        self.locks = RedisLocks(self._pool)
+        self.rooms = RedisRooms(self._pool)
+        self.stats = RedisStats(self._pool)
+        self.inspect = RedisInspect(self._pool, RedisHealth(self._pool, clock))
+        self.audit = RedisAudit(self._pool)
+        self.wake = RedisWake(self._pool, clock, completion)
+        self.transactional = RedisTransactional()
 
     @classmethod
     async def open(cls, address: RedisAddress, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Self:
-        """Connect, and see whether the store is one that this code knows; an empty database becomes one.
+        """Connect and check the version of the store; initialise an empty database.
 
         Raises:
             ConfigError: no entrance, a replica, too old, or a server that may throw keys away, in one line.
@@ -77,11 +65,3 @@ class RedisStore:
 
     async def close(self) -> None:
         await self._pool.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import msgspec
 
 # This package is imported only when a Redis store is opened.
-from redis.asyncio.connection import Connection, parse_url  # noqa: TID253
+from redis import asyncio as driver  # noqa: TID253
 
 from drumbeat.errors import ConfigError
 from drumbeat.store.redis.connection import DriverConnection
@@ -40,7 +40,7 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     def new_connection(self, node: Node | None) -> DriverConnection:
         """Return an unopened connection, to `node` if given instead of the URL's."""
         options = dict(self.options)
-        kind = options.pop("connection_class", Connection)
+        kind = options.pop("connection_class", driver.Connection)
         if node is not None:
             options["host"], options["port"] = node
         return cast(DriverConnection, kind(**options))
@@ -66,7 +66,7 @@ def parse_address(url: str, display_url: str) -> RedisAddress:
     _check_database(scheme, base, display_url)
     scheme = scheme.replace("valkey", "redis")
     try:
-        options = dict(parse_url(f"{scheme}://{place}?{rest}" if rest else f"{scheme}://{place}"))
+        options = dict(driver.connection.parse_url(f"{scheme}://{place}?{rest}" if rest else f"{scheme}://{place}"))
     except ValueError as error:
         raise ConfigError(f"{display_url}: {error}", "url") from error
     options = {"client_name": "drumbeat"} | options

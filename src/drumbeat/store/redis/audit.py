@@ -1,12 +1,19 @@
-"""The record of what people did, on Redis. The contract is in `store.protocol.Audit`. Each operation is one script; a search
-that finds little is several, so that it never keeps the server from its work."""
+"""Audit entries on Redis; the contract is in `store.protocol`. Each operation is one script. A search is several short calls,
+so that it never blocks the server."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from drumbeat.core.audit import REQUEST_KEY_TTL_US, AuditEntry, NewAuditEntry, drop_long_answer
+from drumbeat.core.audit import (
+    ALL_ENTRIES,
+    REQUEST_KEY_TTL_US,
+    AuditEntry,
+    AuditFilter,
+    NewAuditEntry,
+    drop_long_answer,
+)
 from drumbeat.store.malformed import explain_fault, join_reasons, log_faults
 from drumbeat.store.records import to_datetime
 from drumbeat.store.redis.pool import RedisPool
@@ -14,7 +21,7 @@ from drumbeat.store.redis.record_format import pairs_to_dict
 from drumbeat.store.redis.rows import encode_json
 
 _MAX_SCANNED = 500
-"""Acts that one call looks at."""
+"""Entries that one call examines."""
 _new_act = msgspec.json.Decoder(NewAuditEntry).decode
 
 
@@ -34,19 +41,11 @@ class RedisAudit:
         flat = await self._pool.command("HGETALL", self._pool.keys.act(id))
         return decode_act(id.encode(), flat)[0] if flat else None
 
-    async def list_page(
-        self,
-        *,
-        before: str | None = None,
-        limit: int = 100,
-        who: str | None = None,
-        verb: str | None = None,
-        target: str | None = None,
-    ) -> list[AuditEntry]:
+    async def list_page(self, query: AuditFilter = ALL_ENTRIES) -> list[AuditEntry]:
         found: list[AuditEntry] = []
-        last: str | bytes = before or ""
-        while len(found) < limit:
-            wanted = (limit - len(found), _MAX_SCANNED, who or "", verb or "", target or "")
+        last: str | bytes = query.before or ""
+        while len(found) < query.limit:
+            wanted = (query.limit - len(found), _MAX_SCANNED, query.who or "", query.verb or "", query.target or "")
             last, *acts = await self._pool.run("list_acts", last, *wanted)
             if not last:
                 break
@@ -59,7 +58,7 @@ class RedisAudit:
 
 
 def decode_act(id: bytes, flat: Sequence[bytes]) -> tuple[AuditEntry, list[tuple[str, str]]]:
-    """The hash act:<id>. One that cannot be read says so as its outcome."""
+    """Decode the hash act:<id>. An unreadable one says so as its outcome."""
     try:
         return _decode_act(flat), []
     except (ValueError, KeyError, msgspec.DecodeError) as error:
@@ -72,7 +71,7 @@ def decode_act(id: bytes, flat: Sequence[bytes]) -> tuple[AuditEntry, list[tuple
 
 
 def _decode_act(flat: Sequence[bytes]) -> AuditEntry:
-    """The hash act:<id>."""
+    """Decode the hash act:<id>."""
     row = pairs_to_dict(flat)
     facts = msgspec.structs.asdict(_new_act(row[b"act"]))
     if b"done_at" in row:

@@ -1,9 +1,9 @@
-"""How outcomes and claims are sent, and what comes back: one script, whatever the outcomes are.
+"""Sends outcomes and claims, in one script whatever the outcomes are.
 
-What a claim has told of a job is remembered until its outcome, so that the server need not look at the job again. It is a hint:
-without it the server looks.
+What a claim returned of a job is remembered until its outcome, so that the server need not read the job again. It is a hint:
+without it the server reads.
 
-A claim that found nothing stands while somebody listens at the door: then whoever adds a job answers it (lua/_handoff.lua).
+An empty claim is parked while its reply channel has a subscriber; the script that adds a job answers it (lua/_handoff.lua).
 """
 
 import secrets
@@ -21,7 +21,7 @@ from drumbeat.store.redis.rows import encode_json
 _ID_BYTES = 16
 _SUCCEEDED = OutcomeKind.SUCCEEDED
 _MAX_HINTS = 50_000
-"""More than any worker holds: what is left over, others have ended."""
+"""More than any worker holds; the rest was ended by others."""
 
 
 class CompletionClient:
@@ -29,9 +29,9 @@ class CompletionClient:
         self._pool = pool
         self._hints: dict[JobId, rows.Hint] = {}
         self.reply_channel = secrets.token_hex(8)
-        """Where answers to claims that stand are heard, by all workers of this store: each knows its own."""
+        """Channel for replies to parked claims, shared by the workers of this store; each recognises its own."""
         self.listeners = 0
-        """How many listen there; while nobody does, no claim stands."""
+        """Number of subscribers; claims are parked only while there are any."""
 
     async def report_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None
@@ -53,7 +53,7 @@ class CompletionClient:
         )
 
     def parse_handoff(self, text: bytes) -> tuple[InstanceId, ClaimResult]:
-        """What was heard at the door: whose claim got what (lua/_handoff.lua: hand_off)."""
+        """Decode a message of the reply channel: whose claim got which jobs (lua/_handoff.lua: hand_off)."""
         head, _, rest = text.partition(b"\n")
         instance, now, *sizes = head.split(b" ")
         ids: list[bytes] = []
@@ -65,7 +65,7 @@ class CompletionClient:
             bodies.append(rest[start:end])
             at = end
         jobs, malformed = self._decode_jobs(int(now), ids, bodies, ())
-        if malformed:  # whoever adds a job sends what it has just written: this came from somebody else
+        if malformed:  # not sent by our script, which sends what it has just written
             raise ValueError(malformed[0].reason)
         return InstanceId(instance.decode()), ClaimResult(statuses=[], jobs=jobs, now=int(now))
 
@@ -77,7 +77,7 @@ class CompletionClient:
         return rows.decode_claimed(now, ids, bodies, mores, self._hints)
 
     def _append_outcomes(self, values: list[Value], instance: bytes, outcomes: Sequence[Outcome]) -> list[int]:
-        """Add the outcomes to the values; gives the place of each, for the script has them in another order."""
+        """Append the outcomes to the values; return the position of each, as the script orders them differently."""
         groups: dict[tuple[int, str], list[Value]] = {}
         placed: dict[tuple[int, str], list[int]] = {}
         others: list[Value] = []
@@ -113,13 +113,13 @@ def _claim_arguments(claim: ClaimRequest | None, reply_channel: str) -> list[Val
     values: list[Value] = [max(0, claim.limit), reply_channel, len(claim.queues)]
     for queue, share in claim.queues:
         values += (queue, max(0, share))
-    # In order: which of those who wait comes first is the same on every engine.
+    # In order, so that blocked jobs are claimed in the same order on every engine.
     values += (len(claim.unblocks), *sorted(claim.unblocks))
     return values
 
 
 def success_record(outcome: Outcome, instance: bytes) -> bytes:
-    """The record of a run that went well, as lua/_transitions.lua describes it."""
+    """Return the end record of a successful run; the format is in lua/_transitions.lua."""
     started_at, finished_at = outcome.started_at, outcome.finished_at
     if outcome.result is None and outcome.result_error is None and started_at is not None and finished_at is not None:
         return b'[%d,"succeeded","succeeded",%d,"%b",%d]' % (finished_at, started_at, instance, outcome.token)
@@ -138,7 +138,7 @@ def success_record(outcome: Outcome, instance: bytes) -> bytes:
 
 
 def outcome_arguments(outcome: Outcome) -> list[Value]:
-    """The values of any other outcome."""
+    """Return the script values of any other outcome."""
     return [
         pack_id(outcome.id),
         outcome.token,

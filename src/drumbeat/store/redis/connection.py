@@ -1,10 +1,10 @@
-"""One connection to a server: used by one call at a time, and never used again after a broken one.
+"""One connection to a server, used by one call at a time and never again after a failed one.
 
-The driver opens it, with all that belongs to that: names, TLS, passwords. From then on it is ours: what comes in is parsed as
-it comes in, and wakes just the one who waits for it.
+The driver opens it (addresses, TLS, passwords). Then we take over its transport: replies are parsed as they arrive and wake
+only their caller. bench/redis_connection.py measures what that gains over the driver's own reading: 1.6 times.
 
-Redis answers in order and without names: whoever leaves before the answer leaves it to the next. So a connection whose call was
-cancelled, or got no answer in time, is dropped.
+Redis replies in order and without ids: a caller that leaves before its reply leaves it to the next one. So a connection whose
+call was cancelled or timed out is dropped.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from drumbeat.errors import ConfigError
 from drumbeat.store.redis.failures import MIN_VERSION, reply_error
 
 Value = bytes | str | int | float
-# Its declared type is that of a command with one word.
+# Declared in the stubs for commands of one word only.
 _pack = cast(Callable[[tuple[Value, ...]], bytes], hiredis.pack_command)
 
 
 class DriverConnection(Protocol):
-    """What we use of a connection of the driver, most of whose types are not declared."""
+    """What we use of the driver's connection, whose types are mostly undeclared."""
 
     _writer: asyncio.StreamWriter | None
 
@@ -34,7 +34,7 @@ class DriverConnection(Protocol):
 
 
 class _PendingReplies:
-    """So many commands that were sent together, and their answers so far."""
+    """Replies to commands that were sent together."""
 
     __slots__ = ("count", "future", "replies")
 
@@ -59,12 +59,12 @@ class RedisConnection(asyncio.Protocol):
         self.version: tuple[int, ...] = ()
         self.is_cluster = False
         self.has_script_flags = False
-        """Whether the server knows flags of scripts."""
+        """Whether the server supports script flags."""
         self.is_master = True
 
     @classmethod
     async def open(cls, driver: DriverConnection, display_url: str) -> Self:
-        """Connect, and learn who is there. `place` is the URL as people may see it."""
+        """Connect and read the server's version and role."""
         connection = cls(driver, display_url)
         try:
             await driver.connect()
@@ -76,11 +76,11 @@ class RedisConnection(asyncio.Protocol):
         return connection
 
     async def execute(self, *args: Value) -> Any:
-        """The answer to a command.
+        """Run a command and return its reply.
 
         Raises:
-            redis.ResponseError: the server's own words.
-            redis.ConnectionError: the connection is lost; the command may have been done.
+            redis.ResponseError: the server refused it.
+            redis.ConnectionError: the connection is lost; the command may have been executed.
         """
         [answer] = await self._send_and_wait(_pack(args), 1)
         if isinstance(answer, exceptions.RedisError):
@@ -88,7 +88,7 @@ class RedisConnection(asyncio.Protocol):
         return answer
 
     async def execute_all(self, commands: Sequence[tuple[Value, ...]]) -> list[Any]:
-        """Send them all, then read the answers; what is raised is the first error among them."""
+        """Send all commands, then read the replies; raise the first error among them."""
         answers = await self._send_and_wait(b"".join(map(_pack, commands)), len(commands)) if commands else []
         for answer in answers:
             if isinstance(answer, exceptions.RedisError):
@@ -96,21 +96,21 @@ class RedisConnection(asyncio.Protocol):
         return answers
 
     def listen(self, on_message: Callable[[Any], None]) -> None:
-        """Whatever is said from now on is for `hear`; nothing is asked any more."""
+        """Pass all further messages to `on_message`; commands are no longer allowed."""
         self._on_message = on_message
 
     def send(self, *args: Value) -> None:
-        """Send, for who listens; what is sent on a connection that is lost is lost."""
+        """Send without waiting for a reply, while listening."""
         if self._is_open:
             self._transport.write(_pack(args))
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is still open, with nothing left over in it; costs no round trip."""
+        """Whether it is open and in sync; takes no round trip."""
         return self._is_open and not self._is_out_of_sync
 
     def time_out(self) -> None:
-        """There was no answer in time."""
+        """Fail the current call."""
         self._fail(TimeoutError())
 
     async def close(self) -> None:
@@ -120,7 +120,7 @@ class RedisConnection(asyncio.Protocol):
         await self._driver.disconnect(nowait=True)
 
     def _take_over_transport(self) -> None:
-        # In every version of the driver so far; nothing of its own is under way now.
+        # Private, but present in every version of the driver so far (a test names it).
         writer = self._driver._writer
         assert writer is not None
         self._transport = cast(asyncio.Transport, writer.transport)

@@ -1,4 +1,4 @@
-"""The one place where what the driver or the server says becomes an error of ours: one line, without a password."""
+"""Translates errors of the driver and the server into ours: one line, without a password."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,9 +26,9 @@ _ERROR_TYPES: dict[str, type[exceptions.RedisError]] = {
     "WRONGPASS": exceptions.AuthenticationError,
 }
 DRIVER_ERRORS = (OSError, UnicodeEncodeError, exceptions.RedisError)
-"""Of the driver and of the system; TimeoutError is an OSError."""
+"""Errors of the driver and the system; TimeoutError is an OSError."""
 _AUTH_ERRORS = (exceptions.AuthenticationError, exceptions.AuthorizationError)
-# First words of answers that are about the server's state, not about the call.
+# First words of replies about the server's state rather than the call.
 _UNAVAILABLE_CODES = frozenset(
     {
         *("BUSY", "LOADING", "MISCONF", "MASTERDOWN", "NOREPLICAS", "UNKILLABLE", "UNBLOCKED"),
@@ -38,7 +38,7 @@ _UNAVAILABLE_CODES = frozenset(
 
 
 def reply_error(text: str) -> exceptions.RedisError:
-    """An error that the server answers with, as the driver would call it."""
+    """Return the driver's exception for an error reply."""
     code, _, rest = text.partition(" ")
     kind = _ERROR_TYPES.get(code)
     return exceptions.ResponseError(text) if kind is None else kind(rest)
@@ -46,7 +46,7 @@ def reply_error(text: str) -> exceptions.RedisError:
 
 @contextmanager
 def translate_errors(display_url: str) -> Iterator[None]:
-    """`place` is the URL as people may see it."""
+    """`display_url`: the URL without its password."""
     try:
         yield
     except DRIVER_ERRORS as error:
@@ -54,7 +54,7 @@ def translate_errors(display_url: str) -> Iterator[None]:
 
 
 def translate_error(error: Exception, display_url: str) -> DrumbeatError:
-    """What one of FAULTS means to us."""
+    """Translate one of DRIVER_ERRORS."""
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"{display_url}: no answer in time")
     if isinstance(error, UnicodeEncodeError):
@@ -81,10 +81,10 @@ def translate_error(error: Exception, display_url: str) -> DrumbeatError:
 
 
 def is_connection_intact(error: BaseException) -> bool:
-    """Whether the connection is as good as before: it was the server's whole answer, or a value that was never sent."""
+    """Whether the connection can be used again: the reply was complete, or nothing was sent."""
     return isinstance(error, exceptions.ResponseError | DrumbeatError | ValueError | TypeError)
 
 
 def as_outage(error: DrumbeatError) -> DrumbeatError:
-    """The same, once the store has been open: what a person must put right may be put right while we wait."""
+    """Return the error for a store that was open before: configuration may be repaired while we wait."""
     return StoreUnavailable(str(error)) if isinstance(error, ConfigError) else error

@@ -1,4 +1,4 @@
-"""Which records of a database cannot be read, for the doctor. A bounded look at each kind."""
+"""Finds unreadable records for the doctor, examining a bounded number of each kind."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -49,7 +49,7 @@ class MalformedFinder:
         return found
 
     async def _find_buckets(self) -> list[Fault]:
-        """Keys that hold many jobs, and are not what they should be."""
+        """Return keys of many jobs that have the wrong type."""
         keys = self._pool.keys
         names: list[bytes] = await self._pool.command("ZREVRANGE", keys.buckets, 0, _MAX_BUCKETS - 1)
         job_keys = [keys.jobs(name.decode("utf-8", "replace")) for name in names]

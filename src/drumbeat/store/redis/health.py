@@ -1,4 +1,4 @@
-"""What a person should know of a Redis store: the server, what its settings mean for jobs, how full it is."""
+"""Health checks of a Redis store: the server, what its settings mean for jobs, how full it is."""
 
 from collections.abc import Mapping
 
@@ -73,7 +73,7 @@ def _check_durability(is_safe: bool, promise: str) -> HealthCheck:
 
 
 def _check_last_save(info: Mapping[str, str]) -> HealthCheck:
-    """Whether the server can write what it should. One that cannot soon refuses all writes."""
+    """Check that the server can persist; one that cannot soon refuses all writes."""
     watched = {
         "rdb_last_bgsave_status": "snapshot",
         "aof_last_write_status": "AOF",
@@ -87,7 +87,7 @@ def _check_last_save(info: Mapping[str, str]) -> HealthCheck:
 
 
 def _check_mode(info: Mapping[str, str]) -> HealthCheck:
-    """What stands behind the server, and what it cannot do for jobs."""
+    """Check replicas, and what they cannot guarantee for jobs."""
     mode, replicas = (
         info.get("redis_mode") or info.get("server_mode") or "unknown",
         int(info.get("connected_slaves", 0)),

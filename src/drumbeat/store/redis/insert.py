@@ -1,7 +1,6 @@
-"""How new jobs are sent: what they have in common once, and calls that come while another is under way together.
+"""Inserts new jobs: common values are sent once, and calls that arrive during another one are joined.
 
-A thousand coroutines that enqueue one job each cost a few calls. All jobs of a call go to one script, which stores all or
-none.
+A thousand coroutines that enqueue one job each cost a few calls. All jobs of a call go to one script, which stores all or none.
 """
 
 import asyncio
@@ -14,38 +13,32 @@ from drumbeat.ids import JobId, pack_id, unpack_id
 from drumbeat.names import check_priority
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import CALL_TIMEOUT, RedisPool
+from drumbeat.store.redis.record_format import JobHeader
 from drumbeat.store.redis.rows import encode_json
 
 _MAX_GROUP_SIZE = 10_000
 _MIN_JOBS_PER_SECOND = 5_000
-"""A batch may take longer than a call: so many even a slow server stores in a second."""
+"""Jobs of a joined call; even a slow server stores them in a second."""
 _UNIQUE_FLAGS = {Unique.NO.value: "k", Unique.LIVE.value: "l", Unique.PENDING.value: "p"}
 
-# An enum's value by its plain attribute: `.value` is a call.
+_VARYING = ("id", "args", "key")
+# The plain attribute of an enum member: `.value` is a function call.
 _template_fields = attrgetter(
-    "task",
-    "queue",
-    "signature",
-    "priority",
-    "run_at",
-    "delay",
-    "unique._value_",
-    "retries",
-    "timeout",
-    "crash_limit",
-    "on_dead",
-    "tenant",
-    "trace",
+    *("unique._value_" if name == "unique" else name for name in NewJob.__struct_fields__ if name not in _VARYING)
 )
+_FIELDS_AFTER_KEY = JobHeader.__struct_fields__[JobHeader.__struct_fields__.index("key") + 1 :]
+_get_fields_after_key = attrgetter(*(name for name in _FIELDS_AFTER_KEY if name != "schedule"))
+_SCHEDULE = _FIELDS_AFTER_KEY.index("schedule")
 
 
 def job_template(job: NewJob) -> list[Value]:
-    """What it has in common with others, as lua/_insert_jobs.lua reads it."""
+    """Return the values that jobs share, as lua/_insert_jobs.lua reads them."""
     check_priority(job.priority)
     before = encode_json([job.task, job.queue, job.priority])[1:-1]
-    rest = [job.signature, job.retries, job.timeout, job.crash_limit, job.on_dead, job.tenant]
-    if job.trace is not None:
-        rest += ("", job.trace)  # of no schedule
+    rest: list[object] = list(_get_fields_after_key(job))
+    rest.insert(_SCHEDULE, "")
+    while len(rest) > _SCHEDULE and not rest[-1]:
+        rest.pop()
     after = encode_json(rest)[1:] + b"\n"
     when: Value = job.delay if job.run_at is None else f"@{job.run_at}"
     if job.key is None:
@@ -54,7 +47,7 @@ def job_template(job: NewJob) -> list[Value]:
 
 
 def insert_arguments(jobs: Iterable[NewJob]) -> list[Value]:
-    """The values of the script `add_jobs`."""
+    """Return the arguments of the script `add_jobs`."""
     numbers: dict[object, int] = {}
     templates: list[Value] = []
     values: list[Value] = []
@@ -87,7 +80,7 @@ def insert_arguments(jobs: Iterable[NewJob]) -> list[Value]:
 
 
 def follow_up_arguments(job: NewJob | None) -> list[Value]:
-    """The values of a follow-up, with the sign whether there is one."""
+    """Return the values of a follow-up, preceded by 1 if there is one."""
     return [0] if job is None else [1, *job_template(job), pack_id(job.id), job.args, job.key or ""]
 
 
@@ -102,7 +95,7 @@ class RedisInserter:
         self._is_inserting_directly = False
 
     async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
-        """All or none; one answer for each."""
+        """Insert all or none; return one answer for each."""
         if self._task is None and not self._is_inserting_directly:
             self._is_inserting_directly = True
             try:
@@ -113,7 +106,7 @@ class RedisInserter:
         answer: asyncio.Future[list[AddResult]] = loop.create_future()
         self._waiting.append((jobs, answer))
         if self._task is None:
-            # Not in a task group: it works for several callers, none of which may take it down. It ends by itself.
+            # Not in a task group: it serves several callers and must not be cancelled with one of them. It ends by itself.
             self._task = loop.create_task(self._run(), name="drumbeat inserter")
         return await answer
 
@@ -125,7 +118,7 @@ class RedisInserter:
                 await self._insert_group(group)
         finally:
             self._task = None
-            # Only if the loop is being closed is anybody left.
+            # Callers are left only while the loop is being closed.
             for _, answer in (*group, *self._waiting):
                 if not answer.done():
                     answer.set_exception(StoreUnavailable("the store was closed"))
@@ -142,7 +135,7 @@ class RedisInserter:
         return [(jobs, answer) for jobs, answer in group if not answer.done()]
 
     async def _insert_group(self, group: list[_Waiting]) -> None:
-        """Together; alone if that fails for any other reason than that the server is away."""
+        """Insert in one call; one by one if that fails for another reason than an outage."""
         try:
             answers = iter(await self._insert([job for jobs, _ in group for job in jobs]) if group else ())
         except (DrumbeatError, ValueError) as error:

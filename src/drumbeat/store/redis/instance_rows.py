@@ -1,4 +1,4 @@
-"""What lies in Redis of instances and of who leads, and its way to our records."""
+"""Decodes instances and the leader as stored in Redis."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _decode_new_instance = msgspec.json.Decoder(NewInstance).decode
 
 
 def decode_new_instances(records: Sequence[bytes]) -> list[NewInstance]:
-    """Those that can be read."""
+    """Decode what is readable."""
     found: list[NewInstance] = []
     for record in records:
         try:
@@ -38,7 +38,7 @@ class InstanceCounters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_instance(id: bytes, flat: Sequence[bytes]) -> tuple[Instance, Faults]:
-    """The hash inst:<instance>. One that cannot be read has that as the reason of its end."""
+    """Decode the hash inst:<instance>. An unreadable one says so as the reason of its end."""
     row = {name.decode("utf-8", "replace"): value for name, value in pairs_to_dict(flat).items()}
     record = row.pop("record", b"")
     faults: Faults = []
@@ -76,7 +76,7 @@ def decode_instance(id: bytes, flat: Sequence[bytes]) -> tuple[Instance, Faults]
 
 
 def _int_or_text(value: bytes) -> int | str:
-    """A number, or a text: what a field of a hash holds."""
+    """Decode a hash field: a number or a text."""
     try:
         return int(value)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Who lives, on Redis. The contract is in `store.protocol.Instances`.
+"""Instances on Redis; the contract is in `store.protocol`.
 
-A burial makes dead letters, whose follow-ups are made here and not by a script. So the script looks first: if a follow-up is
-missing it does nothing and says of which job, and is called again.
+Declaring an instance dead may create dead letters, whose follow-ups are built here and not in the script. If one is missing,
+the script changes nothing and returns the job, and is called again.
 """
 
 import logging
@@ -13,9 +13,9 @@ from drumbeat.core.claim import ClaimRef
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, Leader, NewInstance, Peer
 from drumbeat.core.job import Failure
+from drumbeat.core.transitions import crash_failure
 from drumbeat.errors import StoreUnavailable
 from drumbeat.ids import InstanceId, pack_id, unpack_id
-from drumbeat.store.outcomes import crash_failure
 from drumbeat.store.redis import insert, record_format, rows, schema
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import RedisPool
@@ -46,7 +46,7 @@ class RedisInstances:
             beat=beat,
             now=now,
             running=held,
-            # A score may be written as 1.7e+15; it is exact all the same.
+            # A score may be formatted as 1.7e+15; it is exact nevertheless.
             cancel_requests=[
                 ClaimRef(unpack_id(id), record_format.int_or_zero(token))
                 for id, token in sorted(_pairs(cancels))
@@ -108,7 +108,7 @@ class RedisInstances:
         return found
 
     async def _log_durability(self) -> None:
-        """Say once what this server's settings mean for acknowledged jobs: whoever registers is going to work on them."""
+        """Log once what the server's settings mean for acknowledged jobs."""
         if self._has_logged_durability:
             return
         safe, promise = await schema.describe_durability(self._pool)

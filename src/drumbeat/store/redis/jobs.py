@@ -1,31 +1,22 @@
-"""A job's life on Redis: the face of `adding` and `ending`, and the smaller operations.
+"""Jobs on Redis; the contract is in `store.protocol`. Inserting is in `insert`, reporting and claiming in `completion`.
 
-The contract is in `store.protocol.Jobs`. Each operation is one script, and so atomic; only `expire_waits` looks first, because
-the follow-ups of deaths are made here.
+Each operation is one atomic script. Only `expire_blocked` reads first, because follow-ups of dead letters are built here.
 """
 
 from collections.abc import Sequence
 
 from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, ReplayResult
-from drumbeat.errors import JobExpired, JobNotFound
-from drumbeat.ids import InstanceId, JobId, created_us, is_job_id, pack_id, unpack_id
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
+from drumbeat.core.transitions import answer_cancel, expired_block_failure
+from drumbeat.ids import InstanceId, JobId, is_job_id, pack_id, unpack_id
+from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.redis import insert, record_format, rows
 from drumbeat.store.redis.completion import CompletionClient
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.insert import RedisInserter
 from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.rows import encode_json
-
-_CANCEL_ANSWERS = {
-    b"pending": CancelAnswer.CANCELLED,
-    b"running": CancelAnswer.REQUESTED,
-    b"succeeded": CancelAnswer.SUCCEEDED,
-    b"cancelled": CancelAnswer.CANCELLED,
-    b"dead": CancelAnswer.DEAD,
-    None: CancelAnswer.UNKNOWN,
-}
 
 
 class RedisJobs:
@@ -44,16 +35,9 @@ class RedisJobs:
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         flat = await self._pool.command("ZRANGE", self._pool.keys.held(instance), 0, -1, "WITHSCORES")
-        # A score may be written as 1.7e+15; it is exact all the same.
+        # A score may be formatted as 1.7e+15; it is exact nevertheless.
         found = zip(flat[::2], flat[1::2], strict=True)
         return [ClaimRef(unpack_id(id), record_format.int_or_zero(token)) for id, token in found if len(id) == 16]
-
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        if not claims:
-            return 0
-        values: list[Value] = [value for hold in claims for value in (pack_id(hold.id), hold.token)]
-        released: int = await self._pool.run("release_claims", instance, *values)
-        return released
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
@@ -65,11 +49,11 @@ class RedisJobs:
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
         wanted = [id for id in ids if is_job_id(id)]
         states = iter(await self._pool.run("cancel_jobs", *map(pack_id, wanted)) if wanted else ())
-        return [_CANCEL_ANSWERS[next(states)] if is_job_id(id) else CancelAnswer.UNKNOWN for id in ids]
+        return [_answer_cancel(next(states) if is_job_id(id) else None) for id in ids]
 
     async def cancel_keys(self, task: str, keys: Sequence[str]) -> list[CancelAnswer]:
         found = await self._pool.run("cancel_jobs_of_keys", task, *dict.fromkeys(keys)) if keys else []
-        return [_CANCEL_ANSWERS[state] for state in found]
+        return [_answer_cancel(state) for state in found]
 
     async def run_now(self, ids: Sequence[JobId]) -> int:
         return await self._run_counting("run_jobs_now", ids)
@@ -95,7 +79,7 @@ class RedisJobs:
         for id in ids:
             answer = known.get(id)
             if answer is None:
-                raise missing_job_error(id, pruned_before)
+                raise missing_job_error(id, record_format.int_or_zero(pruned_before))
             found.append(rows.decode_ended(id, *answer))
         return found
 
@@ -112,11 +96,10 @@ class RedisJobs:
             try:
                 wait = record_format.parse_live_state(known)
             except ValueError:
-                continue  # the doctor names it
+                continue  # reported by the doctor
             if wait.blocked_since is None:
                 continue
-            hours = (now - wait.blocked_since) / 3_600_000_000
-            error = Failure(type="WaitExpired", message=f"nobody came in {hours:.1f} h for {wait.blocked_on}")
+            error = expired_block_failure(wait.blocked_on or "", wait.blocked_since, now)
             after = make_follow_up(rows.decode_job(unpack_id(id), answer), error)
             values += (id, wait.blocked_since, encode_json(error), *insert.follow_up_arguments(after))
         expired: int = await self._pool.run("expire_blocked_jobs", *values)
@@ -138,8 +121,5 @@ class RedisJobs:
         return count
 
 
-def missing_job_error(id: JobId, pruned_before: bytes | None) -> JobNotFound | JobExpired:
-    """Which of the two it is for an id that is nowhere."""
-    if pruned_before is not None and is_job_id(id) and created_us(id) < record_format.int_or_zero(pruned_before):
-        return JobExpired(id)
-    return JobNotFound(id)
+def _answer_cancel(state: bytes | None) -> CancelAnswer:
+    return answer_cancel(None if state is None else state.decode())

@@ -1,4 +1,4 @@
-"""Turns, on Redis. The contract is in `store.protocol.Locks`. Each operation is one script, atomic on the server."""
+"""Locks on Redis; the contract is in `store.protocol`. Each operation is one atomic script."""
 
 from collections.abc import Sequence
 from typing import Any

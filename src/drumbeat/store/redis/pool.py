@@ -28,9 +28,9 @@ from drumbeat.store.redis.keys import RedisKeys
 from drumbeat.store.redis.scripts import SCRIPTS
 
 CALL_TIMEOUT = 4.5
-"""Seconds in which a call is answered, or the store is unavailable: from waiting for a connection to the last byte."""
+"""Seconds for a whole call, from waiting for a connection to the last byte; then the store is unavailable."""
 MAX_CONNECTIONS = 8
-"""Connections of one pool at most; the last one that was given back is lent first, so few are ever opened."""
+"""Connections of a pool. The one released last is lent first, so few are ever opened."""
 _NODE_TIMEOUT = 1.5
 _MAX_REDIRECTS = 5
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class RedisPool:
         self._is_closed = False
 
     async def run(self, name: str, *args: Value, timeout: float = CALL_TIMEOUT) -> Any:
-        """The answer of the script `lua/<name>.lua`, which gets the prefix of all keys as KEYS[1], and these as ARGV.
+        """Run the script `lua/<name>.lua` with the key prefix as KEYS[1] and these as ARGV; return its reply.
 
         Raises:
             StoreUnavailable: no answer in time; it may have run.
@@ -67,28 +67,28 @@ class RedisPool:
             try:
                 return await connection.execute("EVALSHA", text.sha, 1, self.keys.prefix, *args)
             except exceptions.NoScriptError:
-                # The first time on this server, or somebody has flushed its scripts; it keeps them from now on.
+                # First use on this server, or its scripts were flushed; it caches the script from now on.
                 return await connection.execute("EVAL", text.lua, 1, self.keys.prefix, *args)
 
         return await self._with_connection(evaluate, timeout)
 
     async def command(self, *args: Value, timeout: float = CALL_TIMEOUT) -> Any:
-        """The answer of a plain command; a key must be one of `keys`."""
+        """Run a plain command; a key must be one of `keys`."""
         return await self._with_connection(lambda connection: connection.execute(*args), timeout)
 
     async def pipeline(self, commands: Sequence[tuple[Value, ...]], *, timeout: float = CALL_TIMEOUT) -> list[Any]:
-        """The answers of several plain commands, sent at once; others may come between them."""
+        """Run several plain commands in one round trip, not atomically."""
         return await self._with_connection(lambda connection: connection.execute_all(commands), timeout)
 
     async def open_dedicated(self) -> RedisConnection:
-        """A connection that belongs to the caller: drop it in the end."""
+        """Open a connection that the caller owns and must close."""
         self._check_process()
         with translate_errors(self.address.display_url):
             async with asyncio.timeout(CALL_TIMEOUT):
                 return await self._open()
 
     async def close(self) -> None:
-        """Calls under way end with StoreUnavailable. Harmless twice."""
+        """Close; current calls end with StoreUnavailable. Idempotent."""
         self._is_closed = True
         connections = [*self._idle, *self._busy]
         self._idle.clear()
@@ -113,7 +113,7 @@ class RedisPool:
         raise StoreUnavailable(f"{self.address.display_url}: the cluster sent us on {_MAX_REDIRECTS} times")
 
     async def _run_on(self, connection: RedisConnection, operation: Operation[T], deadline: float) -> T:
-        # Not asyncio.timeout: it costs more than all else that is done here, and this is the way of every call.
+        # Not asyncio.timeout: it costs more than the rest of this function, and every call passes here.
         timer = asyncio.get_running_loop().call_at(deadline, connection.time_out)
         try:
             answer = await operation(connection)
@@ -126,7 +126,7 @@ class RedisPool:
         return answer
 
     def _pop_idle(self) -> RedisConnection | None:
-        """The connection that was used last, if it is free; nobody waits for one then."""
+        """Return the connection that was used last, if it is free."""
         if not self._idle or not self._idle[-1].is_usable:
             return None
         connection = self._idle.pop()
@@ -134,7 +134,7 @@ class RedisPool:
         return connection
 
     async def _acquire(self, deadline: float) -> RedisConnection:
-        """A connection that is opened now, or one that somebody gives back."""
+        """Open a connection, or wait until one is released."""
         async with asyncio.timeout_at(deadline):
             while self._idle:
                 if (connection := self._pop_idle()) is not None:
@@ -155,14 +155,14 @@ class RedisPool:
             return connection
 
     async def _wait_for_release(self) -> RedisConnection | None:
-        """Wait for a connection; None: there is room for another."""
+        """Wait for a released connection; None: another may be opened."""
         waiter: asyncio.Future[RedisConnection | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
             return await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                with suppress(ValueError):  # somebody who gave a connection back has passed over it already
+                with suppress(ValueError):  # already skipped by a release
                     self._waiters.remove(waiter)
             elif (connection := waiter.result()) is not None:
                 await self._release(connection, True)
@@ -181,7 +181,7 @@ class RedisPool:
         await connection.close()
 
     def _hand_over(self, connection: RedisConnection | None) -> bool:
-        """Give it, or room for another, to who has waited longest; False if nobody waits."""
+        """Hand a connection, or the right to open one, to the longest waiter; False if there is none."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -203,7 +203,7 @@ class RedisPool:
         return connection
 
     async def _connect(self) -> RedisConnection:
-        """A connection to the server, in a cluster to the node that has our slot."""
+        """Connect to the server, in a cluster to the node that owns our slot."""
         if self._node is not None:
             with suppress(OSError, exceptions.RedisError, TimeoutError, DrumbeatError):
                 return await self._connect_node(self._node)
@@ -218,7 +218,7 @@ class RedisPool:
         return await self._connect_node(self._node)
 
     async def _connect_any(self) -> RedisConnection:
-        """The server of the URL, or in its place another node of the cluster that we know from better times."""
+        """Connect to the server of the URL, or else to a node of the cluster that was known before."""
         for node in self._known_nodes:
             with suppress(OSError, exceptions.RedisError, TimeoutError):
                 async with asyncio.timeout(_NODE_TIMEOUT):
@@ -254,7 +254,7 @@ class RedisPool:
         raise StoreUnavailable(f"{self.address.display_url}: no node of the cluster has slot {slot}")
 
     def _to_node(self, host: bytes | None, port: int, *_: object) -> Node:
-        # A node that does not know its own name is the one that was asked.
+        # A node without a name is the one that was asked.
         return (host or b"").decode() or self.address.options.get("host", "localhost"), port
 
     async def _follow_redirect(self, moved: Any) -> None:

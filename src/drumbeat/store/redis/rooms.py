@@ -1,4 +1,4 @@
-"""Messages to processes, on Redis. The contract is in `store.protocol.Rooms`. Each operation is one script.
+"""Room messages on Redis; the contract is in `store.protocol`. Each operation is one script.
 
 A message in a list is a text of lines: the moment (µs), id, room, signature; all that follows is args.
 """

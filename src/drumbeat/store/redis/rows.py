@@ -1,6 +1,7 @@
-"""The way of jobs in Redis to our records. The texts in which they lie are read by texts.py."""
+"""Jobs in Redis to records. record_format.py parses the texts that they are stored in."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from drumbeat.core.claim import ClaimedJob, MalformedJob
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.job import Attempt, EndedJob, Failure, Job, JobState, OutcomeKind, Unique
+from drumbeat.core.job_fields import JOB_FIELDS
 from drumbeat.ids import InstanceId, JobId, unpack_id
 from drumbeat.store.malformed import explain_fault, join_reasons, log_faults, quote, read_value, undecodable_failure
 from drumbeat.store.records import Faults, to_datetime, to_datetime_or_none
@@ -27,12 +29,17 @@ from drumbeat.store.redis.record_format import (
 
 _decode_text = msgspec.json.Decoder(str).decode
 encode_json = msgspec.json.Encoder().encode
+_TIMES = tuple(name for name in JOB_FIELDS if name.endswith("_at"))
 
 _FLAGS = (b"-", b"k", b"l", b"p")
 UNIQUE_BY_FLAG = {ord("-"): Unique.NO, ord("k"): Unique.NO, ord("l"): Unique.LIVE, ord("p"): Unique.PENDING}
 
+_header_fields = attrgetter(*(name for name in ClaimedJob.__struct_fields__ if name in JobHeader.__struct_fields__))
+"""The last fields of ClaimedJob, in its order."""
+_JOB_HEADER_FIELDS = tuple(name for name in JOB_FIELDS if name in JobHeader.__struct_fields__)
+
 Hint = tuple[bytes, str]
-"""What a success need not ask again: the bytes of the id, and the task, or nothing if its end frees something."""
+"""What reporting a success need not look up again: the bytes of the id, and the task ("" if its end unblocks something)."""
 
 
 def decode_claimed(
@@ -42,7 +49,7 @@ def decode_claimed(
     mores: Sequence[bytes | None],
     hints: dict[JobId, Hint],
 ) -> tuple[list[ClaimedJob], list[MalformedJob]]:
-    """Jobs as the script gave them; each has the token that the script has given it. Adds a hint for each."""
+    """Jobs as the script returned them, each with the token that the script gave it. Adds a hint for each."""
     jobs: list[ClaimedJob] = []
     malformed: list[MalformedJob] = []
     for number, body in enumerate(bodies):
@@ -58,35 +65,17 @@ def decode_claimed(
             malformed.append(_salvage_claimed(now, id, body, text))
             continue
         hints[id] = (raw, header.task if header.key is None and not header.schedule else "")
-        token, run_at, failures, crashes, replays, blocked_since = now, header.due_at, 0, 0, 0, None
-        if live_state is not None:
-            token, run_at, blocked_since = max(now, live_state.token + 1), live_state.run_at, live_state.blocked_since
-            failures, crashes, replays = live_state.failures, live_state.crashes, live_state.replays
-        jobs.append(
-            ClaimedJob(
-                id,
-                token,
-                header.task,
-                header.queue,
-                header.priority,
-                header.key,
-                args,
-                header.signature,
-                header.created_at,
-                header.due_at,
-                run_at,
-                failures,
-                crashes,
-                header.retries,
-                header.timeout,
-                header.crash_limit,
-                header.on_dead,
-                replays,
-                blocked_since,
-                header.trace,
-            )
-        )
+        if live_state is None:  # as most: without a call
+            jobs.append(ClaimedJob(id, now, args, header.due_at, 0, 0, 0, None, *_header_fields(header)))
+        else:
+            jobs.append(_build_claimed(now, id, args, header, live_state))
     return jobs, malformed
+
+
+def _build_claimed(now: int, id: JobId, args: str, header: JobHeader, live: LiveState) -> ClaimedJob:
+    token = max(now, live.token + 1)
+    changing = (live.run_at, live.failures, live.crashes, live.replays, live.blocked_since)
+    return ClaimedJob(id, token, args, *changing, *_header_fields(header))
 
 
 def _salvage_claimed(now: int, id: JobId, body: bytes, text: bytes | None) -> MalformedJob:
@@ -94,30 +83,7 @@ def _salvage_claimed(now: int, id: JobId, body: bytes, text: bytes | None) -> Ma
     live_state, others = salvage_live_state(text, header.due_at)
     faults += others
     log_faults("job", id, faults)
-    job = ClaimedJob(
-        id,
-        max(now, live_state.token + 1),
-        *(
-            header.task,
-            header.queue,
-            header.priority,
-            header.key,
-            args,
-            header.signature,
-            header.created_at,
-            header.due_at,
-        ),
-        *(
-            live_state.run_at,
-            live_state.failures,
-            live_state.crashes,
-            header.retries,
-            header.timeout,
-            header.crash_limit,
-            header.on_dead,
-        ),
-        *(live_state.replays, live_state.blocked_since, header.trace),
-    )
+    job = _build_claimed(now, id, args, header, live_state)
     return MalformedJob(job, join_reasons(faults))
 
 
@@ -141,7 +107,7 @@ def decode_ended(id: JobId, task: bytes, text: bytes) -> EndedJob | None:
 
 
 def decode_job(id: JobId, answer: Sequence[Any]) -> Job:
-    """One job of the script `get_jobs`. One that cannot be read has that as its error."""
+    """One job of the script `get_jobs`. Where it cannot be read, its error says so."""
     try:
         return _decode_job(id, answer)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError):
@@ -151,7 +117,7 @@ def decode_job(id: JobId, answer: Sequence[Any]) -> Job:
 
 
 def find_faults(id: JobId, answer: Sequence[Any]) -> Faults:
-    """What cannot be read of a job of `get_jobs`."""
+    """The fields of a job of `get_jobs` that cannot be read."""
     try:
         _decode_job(id, answer)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, msgspec.DecodeError):
@@ -164,42 +130,26 @@ def _salvage_job(id: JobId, answer: Sequence[Any]) -> tuple[Job, Faults]:
     state, _ = read_value("state", answer[1].decode("utf-8", "replace"), JobState)
     header, args, faults = salvage_header(body)
     if body[:1] not in _FLAGS:
-        faults.append(("key", f"{quote(body[:1])} is none of the marks of a body"))
+        faults.append(("key", f"{quote(body[:1])} is not a flag of a body"))
     facts: dict[str, Any]
     if state in (JobState.PENDING, JobState.RUNNING):
         live_state, others = salvage_live_state(text, header.due_at)
-        facts = {"run_at": to_datetime(live_state.run_at), "token": live_state.token, "failures": live_state.failures}
-        facts |= {"crashes": live_state.crashes, "replays": live_state.replays, "blocked_on": live_state.blocked_on}
+        facts = _live_facts(live_state)
     else:
         end, others = salvage_end_record(text or b"")
-        facts = {
-            "run_at": to_datetime(header.due_at),
-            "token": end.token,
-            "instance": end.instance,
-            "result": end.result,
-        }
-        facts |= {"started_at": to_datetime_or_none(end.started_at), "finished_at": to_datetime(end.finished_at)}
+        facts = {"run_at": header.due_at, "token": end.token, "instance": end.instance, "result": end.result}
+        facts |= {"started_at": end.started_at, "finished_at": end.finished_at}
     faults += others
     faults = faults or [("record", "its parts do not fit together")]
-    job = Job(
-        id=id,
-        **{
-            name: getattr(header, name)
-            for name in ("task", "queue", "priority", "key", "signature", "retries", "trace")
-        },
-        state=state,
-        args=args,
-        created_at=to_datetime(header.created_at),
-        due_at=to_datetime(header.due_at),
-        timeout=None if header.timeout is None else header.timeout / 1_000_000,
-        crash_limit=header.crash_limit,
-        on_dead=header.on_dead,
-        tenant=header.tenant,
-        schedule=header.schedule or None,
-        error=undecodable_failure(join_reasons(faults)),
-        **facts,
-    )
+    facts["error"] = undecodable_failure(join_reasons(faults))
+    job = _build_job(id, state, header, args, facts)
     return job, faults
+
+
+def _live_facts(live: LiveState) -> dict[str, Any]:
+    facts = msgspec.structs.asdict(live)
+    del facts["blocked_since"]
+    return facts
 
 
 def _decode_job(id: JobId, answer: Sequence[Any]) -> Job:
@@ -208,43 +158,25 @@ def _decode_job(id: JobId, answer: Sequence[Any]) -> Job:
     facts: dict[str, Any]
     if state in (JobState.PENDING, JobState.RUNNING):
         live_state = LiveState(run_at=header.due_at) if text is None else parse_live_state(text)
-        facts = {
-            "run_at": live_state.run_at,
-            "token": live_state.token,
-            "failures": live_state.failures,
-            "crashes": live_state.crashes,
-        }
-        facts |= {"replays": live_state.replays, "blocked_on": live_state.blocked_on, "error": live_state.error}
+        facts = _live_facts(live_state)
     else:
         facts = _decode_end(header, text)
     if state is JobState.RUNNING:
         instance, token, cancel, progress = answer[3:]
         facts |= {"instance": InstanceId(instance.decode()), "token": token, "started_at": token}
         facts |= {"cancel_requested": cancel == 1, "progress": None if progress is None else _decode_text(progress)}
-    facts["run_at"] = to_datetime(facts["run_at"])
-    for name in ("started_at", "finished_at"):
-        facts[name] = to_datetime_or_none(facts.get(name))
-    return Job(
-        id=id,
-        task=header.task,
-        queue=header.queue,
-        state=state,
-        priority=header.priority,
-        key=header.key,
-        args=body[body.index(b"\n") + 1 :].decode(),
-        signature=header.signature,
-        created_at=to_datetime(header.created_at),
-        due_at=to_datetime(header.due_at),
-        retries=header.retries,
-        timeout=None if header.timeout is None else header.timeout / 1_000_000,
-        crash_limit=header.crash_limit,
-        unique=UNIQUE_BY_FLAG[body[0]],
-        on_dead=header.on_dead,
-        tenant=header.tenant,
-        schedule=header.schedule or None,
-        trace=header.trace,
-        **facts,
-    )
+    facts["unique"] = UNIQUE_BY_FLAG[body[0]]
+    return _build_job(id, state, header, body[body.index(b"\n") + 1 :].decode(), facts)
+
+
+def _build_job(id: JobId, state: JobState, header: JobHeader, args: str, facts: dict[str, Any]) -> Job:
+    """The record; facts: what the header does not hold, with times as integers."""
+    values = {name: getattr(header, name) for name in _JOB_HEADER_FIELDS} | facts
+    for name in _TIMES:
+        values[name] = to_datetime_or_none(values.get(name))
+    values["timeout"] = None if header.timeout is None else header.timeout / 1_000_000
+    values["schedule"] = header.schedule or None
+    return Job(id=id, state=state, args=args, **values)
 
 
 def _decode_end(header: JobHeader, text: bytes) -> dict[str, Any]:
@@ -260,7 +192,7 @@ def _decode_end(header: JobHeader, text: bytes) -> dict[str, Any]:
 
 
 def decode_attempts(tries: Sequence[bytes], text: bytes | None) -> list[Attempt]:
-    """Earlier runs and the last one, if the job has ended by one."""
+    """Earlier attempts and the last one, if the job ended with one."""
     found = []
     for each in tries:
         try:
@@ -271,7 +203,7 @@ def decode_attempts(tries: Sequence[bytes], text: bytes | None) -> list[Attempt]
         found.append(_to_attempt(token, instance, outcome, started_at, finished_at, error))
     if text is not None:
         end, _ = salvage_end_record(text)
-        # One that was claimed, heard of its cancellation and never started has had no run.
+        # A job that was cancelled between claim and start had no attempt.
         unstarted = end.outcome is OutcomeKind.CANCELLED and end.started_at is None
         if end.outcome is not None and not unstarted:
             found.append(_to_attempt(end.token, end.instance, end.outcome, end.started_at, end.finished_at, end.error))
@@ -297,7 +229,7 @@ def _to_attempt(
 
 
 class PartialDeadGroup(msgspec.Struct, frozen=True):
-    """What dead letters of one task and type of error have in common, as far as it was looked at."""
+    """Dead letters of one task and type of error, as far as they were read."""
 
     count: int
     first_at: int
@@ -305,7 +237,7 @@ class PartialDeadGroup(msgspec.Struct, frozen=True):
     sample: bytes
 
     def to_record(self, task: bytes, error: bytes, sample: Job | None) -> DeadLetterGroup:
-        """`sample` None: somebody has replayed it meanwhile."""
+        """`sample` None: it was replayed meanwhile."""
         return DeadLetterGroup(
             task=task.decode("utf-8", "replace"),
             error=error.decode("utf-8", "replace"),
@@ -320,7 +252,7 @@ class PartialDeadGroup(msgspec.Struct, frozen=True):
 def merge_group(
     groups: dict[tuple[bytes, bytes], PartialDeadGroup], name: tuple[bytes, bytes], facts: Sequence[Any]
 ) -> None:
-    """Add what a further look has found; earlier looks were at greater ids."""
+    """Add the groups of a further page; earlier pages had greater ids."""
     count, first_at, last_at, sample = facts
     group = PartialDeadGroup(count, int_or_zero(first_at), int_or_zero(last_at), sample)
     if (known := groups.get(name)) is not None:

@@ -1,4 +1,4 @@
-"""Rules in time, on Redis. The contract is in `store.protocol.Schedules`; each operation is one script.
+"""Schedules on Redis; the contract is in `store.protocol`. Each operation is one script.
 
 What the end of a job does to its schedule is in lua/_transitions.lua, which every end of a job comes by.
 """
@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.core.overlap import interval_of
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -17,12 +18,13 @@ from drumbeat.core.schedule import (
     NewSchedule,
     OnceState,
     Schedule,
+    ScheduleChange,
     ScheduleState,
     SkippedRange,
 )
 from drumbeat.ids import InstanceId, JobId, pack_id, unpack_id
 from drumbeat.store.malformed import explain_fault, log_faults, salvage
-from drumbeat.store.overlap import interval_of, repaired_rule
+from drumbeat.store.records import repaired_rule
 from drumbeat.store.redis.connection import Value
 from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.rows import encode_json
@@ -46,21 +48,11 @@ class RedisSchedules:
     async def declare(self, names: Sequence[str]) -> list[str]:
         return [name.decode() for name in await self._pool.run("declare_schedules", *names)] if names else []
 
-    async def set_state(
-        self,
-        name: str,
-        *,
-        revision: int,
-        state: ScheduleState,
-        cursor: int | None,
-        next_at: int | None,
-        by: str,
-        reason: str,
-        skipped: SkippedRange | None = None,
-    ) -> bool:
-        values: list[Value] = [name, revision, state.value, _or_empty(cursor), _or_empty(next_at), by, reason]
-        if skipped is not None:
-            values += _skip_arguments(skipped)
+    async def set_state(self, change: ScheduleChange) -> bool:
+        values: list[Value] = [change.name, change.revision, change.state.value, _or_empty(change.cursor)]
+        values += (_or_empty(change.next_at), change.by, change.reason)
+        if change.skipped is not None:
+            values += _skip_arguments(change.skipped)
         return bool(await self._pool.run("set_schedule_state", *values))
 
     async def get(self, name: str) -> Schedule | None:
@@ -122,7 +114,7 @@ def _or_empty(number: int | None) -> Value:
 
 
 def _definition_arguments(schedule: NewSchedule) -> list[Value]:
-    """A definition as lua/_schedule.lua keeps it: with the text of its jobs' bodies, ready but for the moments."""
+    """Return the stored form of a definition (lua/_schedule.lua), with the body of its jobs complete but for the fire time."""
     head = encode_json([schedule.task, schedule.queue, schedule.priority])[1:-1] + b","
     options = [schedule.signature, schedule.retries, schedule.timeout, schedule.crash_limit, schedule.on_dead]
     rest = b"," + encode_json([*options, "", schedule.name])[1:] + b"\n" + schedule.args.encode()
@@ -164,7 +156,7 @@ _FIELDS = ("state", "revision", "cursor", "next_at", "current", "created_at", "c
 
 
 class _StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands beside the definition."""
+    """Stored fields beside the definition."""
 
     state: ScheduleState
     revision: int
@@ -179,7 +171,7 @@ class _StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_schedule(name: bytes, fields: Sequence[bytes | None]) -> tuple[Schedule, list[tuple[str, str]]]:
-    """The fields that lua/_schedule_fields.lua gives. One that cannot be read says so in its rule, and is never fired."""
+    """Decode the fields of lua/_schedule_fields.lua. An unreadable schedule says so in its rule and never fires."""
     try:
         return _decode_schedule(fields), []
     except (ValueError, TypeError, AttributeError, msgspec.DecodeError):
@@ -241,7 +233,7 @@ def _int_or_none(text: bytes) -> int | None:
 
 
 def _decode_fires(name: str, texts: Sequence[bytes | None]) -> list[Fire]:
-    """Those that can be read."""
+    """Decode what is readable."""
     found: list[Fire] = []
     for text in texts:
         try:
@@ -252,7 +244,7 @@ def _decode_fires(name: str, texts: Sequence[bytes | None]) -> list[Fire]:
 
 
 def _decode_fire(name: str, text: bytes) -> Fire:
-    """A text that lua/_schedule.lua: record_fire has made."""
+    """Decode a record of lua/_schedule.lua: record_fire."""
     start = 17 if text.startswith(b"f") else 1
     at, last, count, outcome, reason, recorded_at = _parse_fire(text[start:])
     return Fire(

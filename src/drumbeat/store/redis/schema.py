@@ -12,18 +12,18 @@ from drumbeat.store.redis.address import RedisAddress
 from drumbeat.store.redis.pool import RedisPool
 
 LATEST_VERSION = 1
-"""The version that this code makes and knows."""
+"""The version that this code creates and understands."""
 OLDEST_CODE = 1
-"""The smallest KNOWN of code that can use a store of this version."""
+"""The smallest LATEST_VERSION of code that can use a store of this version."""
 
 
 def new_store_fields() -> tuple[int, int, str]:
-    """What a new store says about itself: its version, the oldest code that can use it, an id of its own."""
+    """Return the description of a new store: version, oldest usable code, a random id."""
     return LATEST_VERSION, OLDEST_CODE, os.urandom(8).hex()
 
 
 async def check(pool: RedisPool) -> None:
-    """Whether this code can use the store, and the server keeps it; an empty one is made a store.
+    """Check that this code can use the store and the server keeps data; initialise an empty one.
 
     Raises:
         ConfigError: keys may be thrown away.
@@ -36,7 +36,7 @@ async def check(pool: RedisPool) -> None:
 
 
 async def read_schema(address: RedisAddress, namespace: str) -> SchemaVersion:
-    """What the store says about itself; nothing is changed."""
+    """Read the version of the store; nothing is changed."""
     pool = RedisPool(address, namespace)
     try:
         version, oldest_code = await pool.command("HMGET", pool.keys.meta, "version", "oldest_code")
@@ -54,14 +54,14 @@ async def check_policy(pool: RedisPool) -> None:
     policy = (await read_info(pool, "memory")).get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         raise ConfigError(
-            f"{pool.address.display_url}: the server's maxmemory-policy is {policy}: with it a full server throws jobs away; set it "
-            "to noeviction, or add ?eviction=accepted to the URL",
+            f"{pool.address.display_url}: maxmemory-policy is {policy}: a full server would evict jobs; set it to "
+            "noeviction, or add ?eviction=accepted to the URL",
             "url",
         )
 
 
 async def describe_durability(pool: RedisPool) -> tuple[bool, str]:
-    """Whether acknowledged jobs survive the end of the server, and in words which do not."""
+    """Return whether acknowledged jobs survive the end of the server, and which do not, in words."""
     if (await read_info(pool, "persistence")).get("aof_enabled") == "1":
         match await _read_setting(pool, "appendfsync"):
             case "always":
@@ -85,13 +85,13 @@ async def describe_durability(pool: RedisPool) -> tuple[bool, str]:
 
 
 async def read_info(pool: RedisPool, section: str) -> dict[str, str]:
-    """What the server says about itself."""
+    """Return the INFO of the server."""
     lines = (await pool.command("INFO", section)).decode(errors="replace").splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
 
 
 async def _read_setting(pool: RedisPool, name: str) -> str | None:
-    """None where the server does not tell: providers often forbid it."""
+    """Return a setting of the server; None if CONFIG is forbidden, as providers often do."""
     try:
         found = await pool.command("CONFIG", "GET", name)
     except (StoreError, ConfigError):

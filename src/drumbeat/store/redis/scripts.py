@@ -1,4 +1,4 @@
-"""Lua that lives in `lua/*.lua`: one file for each operation, loaded and checked when this module is imported.
+"""Lua scripts of `lua/*.lua`: one file for each operation, loaded and checked at import.
 
 A file begins with comments that say what it is called with:
 
@@ -34,7 +34,7 @@ _ALLOW_OOM_WRITE = "redis.call('DEL', KEYS[1])\n"
 
 
 class ScriptText(msgspec.Struct, frozen=True):
-    """What is sent to a server, and how it is called there."""
+    """The text of a script and its SHA-1."""
 
     lua: str
     sha: str
@@ -45,12 +45,12 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     name: str
     lua: str
-    """With everything that it includes."""
+    """The text with its includes."""
     allow_oom: bool
 
     @cached_property
     def with_flags(self) -> ScriptText:
-        """For servers that know flags."""
+        """The text for servers that support flags."""
         return _hash_text(_ALLOW_OOM_FLAG + self.lua if self.allow_oom else self.lua)
 
     @cached_property
@@ -59,7 +59,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def load_scripts(folder: Traversable) -> dict[str, Script]:
-    """All operations of a folder by name.
+    """Load all operations of a folder by name.
 
     Raises:
         ValueError: a header lacks something, or an included file is not there.
@@ -84,7 +84,7 @@ def _parse_script(name: str, files: dict[str, str]) -> Script:
 
 
 def _expand_includes(name: str, files: dict[str, str], seen: set[str]) -> str:
-    """The text of a file with those that it includes, each where it is first named."""
+    """Return the text of a file with its includes, each where it is first named."""
 
     def read_include(line: re.Match[str]) -> str:
         include = line.group(1)

@@ -1,4 +1,4 @@
-"""How jobs are searched on Redis. How far a search looks is said in `store.searching`.
+"""Searches jobs on Redis. How far a search goes is decided in `store.job_search`.
 
 There is no index for people: ids are walked from the newest on, and a script says which of them are wanted, so many in one call
 that a search never keeps the server from its work. What is in a small set (what runs, the live jobs of a key, a view of few)
@@ -22,21 +22,21 @@ from drumbeat.store.redis.keys import bucket as bucket_of
 from drumbeat.store.redis.pool import RedisPool
 
 BATCH_SIZE = 500
-"""Jobs that one call looks at: a few milliseconds."""
+"""Jobs that one call examines: a few milliseconds."""
 MAX_SCANNED = 1_000
-"""Of a page; fewer than on other engines, because one job costs more here, and the server does nothing else meanwhile."""
+"""Of a page; fewer than on other engines, because a job costs more here and the server is blocked meanwhile."""
 _RECORDS_PER_CALL = 500
 _ID_BYTES = 16
-"""Bytes of an id: what is of another length is none."""
+"""Bytes of an id."""
 _MAX_READ_BYTES = 8 * 1024 * 1024
-"""Bytes of jobs that one call reads to look at them or for previews: a few milliseconds."""
+"""Bytes of jobs that one call reads: a few milliseconds."""
 _MAX_RETRYING_SCANNED = 2_000
-"""Of those that were claimed before, so many are looked at for those that are retrying."""
+"""Jobs with a live state that are examined to count those that are retrying."""
 
 _LONG_FIELDS = ("args", "progress", "result")
 
 Ids = AsyncIterator[list[bytes]]
-"""Newest first, without end but that of the span."""
+"""Newest first, bounded only by the span."""
 
 
 class RedisSearch:
@@ -60,7 +60,7 @@ class RedisSearch:
         )
 
     async def find_ids(self, filter: JobFilter) -> list[bytes]:
-        """Those of a page, without their records."""
+        """Return the ids of a page."""
         looks = await self._search(filter, filter.limit, filter.limit, with_words=False)
         return [pack_id(id) for id in job_search.merge_page(looks, filter.limit)[0]]
 
@@ -71,7 +71,7 @@ class RedisSearch:
         for first in range(0, len(ids), _RECORDS_PER_CALL):
             page = ids[first : first + _RECORDS_PER_CALL]
             _, *answers = await self._pool.run("get_jobs", *page)
-            # One that was pruned meanwhile is not there.
+            # A job pruned meanwhile is missing.
             found += [
                 rows.decode_job(unpack_id(id), answer)
                 for id, answer in zip(page, answers, strict=True)
@@ -115,7 +115,7 @@ class RedisSearch:
         if within is None or filter.limit <= 0 or not job_search.access_paths(filter):
             return []
         keys, state = self._pool.keys, filter.state
-        # In the order in which a letter goes that is discarded, so that it is met in one of them.
+        # In the order in which a discarded letter moves, so that it is found in one of them.
         lines = {JobState.CANCELLED: [keys.unsucceeded], JobState.DEAD: [keys.dead, keys.unsucceeded]}
         if filter.view is not None or state in LIVE_STATES:
             return [await self._scan_live(filter, within, limit, max_scanned, with_words)]
@@ -128,7 +128,7 @@ class RedisSearch:
                 await self._scan(self._iterate_indexes(lines[state], within), filter, limit, max_scanned, with_words)
             ]
         if state is None and filter.error is not None:
-            # Who has succeeded has no error; who is live and has one was claimed before.
+            # A succeeded job has no error; a live job with an error was claimed before.
             live = await self._pool.run("list_pending_ids", "retrying", job_search.MAX_SMALL_SET, "")
             if live is not None:
                 ended = await self._scan(
@@ -140,7 +140,7 @@ class RedisSearch:
     async def _scan_live(
         self, filter: JobFilter, within: IdSpan, limit: int, max_scanned: int, with_words: bool
     ) -> ScanResult:
-        """Of what there is much, a short walk finds enough; of what there is little, the set is small."""
+        """Choose the access path: a short scan finds enough of frequent jobs, rare ones form a small set."""
         short, found = min(max_scanned, job_search.FIRST_SCAN), list[tuple[JobId, str]]()
         if not (with_words or self._is_small_set(filter)):
             look = await self._scan(self._iterate_all(within), filter, limit, short, with_words)
@@ -154,12 +154,12 @@ class RedisSearch:
         return ScanResult(found + look.matches, look.scanned_to)
 
     def _is_small_set(self, filter: JobFilter) -> bool:
-        """Whether the set that `_few` gives is nearly always small."""
+        """Whether the set is nearly always small."""
         is_few = filter.state is JobState.RUNNING or filter.view in (PendingView.RETRYING, PendingView.WAITING)
         return is_few or filter.instance is not None or filter.key is not None
 
     async def _list_small_set(self, filter: JobFilter) -> list[bytes] | None:
-        """All that may be wanted, if that is a small set."""
+        """Return all candidates, if they form a small set."""
         found: list[bytes] | None
         if filter.state is JobState.RUNNING or filter.instance is not None:
             found = await self._pool.run("list_running_ids")
@@ -205,7 +205,7 @@ class RedisSearch:
         return found
 
     async def _iterate_indexes(self, indexes: Sequence[str], within: IdSpan) -> Ids:
-        """Those that stand in these, which are in the order of ids."""
+        """Scan these sets, which are ordered by id."""
         low, high = b"[" + pack_id(within.low), b"[" + pack_id(within.high)
         while True:
             pages = await self._pool.pipeline(
@@ -219,7 +219,7 @@ class RedisSearch:
             high = b"(" + ids[-1]
 
     async def _iterate_all(self, within: IdSpan) -> Ids:
-        """All that there are."""
+        """Scan all ids."""
         low, high = pack_id(within.low), pack_id(within.high)
         begin, last = str(int(bucket_of(high), 16)).encode(), int(bucket_of(low), 16)
         size = _RECORDS_PER_CALL
@@ -236,7 +236,7 @@ class RedisSearch:
                 yield page
 
     async def _iterate_bucket(self, bucket: str, entries: Sequence[bytes], low: bytes, high: bytes) -> Ids:
-        """The ids of a bucket. A run is fetched when nothing larger than its largest id is left to be told."""
+        """Return the ids of a bucket. A run is fetched once no larger id is left."""
         candidates = {entry for entry in entries if len(entry) == 16 and low <= entry <= high}
         runs = sorted(
             (
@@ -251,7 +251,7 @@ class RedisSearch:
             floor = runs[at + 1][0] if at + 1 < len(runs) else b""
             text: bytes | None = await self._pool.command("HGET", self._pool.keys.runs(bucket), ends)
             if text is None:
-                # Most of the bucket has gone meanwhile, and what is left was listed anew: it is little.
+                # Most of the bucket was deleted meanwhile and the rest was listed anew.
                 left: list[bytes] = await self._pool.command("HKEYS", self._pool.keys.jobs(bucket))
                 candidates = {id for id in left if low <= id <= top}
                 break
@@ -277,7 +277,7 @@ def _shorten(job: Job, preview: int) -> Job:
 
 
 def _filter_arguments(filter: JobFilter) -> list[Value]:
-    """The first values of the script `filter_jobs`."""
+    """Return the filter arguments of the script `filter_jobs`."""
     part = filter.error or ""
     return [
         "" if filter.state is None else filter.state.value,

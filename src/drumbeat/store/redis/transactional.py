@@ -3,45 +3,26 @@
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from drumbeat.core.claim import ClaimRef
+from drumbeat.core.claim import CompletedJob
 from drumbeat.core.job import NewJob
 from drumbeat.errors import NotTransactional
-from drumbeat.ids import InstanceId
 
 
 class RedisTransactional:
-    def check(self) -> NoReturn:
+    def _refuse(self) -> NoReturn:
         raise NotTransactional("Redis")
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> NoReturn:
-        self.check()
+        self._refuse()
 
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> NoReturn:
-        self.check()
+        self._refuse()
 
-    async def complete(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> NoReturn:
-        self.check()
+    async def complete(self, conn: Any, completed: CompletedJob) -> NoReturn:
+        self._refuse()
 
-    def complete_sync(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> NoReturn:
-        self.check()
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> NoReturn:
+        self._refuse()
 
     def transaction(self) -> NoReturn:
-        self.check()
+        self._refuse()

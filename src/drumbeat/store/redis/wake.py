@@ -1,10 +1,11 @@
-"""Hints across processes: the scripts that make jobs due publish the smallest due moment, heard by every worker that listens.
+"""Hints across processes: the scripts that make jobs due publish the earliest run_at, received by every worker that
+listens.
 
-    script --PUBLISH {namespace}:wake "run_at"-----> Subscription of each worker --> hear(run_at)
-    add_jobs --PUBLISH {namespace}:door:<its> jobs--> Subscription of one worker  --> given(instance, jobs)
+    script ---PUBLISH {namespace}:wake "run_at"-----> RedisSubscription of each worker --> Subscriber.on_job
+    add_jobs -PUBLISH {namespace}:door:<its> jobs---> RedisSubscription of one worker --> Subscriber.on_handoff
 
-The worker that enqueues hears its own hint in the same way, and as soon as the answer to its call: telling it directly as well
-would only make it look twice.
+A worker that enqueues receives its own hint in the same way, and as soon as the answer to its call: a direct call as
+well would only make it claim twice.
 """
 
 import asyncio
@@ -22,20 +23,17 @@ from drumbeat.clock import Clock, jitter
 from drumbeat.core.room import decode_hint
 from drumbeat.errors import StoreUnavailable
 from drumbeat.service import run_in_background
-from drumbeat.store.protocol.wake import OnHandoff
+from drumbeat.store.protocol.wake import OnJob, OnRoom, OnTicket, Subscriber
 from drumbeat.store.redis.completion import CompletionClient
 from drumbeat.store.redis.connection import RedisConnection, Value
 from drumbeat.store.redis.failures import translate_errors
 from drumbeat.store.redis.pool import RedisPool
 
 PING_INTERVAL = 20.0
-"""A connection that only listens would never notice that its other end is gone."""
+"""A connection that only listens would never notice that its peer is gone."""
 PING_TIMEOUT = 4.0
 RETRY_DELAY = 0.5
-HintCallback = Callable[[int], None]
-TicketCallback = Callable[[str, int], None]
-RoomCallback = Callable[[str], None]
-Channels = dict[str, Callable[[bytes], None]]
+Channels = dict[bytes, Callable[[bytes], None]]
 
 
 class RedisWake:
@@ -47,88 +45,73 @@ class RedisWake:
     async def notify(self, run_at: int) -> None:
         await self._pool.command("PUBLISH", self._pool.keys.wake, run_at)
 
-    def forward(self, notify: Callable[[int], bool]) -> None:
-        pass  # the scripts publish by themselves
-
     @contextlib.asynccontextmanager
-    async def listen(
-        self, on_notification: HintCallback, on_handoff: OnHandoff | None = None
-    ) -> AsyncIterator[str | None]:
-        """Call `hear(run_at)` for every hint, and `given` with what claims have got that stand from now on."""
-        channels: Channels = {self._pool.keys.wake: partial(_on_hint, on_notification)}
-        if on_handoff is not None:
-            channels[self._pool.keys.reply_channel(self._completion.reply_channel)] = partial(
-                self._on_handoff, on_notification, on_handoff
-            )
-        async with self._subscribe(RedisSubscription(self._pool, self._clock, channels)):
-            self._completion.listeners += on_handoff is not None
-            try:
-                yield None
-            finally:
-                self._completion.listeners -= on_handoff is not None
-
-    def _on_handoff(self, hear: HintCallback, given: OnHandoff, text: bytes) -> None:
-        """Anybody may publish: what no script of ours has said means "look"."""
+    async def listen(self, subscriber: Subscriber) -> AsyncIterator[str | None]:
+        """Every hint reaches every subscriber, so that no address is needed. From now on empty claims are parked, if
+        hand-offs are wanted."""
+        subscription = RedisSubscription(self._pool, self._clock, self._channels(subscriber), subscriber.on_gap)
+        takes_handoffs = subscriber.on_handoff is not None
         try:
-            instance, answer = self._completion.parse_handoff(text)
-        except (ValueError, msgspec.MsgspecError):
-            hear(0)
-        else:
-            given(instance, answer)
-
-    @contextlib.asynccontextmanager
-    async def listen_tickets(self, on_notification: TicketCallback) -> AsyncIterator[str | None]:
-        """Call `hear(ticket, after)` for every hint, of whichever process."""
-        async with self._subscribe(
-            RedisSubscription(self._pool, self._clock, {self._pool.keys.tickets: partial(_on_ticket, on_notification)})
-        ):
-            yield None
-
-    @contextlib.asynccontextmanager
-    async def listen_rooms(self, on_notification: RoomCallback) -> AsyncIterator[None]:
-        """Call `hear(instance)` for every hint."""
-        async with self._subscribe(
-            RedisSubscription(self._pool, self._clock, {self._pool.keys.rooms: partial(_on_rooms, on_notification)})
-        ):
-            yield
-
-    @contextlib.asynccontextmanager
-    async def _subscribe(self, subscription: "RedisSubscription") -> AsyncIterator[None]:
-        # What is published from now on is heard; if the server is away just now, the ear tries again.
-        with contextlib.suppress(StoreUnavailable):
-            await subscription.open()
-        try:
+            with contextlib.suppress(StoreUnavailable):
+                await subscription.open()
             async with run_in_background(subscription):
-                yield
+                self._completion.listeners += takes_handoffs
+                try:
+                    yield None
+                finally:
+                    self._completion.listeners -= takes_handoffs
         finally:
             await subscription.close()
 
+    def _channels(self, subscriber: Subscriber) -> Channels:
+        keys = self._pool.keys
+        channels: dict[str, Callable[[bytes], None]] = {}
+        if (on_job := subscriber.on_job) is not None:
+            channels[keys.wake] = partial(_receive_job, on_job)
+        if subscriber.on_handoff is not None:
+            channels[keys.reply_channel(self._completion.reply_channel)] = partial(self._receive_handoff, subscriber)
+        if (on_ticket := subscriber.on_ticket) is not None:
+            channels[keys.tickets] = partial(_receive_ticket, on_ticket)
+        if (on_room := subscriber.on_room) is not None:
+            channels[keys.rooms] = partial(_receive_rooms, on_room)
+        return {channel.encode(): receive for channel, receive in channels.items()}
 
-def _on_hint(on_hint: HintCallback, text: bytes) -> None:
-    """Anybody may publish: what is no number means "look"."""
-    on_hint(int(text) if text.isdigit() else 0)
+    def _receive_handoff(self, subscriber: Subscriber, text: bytes) -> None:
+        """Any client may publish: what no script of ours wrote means "check now"."""
+        try:
+            instance, result = self._completion.parse_handoff(text)
+        except (ValueError, msgspec.MsgspecError):
+            subscriber.on_gap()
+        else:
+            assert subscriber.on_handoff is not None
+            subscriber.on_handoff(instance, result)
 
 
-def _on_ticket(on_ticket: TicketCallback, text: bytes) -> None:
+def _receive_job(on_job: OnJob, text: bytes) -> None:
+    """Any client may publish: what is no number means "check now"."""
+    on_job(int(text) if text.isdigit() else 0)
+
+
+def _receive_ticket(on_ticket: OnTicket, text: bytes) -> None:
     ticket, _, after = text.partition(b" ")
     on_ticket(ticket.decode("ascii", "replace"), int(after) if after.isdigit() else 0)
 
 
-def _on_rooms(on_room: RoomCallback, text: bytes) -> None:
+def _receive_rooms(on_room: OnRoom, text: bytes) -> None:
     for instance in decode_hint(text.decode("ascii", "replace")):
         on_room(instance)
 
 
 class RedisSubscription:
-    """Keeps the connection that listens: opened anew when it is lost, and looked after when it is silent."""
+    """Keeps the subscribed connection: reopens it when it is lost, and pings it while it is silent."""
 
     name = "drumbeat subscription"
 
-    def __init__(self, pool: RedisPool, clock: Clock, channels: Channels) -> None:
-        """What is said in the first of the channels are hints."""
+    def __init__(self, pool: RedisPool, clock: Clock, channels: Channels, on_gap: Callable[[], None]) -> None:
         self._pool = pool
         self._clock = clock
-        self._channels = {channel.encode(): hear for channel, hear in channels.items()}
+        self._channels = channels
+        self._on_gap = on_gap
         self._connection: RedisConnection | None = None
         self._reply: asyncio.Future[Any] | None = None
 
@@ -152,7 +135,7 @@ class RedisSubscription:
             try:
                 if self._connection is None:
                     await self.open()
-                    next(iter(self._channels.values()))(b"")  # what was said meanwhile was not heard
+                    self._on_gap()  # what was published meanwhile did not arrive
                 await self._keep_alive()
             except StoreUnavailable:
                 await self.close()
@@ -165,7 +148,7 @@ class RedisSubscription:
             await self._execute(self._connection, "PING")
 
     async def _execute(self, connection: RedisConnection, *command: Value) -> None:
-        """Whatever is said next, the server is there."""
+        """Send a command; whatever comes next proves that the server is alive."""
         self._reply = asyncio.get_running_loop().create_future()
         connection.send(*command)
         await asyncio.wait([self._reply, connection.closed], timeout=PING_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)

@@ -1,28 +1,18 @@
-"""The SQLite engine: one file, no server. This module puts its parts together and owns their lifetimes.
+"""The SQLite engine: one file, no server. This module builds its parts and owns their lifetimes.
 
-loop --requests--> writer thread   one transaction for all that wait, in turn with other processes
-     --requests--> looking thread  a worker's looks and waits: short reads
-     --requests--> listing thread  what people look at: may be slow
+loop --requests--> writer thread         one transaction for all waiting requests, serialised with other processes
+                   --> fsync thread      acknowledges them when they are on disk
+     --requests--> worker reader thread  what workers and callers of `result` ask: short reads
+     --requests--> admin reader thread   what the dashboard and the command line ask: may be slow
 """
 
 import asyncio
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import (
-    AuditStore,
-    Inspector,
-    InstanceStore,
-    JobStore,
-    LockStore,
-    RoomStore,
-    ScheduleStore,
-    StatsStore,
-    Transactional,
-    Wake,
-)
+from drumbeat.store.protocol import Store
+from drumbeat.store.protocol.wake import Forward
 from drumbeat.store.sqlfile import with_namespace
 from drumbeat.store.sqlite import file_checks, schema
 from drumbeat.store.sqlite.audit import SqliteAudit
@@ -57,7 +47,7 @@ from drumbeat.store.sqlite.wake import SqliteNotifier, SqliteWake
 from drumbeat.store.sqlite.writer import Writer
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """One SQLite file, as seen from one event loop."""
 
     def __init__(
@@ -68,13 +58,13 @@ class SqliteStore:
         jobs_sql, instances_sql = with_namespace(JOBS, namespace), with_namespace(INSTANCES, namespace)
         inspect_sql = with_namespace(INSPECT, namespace)
         self.url = url
-        self._notifier = SqliteNotifier(instances_sql.wake_addresses)
+        self._notifier = SqliteNotifier(instances_sql.wake_addresses, loop)
         self._writer = Writer(path, loop, clock, lambda db: schema.upgrade(db, namespace), self._notifier)
-        self._worker_reader = Reader("worker_reader", path, loop, lambda: self._writer.identity)
-        self._admin_reader = Reader("admin_reader", path, loop, lambda: self._writer.identity)
+        self._worker_reader = Reader("worker reader", path, loop, lambda: self._writer.identity)
+        self._admin_reader = Reader("admin reader", path, loop, lambda: self._writer.identity)
         completion = SqliteCompletionWriter(jobs_sql, SqliteInserter(jobs_sql))
         disk_space = file_checks.DiskSpaceGuard(path, min_free_bytes=min_free_bytes)
-        self.jobs: JobStore = SqliteJobs(
+        self.jobs = SqliteJobs(
             jobs_sql,
             inspect_sql,
             writer=self._writer,
@@ -83,10 +73,10 @@ class SqliteStore:
             clock=clock,
             disk_space=disk_space,
         )
-        self.instances: InstanceStore = SqliteInstances(
+        self.instances = SqliteInstances(
             instances_sql, jobs_sql, inspect_sql, writer=self._writer, completion=completion
         )
-        self.schedules: ScheduleStore = SqliteSchedules(
+        self.schedules = SqliteSchedules(
             with_namespace(SCHEDULES, namespace),
             jobs_sql,
             writer=self._writer,
@@ -94,20 +84,20 @@ class SqliteStore:
             clock=clock,
             disk_space=disk_space,
         )
-        self.locks: LockStore = SqliteLocks(
+        self.locks = SqliteLocks(
             with_namespace(LOCKS, namespace),
             writer=self._writer,
             worker_reader=self._worker_reader,
             admin_reader=self._admin_reader,
             clock=clock,
         )
-        self.rooms: RoomStore = SqliteRooms(
+        self.rooms = SqliteRooms(
             with_namespace(ROOMS, namespace),
             writer=self._writer,
             worker_reader=self._worker_reader,
             disk_space=disk_space,
         )
-        self.stats: StatsStore = SqliteStats(
+        self.stats = SqliteStats(
             with_namespace(STATS, namespace),
             writer=self._writer,
             admin_reader=self._admin_reader,
@@ -121,22 +111,17 @@ class SqliteStore:
             reader=self._admin_reader,
             min_free_bytes=min_free_bytes,
         )
-        self.inspect: Inspector = SqliteInspect(
+        self.inspect = SqliteInspect(
             inspect_sql,
-            jobs_sql,
             with_namespace(MALFORMED, namespace),
             search,
             health=health,
             reader=self._admin_reader,
             clock=clock,
         )
-        self.audit: AuditStore = SqliteAudit(
-            with_namespace(AUDIT, namespace), writer=self._writer, reader=self._admin_reader
-        )
-        self.wake: Wake = SqliteWake(path, self._notifier, self._writer)
-        self.transactional: Transactional = SqliteTransactional(
-            path, namespace=namespace, clock=clock, disk_space=disk_space
-        )
+        self.audit = SqliteAudit(with_namespace(AUDIT, namespace), writer=self._writer, reader=self._admin_reader)
+        self.wake = SqliteWake(path, self._notifier, notify=self._writer.notify, identity=lambda: self._writer.identity)
+        self.transactional = SqliteTransactional(path, namespace=namespace, clock=clock, disk_space=disk_space)
 
     @classmethod
     async def open(
@@ -147,16 +132,19 @@ class SqliteStore:
         namespace: str = "drumbeat",
         clock: Clock = SYSTEM,
         min_free_bytes: int = file_checks.MIN_FREE_BYTES,
+        forward: Forward | None = None,
     ) -> Self:
-        """Open the file, create it or upgrade its tables.
+        """Open the file; create it or upgrade its tables if needed.
 
         Raises:
-            ConfigError: it cannot be used, with the reason in one line.
+            ConfigError: the file cannot be used, with the reason in one line.
             SchemaOutOfDate: it belongs to a newer Drumbeat.
-            StoreUnavailable: somebody kept it locked.
+            StoreUnavailable: another process kept it locked.
         """
         file_checks.check_path(path)
         store = cls(path, url=url, namespace=namespace, clock=clock, min_free_bytes=min_free_bytes)
+        if forward is not None:
+            store._notifier.listeners[""] = forward
         try:
             await store._writer.open()
         except BaseException:
@@ -168,11 +156,3 @@ class SqliteStore:
         for thread in (self._admin_reader, self._worker_reader, self._writer):
             await thread.close()
         self._notifier.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

@@ -1,26 +1,25 @@
-"""The record of what people did, on SQLite. The contract is in `store.protocol.Audit`.
+"""The audit log on SQLite. The contract is in `store.protocol.AuditStore`.
 
 Rows come as arrays of a JSON text; the order of fields is the order of columns in `sql/audit.sql`.
 """
 
-from typing import Any
-
 import msgspec
 
-from drumbeat.core.audit import REQUEST_KEY_TTL_US, AuditEntry, NewAuditEntry, drop_long_answer
-from drumbeat.store.malformed import join_reasons
-from drumbeat.store.records import AuditEntryRow
+from drumbeat.core.audit import (
+    ALL_ENTRIES,
+    REQUEST_KEY_TTL_US,
+    AuditEntry,
+    AuditFilter,
+    NewAuditEntry,
+    drop_long_answer,
+)
+from drumbeat.store.records import AuditEntryRow, repair_audit_entry
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.row_decoder import Faults, RowDecoder
+from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.statements import SqliteAuditSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
-
-def _mark_undecodable(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    return values | {"outcome": f"undecodable: {join_reasons(faults)}"}
-
-
-_read_acts = RowDecoder(AuditEntryRow, "act", repair=_mark_undecodable).read
+_read_acts = RowDecoder(AuditEntryRow, "act", repair=repair_audit_entry).read
 
 
 class SqliteAudit:
@@ -41,20 +40,12 @@ class SqliteAudit:
         found = await self._reader.read(lambda db: _read_acts(db, self._sql.get, {"id": id}))
         return found[0].to_record() if found else None
 
-    async def list_page(
-        self,
-        *,
-        before: str | None = None,
-        limit: int = 100,
-        who: str | None = None,
-        verb: str | None = None,
-        target: str | None = None,
-    ) -> list[AuditEntry]:
-        wanted = {"before": before, "limit": max(limit, 0), "who": who, "verb": verb, "target": target}
+    async def list_page(self, query: AuditFilter = ALL_ENTRIES) -> list[AuditEntry]:
+        wanted = msgspec.structs.asdict(query) | {"limit": max(query.limit, 0)}
         statement = self._sql.page
-        if target is not None:
+        if query.target is not None:
             statement = self._sql.page_of_target
-        elif who is not None:
+        elif query.who is not None:
             statement = self._sql.page_of_who
         return [row.to_record() for row in await self._reader.read(lambda db: _read_acts(db, statement, wanted))]
 
@@ -64,7 +55,7 @@ class SqliteAudit:
         )
 
     def _begin(self, write: WriteContext, given: tuple[NewAuditEntry, int]) -> AuditEntryRow | None:
-        """On the writer's thread. The act that has the key, whoever's it is; None: there is no key."""
+        """On the writer's thread. Returns the entry that holds the request key, which may be another; None: no key."""
         act, within = given
         facts = msgspec.structs.asdict(act) | {"now": write.now, "until": write.now - within}
         if act.request_key is not None:

@@ -1,4 +1,4 @@
-"""Boot time: the clock of leases on one machine. No change of the wall clock touches it, and all processes share it."""
+"""Boot time: the clock of leases on one machine. All processes share it, and changes of the wall clock do not affect it."""
 
 import ctypes
 import struct
@@ -10,19 +10,19 @@ from drumbeat.clock import Clock
 
 _LINUX = "/proc/sys/kernel/random/boot_id"
 _SYSCTLS = ("kern.bootsessionuuid", "kern.boot_id")
-"""Of macOS and of FreeBSD."""
+"""On macOS and on FreeBSD."""
 _BOOT_TIME = "kern.boottime"
-"""Of the other BSDs: the last resort, because it moves when somebody sets the wall clock."""
+"""On the other BSDs: the last resort, because setting the wall clock changes it."""
 
 
 @cache
 def boot_id() -> str:
-    """Another after each start of the machine; empty where the system says nothing of it."""
+    """Differs after each start of the machine; empty if the system does not tell."""
     return find_boot_id(_read_file, _read_sysctl)
 
 
 def find_boot_id(read: Callable[[str], str], sysctl: Callable[[str], bytes]) -> str:
-    """The same by these two ways to ask the system, each of which gives nothing for what it does not know."""
+    """As `boot_id`, by these two functions, each of which returns an empty value for an unknown name."""
     if found := read(_LINUX).strip():
         return found
     for name in _SYSCTLS:

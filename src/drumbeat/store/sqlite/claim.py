@@ -1,4 +1,4 @@
-"""Which jobs a claim gets. `pick` and `look` are the two ends: inside the turn, and before going for it."""
+"""Which jobs a claim gets: `claim` inside the writer's transaction, `has_due` by a read before taking the write lock."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from drumbeat.store.sqlite.statements import SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext
 
 _MIN_TIMESTAMP = -(2**63)
-"""Before every due moment: a job may be due since before 1970."""
+"""Before every due time: a job may be due since before 1970."""
 ClaimedRows = str | list[tuple[JobId | None, tuple[Any, ...]]]
-"""Jobs as JSON text (list[Claimed]); or, where that cannot be made, row by row, with the new id of one that had none."""
+"""Jobs as JSON text (list[ClaimedJob]); or, if a row cannot be made JSON, row by row, with the new id of one without."""
 
 
 class SqliteClaimRequest:
-    """A claim, made ready on the caller's thread."""
+    """A claim with its parameters encoded on the caller's thread."""
 
     __slots__ = ("claim", "include_malformed", "instance", "queues", "unblocks")
 
@@ -28,7 +28,7 @@ class SqliteClaimRequest:
         self.queues = as_json([queue for queue, _ in claim.queues])
         self.unblocks = as_json(claim.unblocks)
         self.include_malformed = False
-        """A look has found jobs whose due moment is none: they are claimed too, and so found out."""
+        """`has_due` found jobs without a valid due time: they are claimed too, and so reported as malformed."""
 
 
 class SqliteClaimer:
@@ -36,34 +36,33 @@ class SqliteClaimer:
         self._sql = sql
 
     def claim(self, write: WriteContext, request: SqliteClaimRequest) -> tuple[ClaimedRows, int | None]:
-        """Claim: the jobs for `rows.claimed`, and the next due moment if there were fewer than wanted."""
-        waited = (
+        """The claimed jobs for `rows.decode_claimed`, and the next due time if there were fewer than wanted."""
+        unblocked = (
             self._pick_unblocked(write.db, request, write.now, request.claim.limit) if request.claim.unblocks else []
         )
         if request.include_malformed:
-            waited += self._pick_malformed(write.db, request, request.claim.limit - len(waited))
-        picked = waited + self._pick_due(write, request, request.claim.limit - len(waited))
+            unblocked += self._pick_malformed(write.db, request, request.claim.limit - len(unblocked))
+        picked = unblocked + self._pick_due(write, request, request.claim.limit - len(unblocked))
         next_due = None
         if len(picked) < request.claim.limit:
-            # Before the claim they are still in the index: look behind them.
+            # Until they are claimed below, the picked jobs are in the index: search after `now`.
             next_due = self._find_next_due(write.db, request.queues, write.now)
         if not picked:
             return "[]", next_due
         seqs = as_json(picked)
         write.db.run(self._sql.claim, {"picked": seqs, "instance": request.instance, "now": write.now})
-        if waited:
-            write.db.run(self._sql.unblock, {"picked": as_json(waited)})
+        if unblocked:
+            write.db.run(self._sql.unblock, {"picked": as_json(unblocked)})
         try:
             return write.db.value(self._sql.claimed_jobs, {"picked": seqs}), next_due
         except UNREADABLE:
             return self._read_row_by_row(write, seqs), next_due
 
     def _read_row_by_row(self, write: WriteContext, seqs: str) -> list[tuple[JobId | None, tuple[Any, ...]]]:
-        """What was claimed, where a row cannot be made JSON. One whose id is no text gets another, to be named by."""
-        picked = {"picked": seqs}
+        """The claimed rows, when SQLite cannot make JSON of one. A job whose id is not text gets a new id."""
         found: list[tuple[JobId | None, tuple[Any, ...]]] = []
-        places = rows.seqs(seqs)
-        for seq, row in zip(places, write.db.rows(without_json(self._sql.claimed_jobs), picked), strict=True):
+        claimed = write.db.rows(without_json(self._sql.claimed_jobs), {"picked": seqs})
+        for seq, row in zip(rows.seqs(seqs), claimed, strict=True):
             new_id = None if is_text(row[0]) else new_job_id()
             if new_id is not None:
                 write.db.run(self._sql.set_id, {"seq": seq, "id": new_id})
@@ -71,7 +70,7 @@ class SqliteClaimer:
         return found
 
     def has_due(self, db: SqliteConnection, request: SqliteClaimRequest, now: int) -> tuple[bool, int | None]:
-        """Whether anything may be there to claim, and else the next due moment. A read: it disturbs nobody."""
+        """Whether there may be a job to claim, and else the next due time. A read, which blocks nobody."""
         next_due = self._find_next_due(db, request.queues, None)
         if next_due is not None and next_due <= now:
             return True, None
@@ -81,7 +80,7 @@ class SqliteClaimer:
         return request.include_malformed, next_due
 
     def _pick_due(self, write: WriteContext, request: SqliteClaimRequest, wanted: int) -> list[int]:
-        """Shares first, in the order of the queues' turn; then what is left of the limit, in the same order."""
+        """First the share of each queue, in the order of the request; then fill up to the limit, in the same order."""
         shared: list[int] = []
         rest: list[int] = []
         for queue, share in request.claim.queues:

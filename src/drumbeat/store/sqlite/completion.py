@@ -1,91 +1,29 @@
-"""How runs end: the verdict on each outcome, and what becomes of the job. Runs on the writer's thread.
+"""Completion of runs on SQLite: which outcomes still count, and what is written about them. Runs on the writer's thread.
 
-Success is the hot path: two statements for a whole batch, and no row of it is ever looked at in Python. Everything else is
-decided here, job by job, from the few columns that matter, and then written in batches: to history (cancelled), to the dead
+Success is the hot path: two statements for a whole batch, no row of which is read into Python. Every other outcome is
+decided by `core.transitions` from a few columns of its job, and written in batches: to history (cancelled), to the dead
 letters, or back to pending.
 """
 
 from collections.abc import Sequence
 
 from drumbeat.core.claim import Outcome, WriteStatus
-from drumbeat.core.job import Failure, NewJob, OutcomeKind, Unique
+from drumbeat.core.job import Failure, JobState, OutcomeKind
+from drumbeat.core.transitions import Transition, decide_outcomes, mark_duplicates, split_statuses
+from drumbeat.core.uniqueness import returning_keys, unique_after_return
 from drumbeat.ids import InstanceId, JobId
-from drumbeat.store.outcomes import UNCHARGED, is_same_outcome
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import NULL
-from drumbeat.store.sqlite.insert import SqliteInserter, SqliteUniqueKeys
+from drumbeat.store.sqlite.insert import SqliteInserter, load_unique_keys
 from drumbeat.store.sqlite.row_decoder import read_scalars
 from drumbeat.store.sqlite.rows import SqliteHeldJob, as_json
 from drumbeat.store.sqlite.statements import SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext
 
 Row = tuple[str | int | None, ...]
+Decided = tuple[SqliteHeldJob, Transition]
 
 _SUCCEEDED, _CANCELLED = OutcomeKind.SUCCEEDED.value, OutcomeKind.CANCELLED.value
-
-
-class SqliteTransitions:
-    """What is to be written about a batch of runs that ended otherwise than well."""
-
-    def __init__(self, instance: InstanceId, now: int) -> None:
-        self._instance = instance
-        self._now = now
-        self.cancelled: dict[str | None, list[Row]] = {}
-        self.dead: list[Row] = []
-        self.requeued: list[tuple[SqliteHeldJob, Row]] = []
-        self.attempts: list[Row] = []
-        self.follow_ups: list[NewJob] = []
-        self.earliest_run_at: int | None = None
-
-    def decide(self, held: SqliteHeldJob, outcome: Outcome) -> None:
-        """Decide one outcome of a claim that is current."""
-        kind = outcome.kind
-        crashes = held.crashes + (kind is OutcomeKind.CRASHED)
-        if kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and crashes >= held.crash_limit):
-            self.make_dead(held, outcome, crashes)
-        elif kind is OutcomeKind.CANCELLED or held.cancel_requested:
-            self.cancel(held, outcome, _CANCELLED)
-        else:
-            self.requeue(held, outcome, crashes)
-
-    def cancel(self, held: SqliteHeldJob, outcome: Outcome, recorded: str | None) -> None:
-        finished_at = outcome.finished_at or self._now
-        row = (held.id, held.token, _or_null(outcome.started_at), finished_at, NULL, NULL, _error_json(outcome.error))
-        self.cancelled.setdefault(recorded, []).append(row)
-
-    def make_dead(self, held: SqliteHeldJob, outcome: Outcome, crashes: int) -> None:
-        failures = held.failures + (outcome.kind is OutcomeKind.DEAD)
-        started_at, finished_at = _or_null(outcome.started_at), _or_null(outcome.finished_at)
-        self.dead.append(
-            (held.id, outcome.kind.value, started_at, finished_at, failures, crashes, _error_json(outcome.error))
-        )
-        if outcome.follow_up is not None:
-            self.follow_ups.append(outcome.follow_up)
-
-    def requeue(self, held: SqliteHeldJob, outcome: Outcome, crashes: int) -> None:
-        kind = outcome.kind
-        charged = kind is OutcomeKind.RETRY
-        started = outcome.started_at is not None or kind not in UNCHARGED
-        blocked_on = outcome.blocked_on if kind is OutcomeKind.BLOCKED else None
-        blocked_since = None if started else held.blocked_since
-        if blocked_on is not None and blocked_since is None:
-            blocked_since = self._now
-        run_at = held.run_at
-        if kind is OutcomeKind.RETRY or kind is OutcomeKind.SNOOZED:
-            run_at = self._now + outcome.delay
-        elif kind is not OutcomeKind.BLOCKED:
-            run_at = min(run_at, self._now)
-        error = _error_json(outcome.error)
-        unique = held.unique.value if held.unique else ""
-        waits = (blocked_on or NULL, _or_null(blocked_since))
-        row = (held.seq, run_at, held.failures + charged, crashes, unique, *waits, error)
-        self.requeued.append((held, row))
-        self.earliest_run_at = run_at if self.earliest_run_at is None else min(run_at, self.earliest_run_at)
-        if started:
-            finished_at = outcome.finished_at or self._now
-            self.attempts.append(
-                (held.id, held.token, self._instance, kind.value, _or_null(outcome.started_at), finished_at, error)
-            )
 
 
 class SqliteCompletionWriter:
@@ -96,7 +34,7 @@ class SqliteCompletionWriter:
     def record_outcomes(
         self, write: WriteContext, instance: InstanceId, outcomes: Sequence[Outcome]
     ) -> list[WriteStatus]:
-        """Record outcomes; one verdict for each."""
+        """Record outcomes; one status for each."""
         applied: set[tuple[JobId, int]] = set()
         successes = [outcome for outcome in outcomes if outcome.kind is OutcomeKind.SUCCEEDED]
         if successes:
@@ -110,32 +48,61 @@ class SqliteCompletionWriter:
         return self._build_statuses(write, instance, outcomes, applied)
 
     def release(self, write: WriteContext, instance: InstanceId, outcomes: Sequence[Outcome]) -> int:
-        """Like `end` for claims that never started; how many were current."""
+        """Record the outcomes of claims that never started; return how many were current."""
         return len(self._record_others(write, instance, outcomes))
 
-    def apply(self, write: WriteContext, instance: InstanceId, transitions: SqliteTransitions) -> None:
-        """Carry out what was decided."""
-        for recorded, ended in transitions.cancelled.items():
-            self._delete_finished(
-                write, self._move_to_history(write, (instance, "cancelled", recorded, write.now), ended)
-            )
-        if transitions.dead:
-            write.db.run_rows(self._sql.insert_dead_letters, 7, transitions.dead, (write.now,))
-            ids = as_json([row[0] for row in transitions.dead])
-            if delete_ended_jobs(write, self._sql.delete_jobs, {"ids": ids}):
-                write.db.run(self._sql.advance_after_dead, {"ids": ids, "now": write.now})
-        if transitions.attempts:
-            write.db.run_rows(self._sql.insert_attempts, 7, transitions.attempts)
-        if transitions.requeued:
-            write.db.run_rows(self._sql.requeue, 8, self._drop_taken_keys(write, transitions.requeued))
-        if transitions.earliest_run_at is not None:
-            write.notify(transitions.earliest_run_at)
-        self._inserter.add_follow_ups(write, transitions.follow_ups)
+    def apply(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
+        """Write transitions of jobs that run under this instance, in a few statements for all of them."""
+        self._write_cancelled(write, instance, [each for each in decided if each[1].state is JobState.CANCELLED])
+        self._write_dead(write, [each for each in decided if each[1].state is JobState.DEAD])
+        self._write_pending(write, instance, [each for each in decided if each[1].state is JobState.PENDING])
+        follow_ups = [transition.follow_up for _, transition in decided if transition.follow_up is not None]
+        self._inserter.add_follow_ups(write, follow_ups)
+
+    def _write_cancelled(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
+        by_outcome: dict[str | None, list[Row]] = {}
+        for job, to in decided:
+            times = (_or_null(to.started_at), to.finished_at)
+            recorded = None if to.recorded is None else to.recorded.value
+            by_outcome.setdefault(recorded, []).append((job.id, job.token, *times, NULL, NULL, _error_json(to.error)))
+        for recorded, ended in by_outcome.items():
+            fixed = (instance, _CANCELLED, recorded, write.now)
+            self._delete_finished(write, self._move_to_history(write, fixed, ended))
+
+    def _write_dead(self, write: WriteContext, decided: Sequence[Decided]) -> None:
+        if not decided:
+            return
+        dead = []
+        for job, to in decided:
+            recorded = NULL if to.recorded is None else to.recorded.value
+            times = (_or_null(to.started_at), to.finished_at)
+            dead.append((job.id, recorded, *times, to.failures, to.crashes, _error_json(to.error)))
+        write.db.run_rows(self._sql.insert_dead_letters, 7, dead, (write.now,))
+        delete_ended_jobs(write, self._sql, self._sql.delete_jobs, {"ids": as_json([job.id for job, _ in decided])})
+
+    def _write_pending(self, write: WriteContext, instance: InstanceId, decided: Sequence[Decided]) -> None:
+        if not decided:
+            return
+        jobs = [job for job, _ in decided]
+        keys = load_unique_keys(self._sql, write, returning_keys(jobs))
+        requeued: list[Row] = []
+        attempts: list[Row] = []
+        for (job, to), unique in zip(decided, unique_after_return(jobs, keys), strict=True):
+            error = _error_json(to.error)
+            blocked = (to.blocked_on or NULL, _or_null(to.blocked_since))
+            requeued.append((job.seq, to.run_at, to.failures, to.crashes, unique, *blocked, error))
+            if to.recorded is not None:
+                run = (to.recorded.value, _or_null(to.started_at), to.finished_at, error)
+                attempts.append((job.id, job.token, instance, *run))
+        if attempts:
+            write.db.run_rows(self._sql.insert_attempts, 7, attempts)
+        write.db.run_rows(self._sql.requeue, 8, requeued)
+        write.notify(min(to.run_at for _, to in decided))
 
     def _record_successes(
         self, write: WriteContext, instance: InstanceId, successes: Sequence[Outcome]
     ) -> set[tuple[JobId, int]] | None:
-        """None: all of them, which is nearly always so."""
+        """Record successes; return the claims that were current. None: all of them, which is nearly always so."""
         plain: list[Row] = []
         others: list[Row] = []
         for each in successes:
@@ -153,86 +120,52 @@ class SqliteCompletionWriter:
         if not finished:
             return set()
         found = rows.claim_refs(write.db, self._sql.moved_after, {"seq": write.db.last_rowid - finished})
-        return {(hold.id, hold.token) for hold in found}
+        return {(claim.id, claim.token) for claim in found}
 
     def _move_to_history(self, write: WriteContext, fixed: Row, ended: Sequence[Row]) -> int:
-        """Move jobs to history; how many were current."""
+        """Move jobs to history; return how many were current."""
         return write.db.run_rows(self._sql.move_to_history, 7, ended, fixed) if ended else 0
 
-    def _delete_finished(self, write: WriteContext, finished: int) -> None:
-        """Take out of the live table what was just moved: the last so many rows of history, which are in one piece."""
-        if finished:
-            seq = write.db.last_rowid - finished
-            if delete_ended_jobs(write, self._sql.delete_finished, {"seq": seq}):
-                write.db.run(self._sql.advance_after_finished, {"seq": seq, "now": write.now})
+    def _delete_finished(self, write: WriteContext, count: int) -> None:
+        """Delete from the live table what was just moved: the last `count` rows of history, which have adjacent rowids."""
+        if count:
+            delete_ended_jobs(write, self._sql, self._sql.delete_finished, {"seq": write.db.last_rowid - count})
 
     def _record_others(
         self, write: WriteContext, instance: InstanceId, outcomes: Sequence[Outcome]
     ) -> set[tuple[JobId, int]]:
+        """Record outcomes other than success; return the claims that were current."""
         if not outcomes:
             return set()
         ids = as_json([outcome.id for outcome in outcomes])
-        found = rows.held(write.db, self._sql.held, {"ids": ids, "instance": instance})
-        current = {(held.id, held.token): held for held in found}
-        transitions = SqliteTransitions(instance, write.now)
-        applied: set[tuple[JobId, int]] = set()
-        for outcome in outcomes:
-            # Taken out: a second outcome of the same claim in this very call finds nothing.
-            held = current.pop((outcome.id, outcome.token), None)
-            if held is not None:
-                transitions.decide(held, outcome)
-                applied.add((outcome.id, outcome.token))
-        self.apply(write, instance, transitions)
-        return applied
+        running = rows.held(write.db, self._sql.held, {"ids": ids, "instance": instance})
+        decided = decide_outcomes(running, outcomes, write.now)
+        self.apply(write, instance, decided)
+        return {(job.id, job.token) for job, _ in decided}
 
     def _build_statuses(
         self, write: WriteContext, instance: InstanceId, outcomes: Sequence[Outcome], applied: set[tuple[JobId, int]]
     ) -> list[WriteStatus]:
-        statuses: list[WriteStatus] = []
-        unsure: list[int] = []
-        for outcome in outcomes:
-            hold = (outcome.id, outcome.token)
-            if hold in applied:
-                applied.remove(hold)
-                statuses.append(WriteStatus.APPLIED)
-            else:
-                unsure.append(len(statuses))
-                statuses.append(WriteStatus.STALE)
+        statuses, unsure = split_statuses(outcomes, applied)
         if unsure:
-            holds = as_json([(outcomes[at].id, outcomes[at].token) for at in unsure])
-            recorded = read_scalars(write.db, self._sql.recorded_outcomes, str, {"holds": holds, "instance": instance})
-            for at, kind in zip(unsure, recorded, strict=True):
-                if is_same_outcome(outcomes[at].kind, kind):
-                    statuses[at] = WriteStatus.DUPLICATE
-            if refused := statuses.count(WriteStatus.STALE):
+            claims = as_json([(outcomes[at].id, outcomes[at].token) for at in unsure])
+            recorded = read_scalars(write.db, self._sql.recorded_outcomes, str, {"holds": claims, "instance": instance})
+            if refused := mark_duplicates(statuses, outcomes, unsure, recorded):
                 write.db.run(self._sql.count_refused, {"refused": refused, "instance": instance})
         return statuses
 
-    def _drop_taken_keys(self, write: WriteContext, requeued: Sequence[tuple[SqliteHeldJob, Row]]) -> list[Row]:
-        """A job of Unique.PENDING whose key was taken while it ran comes back as one that is not unique."""
-        returning = [held for held, _ in requeued if held.unique is Unique.PENDING and held.key is not None]
-        if not returning:
-            return [row for _, row in requeued]
-        keys = SqliteUniqueKeys(self._sql, write, ((held.task, held.key) for held in returning if held.key is not None))
-        result: list[Row] = []
-        for held, row in requeued:
-            if held.unique is Unique.PENDING:
-                if keys.find_holder(held.task, held.key, Unique.PENDING) is not None:
-                    row = (*row[:4], "", *row[5:])
-                else:
-                    keys.take(held.task, held.key, Unique.PENDING, held.id)
-            result.append(row)
-        return result
 
+def delete_ended_jobs(write: WriteContext, sql: SqliteJobSql, statement: str, parameters: dict[str, str | int]) -> None:
+    """Delete jobs that have ended from the live table.
 
-def delete_ended_jobs(write: WriteContext, statement: str, parameters: dict[str, str | int]) -> bool:
-    """Delete jobs that have ended from the live table. By a trigger that may let a schedule go on: whether one did."""
+    A trigger starts the successor of a schedule's job. Where there is none, the next fire of an interval counts from now,
+    when the store records the end; `finished_at` is the worker's word, and may be long ago.
+    """
     before = write.db.total_changes
     deleted = write.db.run(statement, parameters)
-    if write.db.total_changes - before == deleted:
-        return False
-    write.notify(write.now)
-    return True
+    if write.db.total_changes - before > deleted:
+        write.db.run(sql.advance_intervals, {"now": write.now})
+        write.notify(write.now)
 
 
 def _or_null(value: str | int | None) -> str | int:

@@ -1,6 +1,6 @@
-"""One connection to a SQLite file: how it is opened, what it may be asked, how its errors are told.
+"""One connection to a SQLite file: how it is opened, its calls, and how its errors are translated.
 
-This module knows nothing of jobs. It does not decide which thread a connection belongs to; `writer` and `reader` do.
+This module knows nothing of jobs, nor of threads: `writer` and `reader` decide on which thread a connection is used.
 """
 
 import ctypes
@@ -14,36 +14,47 @@ from urllib.parse import quote
 from drumbeat.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from drumbeat.store.sqlfile import repeat_row
 
-# A last resort: our own writers queue for their turn and never meet; a stranger's sqlite3 shell may hold the lock.
+# A last resort: our own writers queue for the write lock and never meet here; a sqlite3 shell may hold SQLite's lock.
 BUSY_TIMEOUT = 30.0
 
-# What stands for NULL in the rows of a batch. sqlite3 looks for an adapter of every None, which takes longer than storing
-# the row; of an exact int it does not.
+# Stands for NULL in the rows of a batch. sqlite3 searches an adapter for every None, which takes longer than storing the
+# row; for an exact int it does not.
 NULL = -1
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
-# Batches are brought to one of these sizes with rows of NULL above, so that there are few statements to prepare.
+# Batches are padded to one of these sizes with rows of NULL, so that there are few statements to prepare.
 _BATCH_SIZES = (1, 8, 64, 512)
 _NOT_A_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
 def file_uri(path: Path, mode: str) -> str:
-    """A file's name as SQLite takes it together with a mode."""
+    """The URI by which SQLite opens this file in this mode."""
     return f"file:{quote(str(path))}?mode={mode}"
 
 
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """Turn sqlite3's errors into ours, in this one place, with the cause kept."""
+    """Raise errors of sqlite3 in the block as `translate_error` gives them."""
     try:
         yield
     except sqlite3.Error as error:
         raise translate_error(error, path) from error
 
 
-def translate_error(error: sqlite3.Error, path: Path) -> Exception:
-    """Our word for an error of sqlite3. What the caller's own values or our SQL got wrong stays as it is: a bug."""
+def translate_error(error: Exception, path: Path) -> Exception:
+    """An error of sqlite3 or of the system as one of ours, with its cause. Wrong values and wrong SQL are bugs and stay."""
+    translated = error
+    if isinstance(error, sqlite3.Error):
+        translated = _translate_sqlite_error(error, path)
+    elif isinstance(error, OSError):
+        translated = StoreUnavailable(f"{path}: {error}")
+    if translated is not error:
+        translated.__cause__ = error
+    return translated
+
+
+def _translate_sqlite_error(error: sqlite3.Error, path: Path) -> Exception:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"{path}: the disk is full")
@@ -59,13 +70,13 @@ def translate_error(error: sqlite3.Error, path: Path) -> Exception:
 
 
 class SqliteConnection:
-    """A SQLite connection that answers in single values: a batch of rows travels as one JSON text."""
+    """A SQLite connection whose statements return single values: a batch of rows is one JSON text."""
 
     def __init__(self, path: Path, *, read_only: bool, busy_timeout: float = BUSY_TIMEOUT) -> None:
-        # A reader must not create the file anew after somebody has deleted it.
-        place = file_uri(path, "rw" if read_only else "rwc")
+        # A reader must not create the file anew after it was deleted.
+        uri = file_uri(path, "rw" if read_only else "rwc")
         self._db = sqlite3.connect(
-            place, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+            uri, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
         )
         self.last_rowid = 0
         """The rowid of the last row that `run_rows` inserted."""
@@ -75,17 +86,17 @@ class SqliteConnection:
                 self.run("PRAGMA query_only = ON")
             else:
                 self.run("PRAGMA cache_size = -8192")
-                # Durable when it is answered (law 9): not by FULL, where every commit waits for the disk in its turn, but by
-                # the syncer, outside of it. Checkpoints are made in turn, by the writer, and synced by SQLite.
+                # A write is durable when it is acknowledged (law 9): not by FULL, which syncs each commit inside the write
+                # lock, but by `fsync_thread`, outside of it. The writer makes checkpoints; SQLite syncs them.
                 self.run("PRAGMA synchronous = NORMAL")
                 self.run("PRAGMA wal_autocheckpoint = 0")
-                self.run("PRAGMA checkpoint_fullfsync = ON")  # of effect on macOS only, as is fullfsync
+                self.run("PRAGMA checkpoint_fullfsync = ON")  # has an effect on macOS only, as has fullfsync
         except BaseException:
             self._db.close()
             raise
 
     def run(self, sql: str, parameters: Parameters = ()) -> int:
-        """Execute a statement; how many rows it changed."""
+        """Execute a statement. Returns how many rows it changed."""
         return self._db.execute(sql, parameters).rowcount
 
     def value(self, sql: str, parameters: Parameters = ()) -> Any:
@@ -102,7 +113,7 @@ class SqliteConnection:
         return row
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[Any]:
-        """All rows as they are stored, whatever that is. A text that is no UTF-8 comes with lone surrogates in it."""
+        """All rows as they are stored. Bytes of a text that are not UTF-8 become lone surrogates."""
         self._db.text_factory = _decode_lossless
         try:
             return self._db.execute(sql, parameters).fetchall()
@@ -110,7 +121,7 @@ class SqliteConnection:
             self._db.text_factory = str
 
     def named_rows(self, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
-        """As `rows`, each by the names of its columns."""
+        """As `rows`, each row by the names of its columns."""
         self._db.text_factory = _decode_lossless
         try:
             cursor = self._db.execute(sql, parameters)
@@ -122,8 +133,13 @@ class SqliteConnection:
     def run_rows(self, sql: str, width: int, rows: Sequence[Sequence[Any]], fixed: Sequence[Any] = ()) -> int:
         """Execute a statement once for a batch: its `VALUES (?, ...)` takes all rows, with NULL for None.
 
-        Gives how many rows it changed.
+        Returns how many rows it changed.
         """
+        if len(rows) == 1:
+            cursor = self._db.execute(sql, (*fixed, *rows[0]))
+            if cursor.rowcount:
+                self.last_rowid = cursor.lastrowid or 0
+            return cursor.rowcount
         changed = 0
         for parameters, statement in _split_batches(sql, width, rows, fixed):
             cursor = self._db.execute(statement, parameters)
@@ -133,7 +149,7 @@ class SqliteConnection:
         return changed
 
     def checkpoint(self) -> bool:
-        """Bring the log into the database and empty it, without waiting for anybody. True: somebody kept it in use."""
+        """Copy the log into the database and empty it, without waiting. True: a reader still uses the log."""
         self.run("PRAGMA busy_timeout = 0")
         try:
             return bool(self.value("PRAGMA wal_checkpoint(TRUNCATE)"))
@@ -142,7 +158,7 @@ class SqliteConnection:
 
     @property
     def total_changes(self) -> int:
-        """How many rows this connection has ever changed, by triggers too, which `run` does not count."""
+        """How many rows this connection has changed, also by triggers, which `run` does not count."""
         return self._db.total_changes
 
     @property
@@ -150,7 +166,7 @@ class SqliteConnection:
         return self._db.in_transaction
 
     def interrupt(self) -> None:
-        """Make a statement under way end with an error. Safe from any thread, also when its own has just closed it."""
+        """Make a running statement end with an error. Safe on any thread, also when the connection was just closed."""
         with suppress(sqlite3.ProgrammingError):
             self._db.interrupt()
 
@@ -158,15 +174,15 @@ class SqliteConnection:
         self._db.close()
 
     def leak(self) -> None:
-        """Instead of `close`, when its files were deleted or replaced."""
+        """Call this instead of `close` when the files were deleted or replaced."""
         leak_connection(self._db)
 
 
 def leak_connection(db: sqlite3.Connection) -> None:
-    """Keep this connection open until the process ends, also when the interpreter tidies up.
+    """Keep this connection open until the process ends, also when the interpreter shuts down.
 
-    Whoever closes a database as the last brings its own log into it, and then deletes the log by its name: by now that may be
-    another, with jobs in it that were acknowledged. A reference in a module is not enough: modules are emptied at exit.
+    Closing the last connection copies its log into the database, and then deletes the log by its name: by now that may be
+    another log, with acknowledged jobs in it. A reference in a module is not enough: modules are cleared at exit.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
 

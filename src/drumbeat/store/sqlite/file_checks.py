@@ -1,6 +1,6 @@
-"""The file that a SQLite store lives in: whether it can be used at all, and whether there is room.
+"""Checks of the file of a SQLite store: its path, the free disk space, and whether it is still the file that was opened.
 
-Everything here answers before a connection is opened, so that a wrong path is one clear line and not an error of a driver.
+The path is checked before a connection is opened, so that a wrong one gives one clear line and not an error of the driver.
 """
 
 import contextlib
@@ -11,10 +11,10 @@ from pathlib import Path
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError, StoreFull, StoreLost, StoreUnavailable
 
-# Enqueue stops here, while there is still room to finish what is under way (guarantee O2).
+# Below this, enqueue is refused while there is still space to finish running jobs (guarantee O2).
 MIN_FREE_BYTES = 64 * 1024 * 1024
 
-# File locks and shared memory, which WAL stands on, do not work between machines on these.
+# WAL needs file locks and shared memory, which do not work between machines on these.
 _NETWORK = frozenset(
     {
         *("nfs", "nfs4", "cifs", "smb", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "coda", "lustre", "gpfs"),
@@ -25,10 +25,10 @@ _NETWORK = frozenset(
 
 
 def check_path(path: Path, *, mounts: str | None = None) -> None:
-    """Refuse a path that cannot be a store, in one line.
+    """Refuse a path that cannot hold a store.
 
     Raises:
-        ConfigError: what is wrong with it.
+        ConfigError: what is wrong with it, in one line.
     """
     folder = path.parent
     if path.is_dir():
@@ -48,8 +48,8 @@ def check_path(path: Path, *, mounts: str | None = None) -> None:
 
 
 def create_private_file(path: Path) -> None:
-    """Make an empty file that only this user can read: jobs may have secrets in their arguments. SQLite gives `-wal` and
-    `-shm` the same permissions. One that is there already is left as it is."""
+    """Create an empty file that only this user can read, because arguments may contain secrets. SQLite gives `-wal` and
+    `-shm` the same permissions. An existing file is not changed."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
@@ -65,11 +65,11 @@ def _read_mounts() -> str:
     try:
         return Path("/proc/self/mounts").read_text("utf-8", "surrogateescape")
     except OSError:
-        return ""  # no such list on this system: nothing can be said
+        return ""  # this system has no such list
 
 
 def find_file_system(folder: Path, mounts: str) -> str:
-    """The kind of file system that holds this folder, by the kernel's list of mounts; empty if it is not in there."""
+    """The type of the file system that holds this folder, by the kernel's list of mounts; empty if it is not listed."""
     real = folder.resolve()
     best, found = -1, ""
     for line in mounts.splitlines():
@@ -77,14 +77,14 @@ def find_file_system(folder: Path, mounts: str) -> str:
         if len(fields) < 3:
             continue
         point = Path(fields[1].encode("utf-8", "surrogateescape").decode("unicode_escape"))
-        # A later line of the same mount point lies over the earlier one.
+        # A later line of the same mount point hides the earlier one.
         if (real == point or point in real.parents) and len(point.parts) >= best:
             best, found = len(point.parts), fields[2]
     return found
 
 
 def file_system_of_folder(folder: Path) -> str:
-    """The same by the mounts of this process."""
+    """As `find_file_system`, by the mounts of this process."""
     return find_file_system(folder, _read_mounts())
 
 
@@ -93,7 +93,7 @@ def is_network(kind: str) -> bool:
 
 
 class DiskSpaceGuard:
-    """Whether the disk has room for more jobs; looked up at most once a second."""
+    """Refuses jobs when the disk is nearly full. The disk is queried at most once a second."""
 
     def __init__(self, path: Path, *, min_free_bytes: int = MIN_FREE_BYTES) -> None:
         self._path = path
@@ -103,7 +103,7 @@ class DiskSpaceGuard:
 
     def check(self) -> None:
         """Raises:
-        StoreFull: there is not.
+        StoreFull: less than `min_free_bytes` are free.
         """
         now = SYSTEM.monotonic()
         if now - self._checked_at >= 1 or self._free_bytes < self._min_free_bytes:
@@ -114,19 +114,19 @@ class DiskSpaceGuard:
             self._free_bytes, self._checked_at = disk.f_bavail * disk.f_frsize, now
         if self._free_bytes < self._min_free_bytes:
             raise StoreFull(
-                f"{self._path}: only {self._free_bytes >> 20} MB of its disk are free; jobs are taken again from"
+                f"{self._path}: only {self._free_bytes >> 20} MB of its disk are free; jobs are accepted again from"
                 f" {self._min_free_bytes >> 20} MB on"
             )
 
 
 class FileIdentity:
-    """That the files which SQLite has open still stand at their paths: the database, its log and the index of that.
+    """Detects that a file which SQLite has open was deleted or replaced: the database, its log, or the index of the log.
 
-    A descriptor outlives its path. What is written after somebody has deleted or replaced one of them is found by nobody: so
-    this is asked before a write is acknowledged and a read is answered. A few microseconds; there is no cheaper way to know.
-    Once lost, always lost: the open connections stay with the old files. An inode cannot be used again while they are open.
+    A descriptor outlives its path, and what is written to a deleted file is lost: so this is checked before a write is
+    acknowledged and before a read is answered. It takes a few microseconds; there is no cheaper way. A lost file stays lost:
+    the connections keep the old one open, and its inode is not used again meanwhile.
 
-    Make it when a connection has read something: before that, the log is not open yet.
+    Create it when a connection has read something: before that, the log is not open yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -135,7 +135,7 @@ class FileIdentity:
 
     @property
     def is_lost(self) -> bool:
-        """False also where nothing can be said, because the folder cannot be read just now."""
+        """False also if the folder cannot be read now."""
         with contextlib.suppress(OSError):
             self._compare_inodes()
         return self._lost_file is not None
@@ -147,11 +147,11 @@ class FileIdentity:
             )
 
     def check(self, *, refresh: bool = True) -> None:
-        """Not `anew`: without looking, by what is known already.
+        """Without `refresh`, only report what is known already.
 
         Raises:
-            StoreLost: one of them was deleted or replaced.
-            StoreUnavailable: the folder cannot be read, so that nobody knows.
+            StoreLost: a file was deleted or replaced.
+            StoreUnavailable: the folder cannot be read.
         """
         if refresh:
             try:
@@ -166,7 +166,7 @@ class FileIdentity:
 
 
 def inode_of(path: str) -> tuple[int, int] | None:
-    """Which file stands at this path now; None: there is none."""
+    """The device and inode of the file at this path; None: there is none."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,89 +1,85 @@
-"""The thread that waits for the disk, so that nobody else does.
+"""The thread that syncs the write-ahead log to disk, so that no writer waits for the disk while it holds the write lock.
 
-    commit, commit, commit            written to the log, visible to all, by one writer after the other
+    commit, commit, commit            written to the log and visible to all, by one writer after the other
          \\______  |  ______/
-             fdatasync                one for all that have come meanwhile
+             fdatasync                one for all commits that have come meanwhile
                  |
-     answers: now they are on disk
+     on_synced(results): acknowledged
 
-A commit that waited for the disk inside its turn would keep every writer of every process waiting with it. The log only grows
-between two checkpoints, and a checkpoint is itself synced by SQLite: so what was committed before a sync is on disk after it,
-and nothing can be on disk without what it was built on.
+The log only grows between two checkpoints, and SQLite itself syncs a checkpoint: so what was committed before a sync is on disk
+after it, and nothing is on disk without what it was built on.
 """
 
 import fcntl
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
 
-FsyncCallback = Callable[[OSError | None], None]
-"""Called on the syncer's thread once it is on disk, or with the error because of which nobody knows."""
+T = TypeVar("T")
 
 _F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)
-"""On macOS fsync only reaches the memory of the disk: this one has the disk write it down."""
+"""On macOS fsync only reaches the cache of the disk; this makes the disk write it down."""
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 def fsync_file(
     file: int, *, full: int | None = _F_FULLFSYNC, control: Callable[[int, int], object] = fcntl.fcntl
 ) -> None:
-    """Return when all that was written to this file would survive a power cut."""
+    """Return when everything that was written to this file would survive a power cut."""
     if full is not None:
         try:
             control(file, full)
-        except OSError:  # not every file system knows it: then as SQLite does
+        except OSError:  # not every file system supports it; SQLite falls back in the same way
             os.fsync(file)
     else:
         _fdatasync(file)
 
 
-class FsyncThread:
+class FsyncThread(Generic[T]):
     """Belongs to a writer whose connection is open: while it is, SQLite does not replace the log."""
 
-    def __init__(self, wal_path: Path) -> None:
+    def __init__(self, wal_path: Path, on_synced: Callable[[list[T], OSError | None], None]) -> None:
+        """`on_synced` is called on this thread, with an error if the results may not be on disk."""
         self._wal_path = wal_path
-        self._callbacks: SimpleQueue[FsyncCallback | None] = SimpleQueue()
+        self._on_synced = on_synced
+        self._waiting: SimpleQueue[Sequence[T] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._file: int | None = None
 
-    def after_fsync(self, callback: FsyncCallback) -> None:
-        """Call this when everything that is committed by now is on disk."""
-        self._callbacks.put(callback)
+    def after_fsync(self, results: Sequence[T]) -> None:
+        """Hand these results to `on_synced` when everything that is committed by now is on disk."""
+        self._waiting.put(results)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._main, name="drumbeat syncer", daemon=True)
+            self._thread = threading.Thread(target=self._main, name="drumbeat fsync", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Answer those who wait, and end."""
+        """Sync what waits, and end the thread."""
         if self._thread is not None:
-            self._callbacks.put(None)
+            self._waiting.put(None)
             self._thread.join()
 
     def _main(self) -> None:
-        going = True
-        while going:
-            waiting = [self._callbacks.get()]
-            while True:
-                try:
-                    waiting.append(self._callbacks.get_nowait())
-                except Empty:
-                    break
-            going = None not in waiting
-            error = self._fsync()
-            for after in waiting:
-                if after is not None:
-                    after(error)
+        closing = False
+        while not closing:
+            batches = [self._waiting.get()]
+            try:
+                while True:
+                    batches.append(self._waiting.get_nowait())
+            except Empty:
+                pass
+            closing = None in batches
+            error = None
+            try:
+                if self._file is None:
+                    # SQLite has no lock on the log itself: closing this file drops none, as it would on the database.
+                    self._file = os.open(self._wal_path, os.O_RDONLY | os.O_CLOEXEC)
+                fsync_file(self._file)
+            except OSError as failure:
+                error = failure
+            self._on_synced([result for batch in batches if batch is not None for result in batch], error)
         if self._file is not None:
             os.close(self._file)
-
-    def _fsync(self) -> OSError | None:
-        try:
-            if self._file is None:
-                # SQLite keeps no lock on the log itself, so closing this does not drop one (as it would on the database).
-                self._file = os.open(self._wal_path, os.O_RDONLY | os.O_CLOEXEC)
-            fsync_file(self._file)
-        except OSError as error:
-            return error
-        return None

@@ -1,4 +1,4 @@
-"""What a person should know of a SQLite store: the file, its disk, and what a power cut would take."""
+"""Health checks of a SQLite store: the file, its disk and its durability."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ class SqliteHealth:
         return await self._reader.read(self._check_all)
 
     def _check_all(self, db: SqliteConnection) -> list[HealthCheck]:
-        """On the reader's thread: the disk may be slow to answer, too."""
+        """On the reader's thread, because the disk may be slow too."""
         mode = str(db.value(self._sql.journal_mode))
         return [
             healthy("engine", f"SQLite {sqlite3.sqlite_version}"),
@@ -77,9 +77,9 @@ def _file_size(path: Path) -> int:
 
 
 def _check_permissions(path: Path) -> HealthCheck:
-    """Who else on this machine may read or change the jobs."""
+    """Whether other users of this machine may read or change the jobs."""
     modes = {}
-    for name in (path, *(Path(f"{path}-{part}") for part in ("wal", "shm", "turn"))):
+    for name in (path, *(Path(f"{path}-{part}") for part in ("wal", "shm", "lock"))):
         with contextlib.suppress(FileNotFoundError):
             modes[name] = stat.S_IMODE(name.stat().st_mode)
     value = f"{modes.get(path, 0):04o}"
@@ -94,7 +94,7 @@ def _check_permissions(path: Path) -> HealthCheck:
         )
     if open_to_all := [str(name) for name, mode in modes.items() if mode & stat.S_IROTH]:
         advice = (
-            "every user of this machine can read the arguments and results of your jobs: if that is not meant, run"
+            "every user of this machine can read the arguments and results of your jobs: if that is not intended, run"
             f" `chmod o-rwx {' '.join(open_to_all)}`"
         )
         return HealthCheck(name="permissions", level=HealthLevel.NOTE, value=value, advice=advice)
@@ -108,7 +108,7 @@ def _check_wal(length: int) -> HealthCheck:
         name="write-ahead log",
         level=HealthLevel.WARN,
         value=health.format_size(length),
-        advice="somebody keeps a read transaction open (a backup, a sqlite3 shell), so that it cannot be emptied: end it",
+        advice="a program keeps a read transaction open (a backup, a sqlite3 shell), so that the log cannot be emptied: end it",
     )
 
 
@@ -116,7 +116,7 @@ def _check_journal_mode(mode: str) -> HealthCheck:
     if mode == "wal":
         return healthy("journal mode", mode)
     advice = (
-        "somebody has changed it while it was in use: readers and writers now wait for each other; restart all programs"
+        "it was changed while the file was in use: readers and writers now wait for each other; restart all programs"
     )
     return HealthCheck(name="journal mode", level=HealthLevel.BAD, value=mode, advice=advice)
 

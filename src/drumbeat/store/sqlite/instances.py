@@ -1,22 +1,27 @@
-"""Who lives, on SQLite. The contract is in `store.protocol.Instances`."""
+"""Instances on SQLite. The contract is in `store.protocol.Instances`."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from drumbeat.core.claim import ClaimRef, Outcome
-from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.claim import ClaimRef
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceState, Leader, NewInstance, Peer
-from drumbeat.core.job import OutcomeKind
+from drumbeat.core.transitions import (
+    add_follow_ups,
+    blame_crash,
+    crash_failure,
+    find_on_dead_jobs,
+    release_outcome,
+    report_crash,
+)
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import keep_readable
-from drumbeat.store.outcomes import crash_failure, crashed_outcome, released_outcomes
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.completion import SqliteCompletionWriter, SqliteTransitions
+from drumbeat.store.sqlite.completion import SqliteCompletionWriter
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
-from drumbeat.store.sqlite.rows import SqliteHeldJob, as_json
+from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteInstanceSql, SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
@@ -68,26 +73,26 @@ class SqliteInstances:
     async def declare_dead(
         self, id: InstanceId, *, beat: int | None, started: Sequence[ClaimRef] | None, reason: str
     ) -> DeadInstanceReport:
-        marked = None if started is None else {(hold.id, hold.token) for hold in started}
+        marked = None if started is None else {(claim.id, claim.token) for claim in started}
 
         def work(write: WriteContext, reason: str) -> DeadInstanceReport:
             parameters = {"id": id, "beat": beat, "state": InstanceState.DEAD.value, "reason": reason, "now": write.now}
-            if not write.db.run(self._sql.end, parameters):
+            if not write.db.run(self._sql.set_ended, parameters):
                 return DeadInstanceReport(declared=False)
             write.db.run(self._sql.release_leadership, {"id": id})
-            buried = self._release_jobs_of_dead(write, id, marked, reason)
-            write.db.run(self._sql.set_end_reason, {"id": id, "reason": buried.describe(reason)})
-            return buried
+            report = self._release_jobs_of_dead(write, id, marked, reason)
+            write.db.run(self._sql.set_end_reason, {"id": id, "reason": report.describe(reason)})
+            return report
 
         return await self._writer.write(work, reason)
 
     async def deregister(self, id: InstanceId, reason: str) -> None:
         def work(write: WriteContext, reason: str) -> None:
             parameters = {"id": id, "beat": None, "state": InstanceState.LEFT.value, "reason": reason, "now": write.now}
-            if write.db.run(self._sql.end, parameters):
+            if write.db.run(self._sql.set_ended, parameters):
                 write.db.run(self._sql.release_leadership, {"id": id})
                 held = rows.held(write.db, self._jobs.held_by, {"instance": id})
-                self._completion.release(write, id, released_outcomes((each.id, each.token) for each in held))
+                self._completion.release(write, id, [release_outcome(job.id, job.token) for job in held])
 
         await self._writer.write(work, reason)
 
@@ -96,17 +101,17 @@ class SqliteInstances:
 
     async def prune(self, before: int) -> int:
         return await self._writer.write(
-            lambda write, moment: write.db.run(self._sql.delete_ended, {"before": moment}), before
+            lambda write, before: write.db.run(self._sql.delete_ended, {"before": before}), before
         )
 
     def _heartbeat(self, write: WriteContext, given: tuple[InstanceId, int, int | None]) -> tuple[int, str | None]:
         id, running, lead = given
-        if not write.db.run(self._sql.beat, {"id": id, "running": running, "now": write.now}):
+        if not write.db.run(self._sql.heartbeat, {"id": id, "running": running, "now": write.now}):
             return write.now, None
         if lead is None:
             write.db.run(self._sql.release_leadership, {"id": id})
         else:
-            write.db.run(self._sql.lead, {"id": id, "now": write.now, "lease": lead})
+            write.db.run(self._sql.take_leadership, {"id": id, "now": write.now, "lease": lead})
         wanted = {"id": id, "now": write.now}
         try:
             return write.now, write.db.value(self._sql.heartbeat_reply, wanted)
@@ -114,7 +119,7 @@ class SqliteInstances:
             return write.now, self._read_heartbeat_in_parts(write, wanted)
 
     def _read_heartbeat_in_parts(self, write: WriteContext, wanted: dict[str, Any]) -> str:
-        """The same where a row cannot be made JSON: such a row is left out."""
+        """The heartbeat reply where a row cannot be converted to JSON: without that row."""
         [(beat, held, next_fire)] = write.db.rows(self._sql.reply_own, wanted)
         cancels = write.db.rows(self._sql.reply_cancels, wanted)
         waiting = [value for (value,) in write.db.rows(self._sql.reply_waiting, wanted)]
@@ -125,47 +130,19 @@ class SqliteInstances:
         )
 
     def _release_jobs_of_dead(
-        self, write: WriteContext, id: InstanceId, marked: set[tuple[JobId, int]] | None, reason: str
+        self, write: WriteContext, id: InstanceId, started: set[tuple[JobId, int]] | None, reason: str
     ) -> DeadInstanceReport:
-        """What becomes of a dead instance's jobs."""
-        held = rows.held(write.db, self._jobs.held_by, {"instance": id})
-        started = [each for each in held if marked is None or (each.id, each.token) in marked]
-        transitions = SqliteTransitions(id, write.now)
-        suspect = released_ = dead = cancelled = 0
-        for each in held:
-            blamed = marked is None or (each.id, each.token) in marked
-            # A suspect runs alone: if it was the only one that ran, the crash is its own, and counts further.
-            crashes = each.crashes + 1 if each.crashes and len(started) == 1 else max(each.crashes, 1)
-            if each.cancel_requested:
-                transitions.cancel(
-                    each,
-                    _released_outcome(each) if not blamed else crashed_outcome(each, reason),
-                    "crashed" if blamed else None,
-                )
-                cancelled += 1
-            elif not blamed:
-                transitions.requeue(each, _released_outcome(each), each.crashes)
-                released_ += 1
-            elif crashes >= each.crash_limit:
-                transitions.make_dead(each, self._build_death_outcome(write, each, reason), crashes)
-                dead += 1
-            else:
-                transitions.requeue(each, crashed_outcome(each, reason), crashes)
-                suspect += 1
-        self._completion.apply(write, id, transitions)
-        return DeadInstanceReport(
-            declared=True, crash_suspect=suspect, released=released_, dead=dead, cancelled=cancelled
-        )
-
-    def _build_death_outcome(self, write: WriteContext, held: SqliteHeldJob, reason: str) -> Outcome:
-        if held.on_dead is None:
-            return crashed_outcome(held, reason)
-        row = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json([held.id]), "preview": WHOLE_TEXT})[0]
-        return crashed_outcome(held, reason, make_follow_up(row.to_record(), crash_failure(reason)))
+        jobs = rows.held(write.db, self._jobs.held_by, {"instance": id})
+        decided = blame_crash(jobs, started, reason, write.now)
+        if dead_ids := find_on_dead_jobs(decided):
+            found = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json(dead_ids), "preview": WHOLE_TEXT})
+            decided = add_follow_ups(decided, [row.to_record() for row in found], crash_failure(reason))
+        self._completion.apply(write, id, decided)
+        return report_crash(transition for _, transition in decided)
 
 
 def _drop_unreadable(parts: list[Any]) -> HeartbeatParts:
-    """A pulse without those of its parts that cannot be read."""
+    """A heartbeat reply without the parts that cannot be read."""
     beat, held, cancels, waiting, peers, leader, next_fire = parts
     return (
         beat if type(beat) is int else 0,
@@ -176,7 +153,3 @@ def _drop_unreadable(parts: list[Any]) -> HeartbeatParts:
         next(iter(keep_readable([leader], Leader)), None),
         next_fire if type(next_fire) is int else None,
     )
-
-
-def _released_outcome(held: SqliteHeldJob) -> Outcome:
-    return Outcome(id=held.id, token=held.token, kind=OutcomeKind.RELEASED)

@@ -1,10 +1,10 @@
-"""A handler's own transaction on SQLite: a connection for it alone, in turn with all other writers, and not for long.
+"""A handler's own transaction on SQLite: on its own connection, serialised with all other writers, and limited in time.
 
-    thread: take the turn, BEGIN IMMEDIATE --> the handler works --> thread: COMMIT, give back the turn
-                                                     \\--5 s--> timer: ROLLBACK, give back the turn
+    thread: take the write lock, BEGIN IMMEDIATE --> the handler works --> thread: COMMIT, release the write lock
+                                                           \\--5 s--> timer: ROLLBACK, release the write lock
 
-While it is open nobody else can write, hearts included; so it ends by itself. The connection stays usable for nothing then,
-and the handler is told at the end of its block.
+While it is open nothing else can write, heartbeats included; so it ends by itself after 5 s. Statements on its connection are
+refused then, and the end of the handler's block raises TransactionTooLong.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from drumbeat.store.sqlite.write_lock import WriteLock
 T = TypeVar("T")
 
 MAX_TRANSACTION_S = 5.0
-"""How long a handler may keep all other writers waiting."""
+"""How long a handler may block all other writers."""
 
 
 class SqliteTransaction:
-    """The contract is in `store.protocol.OwnTransaction`."""
+    """The contract is in `store.protocol.EngineTransaction`."""
 
     def __init__(self, path: Path, limit: float = MAX_TRANSACTION_S) -> None:
         self._path = path
         self.timeout: float | None = limit
         self._max_seconds = limit
-        self._end_lock = threading.Lock()  # the handler and the timer may want to end it at the same moment
+        self._end_lock = threading.Lock()  # the handler and the timer may end it at the same time
         self._db: sqlite3.Connection | None = None
         self._write_lock: WriteLock | None = None
         self._identity: FileIdentity | None = None
@@ -46,7 +46,7 @@ class SqliteTransaction:
     async def begin(self) -> sqlite3.Connection:
         opening = _run_in_thread(self._begin, undo=lambda _: self._end())
         try:
-            # Cancelled: whoever opens it finds nobody waiting, and gives everything back.
+            # If this is cancelled, `undo` releases what the thread has opened.
             async with asyncio.timeout(CALL_TIMEOUT):
                 return await asyncio.wrap_future(opening)
         except TimeoutError:
@@ -66,7 +66,7 @@ class SqliteTransaction:
         try:
             await asyncio.shield(asyncio.wrap_future(committing))
         except asyncio.CancelledError:
-            # It takes some milliseconds, and whoever looks next must see what came of it.
+            # It takes some milliseconds, and the next read must see its outcome.
             with contextlib.suppress(Exception):
                 committing.result(self._max_seconds)
             raise
@@ -75,7 +75,7 @@ class SqliteTransaction:
         self._commit()
 
     async def rollback(self) -> None:
-        self.rollback_sync()  # takes no time: nothing is written
+        self.rollback_sync()  # fast: it writes nothing
 
     def rollback_sync(self) -> None:
         with self._end_lock:
@@ -84,13 +84,13 @@ class SqliteTransaction:
             raise TransactionTooLong(self._max_seconds)
 
     def _lock_timeout_error(self) -> StoreUnavailable:
-        return StoreUnavailable(f"{self._path}: no turn in {CALL_TIMEOUT:g} s; somebody holds its lock")
+        return StoreUnavailable(f"{self._path}: no write lock within {CALL_TIMEOUT:g} s; another process holds it")
 
     def _begin(self) -> sqlite3.Connection:
         try:
             with translate_errors(self._path):
-                # Opened before the turn is taken, and the schema read: others need not wait for that.
-                # Not created: a file that is gone was deleted, and its job with it.
+                # Opened before the write lock is taken, and the schema read: other writers need not wait for that.
+                # Not created: a missing file was deleted, and the job with it.
                 self._db = sqlite3.connect(
                     file_uri(self._path, "rw"),
                     uri=True,
@@ -139,7 +139,7 @@ class SqliteTransaction:
             self._expired = True
             db.interrupt()
             self._authorizer.is_over = self._authorizer.can_end = True
-            # Set anew, so that what is prepared already is checked again: nothing but our rollback passes any more.
+            # Set again, so that prepared statements are checked again: only our rollback is allowed now.
             db.set_authorizer(self._authorizer)
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
@@ -148,7 +148,7 @@ class SqliteTransaction:
             self._release_write_lock()
 
     def _end(self) -> None:
-        """Give everything back; what is not committed is rolled back by that."""
+        """Release everything; closing rolls back what is not committed."""
         if self._timer is not None:
             self._timer.cancel()
         db, self._db = self._db, None
@@ -163,13 +163,13 @@ class SqliteTransaction:
         self._release_write_lock()
 
     def _release_write_lock(self) -> None:
-        turn, self._write_lock = self._write_lock, None
-        if turn is not None:
-            turn.close()  # and with the file goes its lock
+        lock, self._write_lock = self._write_lock, None
+        if lock is not None:
+            lock.close()  # closing the file releases its lock
 
 
 class JobConnection(sqlite3.Connection):
-    """What a handler gets. Its transaction is ended by leaving the block, together with the job."""
+    """What a handler gets. Leaving the block ends its transaction, together with the job."""
 
     def commit(self) -> None:
         raise sqlite3.ProgrammingError("this transaction is committed by leaving the block of transaction()")
@@ -181,7 +181,7 @@ class JobConnection(sqlite3.Connection):
 
 
 class StatementAuthorizer:
-    """Says which statements may be prepared: none that ends the transaction, and none at all when it is over."""
+    """Decides which statements may be prepared: none that ends the transaction, and none at all when it is over."""
 
     def __init__(self) -> None:
         self.can_end = False
@@ -194,8 +194,8 @@ class StatementAuthorizer:
 
 
 def _run_in_thread(work: Callable[[], T], undo: Callable[[T], None] = lambda _: None) -> "Future[T]":
-    """Do this in a thread of its own, a daemon: it may have to wait for a process that is stopped. `undo` takes back what
-    nobody waits for any more."""
+    """Run this in a daemon thread of its own, because it may wait for a stopped process. `undo` gets the result if the
+    caller has given up."""
     future: Future[T] = Future()
 
     def run() -> None:

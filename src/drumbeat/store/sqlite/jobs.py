@@ -1,7 +1,7 @@
-"""A job's life on SQLite: the asynchronous face of `adding`, `claiming` and `ending`, and the smaller operations.
+"""The jobs of a store on SQLite: the async side of `insert`, `claim` and `completion`, and the smaller operations.
 
-The contract is in `store.protocol.Jobs`. Rows are made ready and decoded on the caller's thread; the functions that take
-a `Write` run on the writer's thread, inside its transaction.
+The contract is in `store.protocol.JobStore`. Functions that take a `WriteContext` run on the writer's thread, inside its
+transaction. Large batches are prepared, and rows decoded, on the caller's thread.
 """
 
 from collections.abc import Sequence
@@ -9,31 +9,29 @@ from collections.abc import Sequence
 from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome, WriteStatus
 from drumbeat.core.dead_letter import make_follow_up
-from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, Failure, NewJob, ReplayResult, Unique
-from drumbeat.errors import JobExpired, JobNotFound
-from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
+from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
+from drumbeat.core.transitions import answer_cancel, expired_block_failure
+from drumbeat.core.uniqueness import select_replays, unique_keys
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.job_search import WHOLE_TEXT
-from drumbeat.store.outcomes import released_outcomes
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.claim import ClaimedRows, SqliteClaimer, SqliteClaimRequest
 from drumbeat.store.sqlite.completion import SqliteCompletionWriter, delete_ended_jobs
 from drumbeat.store.sqlite.connection import NULL, SqliteConnection
 from drumbeat.store.sqlite.file_checks import DiskSpaceGuard
-from drumbeat.store.sqlite.insert import SqliteInsertBatch, SqliteInserter, SqliteUniqueKeys
+from drumbeat.store.sqlite.insert import (
+    MIN_SIMILAR,
+    SqliteInsertBatch,
+    SqliteInserter,
+    group_similar,
+    load_unique_keys,
+)
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
 from drumbeat.store.sqlite.rows import EndedRow, as_json
 from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteJobSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
-
-_CANCEL_ANSWERS = {
-    "pending": CancelAnswer.CANCELLED,
-    "running": CancelAnswer.REQUESTED,
-    "succeeded": CancelAnswer.SUCCEEDED,
-    "cancelled": CancelAnswer.CANCELLED,
-    "dead": CancelAnswer.DEAD,
-    None: CancelAnswer.UNKNOWN,
-}
 
 
 class SqliteJobs:
@@ -62,42 +60,35 @@ class SqliteJobs:
         if not jobs:
             return []
         self._disk_space.check()
-        return await self._writer.write(
-            self._inserter.add, SqliteInsertBatch(jobs), self._inserter.add_all, weight=len(jobs)
-        )
+        batch = SqliteInsertBatch(jobs, group_similar(jobs) if len(jobs) >= MIN_SIMILAR else None)
+        return await self._writer.write(self._inserter.add, batch, self._inserter.add_all, weight=len(jobs))
 
     async def report_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], request: ClaimRequest | None
     ) -> ClaimResult:
-        asked = None if request is None else SqliteClaimRequest(instance, request)
-        if asked is None and not outcomes:
+        prepared = None if request is None else SqliteClaimRequest(instance, request)
+        if prepared is None and not outcomes:
             return ClaimResult(statuses=[], jobs=[], now=self._clock.now_us())
-        if asked is not None and not outcomes and not asked.claim.is_expected:
-            # Look by a read before going for the lock: most looks find nothing.
+        if prepared is not None and not outcomes and not prepared.claim.is_expected:
+            # Read before taking the write lock: most claims find nothing.
             now = self._clock.now_us()
-            due, next_due = await self._reader.read(lambda db: self._claimer.has_due(db, asked, now))
+            due, next_due = await self._reader.read(lambda db: self._claimer.has_due(db, prepared, now))
             if not due:
                 return ClaimResult(statuses=[], jobs=[], now=now, next_due_at=next_due)
-        verdicts, picked, now, next_due = await self._writer.write(
-            self._report_and_claim, (instance, outcomes, asked), durable=bool(outcomes)
+        statuses, picked, now, next_due = await self._writer.write(
+            self._report_and_claim, (instance, outcomes, prepared), durable=bool(outcomes)
         )
         jobs, malformed = rows.decode_claimed(picked)
-        return ClaimResult(statuses=verdicts, jobs=jobs, now=now, next_due_at=next_due, malformed=malformed)
+        return ClaimResult(statuses=statuses, jobs=jobs, now=now, next_due_at=next_due, malformed=malformed)
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
-        return await self._reader.read(lambda db: rows.claim_refs(db, self._sql.running, {"instance": instance}))
-
-    async def release(self, instance: InstanceId, claims: Sequence[ClaimRef]) -> int:
-        if not claims:
-            return 0
-        outcomes = released_outcomes((hold.id, hold.token) for hold in claims)
-        return await self._writer.write(lambda write, given: self._completion.release(write, instance, given), outcomes)
+        return await self._reader.read(lambda db: rows.claim_refs(db, self._sql.list_running, {"instance": instance}))
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
-            written = [(hold.id, hold.token, progress) for hold, progress in notes]
+            saved = [(claim.id, claim.token, progress) for claim, progress in notes]
             await self._writer.write(
-                lambda write, given: write.db.run_rows(self._sql.note, 3, given, (instance,)), written
+                lambda write, given: write.db.run_rows(self._sql.save_progress, 3, given, (instance,)), saved
             )
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
@@ -118,13 +109,13 @@ class SqliteJobs:
     async def get_results(self, ids: Sequence[JobId]) -> list[EndedJob | None]:
         wanted = {"ids": as_json(ids)}
 
-        def look(db: SqliteConnection) -> tuple[list[EndedRow | None], int | None]:
+        def read(db: SqliteConnection) -> tuple[list[EndedRow | None], int | None]:
             try:
-                return rows.ended(db.value(self._sql.ended, wanted)), db.value(self._sql.pruned_before)
+                return rows.ended(db.value(self._sql.results, wanted)), db.value(self._sql.pruned_before)
             except UNREADABLE:
                 return self._read_ended(db, ids), db.value(self._sql.pruned_before)
 
-        answers, pruned_before = await self._reader.read(look)
+        answers, pruned_before = await self._reader.read(read)
         found: list[EndedJob | None] = []
         for id, row in zip(ids, answers, strict=True):
             if row is None:
@@ -134,7 +125,7 @@ class SqliteJobs:
 
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         parameters = {"prefix": prefix, "before": before, "limit": limit}
-        # A look first: there is nearly never anything to do, and a commit would wake every worker.
+        # A read first: there is nearly never anything to do, and a commit would wake every worker.
         if await self._reader.read_value(self._sql.expired_waits, parameters) == "[]":
             return 0
         return await self._writer.write(self._expire_waits, parameters)
@@ -163,7 +154,7 @@ class SqliteJobs:
     # On the reader's thread.
 
     def _read_ended(self, db: SqliteConnection, ids: Sequence[JobId]) -> list[EndedRow | None]:
-        """As the statement `ended`, where a row cannot be made JSON."""
+        """As the statement `ended`, when SQLite cannot make JSON of a row."""
         wanted = {"ids": as_json(ids), "preview": WHOLE_TEXT}
         statements = (self._inspect.dead_record, self._inspect.live_record, self._inspect.history_record)
         found = {row.id: row for statement in statements for row in rows.jobs(db, statement, wanted)}
@@ -174,23 +165,22 @@ class SqliteJobs:
     def _report_and_claim(
         self, write: WriteContext, given: tuple[InstanceId, Sequence[Outcome], SqliteClaimRequest | None]
     ) -> tuple[list[WriteStatus], ClaimedRows, int, int | None]:
-        instance, outcomes, asked = given
-        verdicts = self._completion.record_outcomes(write, instance, outcomes) if outcomes else []
-        claimed_rows, next_due = ("", None) if asked is None else self._claimer.claim(write, asked)
-        return verdicts, claimed_rows, write.now, next_due
+        instance, outcomes, request = given
+        statuses = self._completion.record_outcomes(write, instance, outcomes) if outcomes else []
+        claimed_rows, next_due = ("", None) if request is None else self._claimer.claim(write, request)
+        return statuses, claimed_rows, write.now, next_due
 
     def _cancel(self, write: WriteContext, ids: Sequence[JobId]) -> list[CancelAnswer]:
-        found = rows.states(write.db, self._sql.states, {"ids": as_json(ids)})
-        # A state that nobody knows is one of a live job that was written by hand: it never runs, and may go.
-        states = {row.id: row.state if row.state in _CANCEL_ANSWERS else "pending" for row in found}
-        pending = as_json([id for id, state in states.items() if state == "pending"])
-        running = as_json([id for id, state in states.items() if state == "running"])
+        states = {row.id: row.state for row in rows.states(write.db, self._sql.states, {"ids": as_json(ids)})}
+        answers = {id: answer_cancel(state) for id, state in states.items()}
+        pending = as_json([id for id, answer in answers.items() if answer is CancelAnswer.CANCELLED])
+        running = as_json([id for id, answer in answers.items() if answer is CancelAnswer.REQUESTED])
         if pending != "[]":
             write.db.run(self._sql.cancel_pending, {"ids": pending, "now": write.now})
-            delete_ended_jobs(write, self._sql.delete_jobs, {"ids": pending})
+            delete_ended_jobs(write, self._sql, self._sql.delete_jobs, {"ids": pending})
         if running != "[]":
             write.db.run(self._sql.request_cancel, {"ids": running})
-        return [_CANCEL_ANSWERS[states[id]] for id in ids]
+        return [answers[id] for id in ids]
 
     def _cancel_keys(self, write: WriteContext, wanted: dict[str, str]) -> list[CancelAnswer]:
         found = rows.ids(write.db.value(self._sql.live_ids_of_keys, wanted))
@@ -204,21 +194,8 @@ class SqliteJobs:
 
     def _replay(self, write: WriteContext, ids: Sequence[JobId]) -> list[ReplayResult]:
         found = rows.dead_letters(write.db, self._sql.dead_letters, {"ids": as_json(ids)})
-        letters = {letter.id: letter for letter in found}
-        unique = [letter for letter in found if letter.unique is not Unique.NO]
-        keys = SqliteUniqueKeys(self._sql, write, ((each.task, each.key) for each in unique if each.key is not None))
-        answers: list[ReplayResult] = []
-        chosen: list[JobId] = []
-        for id in ids:
-            letter = letters.pop(id, None)
-            if letter is None:
-                answers.append(ReplayResult(id, False))
-                continue
-            holder = keys.find_holder(letter.task, letter.key, letter.unique)
-            if holder is None:
-                keys.take(letter.task, letter.key, letter.unique, id)
-                chosen.append(id)
-            answers.append(ReplayResult(id, holder is None, holder))
+        keys = load_unique_keys(self._sql, write, unique_keys(found))
+        answers, chosen = select_replays(ids, {letter.id: letter for letter in found}, keys)
         if chosen:
             text = as_json(chosen)
             write.db.run(self._sql.insert_last_attempts, {"ids": text})
@@ -238,13 +215,12 @@ class SqliteJobs:
             return 0
         dead, after = [], []
         for row in found:
-            hours = (write.now - (row.blocked_since or write.now)) / 3_600_000_000
-            error = Failure(type="WaitExpired", message=f"nobody came in {hours:.1f} h for {row.blocked_on}")
+            error = expired_block_failure(row.blocked_on or "", row.blocked_since or write.now, write.now)
             dead.append((row.id, NULL, NULL, write.now, row.failures, row.crashes, as_json(error)))
             if (job := make_follow_up(row.to_record(), error)) is not None:
                 after.append(job)
         write.db.run_rows(self._sql.insert_dead_letters, 7, dead, (write.now,))
-        delete_ended_jobs(write, self._sql.delete_jobs, {"ids": ids})
+        delete_ended_jobs(write, self._sql, self._sql.delete_jobs, {"ids": ids})
         self._inserter.add_follow_ups(write, after)
         return len(dead)
 
@@ -255,10 +231,3 @@ class SqliteJobs:
         if pruned:
             write.db.run(self._sql.set_pruned_before, {"before": parameters["before"]})
         return pruned
-
-
-def missing_job_error(id: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:
-    """Which of the two it is for an id that is in no table."""
-    if pruned_before is not None and is_job_id(id) and created_us(id) < pruned_before:
-        return JobExpired(id)
-    return JobNotFound(id)

@@ -1,59 +1,75 @@
-"""The reading thread: its own connection, which cannot write, beside the writer and in nobody's way."""
+"""A reader thread: its own connection, which cannot write and delays no writer."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from drumbeat.store.sqlite.connection import SqliteConnection, translate_errors
-from drumbeat.store.sqlite.database_thread import DatabaseThread, RequestResult, WriteRequest, run_request
+from drumbeat.store.sqlite.connection import SqliteConnection
+from drumbeat.store.sqlite.database_thread import DatabaseThread, GroupHandler, RequestGroup, RequestResult, TakeQueued
 from drumbeat.store.sqlite.file_checks import FileIdentity
 
 R = TypeVar("R")
 
 
-class Reader(DatabaseThread):
-    """Answers questions one by one, each from a snapshot of its own."""
+class Reader:
+    """The loop's side: answers queries one by one, each from its own snapshot."""
 
     def __init__(
         self, name: str, path: Path, loop: asyncio.AbstractEventLoop, identity: Callable[[], FileIdentity | None]
     ) -> None:
-        super().__init__(name, path, loop)
+        handler: GroupHandler[SqliteConnection] = _ReadHandler(path, identity)
+        self._thread = DatabaseThread(name, path, loop, handler)
+        self.close = self._thread.close
+
+    async def read(self, query: Callable[[SqliteConnection], R]) -> R:
+        return await self._thread.submit(_run_in_snapshot, query)
+
+    async def read_value(self, sql: str, parameters: Mapping[str, object]) -> str:
+        """The single value of one statement, which is a snapshot by itself."""
+        return await self._thread.submit(_read_value, (sql, parameters))
+
+
+class _ReadHandler:
+    """The thread's side."""
+
+    def __init__(self, path: Path, identity: Callable[[], FileIdentity | None]) -> None:
+        self._path = path
         self._identity = identity
         self._db: SqliteConnection | None = None
 
-    async def read(self, query: Callable[[SqliteConnection], R]) -> R:
-        answer: R = await self.submit(_run_in_snapshot, query)
-        return answer
-
-    async def read_value(self, sql: str, parameters: Mapping[str, object]) -> str:
-        """The single value of a single statement, which is a snapshot by itself."""
-        answer: str = await self.submit(_read_value, (sql, parameters))
-        return answer
-
-    def _process_group(self, group: list[WriteRequest]) -> list[RequestResult]:
+    def run_group(
+        self, group: RequestGroup[SqliteConnection], take_queued: TakeQueued[SqliteConnection]
+    ) -> Sequence[RequestResult]:
         identity = self._identity()
         if self._db is None:
             if identity is not None:
                 identity.check()
-            with translate_errors(self._path):
-                self._db = SqliteConnection(self._path, read_only=True)
-        self._fill_group(group)
-        db = self._db
-        answers = [
-            run_request(request, lambda request=request: request.work(db, request.argument), self._path)  # type: ignore[misc]
-            for request in group
-            if not request.future.done()
-        ]
+            self._db = SqliteConnection(self._path, read_only=True)
+        group += take_queued(group[0].weight)
+        results: list[RequestResult] = []
+        for request in group:
+            if request.future.done():
+                continue
+            try:
+                results.append((request.future, request.work(self._db, request.argument), None))
+            except Exception as error:  # of any kind: the others must be answered
+                results.append((request.future, None, error))
         if identity is not None:
-            identity.check()  # what a deleted file says is not so, nor are its errors
-        return answers
+            identity.check()  # neither what a deleted file answers nor its errors are true
+        return results
 
-    def _interrupt(self) -> None:
+    def idle_timeout(self) -> float | None:
+        return None
+
+    def on_idle(self) -> None:
+        """Nothing waits to be done."""
+
+    def interrupt(self) -> None:
         if self._db is not None:
             self._db.interrupt()
 
-    def _close_resources(self) -> None:
+    def close(self) -> None:
         if self._db is None:
             return
         if (identity := self._identity()) is not None and identity.is_lost:
@@ -62,8 +78,9 @@ class Reader(DatabaseThread):
             self._db.close()
 
 
-def _read_value(db: SqliteConnection, query: tuple[str, Mapping[str, object]]) -> object:
-    return db.value(*query)
+def _read_value(db: SqliteConnection, query: tuple[str, Mapping[str, object]]) -> str:
+    value: str = db.value(*query)
+    return value
 
 
 def _run_in_snapshot(db: SqliteConnection, query: Callable[[SqliteConnection], R]) -> R:

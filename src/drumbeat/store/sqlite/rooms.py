@@ -1,7 +1,7 @@
-"""Messages to processes, on SQLite. The contract is in `store.protocol.Rooms`.
+"""Messages to processes, on SQLite. The contract is in `store.protocol.RoomStore`.
 
-Nothing here waits for the disk: a power cut ends those who would hear a message as well. An inbox is looked into by a read
-first, which is in nobody's way.
+Nothing here waits for the disk: a power cut ends the receivers of a message as well. `take` reads before it takes the write
+lock.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class SqliteRooms:
         return await self._writer.write(self._take, (instance, limit), durable=False)
 
     async def list_untaken(self, messages: Sequence[RoomMessage]) -> list[str]:
-        found = await self._worker_reader.read(lambda db: db.value(self._sql.waiting, _to_parameters(messages)))
+        found = await self._worker_reader.read(lambda db: db.value(self._sql.list_untaken, _to_parameters(messages)))
         return rows.texts(found)
 
     async def withdraw(self, messages: Sequence[RoomMessage]) -> list[str]:
@@ -81,7 +81,7 @@ class SqliteRooms:
         found = _read_messages(write.db, self._sql.first_messages, {"to": instance, "limit": limit})
         if found:
             write.db.run(self._sql.delete_taken, {"places": as_json([message.place for message in found])})
-        # What cannot be read has no room here: it is taken out all the same, and was logged.
+        # A malformed message has an empty room: it was logged, and is deleted too.
         return [
             RoomMessage(id=each.id, room=each.room, to=each.to, args=each.args, signature=each.signature)
             for each in found
@@ -90,7 +90,7 @@ class SqliteRooms:
 
     def _withdraw(self, write: WriteContext, messages: Sequence[RoomMessage]) -> list[str]:
         named = _to_parameters(messages)
-        found = rows.texts(write.db.value(self._sql.waiting, named))
+        found = rows.texts(write.db.value(self._sql.list_untaken, named))
         write.db.run(self._sql.withdraw, named)
         return found
 

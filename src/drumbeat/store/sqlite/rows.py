@@ -13,14 +13,15 @@ from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.instance import LeaderInfo
 from drumbeat.core.job import EndedJob, JobState, Unique
 from drumbeat.core.job_query import TaskStats
+from drumbeat.core.overlap import FireRow, ScheduleSnapshot
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import UNREADABLE_NAME, join_reasons, quote, read_failure
-from drumbeat.store.overlap import FireRow, ScheduleSnapshot, StoredScheduleRow
 from drumbeat.store.records import (
     AttemptRow,
     StoredInstanceRow,
     StoredJobRow,
+    StoredScheduleRow,
     repair_instance,
     repair_job,
     repair_schedule,

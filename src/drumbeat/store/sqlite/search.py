@@ -1,4 +1,4 @@
-"""How jobs are searched on SQLite: the questions of `store.searching`, answered by the statements of sql/search.sql."""
+"""Searches for jobs on SQLite: answers the questions of `store/job_search.py` with the statements of sql/search.sql."""
 
 from typing import Any
 
@@ -8,7 +8,8 @@ from drumbeat.clock import Clock
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage
 from drumbeat.ids import JobId
 from drumbeat.store import job_search
-from drumbeat.store.job_search import CachedCount, Question, RangeScan, ScanResult, Search, SmallSet
+from drumbeat.store.cached_count import CachedCount
+from drumbeat.store.job_search import Question, RangeScan, ScanResult, Search, SmallSet
 from drumbeat.store.records import StoredJobRow
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
@@ -30,16 +31,16 @@ class SqliteSearch:
         self._all = CachedCount[JobCounts](clock, lambda counts: counts.total)
 
     async def page(self, filter: JobFilter) -> JobPage:
-        def look(db: SqliteConnection) -> tuple[list[StoredJobRow], JobId | None]:
-            looks = self._run_search(db, filter, job_search.page_search(filter), words=False)
-            ids, following = job_search.merge_page(looks, filter.limit)
+        def read(db: SqliteConnection) -> tuple[list[StoredJobRow], JobId | None]:
+            results = self._run_search(db, filter, job_search.page_search(filter), words=False)
+            ids, following = job_search.merge_page(results, filter.limit)
             found: list[StoredJobRow] = []
             wanted = {"ids": as_json(ids), "preview": job_search.preview_length(filter)}
-            for name in job_search.record_statements(filter, looks, ids):
+            for name in job_search.record_statements(filter, results, ids):
                 found += rows.jobs(db, getattr(self._records, name), wanted)
             return found, following
 
-        found, following = await self._reader.read(look)
+        found, following = await self._reader.read(read)
         found.sort(key=lambda row: row.id, reverse=True)
         return JobPage(items=[row.to_record() for row in found], next=following)
 
@@ -81,12 +82,12 @@ class SqliteSearch:
             try:
                 question = search.send(answer)
             except StopIteration as end:
-                looks: list[ScanResult] = end.value
-                return looks
+                results: list[ScanResult] = end.value
+                return results
             answer = self._execute(db, wanted, question, only_ids=only_ids)
 
     def _execute(self, db: SqliteConnection, wanted: dict[str, Any], question: Question, *, only_ids: bool) -> Any:
-        name = question.statement.replace("_walk", "_ids") if only_ids else question.statement
+        name = question.statement.replace("_scan", "_ids") if only_ids else question.statement
         statement: str = getattr(self._sql, name)
         if isinstance(question, SmallSet):
             return _ids(db.value(statement, wanted | {"limit": question.limit}))

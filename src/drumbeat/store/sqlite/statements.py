@@ -3,9 +3,53 @@
 import msgspec
 
 from drumbeat.store import sqlfile
+from drumbeat.store.job_columns import (
+    LISTS,
+    LIVE,
+    LONG_TEXTS,
+    NEW,
+    ONLY_ENDED,
+    ONLY_LIVE,
+    default_of,
+    literal,
+    may_be_null,
+)
 from drumbeat.store.job_search import SearchSql
+from drumbeat.store.sqlfile import Columns, Source
 
 _PACKAGE = "drumbeat.store.sqlite.sql"
+ROW_COLUMNS = ("id", "args", "key")
+"""What differs between jobs of `insert_similar`; all other fields are its parameters from ?2 on."""
+SHARED_COLUMNS = tuple(name for name in NEW if name not in ROW_COLUMNS)
+
+
+def _insert_source(expressions: dict[str, str]) -> Source:
+    """The values of a new live row; expressions: of NewJob's fields."""
+    due = f"ifnull({expressions['run_at']}, ?1 + {expressions['delay']})"
+    times = {"created_at": "?1", "due_at": due, "run_at": due, "state": "'pending'", "claimed_at": "NULL"}
+    defaults = {name: literal(default_of(name)) for name in LIVE if name not in NEW and name not in times}
+    return Source(expressions | defaults | times)
+
+
+def _column(number: int, name: str) -> str:
+    return f"nullif(column{number}, -1)" if may_be_null(name) else f"column{number}"
+
+
+_PREVIEWS = {name: f"substr(job.{name}, 1, :preview)" for name in LONG_TEXTS}
+COLUMNS = Columns(
+    LISTS,
+    {
+        "placeholders": Source(dict.fromkeys(NEW, "?")),
+        "row": _insert_source({name: _column(number, name) for number, name in enumerate(NEW, start=1)}),
+        "shared": _insert_source(
+            {name: _column(number, name) for number, name in enumerate(ROW_COLUMNS, start=1)}
+            | {name: f"?{number}" for number, name in enumerate(SHARED_COLUMNS, start=2)}
+        ),
+        "live_record": Source(_PREVIEWS | {"started_at": "job.claimed_at"} | dict.fromkeys(ONLY_ENDED, "NULL"), "job"),
+        "ended_record": Source(_PREVIEWS | dict.fromkeys(ONLY_LIVE, "NULL"), "job"),
+        "parameters": Source({name: f":{name}" for name in LISTS["definition"]}),
+    },
+)
 
 
 class SqliteJobSql(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,8 +63,7 @@ class SqliteJobSql(msgspec.Struct, frozen=True, kw_only=True):
     moved_after: str
     delete_finished: str
     delete_jobs: str
-    advance_after_finished: str
-    advance_after_dead: str
+    advance_intervals: str
     insert_dead_letters: str
     requeue: str
     insert_attempts: str
@@ -36,8 +79,8 @@ class SqliteJobSql(msgspec.Struct, frozen=True, kw_only=True):
     claimed_jobs: str
     next_due: str
     pick_malformed: str
-    running: str
-    note: str
+    list_running: str
+    save_progress: str
     states: str
     live_ids_of_keys: str
     cancel_pending: str
@@ -48,7 +91,7 @@ class SqliteJobSql(msgspec.Struct, frozen=True, kw_only=True):
     insert_last_attempts: str
     move_dead_to_history: str
     delete_dead: str
-    ended: str
+    results: str
     pruned_before: str
     expired_waits: str
     prunable_history: str
@@ -61,16 +104,16 @@ class SqliteJobSql(msgspec.Struct, frozen=True, kw_only=True):
 
 class SqliteInstanceSql(msgspec.Struct, frozen=True, kw_only=True):
     register: str
-    beat: str
+    heartbeat: str
     heartbeat_reply: str
     reply_own: str
     reply_cancels: str
     reply_waiting: str
     reply_peers: str
     reply_leader: str
-    lead: str
+    take_leadership: str
     release_leadership: str
-    end: str
+    set_ended: str
     set_end_reason: str
     leave_rooms: str
     delete_ended: str
@@ -108,12 +151,12 @@ class SqliteScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
     page: str
     due: str
     next_at: str
-    shortest: str
+    shortest_interval: str
     snapshots: str
     recorded_fires: str
     insert_jobs: str
     clear_current: str
-    record: str
+    record_fires: str
     advance: str
     stalled: str
     advance_stalled: str
@@ -125,9 +168,9 @@ class SqliteScheduleSql(msgspec.Struct, frozen=True, kw_only=True):
     fires: str
     prunable_fires: str
     delete_fires: str
-    once: str
+    begin_once: str
     once_state: str
-    once_done: str
+    finish_once: str
 
 
 class SqliteLockSql(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +202,7 @@ class SqliteLockSql(msgspec.Struct, frozen=True, kw_only=True):
     granted_tickets: str
     release_reasons: str
     delete_tickets: str
-    holding: str
+    tickets_to_release: str
     record_release: str
     idle_locks: str
     delete_idle_tickets: str
@@ -175,7 +218,7 @@ class SqliteRoomSql(msgspec.Struct, frozen=True, kw_only=True):
     has_any: str
     first_messages: str
     delete_taken: str
-    waiting: str
+    list_untaken: str
     withdraw: str
     prune: str
 
@@ -195,10 +238,10 @@ class SqliteAuditSql(msgspec.Struct, frozen=True, kw_only=True):
 class SqliteMalformedSql(msgspec.Struct, frozen=True, kw_only=True):
     jobs: str
     history: str
-    letters: str
+    dead_letters: str
     schedules: str
     instances: str
-    acts: str
+    audit_entries: str
     tickets: str
     locks: str
     rollups: str
@@ -230,11 +273,11 @@ class SqliteSchemaSql(msgspec.Struct, frozen=True, kw_only=True):
     set_meta: str
 
 
-JOBS = sqlfile.load(SqliteJobSql, _PACKAGE, "jobs.sql")
+JOBS = sqlfile.load(SqliteJobSql, _PACKAGE, "insert.sql", "claim.sql", "completion.sql", "jobs.sql", columns=COLUMNS)
 INSTANCES = sqlfile.load(SqliteInstanceSql, _PACKAGE, "instances.sql")
-INSPECT = sqlfile.load(SqliteInspectSql, _PACKAGE, "inspect.sql")
+INSPECT = sqlfile.load(SqliteInspectSql, _PACKAGE, "inspect.sql", columns=COLUMNS)
 SEARCH = sqlfile.load(SqliteSearchSql, _PACKAGE, "search.sql")
-SCHEDULES = sqlfile.load(SqliteScheduleSql, _PACKAGE, "schedules.sql")
+SCHEDULES = sqlfile.load(SqliteScheduleSql, _PACKAGE, "schedules.sql", columns=COLUMNS)
 LOCKS = sqlfile.load(SqliteLockSql, _PACKAGE, "locks.sql")
 ROOMS = sqlfile.load(SqliteRoomSql, _PACKAGE, "rooms.sql")
 AUDIT = sqlfile.load(SqliteAuditSql, _PACKAGE, "audit.sql")

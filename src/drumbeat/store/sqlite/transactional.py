@@ -1,8 +1,8 @@
-"""Jobs inside a transaction of the caller's own, on SQLite. The contract is in `store.protocol.Inside`.
+"""Jobs in a transaction of the caller's own, on SQLite. The contract is in `store.protocol.Transactional`.
 
-The engine's own statements run on the caller's connection, on whichever thread that belongs to. Nobody takes a turn here and
-nobody rings a bell: the caller's connection waits for the lock as SQLite does, and workers see the commit by its version.
-Errors of the caller's own connection are the caller's, and stay what its driver makes of them.
+The engine's statements run on the caller's connection, on the thread that it belongs to. Neither the write lock nor hints are
+used: the caller's connection waits for the lock as SQLite does, and workers see the commit by `data_version`. Errors of the
+caller's connection are not translated.
 """
 
 import contextlib
@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from drumbeat.clock import Clock
-from drumbeat.core.claim import ClaimRef, Outcome, WriteStatus
+from drumbeat.core.claim import CompletedJob, Outcome, WriteStatus
 from drumbeat.core.job import AddResult, NewJob, OutcomeKind
 from drumbeat.errors import ClaimLost, InvalidArguments, StoreLost
-from drumbeat.ids import InstanceId
 from drumbeat.store.driver_kinds import DriverKind, detect_kind, session_connection, unwrap_cursor
 from drumbeat.store.sqlfile import with_namespace
 from drumbeat.store.sqlite import schema
@@ -37,7 +36,7 @@ SUPPORTED_KINDS = frozenset(
 
 
 class SqliteTransactional:
-    """Needs no open store: a path will do."""
+    """Needs no open store, only its path."""
 
     def __init__(self, path: Path, *, namespace: str, clock: Clock, disk_space: DiskSpaceGuard) -> None:
         self._path = path
@@ -49,51 +48,30 @@ class SqliteTransactional:
         self._inserter = SqliteInserter(sql)
         self._completion = SqliteCompletionWriter(sql, self._inserter)
 
-    def check(self) -> None:
-        pass  # every SQLite file has transactions
-
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         return await self._run_on(conn, partial(self._add, jobs)) if jobs else []
 
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
         return self._run_on_sync(conn, partial(self._add, jobs)) if jobs else []
 
-    async def complete(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        await self._run_on(conn, partial(self._complete, instance, claim, started_at, result, result_error))
+    async def complete(self, conn: Any, completed: CompletedJob) -> None:
+        await self._run_on(conn, partial(self._complete, completed))
 
-    def complete_sync(
-        self,
-        conn: Any,
-        instance: InstanceId,
-        claim: ClaimRef,
-        *,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-    ) -> None:
-        self._run_on_sync(conn, partial(self._complete, instance, claim, started_at, result, result_error))
+    def complete_sync(self, conn: Any, completed: CompletedJob) -> None:
+        self._run_on_sync(conn, partial(self._complete, completed))
 
     def transaction(self) -> SqliteTransaction:
         return SqliteTransaction(self._path)
 
     async def _run_on(self, conn: Any, work: Callable[[sqlite3.Connection], R]) -> R:
-        """Do this with the sqlite3 connection behind `conn`, on the thread that it lives on."""
+        """Run this with the sqlite3 connection behind `conn`, on the thread that it belongs to."""
         kind = detect_kind(conn, SUPPORTED_KINDS, sync=False)
         if kind is DriverKind.SQLALCHEMY_ASYNC:
             session = session_connection(conn)
             conn = (await (await session if session is not None else conn).get_raw_connection()).driver_connection
             kind = detect_kind(conn, SUPPORTED_KINDS, sync=False)
         if kind is DriverKind.AIOSQLITE:
-            # It has no public way to run a function on its thread; this one has not changed since its first release.
+            # There is no public way to run a function on its thread; this one has not changed since the first release.
             answer: R = await conn._execute(work, conn._conn)
             return answer
         return self._run_on_sync(conn, work)
@@ -116,7 +94,7 @@ class SqliteTransactional:
         db = BorrowedConnection(conn)
         with _ensure_transaction(db, conn):
             self._check_same_file(db)
-            # All or none, whatever the caller makes of an error.
+            # All or none, however the caller handles an error.
             db.run("SAVEPOINT drumbeat_add")
             try:
                 schema.upgrade_in_transaction(db, self._namespace)
@@ -130,40 +108,32 @@ class SqliteTransactional:
                     db.run("RELEASE drumbeat_add")
             return answers
 
-    def _complete(
-        self,
-        instance: InstanceId,
-        hold: ClaimRef,
-        started_at: int,
-        result: str | None,
-        result_error: str | None,
-        conn: sqlite3.Connection,
-    ) -> None:
+    def _complete(self, completed: CompletedJob, conn: sqlite3.Connection) -> None:
         db = BorrowedConnection(conn)
         with _ensure_transaction(db, conn):
             self._check_same_file(db)
             now = self._clock.now_us()
             outcome = Outcome(
-                id=hold.id,
-                token=hold.token,
+                id=completed.claim.id,
+                token=completed.claim.token,
                 kind=OutcomeKind.SUCCEEDED,
-                started_at=started_at,
+                started_at=completed.started_at,
                 finished_at=now,
-                result=result,
-                result_error=result_error,
+                result=completed.result,
+                result_error=completed.result_error,
             )
-            [verdict] = self._completion.record_outcomes(WriteContext(db, now), instance, [outcome])
+            [verdict] = self._completion.record_outcomes(WriteContext(db, now), completed.instance, [outcome])
             if verdict is not WriteStatus.APPLIED:
-                # Here and not left to the caller: what a zombie has written must not be committed, even by mistake.
+                # Not left to the caller: what was written without a claim must never be committed.
                 with contextlib.suppress(sqlite3.Error):
                     conn.rollback()
-                raise ClaimLost(hold.id, hold.token, completed=verdict is WriteStatus.DUPLICATE)
+                raise ClaimLost(completed.claim.id, completed.claim.token, completed=verdict is WriteStatus.DUPLICATE)
 
     def _check_same_file(self, db: "BorrowedConnection") -> None:
-        """That the caller's connection is one to our file, and that this is the file that it was at the first call.
+        """Refuse a connection to another file, and every connection once the file was replaced.
 
-        Which file a connection has open cannot be asked: one that was made before the file was replaced has the old one. So
-        nothing is taken any more from this program.
+        Which file a connection has open cannot be queried: one that was opened before the file was replaced has the old one.
+        So this program may add nothing any more.
         """
         file, found = db.file, inode_of(str(self._path))
         if self._inode is not None and found != self._inode:
@@ -178,7 +148,7 @@ class SqliteTransactional:
 
 
 class BorrowedConnection(SqliteConnection):
-    """A caller's connection, as the engine's parts know it. Whatever the caller has set for its own rows is left alone."""
+    """A caller's connection in the shape that the engine uses. The caller's own row settings are not changed."""
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self._db = _TupleRowConnection(conn)  # type: ignore[assignment]
@@ -186,13 +156,13 @@ class BorrowedConnection(SqliteConnection):
 
     @property
     def file(self) -> str:
-        """The main database's; empty for one in memory."""
+        """The file of the main database; empty for one in memory."""
         file: str | bytes | None = self.row("PRAGMA database_list")[2]
         return os.fsdecode(file or "")
 
 
 class _TupleRowConnection:
-    """As much of sqlite3.Connection as `Connection` uses, with rows that are tuples."""
+    """The part of sqlite3.Connection that `SqliteConnection` uses, with tuples as rows."""
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self._conn = conn
@@ -213,12 +183,12 @@ class _TupleRowConnection:
 
 @contextlib.contextmanager
 def _ensure_transaction(db: BorrowedConnection, conn: sqlite3.Connection) -> Any:
-    """Inside the caller's transaction. If there is none, one is begun for the caller to commit; but a connection that
-    commits each statement by itself commits this at once."""
+    """Run the block in the caller's transaction. If there is none, begin one for the caller to commit; on a connection in
+    autocommit mode commit it here."""
     if db.in_transaction:
         yield
         return
-    alone = conn.isolation_level is None if getattr(conn, "autocommit", -1) == -1 else bool(conn.autocommit)  # type: ignore[attr-defined]
+    autocommit = conn.isolation_level is None if getattr(conn, "autocommit", -1) == -1 else bool(conn.autocommit)  # type: ignore[attr-defined]
     db.run("BEGIN IMMEDIATE")
     try:
         yield
@@ -226,5 +196,5 @@ def _ensure_transaction(db: BorrowedConnection, conn: sqlite3.Connection) -> Any
         if db.in_transaction:
             db.run("ROLLBACK")
         raise
-    if alone:
+    if autocommit:
         db.run("COMMIT")

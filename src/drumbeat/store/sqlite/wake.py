@@ -1,12 +1,12 @@
-"""Hints across processes: a datagram to each living worker, and a look at the file's version beneath.
+"""Hints to workers that a job or a message is there: a datagram to each process, with polling beneath.
 
-    writer --commit--> SqliteNotifier --datagram, text of the smallest run_at--> socket of each worker --> hear(run_at)
-    writer --commit--> SqliteNotifier --datagram, "room"--> socket of each worker that has messages --> its room listeners
-    anybody --commit--> PRAGMA data_version changes ----------------------- looked at every 50 ms --> hear(0)
+    writer --commit--> SqliteNotifier --datagram, earliest run_at--> socket of each worker --> Subscriber.on_job(run_at)
+    writer --commit--> SqliteNotifier --datagram, "room"--> socket of each worker that has messages --> Subscriber.on_room
+    any commit --> PRAGMA data_version changes ----------------------- polled every 50 ms --> Subscriber.on_job(0)
 
-Datagrams make it quick, data_version makes it sure: it also sees commits of programs that know no datagrams. Both are only
-hints. Bursts are joined: the first is sent at once, what follows within 2 ms goes out together at the end of the 2 ms, so
-none is lost and a flood of enqueues is not a flood of datagrams. Polling the version every 5 ms would cost 1.2 % of a core.
+Datagrams make it fast, data_version makes it reliable: it also sees commits of programs that send no datagrams. Both are only
+hints. The first of a burst is sent at once; those that follow within 2 ms are sent as one at the end of the 2 ms, so that none
+is lost and a flood of enqueues is no flood of datagrams. Polling the version every 5 ms would cost 1.2 % of a core.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ import os
 import socket
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from drumbeat.clock import SYSTEM
 from drumbeat.errors import ConfigError
-from drumbeat.store.protocol.wake import OnHandoff
+from drumbeat.store.protocol.wake import OnJob, OnRoom, Subscriber
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection, translate_errors
 from drumbeat.store.sqlite.file_checks import FileIdentity
@@ -29,48 +29,49 @@ from drumbeat.store.sqlite.file_checks import FileIdentity
 BURST_S = 0.002
 VERSION_POLL_S = 0.05
 SOCKET_QUEUE_LIMIT = 8
-"""The kernel keeps about ten datagrams for a socket: after so many at once some may have been lost."""
-OnDueHint = Callable[[int], object]
-OnTicketHint = Callable[[str, int], None]
-OnRoomHint = Callable[[str], None]
+"""The kernel queues about ten datagrams for a socket: if this many arrive at once, some may have been lost."""
 WakeHint = tuple[str, str, int]
-"""Where to, which ticket, and in how many microseconds its owner should look at it; or ROOM: there are messages."""
+"""Address, ticket, and in how many microseconds its owner should check it; ROOM_HINT as ticket: there are messages."""
 ROOM_HINT = "room"
 
 
 class SqliteNotifier:
-    """Tells workers of other processes; lives on the writer's thread, but for `tell_here`."""
+    """The sending end, on the writer's thread."""
 
-    def __init__(self, addresses_sql: str) -> None:
+    def __init__(self, addresses_sql: str, loop: asyncio.AbstractEventLoop) -> None:
         self._addresses_sql = addresses_sql
+        self._loop = loop
         self._socket: socket.socket | None = None
         self._pending: int | None = None
         self._addresses: list[str] = []
         self._sent_at = float("-inf")
-        self.listeners: dict[str, OnDueHint] = {}
-        """Listeners of this very store, by their address: told without a detour. Changed on the loop's thread only."""
-
-    def notify_local(self, run_at: int) -> None:
-        """On the loop's thread: our own listeners."""
-        for hear in list(self.listeners.values()):
-            hear(run_at)
+        self.listeners: dict[str, Callable[[int], object]] = {}
+        """Listeners of this very store by address, which need no datagram. Changed on the loop's thread only."""
 
     def notify(self, run_at: int, db: SqliteConnection) -> None:
-        """Send, or keep for the end of the burst."""
-        # Only a hint: what was committed is committed, also if nobody can be told.
+        """Tell all workers that a job may be due at this time: at once, or at the end of the burst."""
+        if self.listeners:  # each call wakes the loop
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._notify_listeners, run_at)
+        # Only a hint: a failure must not reach those whose work is committed.
         with contextlib.suppress(sqlite3.Error):
             self._addresses = rows.texts(db.value(self._addresses_sql))
         self._pending = run_at if self._pending is None else min(run_at, self._pending)
         if SYSTEM.monotonic() - self._sent_at >= BURST_S:
             self.flush()
 
+    def _notify_listeners(self, run_at: int) -> None:
+        """On the loop's thread."""
+        for on_notification in list(self.listeners.values()):
+            on_notification(run_at)
+
     def send_hints(self, hints: Iterable[WakeHint]) -> None:
-        """Tell the owners of tickets, at once: each hint is for one."""
+        """Tell the owners of tickets, at once: each hint has one receiver."""
         for address, ticket, after in hints:
             self._send(f"{ticket} {after}".encode(), [address])
 
     def flush_delay(self) -> float | None:
-        """How long the writer may sleep before it must call `flush`."""
+        """Seconds until `flush` must be called; None: nothing is pending."""
         if self._pending is None:
             return None
         return max(0.0, self._sent_at + BURST_S - SYSTEM.monotonic())
@@ -81,8 +82,8 @@ class SqliteNotifier:
         text = str(self._pending).encode()
         self._pending = None
         self._sent_at = SYSTEM.monotonic()
-        own = self.listeners
-        self._send(text, (address for address in self._addresses if address not in own))
+        if remote := [address for address in self._addresses if address not in self.listeners]:
+            self._send(text, remote)
 
     def close(self) -> None:
         if self._socket is not None:
@@ -94,94 +95,69 @@ class SqliteNotifier:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._socket.setblocking(False)
         for address in addresses:
-            # Full: it has hints enough. Gone: it died. Either way it, or whoever comes after it, polls.
+            # Full: the worker has hints enough. Refused: it died. It polls, or whoever takes its jobs over does.
             with contextlib.suppress(OSError):
                 self._socket.sendto(text, address)
 
 
-class NotifyingWriter(Protocol):
-    """The writer, as this module needs it."""
-
-    identity: FileIdentity | None
-
-    async def notify(self, run_at: int) -> None: ...
-
-
 class SqliteWake:
-    """The listening end, on the loop."""
+    """The receiving end, on the loop."""
 
-    def __init__(self, path: Path, notifier: SqliteNotifier, writer: NotifyingWriter) -> None:
+    def __init__(
+        self,
+        path: Path,
+        notifier: SqliteNotifier,
+        *,
+        notify: Callable[[int], Awaitable[None]],
+        identity: Callable[[], FileIdentity | None],
+    ) -> None:
         self._path = path
         self._notifier = notifier
-        self._writer = writer
-        self._room_listeners: list[OnRoomHint] = []
+        self._notify = notify
+        self._identity = identity
+        self._room_listeners: list[OnRoom] = []
 
     async def notify(self, run_at: int) -> None:
-        await self._writer.notify(run_at)
-
-    def forward(self, notify: Callable[[int], bool]) -> None:
-        self._notifier.listeners[""] = notify
+        await self._notify(run_at)
 
     @contextlib.asynccontextmanager
-    async def listen(
-        self, on_notification: OnDueHint, on_handoff: OnHandoff | None = None
-    ) -> AsyncIterator[str | None]:
-        """Call `hear(run_at)` for every hint; gives the path of our socket."""
+    async def listen(self, subscriber: Subscriber) -> AsyncIterator[str | None]:
+        """Yields the path of the socket. Room hints come to the socket for jobs, whose path is in the instance's row."""
+        on_job, on_room = subscriber.on_job, subscriber.on_room
+        with contextlib.ExitStack() as stack:
+            if on_room is not None:
+                self._room_listeners.append(on_room)
+                stack.callback(self._room_listeners.remove, on_room)
+            address = None
+            if on_job is not None or subscriber.on_ticket is not None:
+                receive = partial(_receive_hints, subscriber=subscriber, on_messages=self._notify_rooms)
+                address = stack.enter_context(_listening_socket(receive))
+            if address is not None and on_job is not None:
+                self._notifier.listeners[address] = on_job
+                stack.callback(self._notifier.listeners.pop, address)
+                stack.callback(self._start_poller(on_job).stop)
+            yield address
+
+    def _start_poller(self, on_job: OnJob) -> "_DataVersionPoller":
         with translate_errors(self._path):
-            # It is asked on the loop's own thread, which must not wait for anybody's lock.
-            poller = _DataVersionPoller(
-                SqliteConnection(self._path, read_only=True, busy_timeout=0), on_notification, self._writer
-            )
-        sock, address = _bind_socket()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(sock.fileno(), _receive_hints, sock, on_notification, self._notify_rooms)
-        self._notifier.listeners[address] = on_notification
-        poller.start(loop)
-        try:
-            yield address
-        finally:
-            poller.stop()
-            del self._notifier.listeners[address]
-            loop.remove_reader(sock.fileno())
-            sock.close()
-            with contextlib.suppress(OSError):
-                os.unlink(address)
-
-    @contextlib.asynccontextmanager
-    async def listen_tickets(self, on_notification: OnTicketHint) -> AsyncIterator[str | None]:
-        """Call `hear(ticket, after)` for every hint; gives the path of our socket."""
-        sock, address = _bind_socket()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(sock.fileno(), _receive_ticket_hints, sock, on_notification)
-        try:
-            yield address
-        finally:
-            loop.remove_reader(sock.fileno())
-            sock.close()
-            with contextlib.suppress(OSError):
-                os.unlink(address)
-
-    @contextlib.asynccontextmanager
-    async def listen_rooms(self, on_notification: OnRoomHint) -> AsyncIterator[None]:
-        """The hints come to the socket of `listen`, whose address stands in the instance's row."""
-        self._room_listeners.append(on_notification)
-        try:
-            yield
-        finally:
-            self._room_listeners.remove(on_notification)
+            # Used on the loop's thread, which must not wait for a lock.
+            db = SqliteConnection(self._path, read_only=True, busy_timeout=0)
+            poller = _DataVersionPoller(db, on_job, self._identity)
+        poller.start(asyncio.get_running_loop())
+        return poller
 
     def _notify_rooms(self) -> None:
-        for hear in list(self._room_listeners):
-            hear("")
+        for on_notification in list(self._room_listeners):
+            on_notification("")
 
 
 class _DataVersionPoller:
-    """Looks at data_version, which changes with every commit of another connection. It takes some microseconds."""
+    """Polls data_version, which changes with every commit of another connection. A poll takes some microseconds."""
 
-    def __init__(self, db: SqliteConnection, on_change: OnDueHint, writer: NotifyingWriter) -> None:
+    def __init__(self, db: SqliteConnection, on_change: OnJob, identity: Callable[[], FileIdentity | None]) -> None:
         self._db = db
         self._on_change = on_change
-        self._writer = writer
+        self._identity = identity
         self._last_version = self._read_version()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -191,14 +167,14 @@ class _DataVersionPoller:
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if (identity := self._writer.identity) is not None and identity.is_lost:
+        if (identity := self._identity()) is not None and identity.is_lost:
             self._db.leak()
         else:
             self._db.close()
 
     def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = loop.call_later(VERSION_POLL_S, self._poll, loop)
-        # A store that cannot be read is found out by whoever reads it next, and told there.
+        # A store that cannot be read is reported by the next call that reads it.
         with contextlib.suppress(sqlite3.Error):
             version = self._read_version()
             if version != self._last_version:
@@ -210,38 +186,45 @@ class _DataVersionPoller:
         return version
 
 
-def _receive_hints(sock: socket.socket, on_hint: OnDueHint, on_room_hint: Callable[[], None]) -> None:
-    """Everything that lies in the socket is one hint: the earliest moment; and one more if there are messages."""
+def _receive_hints(sock: socket.socket, subscriber: Subscriber, on_messages: Callable[[], None]) -> None:
+    """Read all datagrams: as one hint for jobs, with the earliest time, one for messages, and one for each ticket."""
     earliest: int | None = None
     has_messages = False
-    try:
+    tickets = 0
+    with contextlib.suppress(BlockingIOError):
         while True:
-            text = sock.recv(64)
+            text = sock.recv(128)
             if text.startswith(ROOM_HINT.encode()):
                 has_messages = True
-                continue
-            # Anybody of this user may write to the socket: what is no number means "look".
-            due = int(text) if text.isdigit() else 0
-            earliest = due if earliest is None else min(due, earliest)
-    except BlockingIOError:
-        pass
+            elif subscriber.on_ticket is not None and not text.isdigit():
+                ticket, _, after = text.decode("ascii", "replace").partition(" ")
+                subscriber.on_ticket(ticket, int(after) if after.isdigit() else 0)
+                tickets += 1
+            else:
+                # Every program of this user may write to the socket: what is not a number means "check now".
+                due = int(text) if text.isdigit() else 0
+                earliest = due if earliest is None else min(due, earliest)
     if has_messages:
-        on_room_hint()
-    if earliest is not None:
-        on_hint(earliest)
+        on_messages()
+    if earliest is not None and subscriber.on_job is not None:
+        subscriber.on_job(earliest)
+    if tickets >= SOCKET_QUEUE_LIMIT and subscriber.on_ticket is not None:
+        subscriber.on_ticket("", 0)
 
 
-def _receive_ticket_hints(sock: socket.socket, on_hint: OnTicketHint) -> None:
-    received = 0
+@contextlib.contextmanager
+def _listening_socket(on_readable: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A datagram socket that the running loop reads. Yields its path."""
+    sock, address = _bind_socket()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sock.fileno(), on_readable, sock)
     try:
-        while True:
-            ticket, _, after = sock.recv(128).decode("ascii", "replace").partition(" ")
-            on_hint(ticket, int(after) if after.isdigit() else 0)
-            received += 1
-    except BlockingIOError:
-        pass
-    if received >= SOCKET_QUEUE_LIMIT:
-        on_hint("", 0)
+        yield address
+    finally:
+        loop.remove_reader(sock.fileno())
+        sock.close()
+        with contextlib.suppress(OSError):
+            os.unlink(address)
 
 
 def _bind_socket() -> tuple[socket.socket, str]:
@@ -263,7 +246,7 @@ def _bind_socket() -> tuple[socket.socket, str]:
 
 
 def _remove_dead_sockets(folder: Path) -> None:
-    """Remove the sockets that killed processes left behind: nobody answers there any more."""
+    """Remove the sockets of killed processes."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as caller:
         for address in folder.iterdir():
             try:
@@ -271,4 +254,4 @@ def _remove_dead_sockets(folder: Path) -> None:
             except ConnectionRefusedError:
                 address.unlink(missing_ok=True)
             except OSError:
-                continue  # it has just gone, or is no socket of ours
+                continue  # it was just removed, or is not one of our sockets

@@ -1,11 +1,11 @@
-"""Turns: who may write next, among all threads and processes that use one file.
+"""The write lock: how writers of a SQLite file are serialised, among all threads and processes.
 
-SQLite's own way to wait is to try again after a random nap; among 8 busy writers a heartbeat waited 18 s. Here everybody
-who wants to write or to make a checkpoint first takes an exclusive flock on `<file>-turn`; the kernel wakes the waiters in
-their order. The lock is the open file's, not the process's, so two threads with a descriptor each exclude one another too.
+SQLite itself waits by trying again after random sleeps; among 8 busy writers a heartbeat waited 18 s. Here every writer and
+every checkpoint first takes an exclusive flock on `<file>-lock`; the kernel wakes the waiters in their order. The lock belongs
+to the open file, not to the process, so two threads with a descriptor each exclude each other too.
 
-A killed process loses its lock with its descriptors. A forked child would inherit them, and keep the lock beyond its
-parent's death: so children close theirs at birth.
+The kernel releases the lock of a killed process with its descriptors. A forked child inherits them, and would keep the lock
+beyond the death of its parent: so children close theirs right after the fork.
 """
 
 import fcntl
@@ -22,14 +22,14 @@ _open_locks: "weakref.WeakSet[WriteLock]" = weakref.WeakSet()
 
 
 class WriteLock:
-    """A place in the line; `with turn:` waits for it."""
+    """`with lock:` waits for the lock and holds it."""
 
     def __init__(self, path: Path) -> None:
         try:
             file_checks.create_private_file(path)
-            self._file = _open_lock_file(f"{path}-turn", stat.S_IMODE(os.stat(path).st_mode))
+            self._file = _open_lock_file(f"{path}-lock", stat.S_IMODE(os.stat(path).st_mode))
         except (FileNotFoundError, PermissionError) as error:
-            # To ask again would not help: a person must choose another place.
+            # Trying again would not help: the path must be changed.
             raise ConfigError(f"{path} cannot be written: {error.strerror}: choose another file", "url") from error
         _open_locks.add(self)
 
@@ -49,7 +49,7 @@ class WriteLock:
 
 
 def _open_lock_file(path: str, mode: int) -> int:
-    """For reading: that is enough for a lock. With the permissions of the database, so that who shares that shares this."""
+    """Open it for reading, which is enough for a lock. It gets the permissions of the database: who uses that uses this."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
@@ -59,8 +59,8 @@ def _open_lock_file(path: str, mode: int) -> int:
 
 
 def _close_in_child() -> None:
-    for turn in list(_open_locks):
-        turn.close()
+    for lock in list(_open_locks):
+        lock.close()
 
 
 os.register_at_fork(after_in_child=_close_in_child)

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from drumbeat.core.audit import AuditEntry
+from drumbeat.core.audit import AuditEntry, AuditFilter
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
 from drumbeat.web.api.records import Page, WriteResult
+from drumbeat.web.fields import Before, Limit, doc
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, clamp_limit
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which acts, newest first."""
 
-    who: str | None = None
-    """The whole name of who did it."""
-    verb: str | None = None
-    """How it begins: `queues.` for all that was done to queues."""
-    target: str | None = None
-    """The whole of what it was done to."""
-    before: str | None = None
-    """Only acts before the one of this id: `next` of the page before."""
-    limit: int = 50
-    """At most so many; 1 to 500."""
+    who: Annotated[str | None, doc("The whole name of who did it.")] = None
+    verb: Annotated[str | None, doc("How it begins: `queues.` for all that was done to queues.")] = None
+    target: Annotated[str | None, doc("The whole of what it was done to.")] = None
+    before: Before = None
+    limit: Limit = 50
 
 
 async def list_acts(request: DashboardRequest) -> Page[AuditEntry]:
@@ -34,7 +33,7 @@ async def list_acts(request: DashboardRequest) -> Page[AuditEntry]:
         raise InvalidArguments("before must be the id of an act", "before")
     store = await request.app.store()
     found = await store.audit.list_page(
-        before=query.before, limit=limit, who=query.who, verb=query.verb, target=query.target
+        AuditFilter(before=query.before, limit=limit, who=query.who, verb=query.verb, target=query.target)
     )
     # Without the answers: 500 of them could be 32 MB, and they are kept for those who ask again with the same key.
     items = [
@@ -53,13 +52,12 @@ async def stop_act(request: DashboardRequest) -> WriteResult:
     store = await request.app.store()
     act = await store.audit.get(id) if is_job_id(id) else None
     if act is None:
-        raise Problem(404, "there is no such act on record", argument="id", type="act-not-found")
+        raise Problem(404, "audit entry not found", argument="id", type="act-not-found")
     if act.done_at is not None:
-        raise Problem(409, f"it has ended: {act.outcome}", argument="id", type="act-ended")
+        raise Problem(409, f"already finished: {act.outcome}", argument="id", type="act-ended")
     raise Problem(
         409,
-        "it does not go on in this process: it can be stopped only at the dashboard where it was begun, "
-        "or it was broken off with it",
+        "not running in this process; stop it on the dashboard that started it",
         argument="id",
         type="act-elsewhere",
     )

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from starlette.background import BackgroundTask
+from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action, BulkProgress, BulkResult
 from drumbeat.web.api.job_filters import ApiJobFilter, to_job_query
-from drumbeat.web.api.records import read_store_time
 from drumbeat.web.background_acts import BackgroundAct
+from drumbeat.web.fields import doc
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 
 class BulkRecord(BulkResult, frozen=True, kw_only=True):
     """What came of an act on many jobs."""
 
-    in_background: bool = False
-    """It goes on in the background of this process, and the audit will tell how many it touched; `matched` is how many there
-    were to begin with."""
-    act: str | None = None
-    """Of one that goes on: its id in the audit, where it can be watched, and stopped by `POST /api/v1/audit/{id}/stop`."""
+    in_background: Annotated[
+        bool,
+        doc(
+            "It goes on in the background of this process, and the audit will tell how many it touched; "
+            "`matched` is how many there were to begin with."
+        ),
+    ] = False
+    act: Annotated[
+        str | None,
+        doc(
+            "Of one that goes on: its id in the audit, where it can be watched, and stopped by `POST "
+            "/api/v1/audit/{id}/stop`."
+        ),
+    ] = None
 
 
 def describe_target(ids: list[str] | None, filter: ApiJobFilter | None, all: bool) -> str:
@@ -42,7 +53,7 @@ async def run_bulk_action(
     all: bool,
     rate: float | None = None,
     dry_run: bool = False,
-) -> BulkRecord | DashboardResponse:
+) -> BulkRecord | Response:
     """Do it, or count, or begin it."""
     jobs = request.app.jobs
     wanted: Any = {} if filter is None else to_job_query(filter)
@@ -60,7 +71,7 @@ async def run_bulk_action(
         id=request.act_id,
         who=request.caller.name,
         what=f"{action}: {describe_target(ids, filter, all)}",
-        began_at=await read_store_time(request.app),
+        began_at=await request.store_time(),
         matched=counted.matched,
         is_capped=counted.capped,
         rate=rate,
@@ -68,7 +79,7 @@ async def run_bulk_action(
     )
     request.dashboard.background_acts.begin(under_way)
 
-    async def go_on() -> None:
+    async def finish() -> None:
         progress = under_way.progress
         try:
             await jobs.bulk(action, ids, all=all, rate=rate, progress=progress, **wanted)
@@ -80,7 +91,7 @@ async def run_bulk_action(
             raise Problem(409, f"stopped by {progress.stopped_by}")
 
     begun = msgspec.structs.replace(_record(counted), dry_run=False, in_background=True, act=request.act_id)
-    return DashboardResponse(status_code=202, content=begun, background=go_on)
+    return Response(msgspec.json.encode(begun), 202, media_type="application/json", background=BackgroundTask(finish))
 
 
 def _record(answer: BulkResult) -> BulkRecord:

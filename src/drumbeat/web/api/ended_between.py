@@ -13,7 +13,7 @@ from drumbeat.core.job_query import JobFilter, JobPage
 from drumbeat.durations import to_us
 from drumbeat.store.protocol import Store
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.request import MAX_PAGE_SIZE
+from drumbeat.web.route import MAX_PAGE_SIZE
 
 MAX_PAGES = 8
 MAX_SKEW_US = 5_000_000

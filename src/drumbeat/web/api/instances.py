@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from drumbeat.core.instance import Instance, is_healthy
-from drumbeat.durations import from_us
-from drumbeat.web.api.http_errors import find_or_404
+from drumbeat.durations import from_us, to_us
 from drumbeat.web.api.records import Page
+from drumbeat.web.fields import doc
+from drumbeat.web.problem import find_or_404
 from drumbeat.web.request import DashboardRequest
 
 
 class InstancesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which instances, oldest first."""
 
-    all: bool = False
-    """Also those that left or died in the last day."""
+    all: Annotated[bool, doc("Also those that left or died in the last day.")] = False
 
 
 class InstanceRecord(Instance, frozen=True, kw_only=True):
     """One process of the cluster."""
 
-    healthy: bool
-    """Its heart beat within the last 2 s, or within two heartbeats."""
-    silent: float
-    """Seconds since its last beat, by the store's clock."""
-    term: int | None
-    """Its term, if it leads."""
+    healthy: Annotated[bool, doc("Its last heartbeat was within 2 s, or within two heartbeat intervals.")]
+    seconds_since_heartbeat: Annotated[float, doc("By the store's clock.")]
+    term: Annotated[int | None, doc("Its term, if it leads.")]
 
 
 async def list_instances(request: DashboardRequest) -> Page[InstanceRecord]:
@@ -42,13 +41,13 @@ async def show(request: DashboardRequest) -> InstanceRecord:
 
 async def _records(request: DashboardRequest, instances: list[Instance]) -> list[InstanceRecord]:
     store = await request.app.store()
-    now, leader = await store.inspect.now(), await store.inspect.get_leader()
+    now, leader = to_us(await request.store_time()), await store.inspect.get_leader()
     heartbeat = request.app.settings.heartbeat
     return [
         InstanceRecord(
             **{name: getattr(each, name) for name in Instance.__struct_fields__},
             healthy=is_healthy(each, now, heartbeat),
-            silent=max(0.0, (from_us(now) - each.beat_at).total_seconds()),
+            seconds_since_heartbeat=max(0.0, (from_us(now) - each.beat_at).total_seconds()),
             term=leader.term if leader is not None and leader.instance == each.id else None,
         )
         for each in instances

@@ -8,16 +8,17 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
+from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
 from drumbeat.admin.explain.reasons import Explanation
 from drumbeat.core.job import Attempt, CancelAnswer
 from drumbeat.core.job_query import JobCounts
+from drumbeat.errors import InvalidArguments
 from drumbeat.ids import JobId
 from drumbeat.redaction import WEB_HIDDEN
 from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action
 from drumbeat.web.api.ended_between import find_ended_between
-from drumbeat.web.api.http_errors import conflict_if_invalid
 from drumbeat.web.api.job_filters import ApiJobFilter, JobCountsQuery, JobListQuery, to_job_filter
 from drumbeat.web.api.records import (
     MAX_PREVIEW_CHARS,
@@ -26,11 +27,11 @@ from drumbeat.web.api.records import (
     build_full_record,
     load_job_page,
     mask_error,
-    read_store_time,
     to_job_record,
 )
-from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.fields import Reason, doc
+from drumbeat.web.problem import Problem, to_conflict
+from drumbeat.web.request import DashboardRequest
 
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
@@ -39,29 +40,28 @@ JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "strin
 class EnqueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request of a task to be queued. What is left out is as the task says."""
 
-    task: str
-    """The name of a task that the program, or a living worker, has."""
-    args: JsonArguments | UnsetType = UNSET
-    """A JSON object of arguments by name, or the text of one. In an object every number arrives as it is written; a browser
-    rounds large ones while it writes, so there the text is better."""
-    queue: str | None = None
-    """Another queue than the task's own."""
-    priority: int | None = None
-    """0 first, 9 last."""
-    delay: float | str | None = None
-    """Seconds, or text such as 5m."""
-    at: datetime | None = None
-    """With its offset. Excludes delay."""
-    key: str | None = None
-    """What to find, cancel or deduplicate it by."""
-    unique: bool | Literal["pending"] | None = None
-    """With a key: true: not if a live job of the task has it; "pending": a job that already runs does not count."""
-    retries: int | None = None
-    """How often it is tried again after a failure."""
-    timeout: float | str | None = None
-    """Seconds, or text such as 5m."""
-    reason: str = ""
-    """For the audit."""
+    task: Annotated[str, doc("The name of a task that the program, or a living worker, has.")]
+    args: Annotated[
+        JsonArguments | UnsetType,
+        doc(
+            "A JSON object of arguments by name, or the text of one. In an object every number arrives as it "
+            "is written; a browser rounds large ones while it writes, so there the text is better."
+        ),
+    ] = UNSET
+    queue: Annotated[str | None, doc("Another queue than the task's own.")] = None
+    priority: Annotated[int | None, doc("0 first, 9 last.")] = None
+    delay: Annotated[float | str | None, doc("Seconds, or text such as 5m.")] = None
+    at: Annotated[datetime | None, doc("With its offset. Excludes delay.")] = None
+    key: Annotated[str | None, doc("What to find, cancel or deduplicate it by.")] = None
+    unique: Annotated[
+        bool | Literal["pending"] | None,
+        doc(
+            'With a key: true: not if a live job of the task has it; "pending": a job that already runs does not count.'
+        ),
+    ] = None
+    retries: Annotated[int | None, doc("How often it is tried again after a failure.")] = None
+    timeout: Annotated[float | str | None, doc("Seconds, or text such as 5m.")] = None
+    reason: Reason = ""
 
     def target(self) -> str:
         return self.task
@@ -71,38 +71,40 @@ class EnqueueResult(msgspec.Struct, frozen=True, kw_only=True):
     """The job of an enqueue."""
 
     id: JobId
-    created: bool
-    """False: a live job had the key, and this is its id."""
+    created: Annotated[bool, doc("False: a live job had the key, and this is its id.")]
 
 
 class CancelRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a cancellation."""
 
-    answer: CancelAnswer
-    """cancelled: it never runs; requested: it was running and hears of it; else the state in which it had ended."""
+    answer: Annotated[
+        CancelAnswer,
+        doc(
+            "cancelled: it never runs; requested: it was running and hears of it; else the state in which it had ended."
+        ),
+    ]
     job: JobRecord
 
 
 class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An act on many jobs: by their ids, by what they have in common, or on all that it can be done to."""
 
-    action: Action
-    """cancel and run_now are for live jobs, replay and discard for dead letters."""
-    ids: list[str] | None = None
-    """At most 10,000."""
-    filter: ApiJobFilter | None = None
-    """What they have in common; not an empty one."""
-    all: bool = False
-    """Every job that it can be done to."""
-    rate: float | None = None
-    """At most so many in a second. It then goes on in the background, and the answer is 202."""
-    dry_run: bool = False
-    """Only count them; changes nothing, and is not in the audit."""
-    reason: str = ""
-    """For the audit."""
+    action: Annotated[Action, doc("cancel and run_now are for live jobs, replay and discard for dead letters.")]
+    ids: Annotated[list[str] | None, doc("At most 10,000.")] = None
+    filter: Annotated[ApiJobFilter | None, doc("What they have in common; not an empty one.")] = None
+    all: Annotated[bool, doc("Every job that it can be done to.")] = False
+    rate: Annotated[
+        float | None, doc("At most so many in a second. It then goes on in the background, and the answer is 202.")
+    ] = None
+    dry_run: Annotated[bool, doc("Only count them; changes nothing, and is not in the audit.")] = False
+    reason: Reason = ""
 
     def target(self) -> str:
-        return f"{self.action} {describe_target(self.ids, self.filter, self.all)}"
+        return describe_target(self.ids, self.filter, self.all)
+
+    def verb(self) -> str:
+        """The same verb as for a single job."""
+        return f"{'dead' if self.action in (Action.REPLAY, Action.DISCARD) else 'jobs'}.{self.action}"
 
 
 async def list_jobs(request: DashboardRequest) -> Page[JobRecord]:
@@ -115,7 +117,7 @@ async def read_page(
     store = await request.app.store()
     has_end = listed.ended_since is not None or listed.ended_until is not None
     read = partial(find_ended_between, store, listed) if has_end else None
-    return await load_job_page(store, to_job_filter(listed), preview, read=read)
+    return await load_job_page(request, to_job_filter(listed), preview, read=read)
 
 
 async def count_jobs(request: DashboardRequest) -> JobCounts:
@@ -149,7 +151,7 @@ def parse_arguments(given: Raw | UnsetType) -> str:
     text = bytes(given).decode()
     text = msgspec.json.decode(text, type=str) if text.startswith('"') else text
     if WEB_HIDDEN in text:
-        raise Problem(422, "args still has a value that is hidden (•••): write it anew", argument="args")
+        raise Problem(422, "args contains a redacted value (•••); enter it again", argument="args")
     return text
 
 
@@ -160,8 +162,13 @@ async def show(request: DashboardRequest) -> JobRecord:
 async def list_attempts(request: DashboardRequest) -> Page[Attempt]:
     id = request.path_params["id"]
     await request.app.jobs.show(id)
+    return Page(items=await load_attempts(request, id))
+
+
+async def load_attempts(request: DashboardRequest, id: str) -> list[Attempt]:
+    """The ended runs of a job that exists, oldest first, with secrets hidden."""
     found = await request.app.jobs.attempts(id)
-    return Page(items=[msgspec.structs.replace(each, error=mask_error(each.error)) for each in found])
+    return [msgspec.structs.replace(each, error=mask_error(each.error)) for each in found]
 
 
 async def explain(request: DashboardRequest) -> Explanation:
@@ -178,21 +185,16 @@ async def cancel(request: DashboardRequest) -> CancelRecord:
     return CancelRecord(answer=answer, job=await _load_record(request, id))
 
 
-async def retry(request: DashboardRequest) -> JobRecord:
-    with conflict_if_invalid():
-        return await build_full_record(
-            await request.app.jobs.retry(request.path_params["id"]), await read_store_time(request.app)
-        )
-
-
 async def run_now(request: DashboardRequest) -> JobRecord:
     id = request.path_params["id"]
-    with conflict_if_invalid():
+    try:
         await request.app.jobs.run_now(id)
+    except InvalidArguments as error:
+        raise to_conflict(error) from error
     return await _load_record(request, id)
 
 
-async def act_on_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:
+async def act_on_many(request: DashboardRequest) -> BulkRecord | Response:
     body: BulkBody = request.payload
     return await run_bulk_action(
         request, body.action, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
@@ -203,10 +205,10 @@ async def load_samples(request: DashboardRequest, ids: list[JobId]) -> dict[JobI
     """Some jobs with their whole errors, but without arguments and results; those that are gone are left out."""
     store = await request.app.store()
     found = await store.inspect.get_jobs(ids, preview=0)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     return {id: to_job_record(job, now) for id, job in found.items()}
 
 
 async def _load_record(request: DashboardRequest, id: str) -> JobRecord:
     job = await request.app.jobs.show(id)
-    return await build_full_record(job, await read_store_time(request.app))
+    return await build_full_record(job, await request.store_time())

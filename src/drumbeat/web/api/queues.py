@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from drumbeat.core.job_query import QueueStats
+from drumbeat.durations import to_us
 from drumbeat.web.api.records import ReasonBody, WriteResult
+from drumbeat.web.fields import doc
 from drumbeat.web.metrics import queue_lag
 from drumbeat.web.problem import Problem
 from drumbeat.web.request import DashboardRequest
@@ -16,20 +20,17 @@ __all__ = ["QueueList", "QueueRecord", "ReasonBody", "WriteResult", "list_queues
 class QueueRecord(QueueStats, frozen=True, kw_only=True):
     """A queue, and how long its oldest ready job has been waiting."""
 
-    lag: float
-    """Seconds."""
+    lag: Annotated[float, doc("Seconds.")]
 
 
 class QueueList(msgspec.Struct, frozen=True, kw_only=True):
     items: list[QueueRecord]
-    next: str | None = None
-    """There is only one page."""
+    next: Annotated[str | None, doc("There is only one page.")] = None
 
 
 async def list_queues(request: DashboardRequest) -> QueueList:
     """All queues, by name."""
-    store = await request.app.store()
-    now = await store.inspect.now()
+    now = to_us(await request.store_time())
     found = await request.app.queues.list()
     return QueueList(items=[QueueRecord(**msgspec.structs.asdict(queue), lag=queue_lag(queue, now)) for queue in found])
 
@@ -39,18 +40,18 @@ async def show(request: DashboardRequest) -> QueueRecord:
     for queue in (await list_queues(request)).items:
         if queue.name == request.path_params["name"]:
             return queue
-    raise Problem(404, "there is no such queue", argument="name", type="queue-not-found")
+    raise Problem(404, "no such queue", argument="name", type="queue-not-found")
 
 
 async def pause(request: DashboardRequest) -> WriteResult:
-    """Let no worker take a job of this queue from now on."""
+    """Stop workers from claiming jobs of this queue."""
     await show(request)
     await request.app.queues.pause(request.path_params["name"], reason=request.payload.reason, by=request.caller.name)
     return WriteResult(touched=1)
 
 
 async def resume(request: DashboardRequest) -> WriteResult:
-    """Undo a pause."""
+    """Resume a paused queue."""
     await show(request)
     request.touched = int(await request.app.queues.resume(request.path_params["name"]))
     return WriteResult(touched=request.touched)

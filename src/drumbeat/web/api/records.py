@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
-from drumbeat.core.job import Failure, Job, JobState, Unique
+from drumbeat.core.job import Failure, Job
+from drumbeat.core.job_fields import JobFields
 from drumbeat.core.job_query import JobFilter, JobPage
-from drumbeat.durations import from_us
-from drumbeat.ids import InstanceId, JobId
-from drumbeat.protocols import DashboardApp
 from drumbeat.redaction import WEB_HIDDEN, mask_urls, redact_json
-from drumbeat.store.protocol import Store
+from drumbeat.web.fields import doc
+from drumbeat.web.request import DashboardRequest
 
 T = TypeVar("T")
 
@@ -28,81 +27,31 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """Some items, and how to go on."""
 
     items: list[T]
-    next: str | None = None
-    """What to give as `before` (lists by name: `after`) for the next page; null: this is the last one."""
+    next: Annotated[
+        str | None,
+        doc("What to give as `before` (lists by name: `after`) for the next page; null: this is the last one."),
+    ] = None
 
 
 class ReasonBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a write that needs nothing but a reason."""
 
-    reason: str = ""
-    """For the audit, and for whoever wonders."""
+    reason: Annotated[str, doc("For the audit, and for whoever wonders.")] = ""
 
 
 class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a write."""
 
-    touched: int
-    """How many were changed by it; 0: there was nothing to do."""
+    touched: Annotated[int, doc("How many were changed by it; 0: there was nothing to do.")]
 
 
-class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it stands."""
+class JobRecord(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
+    """A job as it is. In texts, values named like a secret and passwords in URLs are hidden."""
 
-    id: JobId
-    task: str
-    queue: str
-    state: JobState
     view: str
     """The word people see: the state, and for a pending job ready, scheduled, retrying or waiting."""
-    priority: int
-    """0 first, 9 last."""
-    key: str | None
-    args: str
-    """JSON text, exactly as stored, so that no number is rounded; only values named like a secret and passwords in URLs are
-    hidden."""
-    signature: str
-    """Hash of the task's signature at the caller."""
-    created_at: datetime
-    due_at: datetime
-    """The moment it was first meant for."""
-    run_at: datetime
-    """When it may start; a retry is later than due_at."""
-    started_at: datetime | None
-    finished_at: datetime | None
-    instance: InstanceId | None
-    """Where it runs, or ran last."""
-    token: int
-    """Fences its writes; it only grows."""
     attempt: int
     """What people count: the run that is next, under way, or was the last."""
-    failures: int
-    crashes: int
-    retries: int | None
-    """Null: as its task says at the worker; so is timeout."""
-    timeout: float | None
-    """Seconds."""
-    crash_limit: int
-    unique: Unique
-    blocked_on: str | None
-    """Why it waits for something other than time."""
-    cancel_requested: bool
-    progress: str | None
-    """JSON text."""
-    result: str | None
-    """JSON text."""
-    result_error: str | None
-    """Why its result could not be kept."""
-    error: Failure | None
-    on_dead: str | None
-    """The task that is enqueued if it dies."""
-    replays: int
-    """0, and one more for each replay."""
-    tenant: str
-    schedule: str | None
-    """The schedule whose fire it is; null: somebody enqueued it."""
-    trace: str | None
-    """The span that enqueued it, as a W3C traceparent; null: nobody traced the request."""
     truncated: tuple[str, ...] = ()
     """Of these fields only the beginning is here, which need not be JSON: lists give previews. `/jobs/{id}` gives all."""
 
@@ -168,14 +117,8 @@ def _truncate(error: Failure, preview: int) -> Failure:
     return Failure(error.type, error.message[:preview], error.traceback[-preview:])
 
 
-async def read_store_time(host: DashboardApp) -> datetime:
-    """The moment by the store's clock."""
-    store = await host.store()
-    return from_us(await store.inspect.now())
-
-
 async def load_job_page(
-    store: Store,
+    request: DashboardRequest,
     filter: JobFilter,
     preview: int = MAX_PREVIEW_CHARS,
     *,
@@ -183,6 +126,7 @@ async def load_job_page(
 ) -> Page[JobRecord]:
     """A page of jobs as lists show them; `read` reads it, where the store's own page is not what is wanted."""
     # One character more than is shown tells that there are more.
+    store = await request.app.store()
     page = await (read or store.inspect.find_page)(msgspec.structs.replace(filter, preview=preview + 1))
-    now = from_us(await store.inspect.now())
+    now = await request.store_time()
     return Page(items=[to_job_record(job, now, preview) for job in page.items], next=page.next)

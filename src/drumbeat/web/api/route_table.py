@@ -17,7 +17,7 @@ from drumbeat.web.api import audit, dead, instances, jobs, locks, queues, schedu
 from drumbeat.web.api.bulk_action import BulkRecord
 from drumbeat.web.api.job_filters import JobCountsQuery, JobListQuery
 from drumbeat.web.api.records import JobRecord, Page, ReasonBody, WriteResult
-from drumbeat.web.request import API_PREFIX, AccessRole, Handler, NoParameters, Route
+from drumbeat.web.route import API_PREFIX, AccessRole, Handler, NoParameters, Route
 
 OPERATOR, ADMIN = AccessRole.OPERATOR, AccessRole.ADMIN
 Struct = type[msgspec.Struct]
@@ -66,14 +66,14 @@ def _write(
 
 _STATUS = (
     _get("/status", status.show, status.ClusterStatus, "The whole cluster in one record"),
-    _get("/stats", stats.read_stats, stats.StatsRecord, "Counts and latencies, stretch by stretch", stats.StatsQuery),
+    _get("/stats", stats.read_stats, stats.StatsRecord, "Counts and latencies by interval", stats.StatsQuery),
     _get("/system", system.show, system.SystemRecord, "The store, the settings, and what is wrong with them"),
     _get("/audit", audit.list_acts, Page[AuditEntry], "Who did what, newest first", audit.AuditQuery),
     _write(
         "POST /audit/{id}/stop",
         audit.stop_act,
         WriteResult,
-        "Stop an act on many jobs that goes on in the background",
+        "Stop a background act on many jobs",
         role=ADMIN,
         verb="audit.stop",
     ),
@@ -108,17 +108,9 @@ _JOBS = (
         "POST /jobs/{id}/cancel",
         jobs.cancel,
         jobs.CancelRecord,
-        "Keep a job from running, or ask it to stop",
+        "Cancel a job, or ask a running one to stop",
         role=OPERATOR,
         verb="jobs.cancel",
-    ),
-    _write(
-        "POST /jobs/{id}/retry",
-        jobs.retry,
-        JobRecord,
-        "A dead letter gets a new life, a pending job is due now",
-        role=OPERATOR,
-        verb="jobs.retry",
     ),
     _write(
         "POST /jobs/{id}/run-now",
@@ -140,7 +132,7 @@ _DEAD = (
         "POST /dead/replay",
         dead.replay_many,
         BulkRecord,
-        "Give many dead letters a new life",
+        "Replay many dead letters",
         role=ADMIN,
         verb="dead.replay",
         body=dead.ReplayBody,
@@ -150,7 +142,7 @@ _DEAD = (
         "POST /dead/discard",
         dead.discard_many,
         BulkRecord,
-        "Let many dead letters go",
+        "Discard many dead letters",
         role=ADMIN,
         verb="dead.discard",
         body=dead.DiscardBody,
@@ -159,16 +151,16 @@ _DEAD = (
     _write(
         "POST /dead/{id}/replay",
         dead.replay,
-        JobRecord,
-        "Give a dead letter a new life",
+        BulkRecord,
+        "Replay a dead letter",
         role=OPERATOR,
         verb="dead.replay",
     ),
     _write(
         "POST /dead/{id}/discard",
         dead.discard,
-        JobRecord,
-        "Let a dead letter go",
+        BulkRecord,
+        "Discard a dead letter",
         role=ADMIN,
         verb="dead.discard",
     ),
@@ -181,18 +173,18 @@ _QUEUES = (
         "POST /queues/{name}/pause",
         queues.pause,
         WriteResult,
-        "Let no worker take a job of this queue",
+        "Pause a queue",
         role=OPERATOR,
         verb="queues.pause",
     ),
     _write(
-        "POST /queues/{name}/resume", queues.resume, WriteResult, "Undo a pause", role=OPERATOR, verb="queues.resume"
+        "POST /queues/{name}/resume", queues.resume, WriteResult, "Resume a queue", role=OPERATOR, verb="queues.resume"
     ),
 )
 
 _TASKS = (
     _get("/tasks", tasks.list_tasks, Page[TaskInfo], "All tasks"),
-    _get("/tasks/{name}", tasks.show, TaskInfo, "One task, with what it takes"),
+    _get("/tasks/{name}", tasks.show, TaskInfo, "One task with its parameters"),
     _get("/tasks/{name}/history", tasks.history, Page[Run], "Its runs, newest job first", tasks.TaskHistoryQuery),
 )
 
@@ -208,7 +200,7 @@ _SCHEDULES = (
         "/schedules/preview",
         schedules.preview,
         schedules.Preview,
-        "The next moments of a rule",
+        "The next fire times of a rule",
         schedules.PreviewQuery,
     ),
     _get("/schedules/{name}", schedules.show, schedules.ScheduleRecord, "One schedule"),
@@ -216,14 +208,14 @@ _SCHEDULES = (
         "/schedules/{name}/fires",
         schedules.list_fires,
         Page[FireInfo],
-        "What became of its moments, newest first",
+        "Fires of a schedule, newest first",
         schedules.FiresQuery,
     ),
     _write(
         "POST /schedules",
         schedules.create,
         schedules.ScheduleRecord,
-        "Make a schedule",
+        "Create a schedule",
         role=ADMIN,
         verb="schedules.create",
         body=schedules.NewScheduleBody,
@@ -232,7 +224,7 @@ _SCHEDULES = (
         "PUT /schedules/{name}",
         schedules.change,
         schedules.ScheduleRecord,
-        "Change what is given of a schedule that was made at run time",
+        "Change the given fields of a schedule that was created at run time",
         role=ADMIN,
         verb="schedules.change",
         body=schedules.ScheduleFieldsBody,
@@ -251,7 +243,7 @@ _SCHEDULES = (
         "POST /schedules/{name}/pause",
         schedules.pause,
         WriteResult,
-        "Fire nothing of it from now on",
+        "Pause a schedule",
         role=OPERATOR,
         verb="schedules.pause",
     ),
@@ -259,7 +251,7 @@ _SCHEDULES = (
         "POST /schedules/{name}/resume",
         schedules.resume,
         WriteResult,
-        "Go on with it",
+        "Resume a schedule",
         role=OPERATOR,
         verb="schedules.resume",
     ),
@@ -267,7 +259,7 @@ _SCHEDULES = (
         "POST /schedules/{name}/run-now",
         schedules.run_now,
         jobs.EnqueueResult,
-        "Enqueue its job at once",
+        "Enqueue one extra run of a schedule",
         role=OPERATOR,
         verb="schedules.run_now",
     ),
@@ -283,12 +275,12 @@ _CLUSTER = (
     ),
     _get("/instances/{id}", instances.show, instances.InstanceRecord, "One process"),
     _get("/locks", locks.list_locks, Page[LockInfo], "Locks, by name, with their holders", locks.LocksQuery),
-    _get("/locks/{name}", locks.show, LockInfo, "One lock with its line"),
+    _get("/locks/{name}", locks.show, LockInfo, "One lock with its waiters"),
     _write(
         "POST /locks/{name}/release",
         locks.force_release,
         WriteResult,
-        "Take a lock away from who holds it",
+        "Force-release a lock",
         role=ADMIN,
         verb="locks.release",
         body=locks.ReleaseBody,

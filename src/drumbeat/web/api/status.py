@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
@@ -13,6 +14,7 @@ from drumbeat.core.stats import Resolution
 from drumbeat.durations import from_us
 from drumbeat.redaction import mask_url
 from drumbeat.store.protocol import Store
+from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
 
 DAY_US = 86_400_000_000
@@ -23,14 +25,10 @@ CACHE_SECONDS = 10.0
 class DayTotals(msgspec.Struct, frozen=True, kw_only=True):
     """What ended in the last 24 hours, as the instances counted it."""
 
-    started: int
-    """Runs."""
-    completed: int
-    """Jobs that succeeded."""
-    failed: int
-    """Runs that failed, whether they were tried again or not."""
-    dead: int
-    """Jobs that became dead letters."""
+    started: Annotated[int, doc("Runs.")]
+    completed: Annotated[int, doc("Jobs that succeeded.")]
+    failed: Annotated[int, doc("Runs that failed, whether they were tried again or not.")]
+    dead: Annotated[int, doc("Jobs that became dead letters.")]
     cancelled: int
     crashed: int
 
@@ -38,22 +36,16 @@ class DayTotals(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Who is there, how many jobs are in which state, and what the last day brought."""
 
-    at: datetime
-    """By the store's clock."""
-    health: Health
-    """Whether the cluster does its work, and what speaks against it."""
-    store: str
-    """Its URL, without a password."""
-    instances: list[Instance]
-    """Those that live, oldest first."""
+    at: Annotated[datetime, doc("By the store's clock.")]
+    health: Annotated[Health, doc("Whether the cluster does its work, and what speaks against it.")]
+    store: Annotated[str, doc("Its URL, without a password.")]
+    instances: Annotated[list[Instance], doc("Those that live, oldest first.")]
     leader: LeaderInfo | None
-    slots: int
-    """How many jobs the living can run at the same time."""
+    slots: Annotated[int, doc("How many jobs the living can run at the same time.")]
     counts: JobCounts
     pending: int
     running: int
-    succeeded: int
-    """As far as history goes back; so are dead and cancelled."""
+    succeeded: Annotated[int, doc("As far as history goes back; so are dead and cancelled.")]
     dead: int
     cancelled: int
     day: DayTotals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,6 +12,7 @@ from drumbeat.admin.doctor import worst_level
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.redaction import mask_url, mask_urls
 from drumbeat.settings import NAMES, Settings
+from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
 
 SECRET_SETTINGS = frozenset({"dashboard_tokens"})
@@ -22,24 +23,20 @@ class SettingRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One setting of the process that serves this."""
 
     name: str
-    value: str
-    """As text; passwords and tokens are hidden."""
-    origin: str
-    """Where it comes from: a flag, code, environment, .env or default."""
+    value: Annotated[str, doc("As text; passwords and tokens are hidden.")]
+    origin: Annotated[str, doc("Where it comes from: a flag, code, environment, .env or default.")]
 
 
 class SystemRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a person should know of the store, and of the process that serves this."""
 
-    drumbeat: str
-    """Its version."""
+    drumbeat: Annotated[str, doc("Its version.")]
     python: str
-    store: str
-    """Its URL, without a password."""
-    level: HealthLevel
-    """Of the worst finding."""
-    findings: list[HealthCheck]
-    """What the store says of itself, then what was seen on it: what `drumbeat doctor` tells."""
+    store: Annotated[str, doc("Its URL, without a password.")]
+    level: Annotated[HealthLevel, doc("Of the worst finding.")]
+    findings: Annotated[
+        list[HealthCheck], doc("What the store says of itself, then what was seen on it: what `drumbeat doctor` tells.")
+    ]
     settings: list[SettingRecord]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from drumbeat.web.request import AccessRole, Handler, NoParameters, Route
+from drumbeat.web.route import AccessRole, Handler, NoParameters, Route
 
 from . import (
     audit,

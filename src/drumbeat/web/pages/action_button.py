@@ -10,7 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from drumbeat.web.request import AccessRole, DashboardRequest
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 
 class ActionButton(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +28,7 @@ class ActionButton(msgspec.Struct, frozen=True, kw_only=True):
     """What it does, in a sentence or two."""
     confirm: str = ""
     """What the deciding button says; empty: as the label."""
-    dismiss: str = "Leave it"
+    dismiss: str = "Cancel"
     """What the other button says."""
     done: str = "Done"
     """What is said afterwards; {n} is how many were touched, {s} the s of more than one."""

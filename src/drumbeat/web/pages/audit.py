@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.audit import AuditEntry
 from drumbeat.web.api import audit
 from drumbeat.web.api.audit import AuditQuery
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .formatting import quote_segment
 from .layout import render_page
@@ -49,12 +50,12 @@ def _href(act: AuditEntry) -> str:
     noun, _, verb = act.verb.partition(".")
     path = _PATHS.get(noun)
     is_one = bool(act.target) and all(char.isalnum() or char in "_.:-" for char in act.target)
-    if path is None or not is_one or verb in ("bulk", "enqueue", "replay_all", "discard_all"):
+    if path is None or not is_one or verb == "enqueue":
         return ""
     return f"{path}/{quote_segment(act.target)}"
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /audit."""
     query: AuditPageQuery = request.query
     found = await request.invoke(

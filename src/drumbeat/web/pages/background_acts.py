@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from drumbeat.web.background_acts import BackgroundAct
-from drumbeat.web.request import AccessRole, DashboardRequest
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 
@@ -28,9 +29,9 @@ def _stop_button(request: DashboardRequest, it: BackgroundAct) -> ActionButton |
         label="Stop",
         url=f"/api/v1/audit/{it.id}/stop",
         title="Stop this act?",
-        text="What it has done so far stays done; the rest is left as it is.",
+        text="What is done stays done; the rest is left unchanged.",
         confirm="Stop it",
-        dismiss="Let it go on",
-        done="It stops; the audit says how far it came",
+        dismiss="Keep running",
+        done="Stopping; the audit shows how far it got",
         danger=True,
     )

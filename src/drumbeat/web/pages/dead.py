@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.web.api import dead, jobs
 from drumbeat.web.api.job_filters import ApiJobFilter, to_job_filter
 from drumbeat.web.api.records import JobRecord, Page
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .jobs import row_of
@@ -17,7 +19,7 @@ from .layout import render_page
 REPLAY, DISCARD = "/api/v1/dead/replay", "/api/v1/dead/discard"
 GROUPS = 50
 _AGAIN = "Each is ready again, with all its retries."
-_GONE = "They will not be run again. They stay in history until it is pruned."
+_GONE = "They will not run again. They stay in history until they are pruned."
 
 
 class DeadPageQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +43,7 @@ class DeadGroupView(msgspec.Struct, frozen=True, kw_only=True):
     acts: list[ActionButton]
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     query: DeadPageQuery = request.query
     fields = query.fields()
     groups: Page[DeadLetterGroup] = await request.invoke(dead.list_groups, query=dead.DeadGroupsQuery(limit=GROUPS))
@@ -88,14 +90,12 @@ def group_buttons(request: DashboardRequest, group: DeadLetterGroup) -> list[Act
         return []
     body: dict[str, object] = {"filter": {"task": group.task, "error": group.error}}
     what = f"{group.error} in {group.task}"
-    return _replay_and_discard_buttons(request, body, f"Retry all: {what}?", f"Discard all: {what}?", "-group")
+    return _replay_and_discard_buttons(request, body, f"Replay all: {what}?", f"Discard all: {what}?", "-group")
 
 
 def selection_buttons(request: DashboardRequest) -> list[ActionButton]:
     """For what is selected."""
-    return _replay_and_discard_buttons(
-        request, {}, "Give these dead letters a new life?", "Discard these dead letters?", ""
-    )
+    return _replay_and_discard_buttons(request, {}, "Replay these dead letters?", "Discard these dead letters?", "")
 
 
 def _replay_and_discard_buttons(
@@ -105,13 +105,13 @@ def _replay_and_discard_buttons(
         build_button(
             request,
             AccessRole.ADMIN,
-            name=f"retry{suffix}",
-            label="Retry",
+            name=f"replay{suffix}",
+            label="Replay",
             url=REPLAY,
             title=replay_title,
             text=_AGAIN,
             body=body,
-            done="{n} dead letter{s} retried",
+            done="{n} dead letter{s} replayed",
             rate=True,
             bulk=True,
         ),

@@ -1,4 +1,4 @@
-"""Figures and moments as text for people; static/telling.js says the same things the same way. Pure, and free of HTML."""
+"""Figures and moments as text for people; static/format.js says the same things the same way. Pure, and free of HTML."""
 
 from __future__ import annotations
 

@@ -73,6 +73,11 @@ def reason_path(reason: HealthReason) -> str:
 
 
 async def load_health(request: DashboardRequest) -> HealthView:
+    """Read once per request: the overview and the layout show the same."""
+    return await request.load_once("health", lambda: _load_health(request))
+
+
+async def _load_health(request: DashboardRequest) -> HealthView:
     store = await request.app.store()
     look = await request.dashboard.health.check(store, heartbeat=request.app.settings.heartbeat)
     counts: JobCounts = await request.invoke(jobs.count_jobs, query=ApiJobFilter())

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.instance import InstanceState
 from drumbeat.web.api import instances, jobs
 from drumbeat.web.api.instances import InstanceRecord, InstancesQuery
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .layout import render_page
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 SHOWN_JOBS = 25
 SILENT_SECONDS = 2.0
-"""Seconds without a beat after which an instance is worth a look; after ten it is dead."""
+"""Seconds without a beat after which an instance is to check; after ten it is dead."""
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +56,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 def row_of(record: InstanceRecord) -> InstanceView:
     alive = record.state is InstanceState.ALIVE
-    word = "silent" if alive and record.silent > SILENT_SECONDS else str(record.state)
+    word = "silent" if alive and record.seconds_since_heartbeat > SILENT_SECONDS else str(record.state)
     filled = min(1.0, record.running / record.concurrency) if record.concurrency else 0.0
     return InstanceView(record=record, word=word, filled=filled)
 
@@ -73,7 +74,7 @@ def fleet_of(records: list[InstanceRecord]) -> Fleet:
     )
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /instances."""
     found = await request.invoke(instances.list_instances, query=InstancesQuery(all=True))
     return await render_page(
@@ -81,7 +82,7 @@ async def index(request: DashboardRequest) -> DashboardResponse:
     )
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     """GET /instances/{id}."""
     id = request.path_params["id"]
     row = row_of(await request.invoke(instances.show, path_params={"id": id}))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin.explain.reasons import Explanation, Reason
 from drumbeat.core.job import Attempt, JobState, OutcomeKind
 from drumbeat.ids import InstanceId
 from drumbeat.web.api import dead, jobs
 from drumbeat.web.api.records import JobRecord, Page
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import between, first_line
@@ -55,15 +57,13 @@ class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
     links: list[ReasonLink]
 
 
-_DISCARDED = Step(
-    state="cancelled", text="discarded", at=None, note="It is no dead letter any more; the audit says who decided."
-)
+_DISCARDED = Step(state="cancelled", text="discarded", at=None, note="It is no longer a dead letter; see the audit.")
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     path = {"id": request.path_params["id"]}
     job: JobRecord = await request.invoke(jobs.show, path_params=path)
-    runs: Page[Attempt] = await request.invoke(jobs.list_attempts, path_params=path)
+    runs = await jobs.load_attempts(request, job.id)
     explanation: Explanation | None = (
         await request.invoke(jobs.explain, path_params=path) if job.state in LIVE else None
     )
@@ -74,8 +74,8 @@ async def show(request: DashboardRequest) -> DashboardResponse:
         page="jobs",
         title=f"{job.task} {job.id}",
         job=job,
-        steps=steps_of(job, runs.items) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
-        runs=list(enumerate(runs.items, 1))[::-1],
+        steps=steps_of(job, runs) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
+        runs=list(enumerate(runs, 1))[::-1],
         reasons=[] if explanation is None else [reason_view(reason) for reason in explanation.reasons],
         acts=job_buttons(request, job, is_letter=is_letter),
         between=between,
@@ -128,7 +128,7 @@ def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[St
     """What the runs do not tell: what is under way, what comes, or an end without a run."""
     if job.state is JobState.RUNNING:
         after = between(last, max(job.started_at, last)) if job.started_at else ""
-        text = f"run {len(runs) + 1} is under way"
+        text = f"run {len(runs) + 1} in progress"
         return [Step(state="running", text=text, at=job.started_at, after=after, instance=job.instance)]
     if job.state is JobState.PENDING:
         text = "may start" if not runs else "next run"
@@ -143,13 +143,13 @@ def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[St
 
 def describe_outcome(outcome: OutcomeKind) -> str:
     return {
-        OutcomeKind.RETRY: "failed, to be tried again",
-        OutcomeKind.DEAD: "failed for the last time",
-        OutcomeKind.SNOOZED: "was put off",
-        OutcomeKind.RELEASED: "was given back",
-        OutcomeKind.BLOCKED: "was put aside",
-        OutcomeKind.CRASHED: "crashed its process",
-        OutcomeKind.CANCELLED: "was cancelled",
+        OutcomeKind.RETRY: "failed, will retry",
+        OutcomeKind.DEAD: "failed, no retries left",
+        OutcomeKind.SNOOZED: "snoozed",
+        OutcomeKind.RELEASED: "released",
+        OutcomeKind.BLOCKED: "blocked",
+        OutcomeKind.CRASHED: "crashed",
+        OutcomeKind.CANCELLED: "cancelled",
     }.get(outcome, str(outcome))
 
 
@@ -162,17 +162,17 @@ def job_buttons(request: DashboardRequest, job: JobRecord, *, is_letter: bool) -
     address = f"/api/v1/jobs/{job.id}"
     made: list[ActionButton | None] = []
     if is_letter:
-        made += _dead_letter_buttons(request, job, address)
+        made += _dead_letter_buttons(request, job)
     if job.state is JobState.PENDING:
         made.append(
             build_button(
                 request,
                 AccessRole.OPERATOR,
-                name="retry",
+                name="run-now",
                 label="Run now",
                 url=f"{address}/run-now",
-                title="Make this job due at once?",
-                text="It takes its place in the line as if its moment had come.",
+                title="Run this job now?",
+                text="It becomes due now.",
                 done="It is due now",
             )
         )
@@ -186,9 +186,9 @@ def job_buttons(request: DashboardRequest, job: JobRecord, *, is_letter: bool) -
                 label="Cancel",
                 url=f"{address}/cancel",
                 title="Cancel this job?",
-                text="It is asked to stop, and may still end otherwise." if running else "It will never run.",
+                text="It is asked to stop; it may still finish first." if running else "It will never run.",
                 confirm="Cancel the job",
-                dismiss="Keep it",
+                dismiss="Back",
                 done="It was asked to stop" if running else "It is cancelled",
                 danger=True,
             )
@@ -196,15 +196,15 @@ def job_buttons(request: DashboardRequest, job: JobRecord, *, is_letter: bool) -
     return [one for one in made if one is not None]
 
 
-def _dead_letter_buttons(request: DashboardRequest, job: JobRecord, address: str) -> list[ActionButton | None]:
+def _dead_letter_buttons(request: DashboardRequest, job: JobRecord) -> list[ActionButton | None]:
     return [
         build_button(
             request,
             AccessRole.OPERATOR,
-            name="retry",
-            label="Retry",
-            url=f"{address}/retry",
-            title="Give this job a new life?",
+            name="replay",
+            label="Replay",
+            url=f"/api/v1/dead/{job.id}/replay",
+            title="Replay this job?",
             text="It is ready again, with all its retries.",
             done="It is ready again",
         ),
@@ -215,7 +215,7 @@ def _dead_letter_buttons(request: DashboardRequest, job: JobRecord, address: str
             label="Discard",
             url=f"/api/v1/dead/{job.id}/discard",
             title="Discard this dead letter?",
-            text="It will not be run again. It stays in history until that is pruned.",
+            text="It will not run again. It stays in history until it is pruned.",
             done="It is discarded",
             danger=True,
             reason="required",

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import msgspec
+from starlette.responses import Response, StreamingResponse
 
 from drumbeat.web.api import jobs
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.api.records import JobRecord, Page, read_store_time
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.api.records import JobRecord, Page
+from drumbeat.web.request import DashboardRequest
 
 from .search_query import JobsPageQuery, to_list_query
 
@@ -22,13 +23,13 @@ MAX_JOBS = 100_000
 """Beyond that somebody wants a program of their own, with the API."""
 
 
-async def export(request: DashboardRequest) -> DashboardResponse:
+async def export(request: DashboardRequest) -> Response:
     query: JobsPageQuery = request.query
-    listed = msgspec.structs.replace(to_list_query(query, await read_store_time(request.app)), limit=PAGE_SIZE)
+    listed = msgspec.structs.replace(to_list_query(query, await request.store_time()), limit=PAGE_SIZE)
     # The first page before the answer begins: a refusal can still be told then.
     first = await jobs.read_page(request, listed, MAX_TEXT_CHARS)
-    headers = {"Content-Disposition": 'attachment; filename="jobs.jsonl"', "Cache-Control": "no-store"}
-    return DashboardResponse(content=_lines(request, listed, first), media_type="application/jsonl", headers=headers)
+    headers = {"Content-Disposition": 'attachment; filename="jobs.jsonl"'}
+    return StreamingResponse(_lines(request, listed, first), media_type="application/jsonl", headers=headers)
 
 
 async def _lines(request: DashboardRequest, listed: JobListQuery, page: Page[JobRecord]) -> AsyncIterator[bytes]:

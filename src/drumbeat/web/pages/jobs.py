@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.job import JobState, PendingView
 from drumbeat.core.job_query import JobCounts
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import is_job_id
 from drumbeat.web.api import jobs
-from drumbeat.web.api.records import JobRecord, Page, read_store_time
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.api.records import JobRecord, Page
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import between, first_line
@@ -54,14 +56,14 @@ class Tab(msgspec.Struct, frozen=True, kw_only=True):
     is_current: bool
 
 
-async def show_list(request: DashboardRequest) -> DashboardResponse:
+async def show_list(request: DashboardRequest) -> Response:
     query: JobsPageQuery = request.query
     if query.q:
         try:
             return await _redirect_search(request, query)
         except InvalidArguments as error:
             return await _render_list(request, query, SearchResult(error=error), status=422)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     try:
         found = await _search(request, query, now)
     except InvalidArguments as error:
@@ -87,7 +89,7 @@ async def _search(request: DashboardRequest, query: JobsPageQuery, now: datetime
 
 async def _render_list(
     request: DashboardRequest, query: JobsPageQuery, found: SearchResult, status: int = 200
-) -> DashboardResponse:
+) -> Response:
     fields = query.fields()
     page = found.page
     return await render_page(
@@ -115,11 +117,11 @@ async def _render_list(
     )
 
 
-async def _redirect_search(request: DashboardRequest, query: JobsPageQuery) -> DashboardResponse:
+async def _redirect_search(request: DashboardRequest, query: JobsPageQuery) -> Response:
     fields = query.fields() | await parse_search(request, query.q or "")
     id = fields.get("id", "")
     to = request.link_to(f"/jobs/{id}") if is_job_id(id) else request.link_to("/jobs", **fields)
-    return DashboardResponse(status_code=303, content=b"", media_type="text/plain", headers={"Location": to})
+    return Response(status_code=303, headers={"Location": to})
 
 
 def row_of(job: JobRecord) -> JobView:
@@ -174,21 +176,16 @@ def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionBut
     running = state == JobState.RUNNING
     made: list[ActionButton | None] = []
     if pending:
-        made.append(
-            _bulk_button(
-                request, "run_now", "Run now", "Make these jobs due at once?", "They come before what is due later."
-            )
-        )
+        made.append(_bulk_button(request, "run_now", "Run now", "Run these jobs now?", "They become due now."))
     if dead:
         made.append(
             _bulk_button(
                 request,
                 "replay",
-                "Retry",
-                "Give these dead letters a new life?",
+                "Replay",
+                "Replay these dead letters?",
                 "Each is ready again, with all its retries.",
-                name="retry",
-                done="{n} retried",
+                done="{n} replayed",
                 rate=True,
             )
         )
@@ -206,7 +203,7 @@ def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionBut
                 "Cancel these jobs?",
                 _CANCEL,
                 confirm="Cancel these jobs",
-                dismiss="Keep them",
+                dismiss="Back",
                 danger=True,
                 reason="required",
             )
@@ -214,8 +211,8 @@ def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionBut
     return [one for one in made if one is not None]
 
 
-_GONE = "They will not be run again. They stay in history until it is pruned."
-_CANCEL = "Those that wait never run. Those that run are asked to stop."
+_GONE = "They will not run again. They stay in history until they are pruned."
+_CANCEL = "Pending jobs never run. Running jobs are asked to stop."
 
 
 def _bulk_button(

@@ -5,20 +5,21 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.lock import LockInfo, TicketInfo, parse_job
 from drumbeat.web.api import locks
 from drumbeat.web.api.locks import LocksQuery
-from drumbeat.web.api.records import read_store_time
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import quote_segment
 from .layout import render_page
 
 RELEASE_TEXT = (
-    "Its holder hears of it in some milliseconds as of a lost lock. Until then it may still be at work under it: "
-    "only the token keeps its late writes out."
+    "Its holder is told within milliseconds that the lock is lost. Until then it may still be working: "
+    "only the token rejects its late writes."
 )
 
 
@@ -77,11 +78,11 @@ class LockView(msgspec.Struct, frozen=True, kw_only=True):
     release: ActionButton | None
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /locks."""
     query: LocksPageQuery = request.query
     found = await request.invoke(locks.list_locks, query=LocksQuery(all=query.all, after=query.after))
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     rows = [
         LockView(
             lock=lock,
@@ -96,10 +97,10 @@ async def index(request: DashboardRequest) -> DashboardResponse:
     )
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     """GET /locks/{name}."""
     lock: LockInfo = await request.invoke(locks.show, path_params={"name": request.path_params["name"]})
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     holders = [
         msgspec.structs.replace(place, release=_release_button(request, lock, place.ticket))
         for place in ticket_views(lock.holders, now)
@@ -127,7 +128,7 @@ def _release_button(request: DashboardRequest, lock: LockInfo, ticket: TicketInf
         name="release",
         label="Release" if ticket is not None or lock.holding == 1 else "Release all",
         url=f"/api/v1/locks/{quote_segment(lock.name)}/release",
-        title=f"Take lock {lock.name} away from {whose}?",
+        title=f"Release lock {lock.name} held by {whose}?",
         text=RELEASE_TEXT,
         body={} if ticket is None else {"ticket": ticket.id},
         danger=True,

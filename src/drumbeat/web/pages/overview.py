@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin import ScheduleInfo
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.web.api import dead, queues, schedules
-from drumbeat.web.api.records import Page, read_store_time
+from drumbeat.web.api.records import Page
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .formatting import count, quote_segment, span
 from .health import HealthView, load_health, reason_path
@@ -39,11 +40,11 @@ class AttentionItem(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     query: OverviewQuery = request.query
     if query.range not in RANGES:
         raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     health = await load_health(request)
     lines: queues.QueueList = await request.invoke(queues.list_queues)
     groups: Page[DeadLetterGroup] = await request.invoke(dead.list_groups, query=dead.DeadGroupsQuery(limit=MAX_GROUPS))
@@ -94,8 +95,8 @@ def attention_items(
     ]
     found += _dead_letter_items(health.dead, groups)
     if health.counts.waiting:
-        text = f"{count(health.counts.waiting)} jobs wait for something other than time"
-        more = "a task or a version that no worker has, or the run before"
+        text = f"{count(health.counts.waiting)} jobs are blocked"
+        more = "by a task or version that no worker has, or by the previous run"
         found.append(AttentionItem(level="note", text=text, more=more, path="/jobs?state=waiting"))
     return sorted(found, key=lambda need: ("bad", "warn", "note").index(need.level))
 
@@ -123,5 +124,5 @@ def _dead_letter_items(letters: int, groups: list[DeadLetterGroup]) -> list[Atte
         return []
     newest = max(groups, key=lambda group: group.last_at)
     text = f"{count(letters)} dead letter{'' if letters == 1 else 's'}"
-    more = f"the last one of {newest.task}: {newest.error}"
+    more = f"latest: {newest.error} in {newest.task}"
     return [AttentionItem(level="bad", text=text, more=more, path="/dead")]

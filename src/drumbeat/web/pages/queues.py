@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.web.api import instances, jobs, queues
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.api.records import JobRecord, Page, read_store_time
+from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import quote_segment
@@ -35,13 +37,13 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     toggle: ActionButton | None
 
 
-async def show_all(request: DashboardRequest) -> DashboardResponse:
+async def show_all(request: DashboardRequest) -> Response:
     found: queues.QueueList = await request.invoke(queues.list_queues)
     rows = [row_of(request, queue) for queue in found.items]
     return await render_page(request, "queues.html", page="queues", title="Queues", rows=rows)
 
 
-async def show_one(request: DashboardRequest) -> DashboardResponse:
+async def show_one(request: DashboardRequest) -> Response:
     query: QueuePageQuery = request.query
     if query.range not in RANGES:
         raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
@@ -52,7 +54,7 @@ async def show_one(request: DashboardRequest) -> DashboardResponse:
     newest: Page[JobRecord] = await request.invoke(
         jobs.list_jobs, query=JobListQuery(queue=queue.name, limit=MAX_NEWEST)
     )
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     return await render_page(
         request,
         "queue.html",
@@ -90,8 +92,8 @@ def toggle_button(request: DashboardRequest, queue: queues.QueueRecord) -> Actio
             label="Resume",
             url=f"{address}/resume",
             title=f"Resume {queue.name}?",
-            text=f"Workers take its jobs again, {queue.ready:,} of them at once.",
-            done=f"{queue.name} goes on",
+            text=f"Workers claim its jobs again; {queue.ready:,} are ready.",
+            done=f"{queue.name} resumed",
         )
     return build_button(
         request,
@@ -100,7 +102,7 @@ def toggle_button(request: DashboardRequest, queue: queues.QueueRecord) -> Actio
         label="Pause",
         url=f"{address}/pause",
         title=f"Pause {queue.name}?",
-        text=f"No worker takes a job of it until somebody resumes it. {queue.running:,} running go on to their end; "
-        f"{queue.ready:,} ready and all that come wait.",
-        done=f"{queue.name} is paused",
+        text=f"Workers do not claim its jobs until it is resumed. {queue.running:,} running jobs continue; "
+        f"{queue.ready:,} ready jobs and new ones wait.",
+        done=f"{queue.name} paused",
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin import ScheduleInfo
 from drumbeat.core.schedule import CatchUp, Overlap
 from drumbeat.web.api import schedules, tasks
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .formatting import iso, quote_segment
 from .layout import render_page
@@ -19,9 +20,9 @@ ZONES = (
     *("Asia/Kolkata", "Asia/Shanghai", "Asia/Tokyo", "Australia/Sydney"),
 )
 CATCH_UP_LABELS = {
-    CatchUp.LATEST: "run the last one",
+    CatchUp.LATEST: "run the latest",
     CatchUp.NONE: "run none",
-    CatchUp.ALL: "run all of them",
+    CatchUp.ALL: "run all",
 }
 
 
@@ -84,13 +85,13 @@ def _format_interval(seconds: float) -> str:
     return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
-async def new(request: DashboardRequest) -> DashboardResponse:
+async def new(request: DashboardRequest) -> Response:
     """GET /schedules/new."""
     query: NewScheduleQuery = request.query
     return await _render_form(request, ScheduleForm(task=query.task or ""), "New schedule", editing=False)
 
 
-async def edit(request: DashboardRequest) -> DashboardResponse:
+async def edit(request: DashboardRequest) -> Response:
     """GET /schedules/{name}/edit."""
     name = request.path_params["name"]
     info: ScheduleInfo = await request.invoke(schedules.show, path_params={"name": name})
@@ -99,9 +100,7 @@ async def edit(request: DashboardRequest) -> DashboardResponse:
     return await _render_form(request, form_of(info), f"Edit {name}", editing=True)
 
 
-async def _render_form(
-    request: DashboardRequest, form: ScheduleForm, title: str, *, editing: bool
-) -> DashboardResponse:
+async def _render_form(request: DashboardRequest, form: ScheduleForm, title: str, *, editing: bool) -> Response:
     known = await request.invoke(tasks.list_tasks)
     address = f"/api/v1/schedules/{quote_segment(form.name)}" if editing else "/api/v1/schedules"
     return await render_page(

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin import FireInfo, ScheduleInfo
 from drumbeat.core.audit import AuditEntry as AuditAct
@@ -15,9 +16,10 @@ from drumbeat.errors import ConfigError
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.schedules.preview import PreviewedFire
 from drumbeat.web.api import schedules
-from drumbeat.web.api.records import JobRecord, read_store_time, to_job_record
+from drumbeat.web.api.records import JobRecord, Page, to_job_record
 from drumbeat.web.api.schedules import FiresQuery, PreviewQuery, SchedulesQuery
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import between, quote_segment, span
@@ -33,10 +35,10 @@ MAX_MANUAL_RUNS = 10
 MIN_LATE_SECONDS = 5.0
 """Seconds: an active schedule whose moment is longer past than this is late."""
 OVERLAP_LABELS = {
-    Overlap.SKIP: "a moment that comes while the run before is not done is skipped",
-    Overlap.QUEUE: "a run waits until the one before is done",
-    Overlap.ALLOW: "runs may go on side by side",
-    Overlap.CANCEL: "a new run cancels the one before",
+    Overlap.SKIP: "a fire is skipped while the previous run is live",
+    Overlap.QUEUE: "a run waits for the previous one",
+    Overlap.ALLOW: "runs may overlap",
+    Overlap.CANCEL: "a new run cancels the previous one",
 }
 
 
@@ -115,18 +117,18 @@ def overdue_seconds(info: ScheduleInfo, now: datetime) -> float | None:
 def policies(info: ScheduleInfo) -> tuple[tuple[str, str], ...]:
     """What becomes of moments, in words: (what, how)."""
     caught = {
-        CatchUp.LATEST: "the last moment that nobody was there for is run, the others are skipped",
-        CatchUp.NONE: "moments that nobody was there for are skipped",
-        CatchUp.ALL: f"moments that nobody was there for are all run, at most {info.catch_up_limit:,} of them",
+        CatchUp.LATEST: "the latest missed fire runs, the others are skipped",
+        CatchUp.NONE: "missed fires are skipped",
+        CatchUp.ALL: f"all missed fires run, at most {info.catch_up_limit:,}",
     }
     found = [("Overlap", OVERLAP_LABELS[info.overlap])]
     # One run follows the other: such a schedule misses nothing.
     if info.cron is not None or info.grid:
-        found.append(("Catching up", caught[info.catch_up]))
+        found.append(("Catch up", caught[info.catch_up]))
     if info.max_late is not None:
-        found.append(("Too late", f"a moment older than {span(info.max_late)} is skipped"))
+        found.append(("Max late", f"a fire more than {span(info.max_late)} late is skipped"))
     if info.jitter:
-        found.append(("Jitter", f"each run is due up to {span(info.jitter)} later"))
+        found.append(("Jitter", f"each run is delayed by up to {span(info.jitter)}"))
     return tuple(found)
 
 
@@ -135,17 +137,18 @@ def is_dynamic(info: ScheduleInfo) -> bool:
     return info.origin is Origin.STORE and info.state is not ScheduleState.RETIRED
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /schedules."""
     query: SchedulesPageQuery = request.query
     found = await request.invoke(
         schedules.list_schedules, query=SchedulesQuery(all=query.all, after=query.after, limit=ROWS)
     )
-    now = await read_store_time(request.app)
+    now = await request.store_time()
+    fires = await schedules.load_fires(request, [info.name for info in found.items], limit=SLOTS)
     rows = [
         ScheduleView(
             info=info,
-            track=await _load_strip(request, info, now),
+            track=run_strip(request, fires[info.name], now),
             overdue=overdue_seconds(info, now),
             acts=_buttons(request, info),
         )
@@ -164,15 +167,14 @@ async def index(request: DashboardRequest) -> DashboardResponse:
     )
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     """GET /schedules/{name}."""
     name = request.path_params["name"]
     query: FiresPageQuery = request.query
     info: ScheduleInfo = await request.invoke(schedules.show, path_params={"name": name})
-    now = await read_store_time(request.app)
-    fires = await request.invoke(
-        schedules.list_fires, path_params={"name": name}, query=FiresQuery(before=query.before, limit=ROWS)
-    )
+    now = await request.store_time()
+    last_fires = (await schedules.load_fires(request, [name], limit=SLOTS))[name]
+    fires = await _load_page_of_fires(request, name, query.before, last_fires)
     coming: list[PreviewedFire] = []
     if info.state is ScheduleState.ACTIVE:
         with suppress(ConfigError):  # a stored rule that cannot be read has no moments; the page shows the rule
@@ -183,11 +185,11 @@ async def show(request: DashboardRequest) -> DashboardResponse:
         page="schedules",
         title=f"Schedule {name}",
         info=info,
-        track=await _load_strip(request, info, now),
+        track=run_strip(request, last_fires, now),
         overdue=overdue_seconds(info, now),
         policies=policies(info),
-        fires=fires.items,
-        next=fires.next,
+        fires=fires,
+        next=fires[-1].at.isoformat() if len(fires) >= ROWS else None,
         before=query.before,
         coming=coming,
         by_hand=await _load_manual_runs(request, name),
@@ -204,7 +206,7 @@ async def _load_manual_runs(request: DashboardRequest, name: str) -> list[Manual
     jobs = {act.id: enqueued_job(act) for act in acts}
     store = await request.app.store()
     known = await store.inspect.get_jobs([id for id in jobs.values() if id is not None])
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     return [
         ManualRun(act=act, job=id, record=to_job_record(known[id], now) if id in known else None)
         for act in acts
@@ -223,9 +225,15 @@ def enqueued_job(act: AuditAct) -> JobId | None:
     return JobId(id) if id is not None and is_job_id(id) else None
 
 
-async def _load_strip(request: DashboardRequest, info: ScheduleInfo, now: datetime) -> RunStrip:
-    fires = await request.invoke(schedules.list_fires, path_params={"name": info.name}, query=FiresQuery(limit=SLOTS))
-    return run_strip(request, fires.items, now)
+async def _load_page_of_fires(
+    request: DashboardRequest, name: str, before: datetime | None, last_fires: list[FireInfo]
+) -> list[FireInfo]:
+    """A page of the table; the newest page is a part of what the strip has read."""
+    if before is None:
+        return last_fires[:ROWS]
+    query = FiresQuery(before=before, limit=ROWS)
+    found: Page[FireInfo] = await request.invoke(schedules.list_fires, path_params={"name": name}, query=query)
+    return found.items
 
 
 def _buttons(request: DashboardRequest, info: ScheduleInfo, *, whole: bool = False) -> tuple[ActionButton | None, ...]:
@@ -239,7 +247,7 @@ def _buttons(request: DashboardRequest, info: ScheduleInfo, *, whole: bool = Fal
         label="Run now",
         url=f"{address}/run-now",
         title=f"Run {info.name} now?",
-        text="One job more, at once, beside its own moments; these stay as they are.",
+        text="Enqueues one extra run; the schedule is unchanged.",
         done=f"One run of {info.name} is enqueued: open its job",
         leads="/jobs/{id}",
     )
@@ -259,7 +267,7 @@ def _pause_button(request: DashboardRequest, info: ScheduleInfo, address: str) -
         label="Pause",
         url=f"{address}/pause",
         title=f"Pause {info.name}?",
-        text="Nothing of it is fired until somebody resumes it. A run that is under way goes on to its end.",
+        text="It does not fire until it is resumed. A run in progress continues.",
         done=f"{info.name} is paused",
     )
 
@@ -272,13 +280,15 @@ def _resume_button(request: DashboardRequest, info: ScheduleInfo, address: str) 
         label="Resume",
         url=f"{address}/resume",
         title=f"Resume {info.name}?",
-        text="It goes on with its next moment. Those of the pause are skipped, on record.",
-        done=f"{info.name} goes on",
+        text="It continues with its next fire time; fire times during the pause are recorded as skipped.",
+        done=f"{info.name} resumed",
     )
 
 
 def _delete_button(request: DashboardRequest, info: ScheduleInfo, address: str) -> ActionButton | None:
-    comes_back = f" It is declared in the code of {info.app}, and comes back when an instance of that starts."
+    comes_back = (
+        f" It is declared in the code of {info.app}, and is declared again when an instance of that app starts."
+    )
     return build_button(
         request,
         AccessRole.ADMIN,
@@ -287,7 +297,7 @@ def _delete_button(request: DashboardRequest, info: ScheduleInfo, address: str) 
         url=address,
         method="DELETE",
         title=f"Retire {info.name}?",
-        text="Nothing of it is fired any more; its record stays." + (comes_back if info.origin is Origin.CODE else ""),
+        text="It no longer fires; its record is kept." + (comes_back if info.origin is Origin.CODE else ""),
         danger=True,
         done=f"{info.name} is retired",
         then="/schedules",

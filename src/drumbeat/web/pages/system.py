@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.web.api import system
 from drumbeat.web.api.system import SettingRecord, SystemRecord
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .layout import render_page
 
@@ -27,8 +28,8 @@ def summarize_checks(findings: Sequence[HealthCheck]) -> DoctorVerdict:
     numbers = {level: sum(finding.level is level for finding in findings) for level in SEVERITY_ORDER}
     level = next((level for level in SEVERITY_ORDER if numbers[level]), HealthLevel.OK)
     if level in (HealthLevel.OK, HealthLevel.NOTE):
-        return DoctorVerdict(level=HealthLevel.OK, words=f"All {len(findings)} checks are fine")
-    parts = [(numbers[HealthLevel.BAD], "wrong"), (numbers[HealthLevel.WARN], "worth a look")]
+        return DoctorVerdict(level=HealthLevel.OK, words=f"All {len(findings)} checks passed")
+    parts = [(numbers[HealthLevel.BAD], "wrong"), (numbers[HealthLevel.WARN], "to check")]
     return DoctorVerdict(level=level, words=", ".join(f"{number} {word}" for number, word in parts if number))
 
 
@@ -42,7 +43,7 @@ def sort_settings(settings: Sequence[SettingRecord]) -> list[SettingRecord]:
     return sorted(settings, key=lambda setting: (setting.origin == "default", setting.name))
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /system."""
     record: SystemRecord = await request.invoke(system.show)
     return await render_page(

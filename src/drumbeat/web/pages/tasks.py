@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin import TaskInfo
 from drumbeat.core.dead_letter import DeadLetterGroup
@@ -15,10 +16,10 @@ from drumbeat.web.api import dead, instances, jobs, stats, tasks
 from drumbeat.web.api.dead import DeadGroupsQuery
 from drumbeat.web.api.instances import InstancesQuery
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.api.records import read_store_time
 from drumbeat.web.api.stats import StatsQuery
 from drumbeat.web.api.tasks import TaskHistoryQuery
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .enqueue_form import fields_of
 from .layout import render_page
@@ -96,10 +97,10 @@ def since_of(range: str, until: datetime) -> datetime:
     return until - timedelta(microseconds=RANGES[range])
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /tasks."""
     range = valid_range(request.query.range)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     found = await request.invoke(tasks.list_tasks)
     counted = await request.invoke(stats.read_stats, query=_stats_query(range, now))
     groups = await request.invoke(dead.list_groups, query=DeadGroupsQuery(limit=500))
@@ -115,12 +116,12 @@ async def index(request: DashboardRequest) -> DashboardResponse:
     )
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     """GET /tasks/{name}."""
     name = request.path_params["name"]
     query: TaskPageQuery = request.query
     range = valid_range(query.range)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     info: TaskInfo = await request.invoke(tasks.show, path_params={"name": name})
     counted = await request.invoke(stats.read_stats, query=_stats_query(range, now, task=name))
     runs = await request.invoke(

@@ -20,22 +20,22 @@ from .timeline_layout import TimelineItem
 RUN_STYLES = {
     "succeeded": ("succeeded", "succeeded"),
     "retry": ("failed", "failed"),
-    "dead": ("dead", "failed for the last time"),
-    "crashed": ("failed", "crashed its process"),
+    "dead": ("dead", "failed, no retries left"),
+    "crashed": ("failed", "crashed"),
     "cancelled": ("cancelled", "cancelled"),
-    "snoozed": ("cancelled", "put off"),
-    "released": ("cancelled", "given back"),
+    "snoozed": ("cancelled", "snoozed"),
+    "released": ("cancelled", "released"),
     "blocked": ("cancelled", "blocked"),
     "running": ("running", "running"),
 }
 """How a run ended: the class of its bar, and the words."""
 LATE_REASON = "late"
 SKIP_REASONS = {
-    LATE_REASON: "nobody fired it in time (catch_up, max_late)",
-    "overlap": "the run before was not done (overlap)",
+    LATE_REASON: "not fired in time (catch_up, max_late)",
+    "overlap": "the previous run was still live (overlap)",
     "paused": "the schedule was paused",
-    "caught up": "only the last moment was run (catch_up)",
-    "limit": "more moments than catch_up_limit",
+    "caught up": "only the latest fire ran (catch_up)",
+    "limit": "more fires than catch_up_limit",
 }
 """Why a moment was not fired. Only what came too late was missed; the rest is what the schedule's policies ask for."""
 STATE_STYLES = {
@@ -106,7 +106,7 @@ def run_item(run: Run, now: datetime, href: str) -> TimelineItem:
     story = f"{word} for {took}" if kind == "running" else f"{word} in {took}" if run.started_at else word
     lines = [exact(first), story if run.number == 1 else f"{story}, run {run.number}"]
     if run.number == 1 and run.late is not None and run.late >= 0.001:
-        lines.append(f"{span(run.late)} after its moment")
+        lines.append(f"started {span(run.late)} late")
     if run.error is not None:
         lines.append(first_line(f"{run.error.type}: {run.error.message}", 80))
     return TimelineItem(
@@ -128,7 +128,7 @@ def fire_item(fire: FireInfo, now: datetime, job_href: str, href: str) -> Timeli
     last = fire.finished_at or (now if fire.state is JobState.RUNNING else first)
     took = span((last - first).total_seconds())
     kind = "unknown" if fire.state is None else STATE_STYLES[fire.state]
-    word = {"unknown": "its job is no longer on record", "waiting": "pending"}.get(kind, kind)
+    word = {"unknown": "its job has been pruned", "waiting": "pending"}.get(kind, kind)
     if fire.state is JobState.PENDING and fire.error is not None:
         kind, word = "failed", f"failed, attempt {fire.attempt} is next"
     elif fire.state is JobState.RUNNING:
@@ -137,7 +137,7 @@ def fire_item(fire: FireInfo, now: datetime, job_href: str, href: str) -> Timeli
         word = f"{kind} in {took}" + (f", attempt {fire.attempt}" if (fire.attempt or 1) > 1 else "")
     lines = [exact(first), word]
     if (late := start_delay(fire)) is not None and late >= 0.001:
-        lines.append(f"{span(late)} after its moment")
+        lines.append(f"started {span(late)} late")
     if fire.error is not None:
         lines.append(first_line(f"{fire.error.type}: {fire.error.message}", 80))
     start = to_us(first)
@@ -160,14 +160,14 @@ def _skipped_item(fire: FireInfo, href: str) -> TimelineItem:
     if fire.count == 1:
         text = f"{exact(fire.at)}\n{kind}: {reason}"
     else:
-        text = f"{exact(fire.at)}\nto {exact(fire.last)}\n{fire.count:,} moments {kind}: {reason}"
+        text = f"{exact(fire.at)}\nto {exact(fire.last)}\n{fire.count:,} fires {kind}: {reason}"
     return TimelineItem(first=to_us(fire.at), last=to_us(fire.last), kind=kind, title=text, href=href, count=fire.count)
 
 
 def upcoming_item(at: datetime, note: str, href: str) -> TimelineItem:
     """A moment to come."""
-    text = f"{exact(at)}\nto come" + (f"\n{note}" if note else "")
-    return TimelineItem(first=to_us(at), last=to_us(at), kind="future", title=text, href=href)
+    text = f"{exact(at)}\nupcoming" + (f"\n{note}" if note else "")
+    return TimelineItem(first=to_us(at), last=to_us(at), kind="upcoming", title=text, href=href)
 
 
 def unread_item(first: int, until: int, href: str) -> TimelineItem:
@@ -175,8 +175,8 @@ def unread_item(first: int, until: int, href: str) -> TimelineItem:
     return TimelineItem(
         first=first,
         last=until,
-        kind="unseen",
-        title="Runs before this are not drawn: choose a shorter range",
+        kind="unread",
+        title="Earlier runs are not loaded: choose a shorter range",
         href=href,
     )
 

@@ -31,8 +31,8 @@ _STEPS = (10_000_000, 30_000_000, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 3
 _LONG_STEPS = (HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY)
 _MAX_TICKS = 9
 _PAINT_ORDER = (
-    "unseen",
-    "future",
+    "unread",
+    "upcoming",
     "skipped",
     "succeeded",
     "cancelled",
@@ -196,7 +196,7 @@ def layout_strip(pieces: Sequence[TimelineItem], slots: int = 60) -> tuple[Strip
     found: list[StripMark] = []
     for place, piece in enumerate(last, start=slots - len(last)):
         height = (
-            _height(piece.last - piece.first, longest) if piece.kind not in ("missed", "skipped", "future") else 1.0
+            _height(piece.last - piece.first, longest) if piece.kind not in ("missed", "skipped", "upcoming") else 1.0
         )
         found.append(
             StripMark(

@@ -2,7 +2,7 @@
 //
 // The idempotency key is made when the dialog opens: pressing twice, or again after a lost answer, is the same act. Where the act
 // goes by a selection or a filter, a dry run says first how many it would touch.
-import { count, toast } from "./telling.js";
+import { count, toast } from "./format.js";
 import { refresh } from "./live.js";
 import { clearSelection, selectionOf } from "./tables.js";
 
@@ -26,7 +26,7 @@ export async function send(method, url, body, key = freshKey()) {
 }
 
 function said(text, record) {
-  if (record.in_background) return `${count(record.matched)} are being dealt with in the background: watch it here, or stop it`;
+  if (record.in_background) return `${count(record.matched)} are processed in the background`;
   const n = record.touched ?? null;
   const left = record.refused?.length ? `, ${count(record.refused.length)} not: ${record.refused[0].reason}` : "";
   const asked = record.requested ? `, ${count(record.requested)} of them running: asked to stop` : "";
@@ -52,7 +52,7 @@ function ask(button) {
   dialog.querySelector("#act-rate").value = "";
   const confirm = part("confirm");
   confirm.textContent = data.confirm || data.title;
-  part("close").textContent = data.dismiss || "Leave it";
+  part("close").textContent = data.dismiss || "Cancel";
   confirm.className = "danger" in data ? "danger solid" : "primary";
   confirm.disabled = false;
   part("count").hidden = true;
@@ -66,7 +66,7 @@ function ask(button) {
 async function rehearse(asked) {
   part("confirm").disabled = true;
   part("count").hidden = false;
-  part("count").textContent = "Counting what this touches …";
+  part("count").textContent = "Counting …";
   try {
     const record = await send(asked.data.method, asked.data.url, { ...asked.body, dry_run: true });
     if (asked !== current) return;
@@ -106,7 +106,7 @@ async function perform() {
     dialog.close();
     clearSelection();
     if (asked.data.then) {
-      sessionStorage.setItem("drumbeat-said", text);
+      sessionStorage.setItem("drumbeat-message", text);
       location.assign(asked.data.then);
       return;
     }
@@ -129,7 +129,7 @@ async function copied(element) {
     toast("Copied");
   } catch {
     getSelection().selectAllChildren(element);
-    toast("The browser does not allow it: it is selected, copy it with Ctrl-C", true);
+    toast("Copy is blocked; press Ctrl-C", true);
   }
 }
 

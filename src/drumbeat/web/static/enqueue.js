@@ -10,7 +10,7 @@ function asJson(field) {
   const kind = field.dataset.kind;
   if (kind === "text") return JSON.stringify(field.value);
   if (kind === "json") { JSON.parse(text); return text; }
-  if (!NUMBERS[kind].test(text)) throw new Error(kind === "whole" ? "a whole number is needed" : "a number is needed");
+  if (!NUMBERS[kind].test(text)) throw new Error(kind === "whole" ? "must be an integer" : "must be a number");
   return text;
 }
 
@@ -21,7 +21,7 @@ function argumentsText() {
   for (const field of form.querySelectorAll("[data-arg]")) {
     // An empty text field that may be left out is left out; one that must be there is an empty text.
     if (field.value === "" && !(field.required && field.dataset.kind === "text")) {
-      if (field.required) { showError(form, "this is needed", field.dataset.arg); return null; }
+      if (field.required) { showError(form, "required", field.dataset.arg); return null; }
       continue;
     }
     try {
@@ -42,14 +42,14 @@ async function submit() {
   for (const field of form.querySelectorAll("[data-option]")) {
     const text = field.value.trim();
     if (!text) continue;
-    if (field.dataset.kind === "whole" && !NUMBERS.whole.test(text)) return showError(form, "a whole number is needed", field.dataset.option);
+    if (field.dataset.kind === "whole" && !NUMBERS.whole.test(text)) return showError(form, "must be an integer", field.dataset.option);
     body[field.dataset.option] = field.dataset.kind === "whole" ? Number(text) : text;
   }
   const button = form.querySelector("[type=submit]");
   button.disabled = true;
   try {
     const made = await send("POST", form.dataset.url, body);
-    sessionStorage.setItem("drumbeat-said", made.created ? "Enqueued" : "A live job had this key: this is it");
+    sessionStorage.setItem("drumbeat-message", made.created ? "Enqueued" : "A live job already has this key");
     location.assign(form.dataset.job + made.id);
   } catch (error) {
     showError(form, error.message, error.record?.argument ?? null);

@@ -7,7 +7,7 @@
 //
 // Merging keeps what a person is at: rows do not move, come or go under the pointer (they are told of instead), what is checked,
 // typed or opened stays, and dialogs stand outside of all regions. Nothing is merged while the page is held (key p) or hidden.
-import { ago, base, formats } from "./telling.js";
+import { ago, base, formats } from "./format.js";
 
 const BATCH = 1000;
 const PATIENCE = 8000;      // an answer that does not come must not keep the page from asking again
@@ -31,9 +31,9 @@ function open() {
     dirty = true;
     away("");
   });
-  stream.addEventListener("gone", () => away("The store does not answer.", "Store is away"));
+  stream.addEventListener("store_down", () => away("Store unavailable.", "Store unavailable"));
   stream.addEventListener("error", () => {
-    away("The server of this page does not answer.", "Health unknown");
+    away("Server unavailable.", "Health unknown");
     // The browser asks again by itself unless it was refused; then we do, later.
     if (stream?.readyState === EventSource.CLOSED) { close(); setTimeout(open, 5000); }
   });
@@ -50,7 +50,7 @@ function away(reason, verdict = "") {
   document.documentElement.classList.toggle("store-gone", reason !== "");
   if (reason) {
     const note = document.querySelector(".away"), judged = document.querySelector("[data-verdict]");
-    if (note) setText(note, `${reason} What you see is what was last known; it goes on by itself.`);
+    if (note) setText(note, `${reason} Showing the last known state; reconnecting.`);
     if (!judged) return;
     judged.className = "verdict bad";
     judged.title = reason;
@@ -222,7 +222,7 @@ function news(rows, n) {
   const note = rows.closest(".card, section")?.querySelector(".news");
   if (!note) return;
   note.classList.toggle("on", n > 0);
-  setText(note, n > 0 ? `${n} new; they come when you let go of the list` : "");
+  setText(note, n > 0 ? `${n} new; shown when you leave the list` : "");
 }
 
 // ---- holding still ----
@@ -232,7 +232,7 @@ export function hold(yes) {
   const key = document.querySelector("[data-pause]");
   if (key) {
     key.setAttribute("aria-pressed", String(yes));
-    setText(key.querySelector("[data-pause-word]"), yes ? "Held" : "Live");
+    setText(key.querySelector("[data-pause-word]"), yes ? "Paused" : "Live");
     key.querySelector("use").setAttribute("href", yes ? "#i-play" : "#i-pause");
   }
   if (!yes) { dirty = true; batch(); }

@@ -1,7 +1,7 @@
 // Buttons of a program's own panel that ask nothing: pressed, done, told. Those that ask are acts, see dialogs.js.
 import { send } from "./dialogs.js";
 import { refresh } from "./live.js";
-import { toast } from "./telling.js";
+import { toast } from "./format.js";
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-press]");

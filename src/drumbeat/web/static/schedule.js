@@ -1,7 +1,7 @@
 // The form of a schedule: while somebody types, the next moments are shown, or at its field what is wrong with the rule.
 import { send } from "./dialogs.js";
 import { clearErrors, showError } from "./forms.js";
-import { ago } from "./telling.js";
+import { ago } from "./format.js";
 
 const form = document.querySelector("[data-schedule]");
 const words = document.querySelector("[data-preview-words]");
@@ -30,13 +30,13 @@ async function preview() {
   const kind = value("kind");
   const rule = value(kind === "cron" ? "cron" : "every");
   clearRule();
-  if (!rule) return tell("Say when it runs.", true);
+  if (!rule) return tell("Enter a rule.", true);
   let answer, record;
   try {
     answer = await fetch(`${form.dataset.preview}?${query()}`, { cache: "no-store" });
     record = await answer.json();
   } catch {
-    return mine === asked && tell("The server does not answer.", true);
+    return mine === asked && tell("Server unavailable.", true);
   }
   if (mine !== asked) return;
   if (!answer.ok || record.error) return refuse(kind, record);
@@ -47,8 +47,8 @@ async function preview() {
 
 function refuse(kind, record) {
   const field = record.argument === "rule" ? (kind === "cron" ? "cron" : "every") : record.argument;
-  showError(form, record.error ?? record.detail ?? "this rule cannot be read", field, false);
-  tell("There are no moments to show.", true);
+  showError(form, record.error ?? record.detail ?? "invalid rule", field, false);
+  tell("No fire times.", true);
 }
 
 function clearRule() {
@@ -109,7 +109,7 @@ function body() {
   for (const name of NULLABLE) { if (value(name)) given[name] = value(name); else if (editing) given[name] = null; }
   for (const name of WHOLE) {
     if (!value(name)) continue;
-    if (!/^\d{1,9}$/.test(value(name))) { showError(form, "a whole number is needed", name); return null; }
+    if (!/^\d{1,9}$/.test(value(name))) { showError(form, "must be an integer", name); return null; }
     given[name] = Number(value(name));
   }
   // As text: a number of twenty digits must not go through this browser's own.
@@ -126,7 +126,7 @@ async function submit() {
   button.disabled = true;
   try {
     const made = await send(form.dataset.method, form.dataset.url, given);
-    sessionStorage.setItem("drumbeat-said", `${made.name}: ${made.words}`);
+    sessionStorage.setItem("drumbeat-message", `${made.name}: ${made.words}`);
     location.assign(form.dataset.then + encodeURIComponent(made.name));
   } catch (error) {
     // What is no field of the form is an argument of the task.

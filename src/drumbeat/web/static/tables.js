@@ -3,7 +3,7 @@
 //   <section data-pick data-filter='{...}' data-matching="1234">   what belongs together
 //     [data-pick-bar]  shown while something is selected     [data-pick-page]  the box in the head
 //     tbody[data-rows] > tr[data-key] with an input[data-pick-row]
-import { count } from "./telling.js";
+import { count } from "./format.js";
 
 const everything = new WeakSet();   // sections in which all that match are selected
 

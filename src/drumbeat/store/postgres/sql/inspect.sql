@@ -1,35 +1,20 @@
--- Statements for people's eyes. Columns of jobs as in rows.job; what a table lacks is null.
+-- Statements that read for people. search.sql finds the ids of jobs, the first three here read their records.
 
 -- name: live_record
--- $1: of these ids. $2: how many characters of the long texts.
-SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, signature, created_at, due_at, run_at,
-       claimed_at,
-       NULL::bigint AS finished_at, instance, token, NULL AS outcome, failures, crashes, retries, timeout, crash_limit,
-       "unique", blocked_on, blocked_since, cancel_requested, left(progress, $2) AS progress, NULL AS result,
-       NULL AS result_error, error, on_dead,
-       replays, tenant, schedule, trace
+-- $1 ids. $2: the number of characters of long texts.
+SELECT {{stored from live_record}}
   FROM drumbeat.job
  WHERE job.id = ANY ($1::text[]::uuid[]);
 
 -- name: history_record
-SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, signature, created_at, due_at, run_at,
-       started_at, finished_at,
-       instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS blocked_on,
-       NULL::bigint AS blocked_since, cancel_requested, left(progress, $2) AS progress,
-       left(result, $2) AS result, result_error, error, on_dead, replays, tenant,
-       schedule, trace
-  FROM drumbeat.history
- WHERE history.id = ANY ($1::text[]::uuid[]);
+SELECT {{stored from ended_record}}
+  FROM drumbeat.history AS job
+ WHERE job.id = ANY ($1::text[]::uuid[]);
 
 -- name: dead_record
-SELECT id::text, task, queue, state, priority, key, left(args, $2) AS args, signature, created_at, due_at, run_at,
-       started_at, finished_at,
-       instance, token, outcome, failures, crashes, retries, timeout, crash_limit, "unique", NULL AS blocked_on,
-       NULL::bigint AS blocked_since, cancel_requested, left(progress, $2) AS progress,
-       left(result, $2) AS result, result_error, error, on_dead, replays, tenant,
-       schedule, trace
-  FROM drumbeat.dead
- WHERE dead.id = ANY ($1::text[]::uuid[]);
+SELECT {{stored from ended_record}}
+  FROM drumbeat.dead AS job
+ WHERE job.id = ANY ($1::text[]::uuid[]);
 
 -- name: attempts
 -- Columns as in records.AttemptRow, then the job's id. $1 ids.

@@ -6,7 +6,7 @@ INSERT INTO drumbeat.instance (id, app, version, host, pid, roles, queues, tasks
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, drumbeat.now_us(), drumbeat.now_us())
     ON CONFLICT (id) DO NOTHING;
 
--- name: beat
+-- name: heartbeat
 -- One beat, and everything an instance must know, in one row; none if it does not live. $1 id, $2 running, $3 whether to
 -- count the jobs that run under it: their index is long where vacuum cannot keep up. $4 for how long it wants to lead, null:
 -- not at all. A lease that ends later than any could was given before the clock went back. Nobody but the end of a job sets
@@ -98,7 +98,7 @@ SELECT id
    AND ($2::bigint IS NULL OR beat = $2)
    FOR UPDATE;
 
--- name: end
+-- name: set_ended
 UPDATE drumbeat.instance
    SET state = $2,
        ended_at = drumbeat.now_us(),

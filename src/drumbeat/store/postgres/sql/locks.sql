@@ -2,28 +2,28 @@
 
 -- name: acquire
 SELECT ticket, token, lane, place, look_after, granted_at
-  FROM drumbeat.lock_enter($1, $2, $3, $4, $5, $6, $7);
+  FROM drumbeat.lock_acquire($1, $2, $3, $4, $5, $6, $7);
 
 -- name: acquire_all
 SELECT ticket, token, lane, place, look_after, granted_at
-  FROM drumbeat.lock_enter_all($1, $2, $3, $4, $5, $6, $7);
+  FROM drumbeat.lock_acquire_all($1, $2, $3, $4, $5, $6, $7);
 
 -- name: ticket_status
 SELECT ticket, token, lane, place, look_after, granted_at
-  FROM drumbeat.lock_look($1, $2);
+  FROM drumbeat.lock_ticket_status($1, $2);
 
 -- name: release
-SELECT drumbeat.lock_leave($1);
+SELECT drumbeat.lock_release($1);
 
 -- name: force_release
-SELECT drumbeat.lock_release($1, $2, $3, $4);
+SELECT drumbeat.lock_force_release($1, $2, $3, $4);
 
 -- name: release_reasons
 -- Why these were released by force.
-SELECT released, released_by, released_reason
+SELECT released_tickets, released_by, released_reason
   FROM drumbeat.lock
- WHERE released <> ''
-   AND string_to_array(released, ' ') && $1::text[];
+ WHERE released_tickets <> ''
+   AND string_to_array(released_tickets, ' ') && $1::text[];
 
 -- name: repair_limits
 -- A limit that no lock can have.

@@ -1,4 +1,5 @@
--- Rows as they are, the newest first: for the look at records that cannot be read. Columns are taken by name, the last of a name.
+-- Rows as they are stored, newest first, for the doctor's search for records that cannot be read. Columns are read by name, the
+-- last of a name.
 
 -- name: jobs
 SELECT job.*, job.id::text AS id, job.claimed_at AS started_at
@@ -12,7 +13,7 @@ SELECT history.*, history.id::text AS id
  ORDER BY history.id DESC
  LIMIT $1;
 
--- name: letters
+-- name: dead_letters
 SELECT dead.*, dead.id::text AS id
   FROM drumbeat.dead
  ORDER BY dead.id DESC
@@ -30,7 +31,7 @@ SELECT instance.*
  ORDER BY instance.id DESC
  LIMIT $1;
 
--- name: acts
+-- name: audit_entries
 SELECT audit.*
   FROM drumbeat.audit
  ORDER BY audit.id DESC

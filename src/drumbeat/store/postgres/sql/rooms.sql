@@ -20,7 +20,7 @@ DELETE FROM drumbeat.room_message
                  FOR UPDATE SKIP LOCKED)
 RETURNING id, room, "to", args, signature;
 
--- name: waiting
+-- name: list_untaken
 -- $1 to, $2 id, each an array: those of these messages that nobody has taken.
 SELECT id
   FROM drumbeat.room_message

@@ -1,39 +1,15 @@
--- Statements about schedules, their fires, and who does what once. Columns of a schedule as in store.scheduled.ScheduleRow.
--- Whoever fires, declares or sweeps takes the schedules that nobody has locked: so nobody who holds one waits for another, and
--- the end of a job, which holds the job and waits for its schedule, never waits for long.
+-- Statements about schedules, their fires, and work that is done once. Statements that fire, declare or sweep skip locked
+-- schedules: no transaction that holds a schedule waits for another, and the end of a job, which waits for its schedule, never
+-- waits for long.
 
 -- name: put_new
--- A new one, or one that was retired. With AFTER next_at stays empty while its job is live.
+-- A new schedule, or one that was retired. An interval has no next_at while its job is live.
 -- $1 to $23 the definition, $24 every, $25 cursor, $26 next_at, $27 by.
-INSERT INTO drumbeat.schedule (name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit,
-                               on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start, "end", origin, app,
-                               version, every, cursor, next_at, changed_by, state, revision, created_at, changed_at,
+INSERT INTO drumbeat.schedule ({{definition}}, every, cursor, next_at, changed_by, state, revision, created_at, changed_at,
                                declared_at, reason)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
-        $26, $27, 'active', 1, drumbeat.now_us(), drumbeat.now_us(), CASE WHEN $21 = 'code' THEN drumbeat.now_us() END, '')
+VALUES ({{definition from parameters}}, $24, $25, $26, $27, 'active', 1, drumbeat.now_us(), drumbeat.now_us(), CASE WHEN $21 = 'code' THEN drumbeat.now_us() END, '')
     ON CONFLICT (name) DO UPDATE
-   SET task = excluded.task,
-       kind = excluded.kind,
-       rule = excluded.rule,
-       queue = excluded.queue,
-       args = excluded.args,
-       signature = excluded.signature,
-       tz = excluded.tz,
-       priority = excluded.priority,
-       retries = excluded.retries,
-       timeout = excluded.timeout,
-       crash_limit = excluded.crash_limit,
-       on_dead = excluded.on_dead,
-       catch_up = excluded.catch_up,
-       catch_up_limit = excluded.catch_up_limit,
-       max_late = excluded.max_late,
-       overlap = excluded.overlap,
-       jitter = excluded.jitter,
-       start = excluded.start,
-       "end" = excluded."end",
-       origin = excluded.origin,
-       app = excluded.app,
-       version = excluded.version,
+   SET ({{changeable}}) = ({{changeable from excluded}}),
        every = excluded.every,
        state = 'active',
        revision = schedule.revision + 1,
@@ -51,28 +27,7 @@ RETURNING name;
 -- name: put_changed
 -- $28 revision.
 UPDATE drumbeat.schedule
-   SET task = $2,
-       kind = $3,
-       rule = $4,
-       queue = $5,
-       args = $6,
-       signature = $7,
-       tz = $8,
-       priority = $9,
-       retries = $10,
-       timeout = $11,
-       crash_limit = $12,
-       on_dead = $13,
-       catch_up = $14,
-       catch_up_limit = $15,
-       max_late = $16,
-       overlap = $17,
-       jitter = $18,
-       start = $19,
-       "end" = $20,
-       origin = $21,
-       app = $22,
-       version = $23,
+   SET ({{changeable}}) = ({{changeable from parameters}}),
        every = $24,
        state = 'active',
        revision = revision + 1,
@@ -88,7 +43,7 @@ UPDATE drumbeat.schedule
 RETURNING name;
 
 -- name: declare
--- The names that are not there.
+-- Returns the names that do not exist.
   WITH declared AS MATERIALIZED (
        SELECT name
          FROM drumbeat.schedule
@@ -104,7 +59,7 @@ SELECT given.name
  WHERE NOT EXISTS (SELECT FROM drumbeat.schedule WHERE schedule.name = given.name);
 
 -- name: change
--- $1 name, $2 revision, $3 state, $4 cursor, $5 next_at, $6 by, $7 why.
+-- $1 name, $2 revision, $3 state, $4 cursor, $5 next_at, $6 by, $7 reason.
 UPDATE drumbeat.schedule
    SET state = $3,
        revision = revision + 1,
@@ -120,17 +75,13 @@ UPDATE drumbeat.schedule
 RETURNING changed_at;
 
 -- name: get
-SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
-       catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor, next_at,
-       current::text, created_at, changed_at, declared_at, changed_by, reason
+SELECT {{schedule from schedule, current = current::text}}
   FROM drumbeat.schedule
  WHERE name = $1;
 
 -- name: page
--- $1 after, $2 also those that are retired, $3 limit.
-SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
-       catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor, next_at,
-       current::text, created_at, changed_at, declared_at, changed_by, reason
+-- $1 after, $2 retired ones as well, $3 limit.
+SELECT {{schedule from schedule, current = current::text}}
   FROM drumbeat.schedule
  WHERE name > $1
    AND ($2 OR state <> 'retired')
@@ -138,7 +89,7 @@ SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, ti
  LIMIT $3;
 
 -- name: next_due
--- When to look again: the next moment after now, and the shortest interval of those whose job is under way.
+-- When to look again: the next fire time after now, and the shortest interval of schedules whose job is live.
 SELECT drumbeat.now_us() AS now,
        (SELECT min(next_at) FROM drumbeat.schedule WHERE next_at > drumbeat.now_us()) AS next_at,
        (SELECT every
@@ -149,16 +100,14 @@ SELECT drumbeat.now_us() AS now,
 
 -- name: due
 -- $1 now, $2 limit.
-SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
-       catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor, next_at,
-       current::text, created_at, changed_at, declared_at, changed_by, reason
+SELECT {{schedule from schedule, current = current::text}}
   FROM drumbeat.schedule
  WHERE next_at <= $1
  ORDER BY next_at, name
  LIMIT $2;
 
 -- name: lock
--- How these schedules stand; not those that somebody else is at. Columns as in store.overlap.ScheduleSnapshot, but for the jobs.
+-- The state of these schedules, without locked ones. Columns as in core.overlap.ScheduleSnapshot, but for the jobs.
 SELECT name, revision, cursor, state, overlap, every, current::text, drumbeat.now_us() AS now
   FROM drumbeat.schedule
  WHERE name = ANY ($1::text[])
@@ -170,13 +119,13 @@ SELECT name
   FROM drumbeat.schedule
  WHERE name = ANY ($1::text[]);
 
--- name: live
--- Which of these jobs are live. Their end waits for the schedule that we hold.
+-- name: live_states
+-- Those of these jobs that are live. Their end waits for the schedule that we hold.
 SELECT id::text, state
   FROM drumbeat.job
  WHERE id = ANY ($1::text[]::uuid[]);
 
--- name: waiting
+-- name: list_waiting
 SELECT id::text, blocked_on
   FROM drumbeat.job
  WHERE blocked_on = ANY ($1::text[])
@@ -184,7 +133,7 @@ SELECT id::text, blocked_on
    AND blocked_on IS NOT NULL;
 
 -- name: lock_jobs
--- Jobs that are to be cancelled; not those that somebody else is at.
+-- Jobs to be cancelled, without locked ones.
 SELECT id::text, state
   FROM drumbeat.job
  WHERE id = ANY ($1::text[]::uuid[])
@@ -192,7 +141,7 @@ SELECT id::text, state
    FOR UPDATE SKIP LOCKED;
 
 -- name: find_fired
--- Which of these (schedule, moment) were fired before.
+-- Those of these (schedule, fire time) that were fired before.
 SELECT wanted.schedule, wanted.at
   FROM unnest($1::text[], $2::bigint[]) AS wanted (schedule, at)
  WHERE (SELECT 1
@@ -200,7 +149,7 @@ SELECT wanted.schedule, wanted.at
          WHERE fire.schedule = wanted.schedule AND fire.at = wanted.at AND NOT fire.skipped) IS NOT NULL;
 
 -- name: enqueue
--- Make jobs of their schedules. Columns: schedule, id, due_at, run_at, blocked_on.
+-- Create jobs from their schedules. Columns: schedule, id, due_at, run_at, blocked_on.
 INSERT INTO drumbeat.job (id, task, queue, priority, args, signature, created_at, due_at, run_at, retries, timeout, crash_limit,
                           blocked_on, blocked_since, on_dead, schedule)
 SELECT fired.id, plan.task, plan.queue, plan.priority, plan.args, plan.signature, drumbeat.now_us(), fired.due_at, fired.run_at,
@@ -215,13 +164,13 @@ SELECT fired.id, plan.task, plan.queue, plan.priority, plan.args, plan.signature
         LIMIT 1) AS plan;
 
 -- name: clear_current
--- Before current jobs are cancelled for the sake of their successors: their end must not set anybody free.
+-- Before current jobs are cancelled in favour of their successors: their end must not start the next one.
 UPDATE drumbeat.schedule
    SET current = NULL
  WHERE name = ANY ($1::text[]);
 
--- name: record
--- Columns as in store.scheduled.FireRow. What is on record stays.
+-- name: record_fires
+-- Columns as in core.overlap.FireRow. What is recorded stays.
 INSERT INTO drumbeat.fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
 SELECT schedule, at, outcome = 'skipped', last, count, outcome, reason, job, recorded_at
   FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]::uuid[], $8::bigint[])
@@ -240,7 +189,7 @@ UPDATE drumbeat.schedule
    AND schedule.name = moved.name;
 
 -- name: find_stalled
--- Active series without a next moment whose current job is not live. One with an end may have come to it.
+-- Active intervals without a next fire time whose current job is not live. One that has an end may have reached it.
 -- $1 only these; null: any.
 SELECT name
   FROM drumbeat.schedule
@@ -252,7 +201,7 @@ SELECT name
    AND ($1::text[] IS NULL OR name = ANY ($1));
 
 -- name: find_orphaned_waits
--- Schedules whose current job is not live while others wait for it. From one value of blocked_on to the next.
+-- Schedules whose current job is not live while others wait for it. Seeks from one value of blocked_on to the next.
   WITH RECURSIVE waiting (value) AS (
        SELECT min(blocked_on)
          FROM drumbeat.job
@@ -282,11 +231,11 @@ UPDATE drumbeat.schedule
 
 -- name: start_next
 UPDATE drumbeat.schedule
-   SET current = drumbeat.successor(name)
+   SET current = drumbeat.start_next(name)
  WHERE name = ANY ($1::text[]);
 
 -- name: retire
--- Those of code that nobody declares any more, though instances of the same app live. $1 silent since.
+-- Schedules of code that are no longer declared although instances of the same app are alive. $1 silent since.
   WITH silent AS MATERIALIZED (
        SELECT name
          FROM drumbeat.schedule
@@ -307,7 +256,7 @@ UPDATE drumbeat.schedule
 RETURNING name;
 
 -- name: fires
--- Columns as in store.overlap.FireRow. $1 names, $2 before, $3 limit for each.
+-- Columns as in core.overlap.FireRow. $1 names, $2 before, $3 limit for each.
 SELECT fire.schedule, fire.at, fire.last, fire.count, fire.outcome, fire.reason, fire.job::text, fire.recorded_at
   FROM (SELECT DISTINCT name FROM unnest($1::text[]) AS given (name)) AS wanted
  CROSS JOIN LATERAL (
@@ -329,8 +278,8 @@ DELETE FROM drumbeat.fire
         LIMIT $2))
 RETURNING 1;
 
--- name: once
--- Begin it, or take it over from an instance that is not alive any more. $1 key, $2 instance.
+-- name: begin_once
+-- Begin it, or take it over from an instance that is no longer alive. $1 key, $2 instance.
 INSERT INTO drumbeat.once (key, instance, begun_at)
 VALUES ($1, $2, drumbeat.now_us())
     ON CONFLICT (key) DO UPDATE

@@ -26,7 +26,7 @@ SELECT current_setting('server_version_num')::integer AS version, pg_is_in_recov
 -- Where the database forgets commits in a crash by default, ours are kept all the same.
 SET synchronous_commit = on;
 
--- name: set
+-- name: apply_settings
 -- For the session: $1 names, $2 values.
 SELECT set_config(setting.name, setting.value, false)
   FROM unnest($1::text[], $2::text[]) AS setting (name, value);
@@ -40,11 +40,11 @@ SELECT drumbeat.now_us();
 
 -- name: days_ahead
 -- Make the days of history from today on; how many were missing.
-SELECT count(*) FILTER (WHERE drumbeat.ensure_day((drumbeat.now_us() / 86400000000 + days_ahead) * 86400000000))
+SELECT count(*) FILTER (WHERE drumbeat.ensure_history_day((drumbeat.now_us() / 86400000000 + days_ahead) * 86400000000))
   FROM generate_series(0, $1::integer) AS days_ahead;
 
--- name: ensure_day
-SELECT drumbeat.ensure_day($1);
+-- name: ensure_history_day
+SELECT drumbeat.ensure_history_day($1);
 
 -- name: days
 -- The partitions of history, oldest first, and those that were detached and not yet dropped.

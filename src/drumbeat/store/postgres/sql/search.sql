@@ -1,26 +1,23 @@
--- How people search jobs. `store/job_search.py` says which of these is asked, and when; the names are the same on SQLite.
--- A walk looks at so many jobs and no more, whether they are wanted or not.
+-- Searches for jobs. `store/job_search.py` chooses the statements; the names are the same on SQLite. A scan reads at most $11
+-- jobs, whether they match or not.
 
--- name: _answer
--- How many were looked at, the smallest id of them, and ids and words of those that are wanted.
+-- name: _matches
+-- Number of jobs scanned, smallest of their ids, ids and views of matches.
 -- $1 state, $2 view, $3 task, $4 queue, $5 key, $6 a part of the error, $7 schedule, $8 instance; null: any.
 -- $9 and $10: the span of ids.
-  WITH wanted AS (
-       SELECT looked.id,
-              looked.word,
-              ($1::text IS NULL OR looked.state = $1)
-              AND ($2::text IS NULL OR looked.word = $2)
-              AND ($3::text IS NULL OR looked.task = $3)
-              AND ($4::text IS NULL OR looked.queue = $4)
-              AND ($5::text IS NULL OR looked.key = $5)
-              AND ($6::text IS NULL OR strpos(looked.error::json ->> 'type', $6) > 0
-                   OR strpos(looked.error::json ->> 'message', $6) > 0)
-              AND ($7::text IS NULL OR looked.schedule = $7)
-              AND ($8::text IS NULL OR looked.instance = $8) AS is_wanted
-         FROM looked)
-SELECT count(*) AS looked, min(id::text COLLATE "C") AS smallest, array_agg(id::text) FILTER (WHERE is_wanted) AS ids,
-       array_agg(word) FILTER (WHERE is_wanted) AS words
-  FROM wanted
+SELECT count(*) AS scanned, min(id::text COLLATE "C") AS smallest, array_agg(id::text) FILTER (WHERE matches) AS ids,
+       array_agg(view) FILTER (WHERE matches) AS views
+  FROM (SELECT id,
+               view,
+               ($1::text IS NULL OR state = $1)
+               AND ($2::text IS NULL OR view = $2)
+               AND ($3::text IS NULL OR task = $3)
+               AND ($4::text IS NULL OR queue = $4)
+               AND ($5::text IS NULL OR key = $5)
+               AND ($6::text IS NULL OR strpos(error::json ->> 'type', $6) > 0 OR strpos(error::json ->> 'message', $6) > 0)
+               AND ($7::text IS NULL OR schedule = $7)
+               AND ($8::text IS NULL OR instance = $8) AS matches
+          FROM scanned) AS checked
 
 -- name: _live
 id, state, task, queue, key, error, schedule, instance,
@@ -29,54 +26,48 @@ CASE WHEN state = 'running' THEN 'running'
      WHEN run_at <= drumbeat.now_us() THEN 'ready'
      WHEN failures + crashes > 0 THEN 'retrying'
      ELSE 'scheduled'
- END AS word
+ END AS view
 
 -- name: _ended
 id, state, task, queue, key, error, schedule, instance,
-CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
+CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS view
 
--- name: live_walk
--- $11: how many.
-  WITH looked AS (
+-- name: live_scan
+-- $11: limit.
+  WITH scanned AS (
        SELECT
        -- include: _live
          FROM drumbeat.job
         WHERE job.id BETWEEN $9::text::uuid AND $10::text::uuid
         ORDER BY job.id DESC
         LIMIT $11)
-SELECT answer.looked, answer.smallest, answer.ids, answer.words
-  FROM (
--- include: _answer
-       ) AS answer;
+-- include: _matches
+;
 
--- name: live_chosen
--- $11: of these ids.
-  WITH looked AS (
+-- name: live_filter
+-- $11: ids.
+  WITH scanned AS (
        SELECT
        -- include: _live
          FROM drumbeat.job
         WHERE job.id = ANY ($11::text[]::uuid[])
           AND job.id BETWEEN $9::text::uuid AND $10::text::uuid)
-SELECT answer.looked, answer.smallest, answer.ids, answer.words
-  FROM (
--- include: _answer
-       ) AS answer;
+-- include: _matches
+;
 
--- name: history_walk
-  WITH looked AS (
+-- name: history_scan
+  WITH scanned AS (
        SELECT
        -- include: _ended
          FROM drumbeat.history
         WHERE history.id BETWEEN $9::text::uuid AND $10::text::uuid
         ORDER BY history.id DESC
         LIMIT $11)
-SELECT answer.looked, answer.smallest, answer.ids, answer.words
-  FROM (
--- include: _answer
-       ) AS answer;
+-- include: _matches
+;
 
--- name: history_walk_of_task
-  WITH looked AS (
+-- name: history_scan_of_task
+  WITH scanned AS (
        SELECT
        -- include: _ended
          FROM drumbeat.history
@@ -84,13 +75,11 @@ SELECT answer.looked, answer.smallest, answer.ids, answer.words
           AND history.id BETWEEN $9::text::uuid AND $10::text::uuid
         ORDER BY history.id DESC
         LIMIT $11)
-SELECT answer.looked, answer.smallest, answer.ids, answer.words
-  FROM (
--- include: _answer
-       ) AS answer;
+-- include: _matches
+;
 
--- name: history_walk_of_key
-  WITH looked AS (
+-- name: history_scan_of_key
+  WITH scanned AS (
        SELECT
        -- include: _ended
          FROM drumbeat.history
@@ -99,38 +88,32 @@ SELECT answer.looked, answer.smallest, answer.ids, answer.words
           AND history.id BETWEEN $9::text::uuid AND $10::text::uuid
         ORDER BY history.id DESC
         LIMIT $11)
-SELECT answer.looked, answer.smallest, answer.ids, answer.words
-  FROM (
--- include: _answer
-       ) AS answer;
+-- include: _matches
+;
 
--- name: history_chosen
-  WITH looked AS (
+-- name: history_filter
+  WITH scanned AS (
        SELECT
        -- include: _ended
          FROM drumbeat.history
         WHERE history.id = ANY ($11::text[]::uuid[])
           AND history.id BETWEEN $9::text::uuid AND $10::text::uuid)
-SELECT answer.looked, answer.smallest, answer.ids, answer.words
-  FROM (
--- include: _answer
-       ) AS answer;
+-- include: _matches
+;
 
--- name: dead_walk
-  WITH looked AS (
+-- name: dead_scan
+  WITH scanned AS (
        SELECT
        -- include: _ended
          FROM drumbeat.dead
         WHERE dead.id BETWEEN $9::text::uuid AND $10::text::uuid
         ORDER BY dead.id DESC
         LIMIT $11)
-SELECT answer.looked, answer.smallest, answer.ids, answer.words
-  FROM (
--- include: _answer
-       ) AS answer;
+-- include: _matches
+;
 
--- name: dead_walk_of_task
-  WITH looked AS (
+-- name: dead_scan_of_task
+  WITH scanned AS (
        SELECT
        -- include: _ended
          FROM drumbeat.dead
@@ -138,25 +121,21 @@ SELECT answer.looked, answer.smallest, answer.ids, answer.words
           AND dead.id BETWEEN $9::text::uuid AND $10::text::uuid
         ORDER BY dead.id DESC
         LIMIT $11)
-SELECT answer.looked, answer.smallest, answer.ids, answer.words
-  FROM (
--- include: _answer
-       ) AS answer;
+-- include: _matches
+;
 
--- name: dead_chosen
-  WITH looked AS (
+-- name: dead_filter
+  WITH scanned AS (
        SELECT
        -- include: _ended
          FROM drumbeat.dead
         WHERE dead.id = ANY ($11::text[]::uuid[])
           AND dead.id BETWEEN $9::text::uuid AND $10::text::uuid)
-SELECT answer.looked, answer.smallest, answer.ids, answer.words
-  FROM (
--- include: _answer
-       ) AS answer;
+-- include: _matches
+;
 
--- name: few_of_key
--- $1 task or null, $2 key, $3 limit. Without a task: in each that has jobs with keys, one step of the index for each.
+-- name: small_of_key
+-- $1 task or null, $2 key, $3 limit. Without a task: every task that has jobs with keys, one seek for each.
   WITH RECURSIVE known (task) AS (
        SELECT coalesce($1::text COLLATE "C", (SELECT min(job.task) FROM drumbeat.job WHERE job.key IS NOT NULL))
         UNION ALL
@@ -172,7 +151,7 @@ SELECT job.id::text
                       LIMIT $3) AS job
  LIMIT $3;
 
--- name: few_running
+-- name: small_running
 -- $1 instance or null, $2 limit.
 SELECT job.id::text
   FROM drumbeat.job
@@ -181,8 +160,8 @@ SELECT job.id::text
  ORDER BY job.instance
  LIMIT $2;
 
--- name: few_ready
--- $1 queue or null, $2 limit. Queue by queue and level by level, as a claim goes.
+-- name: _due
+-- $1 queue or null, $2 limit. Queue by queue and priority by priority, as in a claim.
   WITH RECURSIVE known (queue) AS (
        SELECT coalesce($1::text COLLATE "C", (SELECT min(job.queue)
                                                 FROM drumbeat.job
@@ -201,6 +180,9 @@ SELECT job.id::text
                        FROM drumbeat.job AS each
                       WHERE each.queue = known.queue
                         AND each.priority = level
+
+-- name: small_ready
+-- include: _due
                         AND each.run_at <= drumbeat.now_us()
                         AND each.state = 'pending'
                         AND each.blocked_on IS NULL
@@ -208,25 +190,8 @@ SELECT job.id::text
                       LIMIT $2) AS job
  LIMIT $2;
 
--- name: few_future
-  WITH RECURSIVE known (queue) AS (
-       SELECT coalesce($1::text COLLATE "C", (SELECT min(job.queue)
-                                                FROM drumbeat.job
-                                               WHERE job.state = 'pending' AND job.blocked_on IS NULL))
-        UNION ALL
-       SELECT (SELECT min(job.queue)
-                 FROM drumbeat.job
-                WHERE job.queue > known.queue AND job.state = 'pending' AND job.blocked_on IS NULL)
-         FROM known
-        WHERE known.queue IS NOT NULL
-          AND $1 IS NULL)
-SELECT job.id::text
-  FROM known
- CROSS JOIN generate_series(0, 9) AS level
- CROSS JOIN LATERAL (SELECT each.id
-                       FROM drumbeat.job AS each
-                      WHERE each.queue = known.queue
-                        AND each.priority = level
+-- name: small_future
+-- include: _due
                         AND each.run_at > drumbeat.now_us()
                         AND each.state = 'pending'
                         AND each.blocked_on IS NULL
@@ -234,7 +199,7 @@ SELECT job.id::text
                       LIMIT $2) AS job
  LIMIT $2;
 
--- name: few_tried
+-- name: small_retrying
 -- $1 limit.
 SELECT job.id::text
   FROM drumbeat.job
@@ -244,7 +209,7 @@ SELECT job.id::text
  ORDER BY job.run_at
  LIMIT $1;
 
--- name: few_waiting
+-- name: small_waiting
 -- $1 limit.
 SELECT job.id::text
   FROM drumbeat.job
@@ -253,7 +218,7 @@ SELECT job.id::text
  ORDER BY job.blocked_on
  LIMIT $1;
 
--- name: few_unsucceeded
+-- name: small_unsucceeded
 -- $1 state or null, $2 task or null, $3 limit.
 SELECT history.id::text
   FROM drumbeat.history
@@ -263,7 +228,7 @@ SELECT history.id::text
  LIMIT $3;
 
 -- name: counts
--- Of everything, exactly.
+-- Exact counts of everything.
 SELECT due.ready, due.future - tried.number AS scheduled, tried.number AS retrying, waiting.number AS waiting,
        running.number AS running, ended.number - bad.cancelled - bad.discarded AS succeeded,
        bad.discarded + letters.number AS dead, bad.cancelled
@@ -285,6 +250,5 @@ SELECT due.ready, due.future - tried.number AS scheduled, tried.number AS retryi
        (SELECT count(*) AS number FROM drumbeat.dead) AS letters;
 
 -- name: count_letters
--- Of these, exactly.
 SELECT count(*)
   FROM drumbeat.dead;

@@ -49,17 +49,28 @@ local function is_pending(id, body)
   return text and parse_live_state(text, body).blocked_on ~= ''
 end
 
--- Returns the live unique job that conflicts with a new one of this flag, or nil: for 'p' only a pending one does.
+-- Ids are compared by their bytes: `<` would go by the server's locale.
+local function is_smaller_id(one, other)
+  for i = 1, math.min(#one, #other) do
+    local a, b = string.byte(one, i), string.byte(other, i)
+    if a ~= b then
+      return a < b
+    end
+  end
+  return #one < #other
+end
+
+-- Returns the live unique job that conflicts with a new one of this flag, the smallest id of several, or nil: for 'p' only
+-- pending ones do.
 local function find_key_holder(flag, task, key, except_id)
+  local holder = nil
   for _, id in ipairs(key_ids(key_field(flag, task, key))) do
-    if id ~= except_id then
-      if flag == 'l' then
-        return id
-      end
-      local body = safe_read('HGET', P .. 'job:' .. bucket(id), id)
-      if body and is_pending(id, body) then
-        return id
+    if id ~= except_id and (not holder or is_smaller_id(id, holder)) then
+      local body = flag ~= 'l' and safe_read('HGET', P .. 'job:' .. bucket(id), id)
+      if flag == 'l' or (body and is_pending(id, body)) then
+        holder = id
       end
     end
   end
+  return holder
 end

@@ -41,7 +41,10 @@ for i, id in ipairs(ids) do
   elseif flag == 'l' or flag == 'p' then
     local task = template_of[i].task
     local field = key_field(flag, task, keys[i])
-    local other = taken[field] or find_key_holder(flag, task, keys[i])
+    local other, added = find_key_holder(flag, task, keys[i]), taken[field]
+    if added and (not other or is_smaller_id(added, other)) then
+      other = added
+    end
     if other then
       refuse(i, other)
     else

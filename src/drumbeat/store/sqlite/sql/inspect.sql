@@ -1,40 +1,20 @@
--- Statements for people's eyes. How jobs are searched is in search.sql: it gives ids, these give the records.
+-- Statements that read for people. search.sql finds the ids of jobs, the first three here read their records.
 
 -- name: live_record
--- Columns as in rows.JobRow. :preview: how many characters of the long texts.
-SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.priority, job.key,
-                                   substr(job.args, 1, :preview), job.signature,
-                                   job.created_at, job.due_at, job.run_at, job.claimed_at, NULL, job.instance, job.token,
-                                   NULL, job.failures, job.crashes, job.retries, job.timeout, job.crash_limit, job."unique",
-                                   job.blocked_on, job.blocked_since, job.cancel_requested,
-                                   substr(job.progress, 1, :preview), NULL, NULL, job.error,
-                                   job.on_dead, job.replays, job.tenant, job.schedule, job.trace))
+-- :preview: the number of characters of long texts.
+SELECT json_group_array(json_array({{stored from live_record}}))
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_job AS job
  WHERE job.id = wanted.value;
 
 -- name: history_record
-SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.priority, job.key,
-                                   substr(job.args, 1, :preview), job.signature,
-                                   job.created_at, job.due_at, job.run_at, job.started_at, job.finished_at, job.instance,
-                                   job.token, job.outcome, job.failures, job.crashes, job.retries, job.timeout,
-                                   job.crash_limit, job."unique", NULL, NULL, job.cancel_requested,
-                                   substr(job.progress, 1, :preview), substr(job.result, 1, :preview),
-                                   job.result_error, job.error, job.on_dead, job.replays, job.tenant, job.schedule,
-                                   job.trace))
+SELECT json_group_array(json_array({{stored from ended_record}}))
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_history AS job
  WHERE job.id = wanted.value;
 
 -- name: dead_record
-SELECT json_group_array(json_array(job.id, job.task, job.queue, job.state, job.priority, job.key,
-                                   substr(job.args, 1, :preview), job.signature,
-                                   job.created_at, job.due_at, job.run_at, job.started_at, job.finished_at, job.instance,
-                                   job.token, job.outcome, job.failures, job.crashes, job.retries, job.timeout,
-                                   job.crash_limit, job."unique", NULL, NULL, job.cancel_requested,
-                                   substr(job.progress, 1, :preview), substr(job.result, 1, :preview),
-                                   job.result_error, job.error, job.on_dead, job.replays, job.tenant, job.schedule,
-                                   job.trace))
+SELECT json_group_array(json_array({{stored from ended_record}}))
   FROM json_each(:ids) AS wanted
  CROSS JOIN drumbeat_dead AS job
  WHERE job.id = wanted.value;

@@ -5,7 +5,7 @@ INSERT INTO drumbeat_instance (id, app, version, host, pid, roles, queues, tasks
 VALUES (:id, :app, :version, :host, :pid, :roles, :queues, :tasks, :concurrency, :now, :now, :rooms, :wake)
     ON CONFLICT (id) DO NOTHING;
 
--- name: beat
+-- name: heartbeat
 UPDATE drumbeat_instance
    SET beat = CASE WHEN typeof(beat) = 'integer' THEN beat ELSE 0 END + 1,
        beat_at = :now,
@@ -71,7 +71,7 @@ SELECT instance, term
  WHERE instance IS NOT NULL
    AND until > :now;
 
--- name: lead
+-- name: take_leadership
 -- Take the lead or renew it. A lease that ends later than any could was given before the clock went back.
 UPDATE drumbeat_leader
    SET term = CASE WHEN typeof(term) = 'integer' THEN term ELSE 0 END + (instance IS NOT :id),
@@ -89,7 +89,7 @@ UPDATE drumbeat_leader
        until = 0
  WHERE instance = :id;
 
--- name: end
+-- name: set_ended
 -- beat NULL: whatever the count is.
 UPDATE drumbeat_instance
    SET state = :state,

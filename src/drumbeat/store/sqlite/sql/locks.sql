@@ -7,14 +7,14 @@ SELECT boot
 
 -- name: upsert_lock
 -- Gives the number of the next ticket.
-INSERT INTO drumbeat_lock (name, "limit", per, last, boot, used_at)
+INSERT INTO drumbeat_lock (name, "limit", per, last_number, boot, used_at)
 VALUES (:lock, :limit, :per, :wall, :boot, :hour)
     ON CONFLICT (name) DO UPDATE
    SET "limit" = excluded."limit",
        per = excluded.per,
-       last = max(last + 1, excluded.last),
+       last_number = max(last_number + 1, excluded.last_number),
        used_at = excluded.used_at
-RETURNING last;
+RETURNING last_number;
 
 -- name: set_boot
 UPDATE drumbeat_lock
@@ -57,20 +57,20 @@ DELETE FROM drumbeat_ticket
 UPDATE drumbeat_lock
    SET "limit" = CASE WHEN typeof("limit") = 'integer' THEN "limit" ELSE 1 END,
        per = CASE WHEN typeof(per) = 'integer' THEN per END,
-       last = CASE WHEN typeof(last) = 'integer' AND last < 1e18 THEN last ELSE :wall END,
+       last_number = CASE WHEN typeof(last_number) = 'integer' AND last_number < 1e18 THEN last_number ELSE :wall END,
        boot = CASE WHEN typeof(boot) = 'text' THEN boot ELSE '' END,
        used_at = CASE WHEN typeof(used_at) = 'integer' THEN used_at ELSE :wall END,
-       released = CASE WHEN typeof(released) = 'text' THEN released ELSE '' END,
+       released_tickets = CASE WHEN typeof(released_tickets) = 'text' THEN released_tickets ELSE '' END,
        released_at = CASE WHEN typeof(released_at) = 'integer' THEN released_at END,
        released_by = CASE WHEN typeof(released_by) = 'text' THEN released_by END,
        released_reason = CASE WHEN typeof(released_reason) = 'text' THEN released_reason END
  WHERE typeof("limit") <> 'integer'
     OR typeof(per) NOT IN ('integer', 'null')
-    OR typeof(last) <> 'integer'
-    OR last >= 1e18
+    OR typeof(last_number) <> 'integer'
+    OR last_number >= 1e18
     OR typeof(boot) <> 'text'
     OR typeof(used_at) <> 'integer'
-    OR typeof(released) <> 'text'
+    OR typeof(released_tickets) <> 'text'
     OR typeof(released_at) NOT IN ('integer', 'null')
     OR typeof(released_by) NOT IN ('text', 'null')
     OR typeof(released_reason) NOT IN ('text', 'null');
@@ -85,13 +85,13 @@ DELETE FROM drumbeat_ticket
  WHERE id = CAST(:id AS TEXT);
 
 -- name: texts_of_locks
-SELECT name, boot, released, released_by, released_reason
+SELECT name, boot, released_tickets, released_by, released_reason
   FROM drumbeat_lock;
 
 -- name: clear_texts
 UPDATE drumbeat_lock
    SET boot = '',
-       released = '',
+       released_tickets = '',
        released_by = NULL,
        released_reason = NULL
  WHERE name = CAST(:name AS TEXT);
@@ -200,16 +200,16 @@ SELECT json_group_array(json_array(id, number, lane, granted_at, 0, NULL))
 
 -- name: release_reasons
 -- Why these were released by force: [[tickets, by, why], ...]
-SELECT json_group_array(json_array(released, released_by, released_reason))
+SELECT json_group_array(json_array(released_tickets, released_by, released_reason))
   FROM drumbeat_lock
- WHERE released <> ''
-   AND EXISTS (SELECT 1 FROM json_each(:ids) WHERE instr(released, value));
+ WHERE released_tickets <> ''
+   AND EXISTS (SELECT 1 FROM json_each(:ids) WHERE instr(released_tickets, value));
 
 -- name: delete_tickets
 DELETE FROM drumbeat_ticket
  WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: holding
+-- name: tickets_to_release
 -- Tickets to be released: [[id, wake], ...]
 SELECT json_group_array(json_array(id, wake))
   FROM drumbeat_ticket
@@ -218,7 +218,7 @@ SELECT json_group_array(json_array(id, wake))
 
 -- name: record_release
 UPDATE drumbeat_lock
-   SET released = :released,
+   SET released_tickets = :released,
        released_at = :wall,
        released_by = :by,
        released_reason = :reason

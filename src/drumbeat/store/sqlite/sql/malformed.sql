@@ -1,4 +1,4 @@
--- Rows as they are, the newest first: for the look at records that cannot be read. Columns are taken by name.
+-- Rows as they are stored, newest first, for the doctor's search for records that cannot be read. Columns are read by name.
 
 -- name: jobs
 SELECT *, claimed_at AS started_at
@@ -12,7 +12,7 @@ SELECT *
  ORDER BY seq DESC
  LIMIT :limit;
 
--- name: letters
+-- name: dead_letters
 SELECT *
   FROM drumbeat_dead
  ORDER BY id DESC
@@ -30,7 +30,7 @@ SELECT *
  ORDER BY id DESC
  LIMIT :limit;
 
--- name: acts
+-- name: audit_entries
 SELECT *
   FROM drumbeat_audit
  ORDER BY id DESC

@@ -29,7 +29,7 @@ SELECT json_group_array(json_array(place, id, room, "to", args, signature))
 DELETE FROM drumbeat_room_message
  WHERE rowid IN (SELECT value FROM json_each(:places));
 
--- name: waiting
+-- name: list_untaken
 -- Those of these messages that nobody has taken.
 SELECT json_group_array(id)
   FROM drumbeat_room_message

@@ -1,38 +1,13 @@
--- Statements about schedules, their fires, and who leads. Batches arrive as one JSON text and leave as one, as in jobs.sql.
--- Columns of a schedule as in store.scheduled.ScheduleRow.
+-- Statements about schedules, their fires, and work that is done once. Batches arrive and leave as one JSON text, as in claim.sql.
 
 -- name: put_new
--- A new one, or one that was retired. With AFTER next_at stays empty while its job is live.
-INSERT INTO drumbeat_schedule (name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit,
-                               on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start, "end", origin, app,
-                               version, every, state, revision, cursor, next_at, created_at, changed_at, declared_at,
+-- A new schedule, or one that was retired. An interval has no next_at while its job is live.
+INSERT INTO drumbeat_schedule ({{definition}}, every, state, revision, cursor, next_at, created_at, changed_at, declared_at,
                                changed_by, reason)
-VALUES (:name, :task, :kind, :rule, :queue, :args, :signature, :tz, :priority, :retries, :timeout, :crash_limit, :on_dead,
-        :catch_up, :catch_up_limit, :max_late, :overlap, :jitter, :start, :end, :origin, :app, :version, :every, 'active',
-        1, :cursor, :next_at, :now, :now, CASE WHEN :origin = 'code' THEN :now END, :by, '')
+VALUES ({{definition from parameters}}, :every, 'active', 1, :cursor, :next_at, :now, :now,
+        CASE WHEN :origin = 'code' THEN :now END, :by, '')
     ON CONFLICT (name) DO UPDATE
-   SET task = excluded.task,
-       kind = excluded.kind,
-       rule = excluded.rule,
-       queue = excluded.queue,
-       args = excluded.args,
-       signature = excluded.signature,
-       tz = excluded.tz,
-       priority = excluded.priority,
-       retries = excluded.retries,
-       timeout = excluded.timeout,
-       crash_limit = excluded.crash_limit,
-       on_dead = excluded.on_dead,
-       catch_up = excluded.catch_up,
-       catch_up_limit = excluded.catch_up_limit,
-       max_late = excluded.max_late,
-       overlap = excluded.overlap,
-       jitter = excluded.jitter,
-       start = excluded.start,
-       "end" = excluded."end",
-       origin = excluded.origin,
-       app = excluded.app,
-       version = excluded.version,
+   SET ({{changeable}}) = ({{changeable from excluded}}),
        every = excluded.every,
        state = 'active',
        revision = drumbeat_schedule.revision + 1,
@@ -49,28 +24,7 @@ VALUES (:name, :task, :kind, :rule, :queue, :args, :signature, :tz, :priority, :
 
 -- name: put_changed
 UPDATE drumbeat_schedule
-   SET task = :task,
-       kind = :kind,
-       rule = :rule,
-       queue = :queue,
-       args = :args,
-       signature = :signature,
-       tz = :tz,
-       priority = :priority,
-       retries = :retries,
-       timeout = :timeout,
-       crash_limit = :crash_limit,
-       on_dead = :on_dead,
-       catch_up = :catch_up,
-       catch_up_limit = :catch_up_limit,
-       max_late = :max_late,
-       overlap = :overlap,
-       jitter = :jitter,
-       start = :start,
-       "end" = :end,
-       origin = :origin,
-       app = :app,
-       version = :version,
+   SET ({{changeable}}) = ({{changeable from parameters}}),
        every = :every,
        state = 'active',
        revision = revision + 1,
@@ -105,58 +59,43 @@ UPDATE drumbeat_schedule
        changed_at = :now,
        changed_by = :by,
        reason = :reason
--- One whose revision is no number can be changed by whoever wants to.
+-- A schedule whose revision is not a number can be changed under any revision.
  WHERE name = :name
    AND (revision = :revision OR typeof(revision) <> 'integer');
 
--- name: get
-SELECT json_group_array(json_array(name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout,
-                                        crash_limit, on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start,
-                                        "end", origin, app, version, state, revision, cursor, next_at, current, created_at,
-                                        changed_at, declared_at, changed_by, reason))
-FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
-               catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor,
-               next_at, current, created_at, changed_at, declared_at, changed_by, reason
+-- name: _schedules
+-- Columns as in store.overlap.StoredScheduleRow.
+SELECT json_group_array(json_array({{schedule}}))
+  FROM (SELECT {{schedule}}
           FROM drumbeat_schedule
+
+-- name: get
+-- include: _schedules
          WHERE name = :name);
 
 -- name: page
-SELECT json_group_array(json_array(name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout,
-                                        crash_limit, on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start,
-                                        "end", origin, app, version, state, revision, cursor, next_at, current, created_at,
-                                        changed_at, declared_at, changed_by, reason))
-FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
-               catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor,
-               next_at, current, created_at, changed_at, declared_at, changed_by, reason
-          FROM drumbeat_schedule
+-- include: _schedules
          WHERE name > :after
            AND (:all OR state <> 'retired')
          ORDER BY name
          LIMIT :limit);
 
 -- name: due
-SELECT json_group_array(json_array(name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout,
-                                        crash_limit, on_dead, catch_up, catch_up_limit, max_late, overlap, jitter, start,
-                                        "end", origin, app, version, state, revision, cursor, next_at, current, created_at,
-                                        changed_at, declared_at, changed_by, reason))
-FROM (SELECT name, task, kind, rule, queue, args, signature, tz, priority, retries, timeout, crash_limit, on_dead, catch_up,
-               catch_up_limit, max_late, overlap, jitter, start, "end", origin, app, version, state, revision, cursor,
-               next_at, current, created_at, changed_at, declared_at, changed_by, reason
-          FROM drumbeat_schedule
+-- include: _schedules
          WHERE next_at IS NOT NULL
            AND next_at <= :now
          ORDER BY next_at, name
          LIMIT :limit);
 
 -- name: next_at
--- A text or a blob is greater than every number: a moment that is none is no moment.
+-- A text or a blob is greater than every number, and is no time.
 SELECT min(next_at)
   FROM drumbeat_schedule
  WHERE next_at > :now
    AND next_at < 9e18;
 
--- name: shortest
--- The shortest interval of those whose job is under way.
+-- name: shortest_interval
+-- The shortest interval of schedules whose job is live.
 SELECT every
   FROM drumbeat_schedule
  WHERE every IS NOT NULL
@@ -168,7 +107,7 @@ SELECT every
  LIMIT 1;
 
 -- name: snapshots
--- How these schedules stand. Columns as in store.overlap.ScheduleSnapshot.
+-- The state of these schedules. Columns as in core.overlap.ScheduleSnapshot.
 SELECT json_group_array(json_array(plan.name, plan.revision, plan.cursor, plan.state, plan.overlap, plan.every, plan.current,
                                    (SELECT state FROM drumbeat_job WHERE id = plan.current),
                                    json((SELECT json_group_array(id)
@@ -180,7 +119,7 @@ SELECT json_group_array(json_array(plan.name, plan.revision, plan.cursor, plan.s
  WHERE plan.name = wanted.value;
 
 -- name: recorded_fires
--- Which of these [schedule, moment] were fired before.
+-- Those of these [schedule, fire time] that were fired before.
 SELECT json_group_array(json_array(fire.schedule, fire.at))
   FROM json_each(:moments) AS wanted
  CROSS JOIN drumbeat_fire AS fire
@@ -189,7 +128,7 @@ SELECT json_group_array(json_array(fire.schedule, fire.at))
    AND fire.skipped = 0;
 
 -- name: insert_jobs
--- Make jobs of their schedules. Of each: [schedule, id, due_at, run_at, blocked_on].
+-- Create jobs from their schedules. For each: [schedule, id, due_at, run_at, blocked_on].
 INSERT INTO drumbeat_job (id, task, queue, priority, args, signature, created_at, due_at, run_at, retries, timeout,
                           crash_limit, blocked_on, blocked_since, on_dead, schedule)
 SELECT json_extract(fired.value, '$[1]'), plan.task, plan.queue, plan.priority, plan.args, plan.signature, :now,
@@ -201,13 +140,13 @@ SELECT json_extract(fired.value, '$[1]'), plan.task, plan.queue, plan.priority, 
  WHERE plan.name = json_extract(fired.value, '$[0]');
 
 -- name: clear_current
--- Before current jobs are cancelled for the sake of their successors: their end must not set anybody free.
+-- Before current jobs are cancelled in favour of their successors: their end must not start the next one.
 UPDATE drumbeat_schedule
    SET current = NULL
  WHERE name IN (SELECT value FROM json_each(:names));
 
--- name: record
--- Of each: the columns of store.scheduled.FireRow. What is on record stays.
+-- name: record_fires
+-- For each: the columns of core.overlap.FireRow. What is recorded stays.
 INSERT INTO drumbeat_fire (schedule, at, skipped, last, count, outcome, reason, job, recorded_at)
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[4]') = 'skipped',
        json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'),
@@ -217,7 +156,7 @@ SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(va
     ON CONFLICT DO NOTHING;
 
 -- name: advance
--- Of each: [name, moves, cursor, next_at, current].
+-- For each: [name, moves, cursor, next_at, current].
 UPDATE drumbeat_schedule
    SET cursor = CASE WHEN moved.moves THEN moved.cursor ELSE drumbeat_schedule.cursor END,
        next_at = CASE WHEN moved.moves THEN moved.next_at ELSE drumbeat_schedule.next_at END,
@@ -229,7 +168,7 @@ UPDATE drumbeat_schedule
  WHERE drumbeat_schedule.name = moved.name;
 
 -- name: stalled
--- Active series without a next moment whose current job is not live. One with an end may have come to it.
+-- Active intervals without a next fire time whose current job is not live. One that has an end may have reached it.
 SELECT json_group_array(name)
   FROM drumbeat_schedule AS plan
  WHERE every IS NOT NULL
@@ -245,7 +184,7 @@ UPDATE drumbeat_schedule
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: orphaned
--- Schedules whose current job is not live while others wait for it. From one value of blocked_on to the next.
+-- Schedules whose current job is not live while others wait for it. Seeks from one value of blocked_on to the next.
   WITH RECURSIVE waiting (value) AS (
        SELECT min(blocked_on)
          FROM drumbeat_job
@@ -266,7 +205,7 @@ SELECT json_group_array(substr(waiting.value, 10))
                       AND job.id = plan.current);
 
 -- name: promote_next
--- The oldest job that waits becomes the current one ...
+-- The oldest waiting job becomes the current one ...
 UPDATE drumbeat_schedule
    SET current = (SELECT id
                     FROM drumbeat_job
@@ -276,7 +215,7 @@ UPDATE drumbeat_schedule
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: start_next
--- ... and waits no more.
+-- ... and is unblocked.
 UPDATE drumbeat_job
    SET blocked_on = NULL,
        blocked_since = NULL
@@ -287,7 +226,7 @@ UPDATE drumbeat_job
                WHERE plan.name = wanted.value);
 
 -- name: undeclared
--- Those of code that nobody declares any more, though instances of the same app live.
+-- Schedules of code that are no longer declared although instances of the same app are alive.
 SELECT json_group_array(name)
   FROM drumbeat_schedule
  WHERE origin = 'code'
@@ -306,7 +245,7 @@ UPDATE drumbeat_schedule
  WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: fires
--- Columns as in store.scheduled.FireRow.
+-- Columns as in core.overlap.FireRow.
 SELECT json_group_array(json_array(schedule, at, last, count, outcome, reason, job, recorded_at))
   FROM (SELECT schedule, at, last, count, outcome, reason, job, recorded_at
           FROM drumbeat_fire
@@ -329,8 +268,8 @@ DELETE FROM drumbeat_fire
                                           json_extract(value, '$[2]')
                                      FROM json_each(:old));
 
--- name: once
--- Begin it, or take it over from an instance that is not alive any more.
+-- name: begin_once
+-- Begin it, or take it over from an instance that is no longer alive.
 INSERT INTO drumbeat_once (key, instance, begun_at)
 VALUES (:key, :instance, :now)
     ON CONFLICT (key) DO UPDATE
@@ -346,7 +285,7 @@ SELECT json_array(CASE WHEN done_at IS NULL THEN instance END, done_at IS NOT NU
   FROM drumbeat_once
  WHERE key = :key;
 
--- name: once_done
+-- name: finish_once
 UPDATE drumbeat_once
    SET done_at = ifnull(done_at, :now)
  WHERE key = :key

@@ -1,11 +1,11 @@
--- How people search jobs. `store/job_search.py` says which of these is asked, and when; the names are the same on PostgreSQL.
--- A walk looks at so many jobs and no more, whether they are wanted or not.
+-- Searches for jobs. `store/job_search.py` chooses the statements; the names are the same on PostgreSQL. A scan reads at most
+-- :limit jobs, whether they match or not.
 
--- name: _answer
--- How many were looked at, the smallest id of them, and [id, word] of those that are wanted.
-SELECT json_array(count(*), min(id), json_group_array(json_array(id, word)) FILTER (
+-- name: _matches
+-- [number of jobs scanned, smallest of their ids, [[id, view] of matches]]
+SELECT json_array(count(*), min(id), json_group_array(json_array(id, view)) FILTER (
        WHERE state = ifnull(:state, state)
-         AND word = ifnull(:view, word)
+         AND view = ifnull(:view, view)
          AND task = ifnull(:task, task)
          AND queue = ifnull(:queue, queue)
          AND (:key IS NULL OR key = :key)
@@ -21,14 +21,14 @@ CASE WHEN state = 'running' THEN 'running'
      WHEN run_at <= :now THEN 'ready'
      WHEN failures + crashes > 0 THEN 'retrying'
      ELSE 'scheduled'
- END AS word
+ END AS view
 
 -- name: _ended
 id, task, queue, state, key, schedule, instance, error,
-CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
+CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS view
 
--- name: live_walk
--- include: _answer
+-- name: live_scan
+-- include: _matches
   FROM (SELECT
         -- include: _live
           FROM drumbeat_job
@@ -36,16 +36,16 @@ CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
          ORDER BY id DESC
          LIMIT :limit);
 
--- name: live_chosen
--- include: _answer
+-- name: live_filter
+-- include: _matches
   FROM (SELECT
         -- include: _live
           FROM drumbeat_job
          WHERE id IN (SELECT value FROM json_each(:ids))
            AND id BETWEEN :low AND :high);
 
--- name: history_walk
--- include: _answer
+-- name: history_scan
+-- include: _matches
   FROM (SELECT
         -- include: _ended
           FROM drumbeat_history
@@ -53,8 +53,8 @@ CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
          ORDER BY id DESC
          LIMIT :limit);
 
--- name: history_walk_of_task
--- include: _answer
+-- name: history_scan_of_task
+-- include: _matches
   FROM (SELECT
         -- include: _ended
           FROM drumbeat_history INDEXED BY drumbeat_history_by_task
@@ -63,8 +63,8 @@ CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
          ORDER BY id DESC
          LIMIT :limit);
 
--- name: history_walk_of_key
--- include: _answer
+-- name: history_scan_of_key
+-- include: _matches
   FROM (SELECT
         -- include: _ended
           FROM drumbeat_history INDEXED BY drumbeat_history_by_key
@@ -74,16 +74,16 @@ CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
          ORDER BY id DESC
          LIMIT :limit);
 
--- name: history_chosen
--- include: _answer
+-- name: history_filter
+-- include: _matches
   FROM (SELECT
         -- include: _ended
           FROM drumbeat_history
          WHERE id IN (SELECT value FROM json_each(:ids))
            AND id BETWEEN :low AND :high);
 
--- name: dead_walk
--- include: _answer
+-- name: dead_scan
+-- include: _matches
   FROM (SELECT
         -- include: _ended
           FROM drumbeat_dead
@@ -91,8 +91,8 @@ CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
          ORDER BY id DESC
          LIMIT :limit);
 
--- name: dead_walk_of_task
--- include: _answer
+-- name: dead_scan_of_task
+-- include: _matches
   FROM (SELECT
         -- include: _ended
           FROM drumbeat_dead INDEXED BY drumbeat_dead_by_task
@@ -101,8 +101,8 @@ CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
          ORDER BY id DESC
          LIMIT :limit);
 
--- name: dead_chosen
--- include: _answer
+-- name: dead_filter
+-- include: _matches
   FROM (SELECT
         -- include: _ended
           FROM drumbeat_dead
@@ -110,8 +110,8 @@ CASE WHEN state IN ('succeeded', 'cancelled') THEN state ELSE 'dead' END AS word
            AND id BETWEEN :low AND :high);
 
 -- name: _ids
--- As _answer where every job is wanted and no word is asked for: by the index alone. What stands behind large arguments is read
--- through all of them, 131 MB for 500 jobs.
+-- As _matches where every job matches and no view is needed: by the index alone. Columns behind large arguments are read through
+-- all of these, 131 MB for 500 jobs.
 SELECT json_array(count(*), min(id), json_group_array(json_array(id, '')))
 
 -- name: live_ids
@@ -138,8 +138,8 @@ SELECT json_array(count(*), min(id), json_group_array(json_array(id, '')))
          ORDER BY id DESC
          LIMIT :limit);
 
--- name: few_of_key
--- Without a task: in each that has jobs with keys, one step of the index for each.
+-- name: small_of_key
+-- Without a task: every task that has jobs with keys, one seek for each.
   WITH RECURSIVE known (task) AS (
        SELECT ifnull(:task, (SELECT min(task) FROM drumbeat_job INDEXED BY drumbeat_job_by_key WHERE key IS NOT NULL))
         UNION ALL
@@ -158,7 +158,7 @@ SELECT json_group_array(id)
            AND job.key IS NOT NULL
          LIMIT :limit);
 
--- name: few_running
+-- name: small_running
 SELECT json_group_array(id)
   FROM (SELECT id
           FROM drumbeat_job INDEXED BY drumbeat_job_of_instance
@@ -167,7 +167,7 @@ SELECT json_group_array(id)
          LIMIT :limit);
 
 -- name: _queues
--- All queues that have jobs in the claim index, or the one that is wanted; one step of the index for each.
+-- All queues that have jobs in the claim index, or the given one; one seek for each.
   WITH RECURSIVE known (queue) AS (
        SELECT ifnull(:queue, (SELECT min(queue)
                                 FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
@@ -180,7 +180,7 @@ SELECT json_group_array(id)
         WHERE known.queue IS NOT NULL
           AND :queue IS NULL)
 
--- name: few_ready
+-- name: small_ready
 -- include: _queues
 SELECT json_group_array(id)
   FROM (SELECT job.id
@@ -194,7 +194,7 @@ SELECT json_group_array(id)
            AND job.blocked_on IS NULL
          LIMIT :limit);
 
--- name: few_future
+-- name: small_future
 -- include: _queues
 SELECT json_group_array(id)
   FROM (SELECT job.id
@@ -208,23 +208,23 @@ SELECT json_group_array(id)
            AND job.blocked_on IS NULL
          LIMIT :limit);
 
--- name: few_tried
+-- name: small_retrying
 SELECT json_group_array(id)
   FROM (SELECT id
-          FROM drumbeat_job INDEXED BY drumbeat_job_tried
+          FROM drumbeat_job INDEXED BY drumbeat_job_retrying
          WHERE state = 'pending'
            AND failures + crashes > 0
            AND run_at > :now
          LIMIT :limit);
 
--- name: few_waiting
+-- name: small_waiting
 SELECT json_group_array(id)
   FROM (SELECT id
-          FROM drumbeat_job INDEXED BY drumbeat_job_for_those_who_can
+          FROM drumbeat_job INDEXED BY drumbeat_job_blocked
          WHERE blocked_on IS NOT NULL
          LIMIT :limit);
 
--- name: few_unsucceeded
+-- name: small_unsucceeded
 SELECT json_group_array(id)
   FROM (SELECT id
           FROM drumbeat_history INDEXED BY drumbeat_history_not_succeeded
@@ -234,17 +234,17 @@ SELECT json_group_array(id)
          LIMIT :limit);
 
 -- name: counts
--- Of everything, exactly. [ready, scheduled and retrying, retrying, waiting, running, ended, cancelled, discarded, letters]
+-- Exact counts of everything: [ready, scheduled and retrying, retrying, waiting, running, ended, cancelled, discarded, letters]
 SELECT json_array(due.ready, due.future, tried.number, waiting.number, running.number, ended.number, ended.cancelled,
                   ended.discarded, letters.number)
   FROM (SELECT count(*) FILTER (WHERE run_at <= :now) AS ready, count(*) FILTER (WHERE run_at > :now) AS future
           FROM drumbeat_job INDEXED BY drumbeat_job_for_claim
          WHERE state = 'pending' AND blocked_on IS NULL) AS due,
        (SELECT count(*) AS number
-          FROM drumbeat_job INDEXED BY drumbeat_job_tried
+          FROM drumbeat_job INDEXED BY drumbeat_job_retrying
          WHERE state = 'pending' AND failures + crashes > 0 AND run_at > :now AND blocked_on IS NULL) AS tried,
        (SELECT count(*) AS number
-          FROM drumbeat_job INDEXED BY drumbeat_job_for_those_who_can
+          FROM drumbeat_job INDEXED BY drumbeat_job_blocked
          WHERE blocked_on IS NOT NULL) AS waiting,
        (SELECT count(*) AS number
           FROM drumbeat_job INDEXED BY drumbeat_job_of_instance
@@ -257,6 +257,5 @@ SELECT json_array(due.ready, due.future, tried.number, waiting.number, running.n
        (SELECT count(*) AS number FROM drumbeat_dead) AS letters;
 
 -- name: count_letters
--- Of these, exactly.
 SELECT cast(count(*) AS TEXT)
   FROM drumbeat_dead;

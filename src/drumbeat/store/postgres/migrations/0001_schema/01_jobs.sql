@@ -1,7 +1,7 @@
 -- oldest_code: 1
 -- Jobs from enqueue to the record of their end.
 -- Times are microseconds UTC by the server's clock. Structured values (errors, roles) are JSON text. Names are compared
--- byte by byte: the server's language has no say in the order of a queue.
+-- byte by byte (COLLATE "C"): the server's locale must not change the order of a queue.
 
 CREATE SCHEMA IF NOT EXISTS drumbeat;
 
@@ -10,7 +10,7 @@ CREATE TABLE drumbeat.meta (
     value bigint NOT NULL
 );
 
--- The one clock. Stable, so that it can be an index condition: clock_timestamp() cannot.
+-- The store's clock. STABLE, so that it can be an index condition; clock_timestamp() cannot.
 CREATE FUNCTION drumbeat.now_us() RETURNS bigint
     LANGUAGE sql STABLE PARALLEL SAFE
     AS 'SELECT (date_part(''epoch'', statement_timestamp()) * 1000000)::bigint';
@@ -24,11 +24,11 @@ CREATE TABLE drumbeat.job (
     token            bigint NOT NULL DEFAULT 0,
     claimed_at       bigint,
     timeout          bigint,
-    blocked_since      bigint,
+    blocked_since    bigint,
     failures         integer NOT NULL DEFAULT 0,
     crashes          integer NOT NULL DEFAULT 0,
     crash_limit      integer NOT NULL,
-    replays             integer NOT NULL DEFAULT 0,
+    replays          integer NOT NULL DEFAULT 0,
     retries          integer,
     priority         smallint NOT NULL CHECK (priority BETWEEN 0 AND 9),
     cancel_requested boolean NOT NULL DEFAULT false,
@@ -40,16 +40,16 @@ CREATE TABLE drumbeat.job (
     "unique"         text COLLATE "C" NOT NULL DEFAULT '',
     tenant           text COLLATE "C" NOT NULL DEFAULT '',
     instance         text COLLATE "C",
-    blocked_on        text COLLATE "C",
+    blocked_on       text COLLATE "C",
     on_dead          text COLLATE "C",
     schedule         text COLLATE "C",
-    trace            text COLLATE "C", -- the span that enqueued it: a W3C traceparent
+    trace            text COLLATE "C",
     args             text NOT NULL,
     progress         text,
     error            text,
-    CONSTRAINT job_one_per_id PRIMARY KEY (id)
+    CONSTRAINT job_pkey PRIMARY KEY (id)
 ) WITH (
-    -- A queue's rows die young: vacuum by count, not by share, at full speed, and never lock it to cut off its tail.
+    -- Rows are short-lived: vacuum by count, not by share, at full speed, and never lock the table to truncate it.
     autovacuum_vacuum_scale_factor = 0.0,
     autovacuum_vacuum_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0,
@@ -59,13 +59,13 @@ CREATE TABLE drumbeat.job (
 );
 CREATE INDEX job_for_claim
     ON drumbeat.job (queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NULL;
-CREATE INDEX job_for_those_who_can
+CREATE INDEX job_blocked
     ON drumbeat.job (blocked_on, queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NOT NULL;
-CREATE INDEX job_waiting_since
+CREATE INDEX job_blocked_since
     ON drumbeat.job (blocked_on, blocked_since) WHERE state = 'pending' AND blocked_on IS NOT NULL;
 CREATE INDEX job_of_instance
     ON drumbeat.job (instance) WHERE state = 'running';
-CREATE INDEX job_to_be_cancelled
+CREATE INDEX job_cancel_requested
     ON drumbeat.job (instance) WHERE state = 'running' AND cancel_requested;
 CREATE INDEX job_by_key
     ON drumbeat.job (task, key) WHERE key IS NOT NULL;
@@ -73,18 +73,17 @@ CREATE UNIQUE INDEX job_one_live_per_key
     ON drumbeat.job (task, key) WHERE "unique" = 'live';
 CREATE UNIQUE INDEX job_one_pending_per_key
     ON drumbeat.job (task, key) WHERE "unique" = 'pending' AND state = 'pending';
--- Of those that have never run, whatever their kind: two that are added at the same moment do not see each other.
+-- Unique jobs of both kinds that were never claimed: two transactions that add one at the same time do not see each other's.
 CREATE UNIQUE INDEX job_one_new_per_key
     ON drumbeat.job (task, key) WHERE "unique" <> '' AND state = 'pending' AND token = 0;
 CREATE INDEX job_running_beside_live
     ON drumbeat.job (task, key) WHERE "unique" = 'pending' AND state = 'running';
--- Those that have failed or crashed before: few, and people look for them. The state is left out so that a claim does not touch
--- this index.
-CREATE INDEX job_tried
+-- Jobs that have failed or crashed before. The condition omits the state so that a claim does not change this index.
+CREATE INDEX job_retrying
     ON drumbeat.job (run_at, id) WHERE failures + crashes > 0;
 
--- Jobs that have ended: succeeded, cancelled, and dead letters that somebody discarded. One partition for each day (UTC) of
--- finished_at, made ahead by every instance; old ones are detached and dropped.
+-- Jobs that have ended: succeeded, cancelled, and discarded dead letters. One partition for each day (UTC) of finished_at,
+-- created ahead by every instance; old ones are detached and dropped.
 CREATE TABLE drumbeat.history (
     id               uuid NOT NULL,
     created_at       bigint NOT NULL,
@@ -97,7 +96,7 @@ CREATE TABLE drumbeat.history (
     failures         integer NOT NULL,
     crashes          integer NOT NULL,
     crash_limit      integer NOT NULL,
-    replays             integer NOT NULL,
+    replays          integer NOT NULL,
     retries          integer,
     priority         smallint NOT NULL,
     cancel_requested boolean NOT NULL,
@@ -112,7 +111,7 @@ CREATE TABLE drumbeat.history (
     outcome          text COLLATE "C",
     on_dead          text COLLATE "C",
     schedule         text COLLATE "C",
-    trace            text COLLATE "C", -- the span that enqueued it: a W3C traceparent
+    trace            text COLLATE "C",
     args             text NOT NULL,
     progress         text,
     result           text,
@@ -128,7 +127,7 @@ CREATE INDEX history_by_key
 CREATE INDEX history_not_succeeded
     ON drumbeat.history (state, task, id) WHERE state <> 'succeeded';
 
--- Dead letters: they wait for a person who replays or discards them.
+-- Dead letters, until a person replays or discards them.
 CREATE TABLE drumbeat.dead (
     id               uuid NOT NULL,
     created_at       bigint NOT NULL,
@@ -141,7 +140,7 @@ CREATE TABLE drumbeat.dead (
     failures         integer NOT NULL,
     crashes          integer NOT NULL,
     crash_limit      integer NOT NULL,
-    replays             integer NOT NULL,
+    replays          integer NOT NULL,
     retries          integer,
     priority         smallint NOT NULL,
     cancel_requested boolean NOT NULL,
@@ -156,18 +155,18 @@ CREATE TABLE drumbeat.dead (
     outcome          text COLLATE "C",
     on_dead          text COLLATE "C",
     schedule         text COLLATE "C",
-    trace            text COLLATE "C", -- the span that enqueued it: a W3C traceparent
+    trace            text COLLATE "C",
     args             text NOT NULL,
     progress         text,
     result           text,
     result_error     text,
     error            text,
-    CONSTRAINT dead_one_per_id PRIMARY KEY (id)
+    CONSTRAINT dead_pkey PRIMARY KEY (id)
 );
 CREATE INDEX dead_by_task
     ON drumbeat.dead (task, id);
 
--- Ended runs that were not their job's last; the last one is in the row of history or dead itself.
+-- Ended attempts except a job's last one, which is in its row of history or dead.
 CREATE TABLE drumbeat.attempt (
     id          uuid NOT NULL,
     token       bigint NOT NULL,
@@ -176,22 +175,22 @@ CREATE TABLE drumbeat.attempt (
     instance    text COLLATE "C",
     outcome     text COLLATE "C" NOT NULL,
     error       text,
-    CONSTRAINT attempt_one_per_token PRIMARY KEY (id, token)
+    CONSTRAINT attempt_pkey PRIMARY KEY (id, token)
 );
 CREATE INDEX attempt_by_age
     ON drumbeat.attempt (finished_at);
 
--- Queues somebody has paused; a queue that is not here is open.
+-- Paused queues; a queue without a row is open.
 CREATE TABLE drumbeat.queue (
-    name       text COLLATE "C" PRIMARY KEY,
-    paused_at  bigint NOT NULL,
-    paused_by  text NOT NULL,
+    name          text COLLATE "C" PRIMARY KEY,
+    paused_at     bigint NOT NULL,
+    paused_by     text NOT NULL,
     paused_reason text NOT NULL
 );
 
--- Make the partition of history for the day that begins at this moment, if it is missing. Created first and attached then:
--- that takes no lock which a finish would wait for. With its owner's rights: whoever may write jobs need not own tables.
-CREATE FUNCTION drumbeat.ensure_day(day bigint) RETURNS boolean
+-- Create the partition of history for the day that begins at this time, if it is missing. CREATE, then ATTACH: that takes no lock
+-- which a finishing job would wait for. SECURITY DEFINER: a role that writes jobs need not own tables.
+CREATE FUNCTION drumbeat.ensure_history_day(day bigint) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp
     AS $$
@@ -202,7 +201,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended('drumbeat' || '.history', 0));
-    -- By a query: to_regclass may answer from a cache that has not heard of whom we waited for.
+    -- A query, because to_regclass may answer from a cache that is older than our wait for the lock.
     IF EXISTS (SELECT FROM pg_catalog.pg_class AS part
                  JOIN pg_catalog.pg_namespace AS space ON space.oid = part.relnamespace
                 WHERE part.relname = name AND space.nspname = 'drumbeat')

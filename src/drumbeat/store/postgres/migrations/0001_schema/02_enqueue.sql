@@ -1,11 +1,11 @@
--- Storing new jobs, and jobs inside a transaction of the program's own: there each operation is one call with one text, which
+-- Checks after an INSERT of jobs, and the operations inside a program's own transaction: each is one call with one text, which
 -- every driver can make.
 
--- Undo an INSERT of jobs if one of them is known: an id that exists, a unique key that is taken, or a job that has ended.
--- It runs after the insert, with a younger snapshot: a job that ended meanwhile is missing from the live table and not yet
--- in the history that the insert itself could see. Ids are made in the order of time, so the ids of a batch are a narrow
--- range, and nothing else is in it. The caller's own `since` keeps the look to the days on which they can have ended.
-CREATE FUNCTION drumbeat.refuse_known(wanted integer, added bigint, first uuid, last uuid, since bigint) RETURNS void
+-- Undo an INSERT of jobs if one of them is known: its id exists, its unique key is taken, or it has ended.
+-- Runs after the insert, with a younger snapshot: a job that ended meanwhile is missing from the live table and not yet in the
+-- history that the insert could see. Ids are ordered by time, so the ids of a batch are a narrow range with nothing else in it.
+-- `since` limits the lookup to the days on which they can have ended.
+CREATE FUNCTION drumbeat.raise_if_known(wanted integer, added bigint, first uuid, last uuid, since bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE
     SET plan_cache_mode = force_generic_plan
     AS $$
@@ -22,12 +22,12 @@ BEGIN
 END
 $$;
 
--- Those of these jobs of "live" whose key is held by one of "pending" that runs. tasks: theirs. Begun at the holders: most
--- tasks have none.
--- A unique job may be added and claimed by others while one of "live" is being added: it is younger than the look before the
--- insert, and runs already when the insert comes to the index of those that are new. So whoever adds "live" ones looks again
--- after the insert, with a younger snapshot. (In a transaction that keeps its snapshot there is none.)
-CREATE FUNCTION drumbeat.held_meanwhile(added uuid[], tasks text[]) RETURNS uuid[]
+-- Those of the added jobs with unique = 'live' whose key is held by a running job with unique = 'pending'. tasks: their tasks.
+-- Starts from the holders: most tasks have none.
+-- While a 'live' job is being added, others may add and claim a unique job: it is younger than the check before the insert, and
+-- already runs when the insert reaches the index of new jobs. So whoever adds 'live' jobs checks again after the insert, with a
+-- younger snapshot. (A transaction that keeps its snapshot has none.)
+CREATE FUNCTION drumbeat.find_keys_held(added uuid[], tasks text[]) RETURNS uuid[]
     LANGUAGE plpgsql VOLATILE
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
@@ -48,23 +48,23 @@ BEGIN
 END
 $$;
 
--- Undo an INSERT of jobs if that is so for one of them.
-CREATE FUNCTION drumbeat.refuse_held(added uuid[], tasks text[]) RETURNS void
+-- Undo an INSERT of jobs if find_keys_held finds one of them.
+CREATE FUNCTION drumbeat.raise_if_key_held(added uuid[], tasks text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE
     AS $$
 BEGIN
-    IF cardinality(drumbeat.held_meanwhile(added, tasks)) > 0 THEN
+    IF cardinality(drumbeat.find_keys_held(added, tasks)) > 0 THEN
         RAISE EXCEPTION 'some of these jobs are known' USING ERRCODE = 'DB001';
     END IF;
 END
 $$;
 
--- Store new jobs. wanted: {"jobs": [{"id": ..., "task": ..., ...}, ...], "since": µs, "notify": true}, where nobody can have
--- ended any of these jobs before `since`. The answer is [[id, created], ...] in the same order, as Jobs.add gives it.
--- Insert and look, until one of them finds: each statement sees what others have committed before it, and what it does not
--- see lets the insert wait. (In a transaction that keeps its snapshot this ends with a serialization failure.)
--- Planning for all days of history takes longer than the work: one plan for all calls, which can only be by index, one look
--- for each job. That is what `(SELECT 1 ... LIMIT 1) IS NULL` is for: EXISTS could become a join with the whole history.
+-- Store new jobs. wanted: {"jobs": [{"id": ..., "task": ..., ...}, ...], "since": µs, "notify": true}; no job of these can have
+-- ended before `since`. Returns [[id, created], ...] in the same order, as Jobs.add does.
+-- Inserts and checks until each job is either inserted or found: each statement sees what others committed before it, and
+-- the insert waits for what it does not see. (A transaction that keeps its snapshot ends with a serialization failure.)
+-- Planning for all days of history takes longer than the work: so one generic plan that can only use indexes, one lookup for each
+-- job. Hence `(SELECT 1 ... LIMIT 1) IS NULL`: EXISTS could become a join with the whole history.
 CREATE FUNCTION drumbeat.enqueue(wanted text) RETURNS text
     LANGUAGE plpgsql VOLATILE
     SET plan_cache_mode = force_generic_plan
@@ -74,21 +74,21 @@ CREATE FUNCTION drumbeat.enqueue(wanted text) RETURNS text
 DECLARE
     given    json := wanted::json;
     jobs     json := given -> 'jobs';
-    moment   bigint := drumbeat.now_us();
-    oldest   bigint := least((given ->> 'since')::bigint, moment) - 86400000000;
+    now_at   bigint := drumbeat.now_us();
+    oldest   bigint := least((given ->> 'since')::bigint, now_at) - 86400000000;
     created  uuid[] := '{}';
-    fresh    uuid[];
+    inserted    uuid[];
     ended    uuid[];
-    soonest  bigint;
+    earliest_due  bigint;
     answer   text;
-    doubtful bigint;
+    unresolved bigint;
 BEGIN
     FOR turn IN 1 .. 100 LOOP
         WITH added AS (
              INSERT INTO drumbeat.job (id, task, queue, args, signature, priority, created_at, due_at, run_at, key, "unique",
                                        retries, timeout, crash_limit, on_dead, tenant, trace)
-             SELECT new.id, new.task, new.queue, new.args, new.signature, new.priority, moment,
-                    coalesce(new.run_at, moment + new.delay), coalesce(new.run_at, moment + new.delay), new.key,
+             SELECT new.id, new.task, new.queue, new.args, new.signature, new.priority, now_at,
+                    coalesce(new.run_at, now_at + new.delay), coalesce(new.run_at, now_at + new.delay), new.key,
                     new."unique", new.retries, new.timeout, new.crash_limit, new.on_dead, new.tenant,
                     new.trace
                FROM ROWS FROM (json_to_recordset(jobs) AS (id uuid, task text, queue text, args text, signature text,
@@ -110,35 +110,35 @@ BEGIN
               ORDER BY new.place
                  ON CONFLICT DO NOTHING
              RETURNING job.id, job.run_at)
-        SELECT coalesce(array_agg(added.id ORDER BY added.id), '{}'), least(soonest, min(added.run_at))
-          INTO fresh, soonest
+        SELECT coalesce(array_agg(added.id ORDER BY added.id), '{}'), least(earliest_due, min(added.run_at))
+          INTO inserted, earliest_due
           FROM added;
 
-        -- One that ended while we inserted: it was no longer in the way, and not yet in the history that we could see.
+        -- A job that ended during the insert was no longer in the live table, and not yet in the history that the insert saw.
         IF EXISTS (SELECT FROM drumbeat.history
-                    WHERE history.id BETWEEN fresh[1] AND fresh[cardinality(fresh)] AND history.finished_at >= oldest)
-           OR EXISTS (SELECT FROM drumbeat.dead WHERE dead.id BETWEEN fresh[1] AND fresh[cardinality(fresh)])
+                    WHERE history.id BETWEEN inserted[1] AND inserted[cardinality(inserted)] AND history.finished_at >= oldest)
+           OR EXISTS (SELECT FROM drumbeat.dead WHERE dead.id BETWEEN inserted[1] AND inserted[cardinality(inserted)])
         THEN
             WITH gone AS (
                  DELETE FROM drumbeat.job
-                  WHERE job.id = ANY (fresh)
+                  WHERE job.id = ANY (inserted)
                     AND ((SELECT 1 FROM drumbeat.history
                            WHERE history.id = job.id AND history.finished_at >= oldest LIMIT 1) IS NOT NULL
                          OR (SELECT 1 FROM drumbeat.dead WHERE dead.id = job.id LIMIT 1) IS NOT NULL)
                  RETURNING job.id)
             SELECT array_agg(gone.id) INTO ended FROM gone;
-            fresh := ARRAY(SELECT unnest(fresh) EXCEPT SELECT unnest(ended));
+            inserted := ARRAY(SELECT unnest(inserted) EXCEPT SELECT unnest(ended));
         END IF;
-        -- Or one of the same key that was added and claimed by others meanwhile.
-        ended := drumbeat.held_meanwhile(fresh, ARRAY(SELECT DISTINCT new.task
+        -- Others may have added and claimed a job of the same key meanwhile.
+        ended := drumbeat.find_keys_held(inserted, ARRAY(SELECT DISTINCT new.task
                                                         FROM json_to_recordset(jobs) AS new (task text, "unique" text)
                                                        WHERE new."unique" = 'live'));
         IF cardinality(ended) > 0 THEN
             DELETE FROM drumbeat.job
              WHERE job.id = ANY (ended);
-            fresh := ARRAY(SELECT unnest(fresh) EXCEPT SELECT unnest(ended));
+            inserted := ARRAY(SELECT unnest(inserted) EXCEPT SELECT unnest(ended));
         END IF;
-        created := created || fresh;
+        created := created || inserted;
 
         IF cardinality(created) = json_array_length(jobs) THEN
             SELECT json_agg(json_build_array(new.id, true) ORDER BY new.place)::text
@@ -150,7 +150,7 @@ BEGIN
         SELECT json_agg(json_build_array(CASE WHEN found.is_known THEN found.id ELSE found.holder END, found.is_new)
                         ORDER BY found.place)::text,
                count(*) FILTER (WHERE NOT found.is_known AND found.holder IS NULL)
-          INTO answer, doubtful
+          INTO answer, unresolved
           FROM (SELECT new.id, new.place,
                        made.id IS NOT NULL AND row_number() OVER (PARTITION BY new.id ORDER BY new.place) = 1 AS is_new,
                        (SELECT 1 FROM drumbeat.job WHERE job.id = new.id LIMIT 1) IS NOT NULL
@@ -171,23 +171,23 @@ BEGIN
                        AS new (id, task, key, "unique", place)
                   LEFT JOIN unnest(created) AS made (id)
                     ON made.id = new.id) AS found;
-        EXIT WHEN doubtful = 0;
+        EXIT WHEN unresolved = 0;
         IF turn = 100 THEN
             RAISE EXCEPTION 'a unique key changed hands too often' USING ERRCODE = '40001';
         END IF;
     END LOOP;
 
-    IF soonest IS NOT NULL AND (given ->> 'notify')::boolean THEN
-        PERFORM pg_notify('drumbeat' || '.wake', soonest::text);
+    IF earliest_due IS NOT NULL AND (given ->> 'notify')::boolean THEN
+        PERFORM pg_notify('drumbeat' || '.wake', earliest_due::text);
     END IF;
     RETURN answer;
 END
 $$;
 
 -- Move a running job to history as succeeded. ended: {"id", "token", "instance", "started_at", "result", "result_error"}.
--- The job's own row is the fence and the lease: a burial takes an instance's jobs away in the step that makes it dead, and waits
--- here for a completion under way. A claim that is not current is an error, so that nothing of the transaction around it can be
--- committed: DB002, or DB003 if this very claim has completed the job before.
+-- The job's row is the fence: declaring an instance dead takes its jobs away in the same step, and waits here for a completion
+-- under way. A stale claim is an error, so that the transaction around it cannot commit: DB002, or DB003 if the same claim has
+-- completed the job before.
 CREATE FUNCTION drumbeat.complete(ended text) RETURNS void
     LANGUAGE plpgsql VOLATILE
     SET plan_cache_mode = force_generic_plan
@@ -199,9 +199,9 @@ DECLARE
     claim  uuid := (given ->> 'id')::uuid;
     number bigint := (given ->> 'token')::bigint;
     holder text := given ->> 'instance';
-    moment bigint := drumbeat.now_us();
+    now_at bigint := drumbeat.now_us();
 BEGIN
-    PERFORM drumbeat.ensure_day(moment / 86400000000 * 86400000000);
+    PERFORM drumbeat.ensure_history_day(now_at / 86400000000 * 86400000000);
     WITH gone AS (
          DELETE FROM drumbeat.job
           WHERE job.id = claim
@@ -215,7 +215,7 @@ BEGIN
                                   created_at, due_at, run_at, started_at, token, failures, crashes, retries, timeout,
                                   crash_limit, "unique", cancel_requested, progress, result, result_error, on_dead, replays,
                                   tenant, schedule, trace)
-    SELECT 'succeeded', moment, gone.instance, 'succeeded', gone.id, gone.task, gone.queue, gone.priority, gone.key, gone.args,
+    SELECT 'succeeded', now_at, gone.instance, 'succeeded', gone.id, gone.task, gone.queue, gone.priority, gone.key, gone.args,
            gone.signature, gone.created_at, gone.due_at, gone.run_at, (given ->> 'started_at')::bigint, gone.token,
            gone.failures, gone.crashes, gone.retries, gone.timeout, gone.crash_limit, gone."unique", gone.cancel_requested,
            gone.progress, given ->> 'result', given ->> 'result_error', gone.on_dead, gone.replays, gone.tenant,

@@ -24,7 +24,7 @@ CREATE TABLE drumbeat.schedule (
     origin         text COLLATE "C" NOT NULL,
     app            text NOT NULL,
     version        text NOT NULL,
-    -- The rule as a number where the end of a job sets the next moment; else null.
+    -- The interval if the end of a job sets the next fire time; else null.
     every          bigint,
     state          text COLLATE "C" NOT NULL,
     revision       bigint NOT NULL,
@@ -35,17 +35,17 @@ CREATE TABLE drumbeat.schedule (
     changed_at     bigint NOT NULL,
     declared_at    bigint,
     changed_by     text NOT NULL,
-    reason            text NOT NULL
+    reason         text NOT NULL
 ) WITH (fillfactor = 70);
 -- What is not active has no next_at.
-CREATE INDEX schedule_by_moment
+CREATE INDEX schedule_by_next_at
     ON drumbeat.schedule (next_at, name) WHERE next_at IS NOT NULL;
-CREATE INDEX schedule_under_way
+CREATE INDEX schedule_running
     ON drumbeat.schedule (every) WHERE every IS NOT NULL AND state = 'active' AND next_at IS NULL;
 CREATE INDEX schedule_of_code
     ON drumbeat.schedule (declared_at) WHERE origin = 'code' AND state <> 'retired';
 
--- A moment is fired once, whatever became of it before: a skipped one may be fired by a backfill.
+-- A fire time is fired once; one that was skipped may still be fired by a backfill.
 CREATE TABLE drumbeat.fire (
     schedule    text COLLATE "C" NOT NULL,
     at          bigint NOT NULL,
@@ -56,12 +56,12 @@ CREATE TABLE drumbeat.fire (
     reason      text NOT NULL,
     job         uuid,
     recorded_at bigint NOT NULL,
-    CONSTRAINT fire_one_per_moment PRIMARY KEY (schedule, at, skipped)
+    CONSTRAINT fire_pkey PRIMARY KEY (schedule, at, skipped)
 );
 CREATE INDEX fire_by_age
     ON drumbeat.fire (last);
 
--- What is done once in the whole cluster.
+-- Work that one instance of the cluster does once.
 CREATE TABLE drumbeat.once (
     key      text COLLATE "C" PRIMARY KEY,
     instance text COLLATE "C" NOT NULL,
@@ -69,47 +69,47 @@ CREATE TABLE drumbeat.once (
     done_at  bigint
 );
 
--- Let the oldest job that waits for this schedule go on; null if there is none. The schedule is locked. One that is locked is
--- being cancelled: it is passed over, so that nobody waits for a job while he holds a schedule.
-CREATE FUNCTION drumbeat.successor(plan text) RETURNS uuid
+-- Unblock the oldest job that waits for this schedule, and return its id; null if there is none. The caller has locked the
+-- schedule. A locked job is being cancelled: it is skipped, so that nobody waits for a job while holding a schedule.
+CREATE FUNCTION drumbeat.start_next(schedule_name text) RETURNS uuid
     LANGUAGE plpgsql VOLATILE
     SET enable_seqscan = off
     AS $$
 #variable_conflict use_column
 DECLARE
-    heir uuid;
+    successor uuid;
     due  bigint;
 BEGIN
     SELECT job.id, job.run_at
-      INTO heir, due
+      INTO successor, due
       FROM drumbeat.job
-     WHERE job.blocked_on = 'schedule:' || plan
+     WHERE job.blocked_on = 'schedule:' || schedule_name
        AND job.state = 'pending'
        AND job.blocked_on IS NOT NULL
      ORDER BY job.blocked_since, job.id
      LIMIT 1
        FOR UPDATE SKIP LOCKED;
-    IF heir IS NOT NULL THEN
+    IF successor IS NOT NULL THEN
         UPDATE drumbeat.job
            SET blocked_on = NULL,
                blocked_since = NULL
-         WHERE job.id = heir;
+         WHERE job.id = successor;
         PERFORM pg_notify('drumbeat' || '.wake', due::text);
     END IF;
-    RETURN heir;
+    RETURN successor;
 END
 $$;
 
--- The end of a schedule's current job, whoever writes it down. The schedule is locked first, and looked at in later statements,
--- whose snapshot is younger than the wait: a fire may have put another job in line meanwhile.
-CREATE FUNCTION drumbeat.go_on() RETURNS trigger
+-- Runs when a schedule's current job ends. Locks the schedule first and reads it in later statements, whose snapshot is younger
+-- than the wait: a fire may have added another waiting job meanwhile.
+CREATE FUNCTION drumbeat.advance_schedule() RETURNS trigger
     LANGUAGE plpgsql VOLATILE
     SET enable_seqscan = off
     AS $$
 #variable_conflict use_column
 DECLARE
-    heir   uuid;
-    moment bigint := drumbeat.now_us();
+    successor   uuid;
+    now_at bigint := drumbeat.now_us();
 BEGIN
     PERFORM FROM drumbeat.schedule
       WHERE schedule.name = NEW.schedule
@@ -118,25 +118,25 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    heir := drumbeat.successor(NEW.schedule);
+    successor := drumbeat.start_next(NEW.schedule);
     UPDATE drumbeat.schedule
-       SET current = heir,
+       SET current = successor,
            next_at = CASE WHEN schedule.every IS NULL THEN schedule.next_at
-                          WHEN heir IS NOT NULL OR schedule.state <> 'active' OR moment + schedule.every >= schedule."end"
+                          WHEN successor IS NOT NULL OR schedule.state <> 'active' OR now_at + schedule.every >= schedule."end"
                           THEN NULL
-                          ELSE moment + schedule.every
+                          ELSE now_at + schedule.every
                       END
      WHERE schedule.name = NEW.schedule;
     RETURN NULL;
 END
 $$;
 
--- On insert: the row is at hand, so that a job of no schedule pays for the condition only. Days that are attached later get it too.
-CREATE TRIGGER history_goes_on
+-- On insert, where the row is at hand: a job without a schedule costs the condition only. Partitions attached later inherit it.
+CREATE TRIGGER history_advances_schedule
  AFTER INSERT ON drumbeat.history
    FOR EACH ROW WHEN (NEW.schedule IS NOT NULL)
-       EXECUTE FUNCTION drumbeat.go_on();
-CREATE TRIGGER dead_goes_on
+       EXECUTE FUNCTION drumbeat.advance_schedule();
+CREATE TRIGGER dead_advances_schedule
  AFTER INSERT ON drumbeat.dead
    FOR EACH ROW WHEN (NEW.schedule IS NOT NULL)
-       EXECUTE FUNCTION drumbeat.go_on();
+       EXECUTE FUNCTION drumbeat.advance_schedule();

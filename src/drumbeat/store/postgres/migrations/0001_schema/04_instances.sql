@@ -1,28 +1,28 @@
--- Instances, who of them leads, and the messages to their rooms.
+-- Instances, the leader, and messages to rooms.
 
 CREATE TABLE drumbeat.instance (
-    id          text COLLATE "C" PRIMARY KEY,
-    state       text COLLATE "C" NOT NULL DEFAULT 'alive',
-    app         text NOT NULL,
-    version     text NOT NULL,
-    host        text NOT NULL,
-    pid         integer NOT NULL,
-    roles       text NOT NULL,
-    queues      text NOT NULL,
-    tasks       text NOT NULL,
-    concurrency integer NOT NULL,
-    running     integer NOT NULL DEFAULT 0,
-    refused     bigint NOT NULL DEFAULT 0,
-    beat        bigint NOT NULL DEFAULT 0,
-    started_at  bigint NOT NULL,
-    beat_at     bigint NOT NULL,
-    ended_at    bigint,
-    ended_reason   text,
-    wake        text,
-    rooms       text NOT NULL DEFAULT '{}'
+    id           text COLLATE "C" PRIMARY KEY,
+    state        text COLLATE "C" NOT NULL DEFAULT 'alive',
+    app          text NOT NULL,
+    version      text NOT NULL,
+    host         text NOT NULL,
+    pid          integer NOT NULL,
+    roles        text NOT NULL,
+    queues       text NOT NULL,
+    tasks        text NOT NULL,
+    concurrency  integer NOT NULL,
+    running      integer NOT NULL DEFAULT 0,
+    refused      bigint NOT NULL DEFAULT 0,
+    beat         bigint NOT NULL DEFAULT 0,
+    started_at   bigint NOT NULL,
+    beat_at      bigint NOT NULL,
+    ended_at     bigint,
+    ended_reason text,
+    wake         text,
+    rooms        text NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 50);
 
--- Who leads: one row. `until` is when the lease runs out, `since` when its term began.
+-- The leader: one row. `until`: end of the lease, `since`: begin of the term.
 CREATE TABLE drumbeat.leader (
     one      integer PRIMARY KEY CHECK (one = 1),
     term     bigint NOT NULL,
@@ -33,7 +33,7 @@ CREATE TABLE drumbeat.leader (
 INSERT INTO drumbeat.leader (one, term, until)
 VALUES (1, 0, 0);
 
--- An inbox of messages for each instance. They live for moments: a crash of the server may take them.
+-- Messages to each instance. Unlogged: they are short-lived, and a crash of the server may lose them.
 CREATE UNLOGGED TABLE drumbeat.room_message (
     sent_at   bigint NOT NULL,
     "to"      text COLLATE "C" NOT NULL,

@@ -1,17 +1,18 @@
--- Locks: lines of tickets. Each operation is one call of a function that locks the lock's row first and looks in later
--- statements: each of those sees what others have committed meanwhile. Looking in the statement that locks gave two holders.
--- One plan for all calls, which can only be by index: to plan each statement each time took three quarters of a call.
+-- Locks and the tickets of those who hold or wait for them. Each operation is one call of a function. It locks the lock's row
+-- first and reads tickets in later statements, which see what others have committed meanwhile: reading in the statement that
+-- locks gave two holders.
+-- The functions use generic plans without sequential scans: planning each statement each time took three quarters of a call.
 
 CREATE TABLE drumbeat.lock (
-    last         bigint NOT NULL,
-    per          bigint,
-    used_at      bigint NOT NULL, -- exact to the hour, so that its index is rarely changed
-    released_at  bigint,
-    "limit"      integer NOT NULL,
-    name         text COLLATE "C" PRIMARY KEY,
-    released     text NOT NULL DEFAULT '',
-    released_by  text,
-    released_reason text
+    last_number      bigint NOT NULL,
+    per              bigint,
+    used_at          bigint NOT NULL, -- rounded to the hour, so that its index rarely changes
+    released_at      bigint,
+    "limit"          integer NOT NULL,
+    name             text COLLATE "C" PRIMARY KEY,
+    released_tickets text NOT NULL DEFAULT '',
+    released_by      text,
+    released_reason  text
 ) WITH (fillfactor = 50);
 CREATE INDEX lock_by_use
     ON drumbeat.lock (used_at);
@@ -28,10 +29,10 @@ CREATE TABLE drumbeat.ticket (
     owner      text NOT NULL,
     what       text NOT NULL
 ) WITH (fillfactor = 50);
-CREATE UNIQUE INDEX ticket_line
+CREATE UNIQUE INDEX ticket_by_number
     ON drumbeat.ticket (lock, number);
 
--- What a rate window counts.
+-- The grants that a rate window counts.
 CREATE TABLE drumbeat.lock_grant (
     at     bigint NOT NULL,
     number bigint NOT NULL,
@@ -39,59 +40,60 @@ CREATE TABLE drumbeat.lock_grant (
     PRIMARY KEY (lock, at, number)
 );
 
--- The moment of this very call: that of the statement is older than its wait for a row.
+-- The time of this call; the time of the statement is older than its wait for a row.
 CREATE FUNCTION drumbeat.clock_us() RETURNS bigint
     LANGUAGE sql VOLATILE
     AS 'SELECT (date_part(''epoch'', clock_timestamp()) * 1000000)::bigint';
 
--- How these tickets stand. place 0 holds; look_after: microseconds until a lease ahead ends or the window opens.
-CREATE FUNCTION drumbeat.lock_seen(asked text[], moment bigint)
+-- The status of these tickets. place 0: holds the lock. look_after: microseconds until a lease ahead ends or the window opens.
+CREATE FUNCTION drumbeat.lock_status_rows(tickets text[], now_at bigint)
     RETURNS TABLE (ticket text, token bigint, lane integer, place bigint, look_after bigint, granted_at bigint)
     LANGUAGE sql STABLE
     AS $$
-    SELECT line.id, line.number, line.lane, line.place,
-           CASE WHEN line.granted_at IS NULL THEN greatest(0, least(line.ahead, opening.at) - moment) END, line.granted_at
+    SELECT standing.id, standing.number, standing.lane, standing.place,
+           CASE WHEN standing.granted_at IS NULL THEN greatest(0, least(standing.ahead, opening.at) - now_at) END, standing.granted_at
       FROM (SELECT id, lock, number, lane, granted_at,
                    CASE WHEN granted_at IS NULL THEN count(*) FILTER (WHERE granted_at IS NULL) OVER queue ELSE 0 END AS place,
                    min(expires_at) OVER (PARTITION BY lock ORDER BY granted_at IS NULL, number
                                          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS ahead
               FROM drumbeat.ticket
-             WHERE lock IN (SELECT known.lock FROM drumbeat.ticket AS known WHERE known.id = ANY (asked))
-            WINDOW queue AS (PARTITION BY lock ORDER BY granted_at IS NULL, number)) AS line
+             WHERE lock IN (SELECT known.lock FROM drumbeat.ticket AS known WHERE known.id = ANY (tickets))
+            WINDOW queue AS (PARTITION BY lock ORDER BY granted_at IS NULL, number)) AS standing
       LEFT JOIN LATERAL (SELECT past.at + lock.per AS at
                            FROM drumbeat.lock AS lock
                            JOIN drumbeat.lock_grant AS past
                              ON past.lock = lock.name
-                            AND past.at > moment - lock.per
-                          WHERE lock.name = line.lock
-                            AND line.place = 1
+                            AND past.at > now_at - lock.per
+                          WHERE lock.name = standing.lock
+                            AND standing.place = 1
                           ORDER BY past.at DESC, past.number DESC
-                         OFFSET (SELECT known."limit" - 1 FROM drumbeat.lock AS known WHERE known.name = line.lock)
+                         OFFSET (SELECT known."limit" - 1 FROM drumbeat.lock AS known WHERE known.name = standing.lock)
                           LIMIT 1) AS opening
         ON true
-     WHERE line.id = ANY (asked)
+     WHERE standing.id = ANY (tickets)
 $$;
 
--- Grant what is free to the first in line, and tell those who have not asked. The caller has locked the lock's row.
-CREATE FUNCTION drumbeat.lock_serve(line text, moment bigint, asked text[]) RETURNS void
+-- Grant free places in the order of tickets; notify the owners of all but `tickets`, whose owners get the result of this call.
+-- The caller has locked the lock's row.
+CREATE FUNCTION drumbeat.lock_grant_free(lock_name text, now_at bigint, tickets text[]) RETURNS void
     LANGUAGE plpgsql VOLATILE
     AS $$
 #variable_conflict use_column
 DECLARE
-    most    integer;
-    span    bigint;
-    held    integer;
-    free    integer;
-    first   text;
-    opens   bigint;
-    granted text;
+    max_holders integer;
+    window_us   bigint;
+    held        integer;
+    free        integer;
+    first       text;
+    opens       bigint;
+    granted     text;
 BEGIN
-    SELECT known."limit", known.per INTO most, span FROM drumbeat.lock AS known WHERE known.name = line;
-    SELECT count(*) INTO held FROM drumbeat.ticket WHERE ticket.lock = line AND ticket.granted_at IS NOT NULL;
-    free := most - held;
-    IF span IS NOT NULL THEN
-        DELETE FROM drumbeat.lock_grant WHERE lock_grant.lock = line AND lock_grant.at <= moment - span;
-        free := least(free, most - (SELECT count(*) FROM drumbeat.lock_grant WHERE lock_grant.lock = line));
+    SELECT known."limit", known.per INTO max_holders, window_us FROM drumbeat.lock AS known WHERE known.name = lock_name;
+    SELECT count(*) INTO held FROM drumbeat.ticket WHERE ticket.lock = lock_name AND ticket.granted_at IS NOT NULL;
+    free := max_holders - held;
+    IF window_us IS NOT NULL THEN
+        DELETE FROM drumbeat.lock_grant WHERE lock_grant.lock = lock_name AND lock_grant.at <= now_at - window_us;
+        free := least(free, max_holders - (SELECT count(*) FROM drumbeat.lock_grant WHERE lock_grant.lock = lock_name));
     END IF;
     IF free > 0 THEN
         FOR granted IN
@@ -99,7 +101,7 @@ BEGIN
                  SELECT head.id, head.number, row_number() OVER (ORDER BY head.number) AS rank
                    FROM (SELECT ticket.id, ticket.number
                            FROM drumbeat.ticket
-                          WHERE ticket.lock = line
+                          WHERE ticket.lock = lock_name
                             AND ticket.granted_at IS NULL
                           ORDER BY ticket.number
                           LIMIT free) AS head),
@@ -108,11 +110,11 @@ BEGIN
                    FROM generate_series(0, held + (SELECT count(*) FROM heads)::integer - 1) AS number
                   WHERE number NOT IN (SELECT ticket.lane
                                          FROM drumbeat.ticket
-                                        WHERE ticket.lock = line
+                                        WHERE ticket.lock = lock_name
                                           AND ticket.granted_at IS NOT NULL)),
                  given AS (
                  UPDATE drumbeat.ticket
-                    SET granted_at = moment,
+                    SET granted_at = now_at,
                         lane = unused.lane
                    FROM heads
                    JOIN unused
@@ -121,34 +123,34 @@ BEGIN
                  RETURNING ticket.id, ticket.number),
                  noted AS (
                  INSERT INTO drumbeat.lock_grant (lock, at, number)
-                 SELECT line, moment, given.number
+                 SELECT lock_name, now_at, given.number
                    FROM given
-                  WHERE span IS NOT NULL)
+                  WHERE window_us IS NOT NULL)
             SELECT given.id FROM given
         LOOP
-            IF granted <> ALL (asked) THEN
+            IF granted <> ALL (tickets) THEN
                 PERFORM pg_notify('drumbeat' || '.locks', granted || ' 0');
             END IF;
         END LOOP;
     END IF;
-    IF span IS NULL THEN
+    IF window_us IS NULL THEN
         RETURN;
     END IF;
-    -- Whoever is first in front of a closed window must know when it opens.
+    -- The first to wait for a closed window must know when it opens.
     SELECT ticket.id INTO first
       FROM drumbeat.ticket
-     WHERE ticket.lock = line AND ticket.granted_at IS NULL
+     WHERE ticket.lock = lock_name AND ticket.granted_at IS NULL
      ORDER BY ticket.number
      LIMIT 1;
-    IF first <> ALL (asked) THEN
-        SELECT lock_grant.at + span INTO opens
+    IF first <> ALL (tickets) THEN
+        SELECT lock_grant.at + window_us INTO opens
           FROM drumbeat.lock_grant
-         WHERE lock_grant.lock = line
+         WHERE lock_grant.lock = lock_name
          ORDER BY lock_grant.at DESC, lock_grant.number DESC
-        OFFSET most - 1
+        OFFSET max_holders - 1
          LIMIT 1;
         IF opens IS NOT NULL THEN
-            PERFORM pg_notify('drumbeat' || '.locks', first || ' ' || greatest(0, opens - moment));
+            PERFORM pg_notify('drumbeat' || '.locks', first || ' ' || greatest(0, opens - now_at));
         END IF;
     END IF;
 END

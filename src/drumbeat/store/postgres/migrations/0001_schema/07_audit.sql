@@ -1,7 +1,6 @@
--- What people did, and with which answer.
+-- The audit log: operators' actions and their results.
 
--- `holds_key`: a second request of the same `who` with this key is a repetition of this one. Given up after a day.
--- `holds_key`: a second request of the same `who` with this key is a repetition of this one. Given up after a day.
+-- `holds_key`: a second request of the same `who` with this key repeats this one. Cleared after a day.
 CREATE TABLE drumbeat.audit (
     at           bigint NOT NULL,
     done_at      bigint,
@@ -13,7 +12,7 @@ CREATE TABLE drumbeat.audit (
     via          text NOT NULL,
     verb         text COLLATE "C" NOT NULL,
     target       text COLLATE "C" NOT NULL,
-    reason          text NOT NULL,
+    reason       text NOT NULL,
     request_key  text COLLATE "C",
     request_hash text,
     outcome      text,

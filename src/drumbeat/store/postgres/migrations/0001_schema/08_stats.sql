@@ -1,8 +1,8 @@
--- What instances counted.
+-- Statistics that instances counted.
 
--- One row for each stretch of time, queue, task and instance, which replaces it as it grows.
+-- One row for each interval, queue, task and instance; the instance replaces it as its counts grow.
 CREATE TABLE drumbeat.rollup (
-    resolution      bigint NOT NULL,
+    resolution bigint NOT NULL,
     at         bigint NOT NULL,
     queue      text COLLATE "C" NOT NULL,
     task       text COLLATE "C" NOT NULL,
@@ -11,6 +11,6 @@ CREATE TABLE drumbeat.rollup (
     counts     text NOT NULL,
     PRIMARY KEY (resolution, at, queue, task, instance)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
--- Rows of all queues and tasks together, for charts of everything.
+-- Rows of all queues and tasks together, for the overall charts.
 CREATE INDEX rollup_overall
     ON drumbeat.rollup (resolution, at) WHERE queue = '';

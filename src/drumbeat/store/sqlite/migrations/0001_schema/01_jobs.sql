@@ -7,7 +7,7 @@ CREATE TABLE drumbeat_meta (
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- The priorities. A claim walks them one by one, so that future jobs of a more urgent one are never stepped over.
+-- The priorities. A claim scans them one by one, so that it never steps over future jobs of a more urgent priority.
 CREATE TABLE drumbeat_level (
     priority INTEGER PRIMARY KEY
 );
@@ -15,17 +15,24 @@ INSERT INTO drumbeat_level (priority)
 VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9);
 
 -- Live jobs only: pending and running.
--- Here and in history `seq` is the last column: INSERT statements then name all others in the order of the table, and SQLite
--- builds the row where it stands instead of copying it column by column.
+-- INSERT statements name all columns in the order of the table, with `seq` last: SQLite then builds the row in place instead of
+-- copying it column by column. A column that a later migration adds comes after `seq`, and its INSERTs copy.
 CREATE TABLE drumbeat_job (
     id               TEXT NOT NULL,
     task             TEXT NOT NULL,
     queue            TEXT NOT NULL,
-    state            TEXT NOT NULL DEFAULT 'pending',
     priority         INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 9),
     key              TEXT,
     args             TEXT NOT NULL,
     signature        TEXT NOT NULL,
+    retries          INTEGER,
+    timeout          INTEGER,
+    crash_limit      INTEGER NOT NULL,
+    "unique"         TEXT NOT NULL DEFAULT '',
+    on_dead          TEXT,
+    tenant           TEXT NOT NULL DEFAULT '',
+    trace            TEXT,
+    state            TEXT NOT NULL DEFAULT 'pending',
     created_at       INTEGER NOT NULL,
     due_at           INTEGER NOT NULL,
     run_at           INTEGER NOT NULL,
@@ -34,30 +41,23 @@ CREATE TABLE drumbeat_job (
     token            INTEGER NOT NULL DEFAULT 0,
     failures         INTEGER NOT NULL DEFAULT 0,
     crashes          INTEGER NOT NULL DEFAULT 0,
-    retries          INTEGER,
-    timeout          INTEGER,
-    crash_limit      INTEGER NOT NULL,
-    "unique"         TEXT NOT NULL DEFAULT '',
-    blocked_on        TEXT,
-    blocked_since      INTEGER,
+    blocked_on       TEXT,
     cancel_requested INTEGER NOT NULL DEFAULT 0,
     progress         TEXT,
     error            TEXT,
-    on_dead          TEXT,
-    replays             INTEGER NOT NULL DEFAULT 0,
-    tenant           TEXT NOT NULL DEFAULT '',
+    replays          INTEGER NOT NULL DEFAULT 0,
     schedule         TEXT,
-    trace            TEXT, -- the span that enqueued it: a W3C traceparent
+    blocked_since    INTEGER,
     seq              INTEGER PRIMARY KEY
 );
-CREATE UNIQUE INDEX drumbeat_job_one_per_id
+CREATE UNIQUE INDEX drumbeat_job_pkey
     ON drumbeat_job (id);
 CREATE INDEX drumbeat_job_for_claim
     ON drumbeat_job (queue, priority, run_at, id) WHERE state = 'pending' AND blocked_on IS NULL;
--- Who waits is pending: a claim makes blocked_on null. The state is left out so that ordinary claims do not touch these.
-CREATE INDEX drumbeat_job_for_those_who_can
+-- A blocked job is pending: a claim sets blocked_on to null. The condition omits the state so that claims do not change these indexes.
+CREATE INDEX drumbeat_job_blocked
     ON drumbeat_job (blocked_on, queue, priority, run_at, id) WHERE blocked_on IS NOT NULL;
-CREATE INDEX drumbeat_job_waiting_since
+CREATE INDEX drumbeat_job_blocked_since
     ON drumbeat_job (blocked_on, blocked_since) WHERE blocked_on IS NOT NULL;
 CREATE INDEX drumbeat_job_of_instance
     ON drumbeat_job (instance) WHERE state = 'running';
@@ -67,22 +67,28 @@ CREATE UNIQUE INDEX drumbeat_job_one_live_per_key
     ON drumbeat_job (task, key) WHERE "unique" = 'live';
 CREATE UNIQUE INDEX drumbeat_job_one_pending_per_key
     ON drumbeat_job (task, key) WHERE "unique" = 'pending' AND state = 'pending';
--- Those that have failed or crashed before: few, and people look for them. The state is left out so that a claim does not touch
--- this index.
-CREATE INDEX drumbeat_job_tried
+-- Jobs that have failed or crashed before. The condition omits the state so that a claim does not change this index.
+CREATE INDEX drumbeat_job_retrying
     ON drumbeat_job (run_at, id) WHERE failures + crashes > 0;
 
--- Jobs that have ended: succeeded, cancelled, and dead letters that somebody discarded. Rows are in the order of their end.
--- Nothing says NOT NULL: rows are only ever copied from tables that do, and each check would be made for every job.
+-- Jobs that have ended: succeeded, cancelled, and discarded dead letters. Rows are in the order of their end.
+-- No column is NOT NULL: rows are copied from tables that check it, and each check would be repeated for every job.
 CREATE TABLE drumbeat_history (
     id               TEXT,
     task             TEXT,
     queue            TEXT,
-    state            TEXT,
     priority         INTEGER,
     key              TEXT,
     args             TEXT,
     signature        TEXT,
+    retries          INTEGER,
+    timeout          INTEGER,
+    crash_limit      INTEGER,
+    "unique"         TEXT,
+    on_dead          TEXT,
+    tenant           TEXT,
+    trace            TEXT,
+    state            TEXT,
     created_at       INTEGER,
     due_at           INTEGER,
     run_at           INTEGER,
@@ -90,26 +96,19 @@ CREATE TABLE drumbeat_history (
     finished_at      INTEGER,
     instance         TEXT,
     token            INTEGER,
-    outcome          TEXT,
     failures         INTEGER,
     crashes          INTEGER,
-    retries          INTEGER,
-    timeout          INTEGER,
-    crash_limit      INTEGER,
-    "unique"         TEXT,
     cancel_requested INTEGER,
     progress         TEXT,
     result           TEXT,
     result_error     TEXT,
     error            TEXT,
-    on_dead          TEXT,
-    replays             INTEGER,
-    tenant           TEXT,
+    replays          INTEGER,
     schedule         TEXT,
-    trace            TEXT, -- the span that enqueued it: a W3C traceparent
+    outcome          TEXT,
     seq              INTEGER PRIMARY KEY
 );
-CREATE UNIQUE INDEX drumbeat_history_one_per_id
+CREATE UNIQUE INDEX drumbeat_history_pkey
     ON drumbeat_history (id);
 CREATE INDEX drumbeat_history_by_task
     ON drumbeat_history (task, id);
@@ -118,16 +117,23 @@ CREATE INDEX drumbeat_history_by_key
 CREATE INDEX drumbeat_history_not_succeeded
     ON drumbeat_history (state, task, id) WHERE state <> 'succeeded';
 
--- Dead letters: they wait for a person who replays or discards them.
+-- Dead letters, until a person replays or discards them.
 CREATE TABLE drumbeat_dead (
     id               TEXT PRIMARY KEY,
     task             TEXT NOT NULL,
     queue            TEXT NOT NULL,
-    state            TEXT NOT NULL DEFAULT 'dead',
     priority         INTEGER NOT NULL,
     key              TEXT,
     args             TEXT NOT NULL,
     signature        TEXT NOT NULL,
+    retries          INTEGER,
+    timeout          INTEGER,
+    crash_limit      INTEGER NOT NULL,
+    "unique"         TEXT NOT NULL,
+    on_dead          TEXT,
+    tenant           TEXT NOT NULL,
+    trace            TEXT,
+    state            TEXT NOT NULL DEFAULT 'dead',
     created_at       INTEGER NOT NULL,
     due_at           INTEGER NOT NULL,
     run_at           INTEGER NOT NULL,
@@ -135,28 +141,21 @@ CREATE TABLE drumbeat_dead (
     finished_at      INTEGER NOT NULL,
     instance         TEXT,
     token            INTEGER NOT NULL,
-    outcome          TEXT,
     failures         INTEGER NOT NULL,
     crashes          INTEGER NOT NULL,
-    retries          INTEGER,
-    timeout          INTEGER,
-    crash_limit      INTEGER NOT NULL,
-    "unique"         TEXT NOT NULL,
     cancel_requested INTEGER NOT NULL,
     progress         TEXT,
     result           TEXT,
     result_error     TEXT,
     error            TEXT,
-    on_dead          TEXT,
-    replays             INTEGER NOT NULL,
-    tenant           TEXT NOT NULL,
+    replays          INTEGER NOT NULL,
     schedule         TEXT,
-    trace            TEXT
+    outcome          TEXT
 ) WITHOUT ROWID;
 CREATE INDEX drumbeat_dead_by_task
     ON drumbeat_dead (task, id);
 
--- Ended runs that were not their job's last; the last one is in the row of history or dead itself.
+-- Ended attempts except a job's last one, which is in its row of history or dead.
 CREATE TABLE drumbeat_attempt (
     id          TEXT NOT NULL,
     token       INTEGER NOT NULL,
@@ -168,10 +167,10 @@ CREATE TABLE drumbeat_attempt (
     PRIMARY KEY (id, token)
 ) WITHOUT ROWID;
 
--- Queues somebody has paused; a queue that is not here is open.
+-- Paused queues; a queue without a row is open.
 CREATE TABLE drumbeat_queue (
-    name       TEXT PRIMARY KEY,
-    paused_at  INTEGER NOT NULL,
-    paused_by  TEXT NOT NULL,
+    name          TEXT PRIMARY KEY,
+    paused_at     INTEGER NOT NULL,
+    paused_by     TEXT NOT NULL,
     paused_reason TEXT NOT NULL
 ) WITHOUT ROWID;

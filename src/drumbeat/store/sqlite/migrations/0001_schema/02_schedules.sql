@@ -1,4 +1,4 @@
--- Schedules, the record of their fires, and what is done once in the cluster.
+-- Schedules, the record of their fires, and work that is done once in the cluster.
 
 CREATE TABLE drumbeat_schedule (
     name           TEXT PRIMARY KEY,
@@ -24,7 +24,7 @@ CREATE TABLE drumbeat_schedule (
     origin         TEXT NOT NULL,
     app            TEXT NOT NULL,
     version        TEXT NOT NULL,
-    -- The rule as a number where the end of a job sets the next moment; else null.
+    -- The interval if the end of a job sets the next fire time; else null.
     every          INTEGER,
     state          TEXT NOT NULL,
     revision       INTEGER NOT NULL,
@@ -35,17 +35,17 @@ CREATE TABLE drumbeat_schedule (
     changed_at     INTEGER NOT NULL,
     declared_at    INTEGER,
     changed_by     TEXT NOT NULL,
-    reason            TEXT NOT NULL
+    reason         TEXT NOT NULL
 );
 -- What is not active has no next_at.
-CREATE INDEX drumbeat_schedule_by_moment
+CREATE INDEX drumbeat_schedule_by_next_at
     ON drumbeat_schedule (next_at, name) WHERE next_at IS NOT NULL;
-CREATE INDEX drumbeat_schedule_under_way
+CREATE INDEX drumbeat_schedule_running
     ON drumbeat_schedule (every, current) WHERE every IS NOT NULL AND state = 'active' AND next_at IS NULL;
 CREATE INDEX drumbeat_schedule_of_code
     ON drumbeat_schedule (declared_at) WHERE origin = 'code' AND state <> 'retired';
 
--- A moment is fired once, whatever became of it before: a skipped one may be fired by a backfill.
+-- A fire time is fired once; one that was skipped may still be fired by a backfill.
 CREATE TABLE drumbeat_fire (
     schedule    TEXT NOT NULL,
     at          INTEGER NOT NULL,
@@ -61,9 +61,10 @@ CREATE TABLE drumbeat_fire (
 CREATE INDEX drumbeat_fire_by_age
     ON drumbeat_fire (last);
 
--- Every end of a job takes it out of the live table, after its record was made: whoever does it, whatever statement it uses.
--- (Not on insert into history: SQLite would keep all rows of such an INSERT ... SELECT in a table beside.)
-CREATE TRIGGER drumbeat_schedule_goes_on
+-- The successor of a job that has ended, or none. Every end deletes the job from the live table after its record was made,
+-- whichever statement does it. The next fire of an interval stays NULL here: a trigger does not know the store's clock (the
+-- statement advance_intervals sets it). Not on insert into history: SQLite would materialise such an INSERT ... SELECT.
+CREATE TRIGGER drumbeat_schedule_after_job
  AFTER DELETE ON drumbeat_job
   WHEN OLD.schedule IS NOT NULL
 BEGIN
@@ -75,24 +76,15 @@ BEGIN
                        LIMIT 1),
            next_at = CASE WHEN every IS NULL THEN next_at END
      WHERE name = OLD.schedule
-       AND current = OLD.id
-       AND (every IS NULL OR state <> 'active'
-            OR EXISTS (SELECT 1 FROM drumbeat_job WHERE blocked_on = 'schedule:' || OLD.schedule));
+       AND current = OLD.id;
     UPDATE drumbeat_job
        SET blocked_on = NULL,
            blocked_since = NULL
      WHERE blocked_on = 'schedule:' || OLD.schedule
        AND id = (SELECT current FROM drumbeat_schedule WHERE name = OLD.schedule);
-    UPDATE drumbeat_schedule
-       SET current = NULL,
-           next_at = (SELECT CASE WHEN ended.at + every < "end" OR "end" IS NULL THEN ended.at + every END
-                        FROM (SELECT coalesce((SELECT finished_at FROM drumbeat_history WHERE id = OLD.id),
-                                              (SELECT finished_at FROM drumbeat_dead WHERE id = OLD.id)) AS at) AS ended)
-     WHERE name = OLD.schedule
-       AND current = OLD.id;
 END;
 
--- What is done once in the whole cluster.
+-- Work that one instance of the cluster does once.
 CREATE TABLE drumbeat_once (
     key      TEXT PRIMARY KEY,
     instance TEXT NOT NULL,

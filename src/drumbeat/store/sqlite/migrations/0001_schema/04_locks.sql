@@ -1,18 +1,18 @@
--- Locks: lines of tickets. Leases and rate windows are reckoned in boot time (expires_at, at), which no clock change touches and
--- all processes of the machine share; a lock that was last used before a reboot has no living tickets. All other times are UTC.
+-- Locks and the tickets of those who hold or wait for them. Leases and rate windows (expires_at, at) are in boot time, which no
+-- clock change affects and all processes of the machine share; after a reboot no ticket is alive. All other times are UTC.
 
 CREATE TABLE drumbeat_lock (
-    name         TEXT PRIMARY KEY,
-    "limit"      INTEGER NOT NULL,
-    per          INTEGER,
-    last         INTEGER NOT NULL,
-    boot         TEXT NOT NULL,
-    -- Exact to the hour, so that its index is rarely changed.
-    used_at      INTEGER NOT NULL,
-    released     TEXT NOT NULL DEFAULT '',
-    released_at  INTEGER,
-    released_by  TEXT,
-    released_reason TEXT
+    name             TEXT PRIMARY KEY,
+    "limit"          INTEGER NOT NULL,
+    per              INTEGER,
+    last_number      INTEGER NOT NULL,
+    boot             TEXT NOT NULL,
+    -- Rounded to the hour, so that its index rarely changes.
+    used_at          INTEGER NOT NULL,
+    released_tickets TEXT NOT NULL DEFAULT '',
+    released_at      INTEGER,
+    released_by      TEXT,
+    released_reason  TEXT
 ) WITHOUT ROWID;
 CREATE INDEX drumbeat_lock_by_use
     ON drumbeat_lock (used_at);
@@ -30,14 +30,14 @@ CREATE TABLE drumbeat_ticket (
     what       TEXT NOT NULL,
     wake       TEXT
 ) WITHOUT ROWID;
-CREATE UNIQUE INDEX drumbeat_ticket_line
+CREATE UNIQUE INDEX drumbeat_ticket_by_number
     ON drumbeat_ticket (lock, number);
 CREATE INDEX drumbeat_ticket_by_end
     ON drumbeat_ticket (lock, expires_at);
 CREATE UNIQUE INDEX drumbeat_ticket_one_per_lane
     ON drumbeat_ticket (lock, lane) WHERE granted_at IS NOT NULL;
 
--- What a rate window counts. at is boot time, granted_at the same moment in UTC.
+-- The grants that a rate window counts. `at` is boot time, `granted_at` the same time in UTC.
 CREATE TABLE drumbeat_lock_grant (
     lock       TEXT NOT NULL,
     at         INTEGER NOT NULL,

@@ -1,7 +1,6 @@
--- What people did, and with which answer.
+-- The audit log: operators' actions and their results.
 
--- `holds_key`: a second request of the same `who` with this key is a repetition of this one. Given up after a day.
--- `holds_key`: a second request of the same `who` with this key is a repetition of this one. Given up after a day.
+-- `holds_key`: a second request of the same `who` with this key repeats this one. Cleared after a day.
 CREATE TABLE drumbeat_audit (
     id           TEXT PRIMARY KEY,
     at           INTEGER NOT NULL,
@@ -10,7 +9,7 @@ CREATE TABLE drumbeat_audit (
     via          TEXT NOT NULL,
     verb         TEXT NOT NULL,
     target       TEXT NOT NULL,
-    reason          TEXT NOT NULL,
+    reason       TEXT NOT NULL,
     request_key  TEXT,
     request_hash TEXT,
     holds_key    INTEGER NOT NULL,

@@ -1,8 +1,8 @@
--- What instances counted.
+-- Statistics that instances counted.
 
--- One row for each stretch of time, queue, task and instance, which replaces it as it grows.
+-- One row for each interval, queue, task and instance; the instance replaces it as its counts grow.
 CREATE TABLE drumbeat_rollup (
-    resolution      INTEGER NOT NULL,
+    resolution INTEGER NOT NULL,
     at         INTEGER NOT NULL,
     queue      TEXT NOT NULL,
     task       TEXT NOT NULL,
@@ -11,6 +11,6 @@ CREATE TABLE drumbeat_rollup (
     counts     TEXT NOT NULL,
     PRIMARY KEY (resolution, at, queue, task, instance)
 ) WITHOUT ROWID;
--- Rows of all queues and tasks together, for charts of everything.
+-- Rows of all queues and tasks together, for the overall charts.
 CREATE INDEX drumbeat_rollup_overall
     ON drumbeat_rollup (resolution, at) WHERE queue = '';

@@ -1,0 +1,298 @@
+"""What becomes of a job: the rules of its state machine. Pure.
+
+    pending --claim--> running --outcome, or death of its instance--> succeeded | cancelled | dead | pending
+
+The SQL engines load a job, decide here, and write the `Transition` while the claim still stands. Redis decides inside its
+scripts (`lua/_transitions.lua`, `lua/declare_instance_dead.lua`, `lua/report_and_claim.lua`); tests/contract/test_rules.py
+compares every engine with these functions over all combinations.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from drumbeat.core.claim import Outcome, WriteStatus
+from drumbeat.core.dead_letter import make_follow_up
+from drumbeat.core.instance import DeadInstanceReport
+from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind
+from drumbeat.ids import JobId
+
+HOUR_US = 3_600_000_000
+
+REQUEUING = frozenset(
+    {OutcomeKind.RETRY, OutcomeKind.SNOOZED, OutcomeKind.RELEASED, OutcomeKind.BLOCKED, OutcomeKind.CRASHED}
+)
+"""These make the job pending again, unless its cancellation was requested."""
+UNCHARGED = frozenset({OutcomeKind.RELEASED, OutcomeKind.BLOCKED})
+"""Without started_at, these leave no run on record."""
+
+_CANCEL_ANSWERS = {
+    None: CancelAnswer.UNKNOWN,
+    "running": CancelAnswer.REQUESTED,
+    "succeeded": CancelAnswer.SUCCEEDED,
+    "dead": CancelAnswer.DEAD,
+}
+
+
+class CrashCount(Protocol):
+    @property
+    def crashes(self) -> int: ...
+    @property
+    def crash_limit(self) -> int: ...
+
+
+class HeldJob(CrashCount, Protocol):
+    """A running job, as far as the rules need it: a row of each SQL engine."""
+
+    @property
+    def id(self) -> JobId: ...
+    @property
+    def token(self) -> int: ...
+    @property
+    def run_at(self) -> int: ...
+    @property
+    def claimed_at(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def blocked_since(self) -> int | None: ...
+    @property
+    def cancel_requested(self) -> bool | int: ...
+    @property
+    def on_dead(self) -> str | None: ...
+
+
+J = TypeVar("J", bound=HeldJob)
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """The next state of a running job, and what goes on record about the run that ended."""
+
+    state: JobState
+    recorded: OutcomeKind | None
+    """The outcome on record; None: the job never started, no run is recorded."""
+    started_at: int | None
+    finished_at: int
+    failures: int
+    crashes: int
+    run_at: int
+    error: Failure | None = None
+    """A pending job without one keeps the error of its run before."""
+    blocked_on: str | None = None
+    blocked_since: int | None = None
+    result: str | None = None
+    result_error: str | None = None
+    follow_up: NewJob | None = None
+    """The on_dead job, to be stored in the same step; only of a job that is dead."""
+
+
+def is_fatal(job: CrashCount, kind: OutcomeKind) -> bool:
+    """Whether this outcome makes the job a dead letter."""
+    return kind is OutcomeKind.DEAD or (kind is OutcomeKind.CRASHED and job.crashes + 1 >= job.crash_limit)
+
+
+def decide_outcome(job: HeldJob, outcome: Outcome, now: int) -> Transition:
+    """What an outcome of the current claim does to its job."""
+    kind = outcome.kind
+    crashes = job.crashes + (kind is OutcomeKind.CRASHED)
+    if kind is OutcomeKind.SUCCEEDED:
+        return _finish(job, outcome, now, JobState.SUCCEEDED, kind)
+    if is_fatal(job, kind):
+        return _make_dead(job, outcome, now, crashes)
+    if kind is OutcomeKind.CANCELLED or job.cancel_requested:
+        return _finish(job, outcome, now, JobState.CANCELLED, OutcomeKind.CANCELLED)
+    return _requeue(job, outcome, now, crashes)
+
+
+def decide_outcomes(jobs: Iterable[J], outcomes: Iterable[Outcome], now: int) -> list[tuple[J, Transition]]:
+    """The transitions of those outcomes whose claim is current. `jobs`: what runs under the reporting instance."""
+    current = {(job.id, job.token): job for job in jobs}
+    decided = []
+    for outcome in outcomes:
+        # Popped: a second outcome of the same claim in one call is not current.
+        job = current.pop((outcome.id, outcome.token), None)
+        if job is not None:
+            decided.append((job, decide_outcome(job, outcome, now)))
+    return decided
+
+
+def blame_crash(
+    jobs: Sequence[J], started: Collection[tuple[JobId, int]] | None, reason: str, now: int
+) -> list[tuple[J, Transition]]:
+    """What becomes of the jobs of an instance that died. `started`: which had begun to run; None: nobody knows, so all.
+
+    A job that had started is a crash suspect, and runs alone next time. Only the crash of a suspect that ran alone is
+    certainly its own, and is counted further.
+    """
+    blamed = [started is None or (job.id, job.token) in started for job in jobs]
+    is_alone = sum(blamed) == 1
+    decided = []
+    for job, is_blamed in zip(jobs, blamed, strict=True):
+        outcome = _crashed(job, reason) if is_blamed else release_outcome(job.id, job.token)
+        crashes = job.crashes
+        if is_blamed:
+            crashes = crashes + 1 if crashes and is_alone else max(crashes, 1)
+        if job.cancel_requested:
+            recorded = OutcomeKind.CRASHED if is_blamed else None
+            transition = _finish(job, outcome, now, JobState.CANCELLED, recorded)
+        elif is_blamed and crashes >= job.crash_limit:
+            transition = _make_dead(job, outcome, now, crashes)
+        else:
+            transition = _requeue(job, outcome, now, crashes)
+        decided.append((job, transition))
+    return decided
+
+
+def find_on_dead_jobs(decided: Iterable[tuple[J, Transition]]) -> list[JobId]:
+    """The jobs that become dead and have an on_dead task."""
+    return [job.id for job, to in decided if to.state is JobState.DEAD and job.on_dead is not None]
+
+
+def add_follow_ups(
+    decided: Iterable[tuple[J, Transition]], records: Iterable[Job], error: Failure
+) -> list[tuple[J, Transition]]:
+    """The same transitions with the on_dead jobs of `records`, the records of `find_on_dead_jobs`."""
+    follow_ups = {job.id: make_follow_up(job, error) for job in records}
+    return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
+
+
+def report_crash(transitions: Iterable[Transition]) -> DeadInstanceReport:
+    """The result of `blame_crash` in numbers."""
+    kinds = [(each.state, each.recorded) for each in transitions]
+    states = [state for state, _ in kinds]
+    suspects = kinds.count((JobState.PENDING, OutcomeKind.CRASHED))
+    return DeadInstanceReport(
+        declared=True,
+        crash_suspect=suspects,
+        released=states.count(JobState.PENDING) - suspects,
+        dead=states.count(JobState.DEAD),
+        cancelled=states.count(JobState.CANCELLED),
+    )
+
+
+def split_statuses(
+    outcomes: Sequence[Outcome], applied: Collection[tuple[JobId, int]]
+) -> tuple[list[WriteStatus], list[int]]:
+    """APPLIED for each claim in `applied`, once; STALE for the others, and their positions."""
+    left = set(applied)
+    statuses, positions = [], []
+    for position, outcome in enumerate(outcomes):
+        claim = (outcome.id, outcome.token)
+        if claim in left:
+            left.remove(claim)
+            statuses.append(WriteStatus.APPLIED)
+        else:
+            positions.append(position)
+            statuses.append(WriteStatus.STALE)
+    return statuses, positions
+
+
+def mark_duplicates(
+    statuses: list[WriteStatus], outcomes: Sequence[Outcome], positions: Sequence[int], recorded: Iterable[str | None]
+) -> int:
+    """Set DUPLICATE where the outcome at a position is on record already; return how many stay STALE."""
+    for position, kind in zip(positions, recorded, strict=True):
+        if is_same_outcome(outcomes[position].kind, kind):
+            statuses[position] = WriteStatus.DUPLICATE
+    return statuses.count(WriteStatus.STALE)
+
+
+def is_same_outcome(kind: OutcomeKind, recorded: str | None) -> bool:
+    """Whether the outcome on record is this one, so that only its answer was lost.
+
+    The death of an instance is on record as CRASHED: the late result of an instance that was declared dead is stale.
+    """
+    return recorded == kind.value or (recorded == OutcomeKind.CANCELLED.value and kind in REQUEUING)
+
+
+def answer_cancel(state: str | None) -> CancelAnswer:
+    """The answer to a request to cancel a job that is in this state; None: there is no such job.
+
+    A state that does not exist was written by hand: such a job never runs, and is cancelled like a pending one.
+    """
+    return _CANCEL_ANSWERS.get(state, CancelAnswer.CANCELLED)
+
+
+def release_outcome(id: JobId, token: int) -> Outcome:
+    """The outcome of a claim that never started."""
+    return Outcome(id=id, token=token, kind=OutcomeKind.RELEASED)
+
+
+def crash_failure(reason: str) -> Failure:
+    return Failure(type="WorkerCrashed", message=reason)
+
+
+def expired_block_failure(blocked_on: str, blocked_since: int, now: int) -> Failure:
+    """The error of a job that died because no worker unblocked it in time."""
+    kind, _, name = blocked_on.partition(":")
+    task, _, version = name.rpartition("@")
+    wanted = {"task": f"task '{name}'", "version": f"version '{version}' of task '{task}'"}.get(kind, f"'{blocked_on}'")
+    hours = round((now - blocked_since) / HOUR_US, 1)
+    return Failure(type="WaitExpired", message=f"no worker registered {wanted} within {hours:g} h")
+
+
+def _crashed(job: HeldJob, reason: str) -> Outcome:
+    return Outcome(
+        id=job.id,
+        token=job.token,
+        kind=OutcomeKind.CRASHED,
+        started_at=job.claimed_at,
+        error=crash_failure(reason),
+    )
+
+
+def _finish(job: HeldJob, outcome: Outcome, now: int, state: JobState, recorded: OutcomeKind | None) -> Transition:
+    succeeded = state is JobState.SUCCEEDED
+    return Transition(
+        state=state,
+        recorded=recorded,
+        started_at=outcome.started_at,
+        finished_at=outcome.finished_at or now,
+        failures=job.failures,
+        crashes=job.crashes,
+        run_at=job.run_at,
+        error=None if succeeded else outcome.error,
+        result=outcome.result if succeeded else None,
+        result_error=outcome.result_error if succeeded else None,
+    )
+
+
+def _make_dead(job: HeldJob, outcome: Outcome, now: int, crashes: int) -> Transition:
+    return Transition(
+        state=JobState.DEAD,
+        recorded=outcome.kind,
+        started_at=outcome.started_at,
+        finished_at=outcome.finished_at or now,
+        failures=job.failures + (outcome.kind is OutcomeKind.DEAD),
+        crashes=crashes,
+        run_at=job.run_at,
+        error=outcome.error,
+        follow_up=outcome.follow_up,
+    )
+
+
+def _requeue(job: HeldJob, outcome: Outcome, now: int, crashes: int) -> Transition:
+    kind = outcome.kind
+    started = outcome.started_at is not None or kind not in UNCHARGED
+    blocked_on = outcome.blocked_on or None if kind is OutcomeKind.BLOCKED else None
+    blocked_since = None if started else job.blocked_since
+    if blocked_on is not None and blocked_since is None:
+        blocked_since = now
+    run_at = job.run_at
+    if kind is OutcomeKind.RETRY or kind is OutcomeKind.SNOOZED:
+        run_at = now + outcome.delay
+    elif kind is not OutcomeKind.BLOCKED:
+        run_at = min(run_at, now)
+    return Transition(
+        state=JobState.PENDING,
+        recorded=kind if started else None,
+        started_at=outcome.started_at,
+        finished_at=outcome.finished_at or now,
+        failures=job.failures + (kind is OutcomeKind.RETRY),
+        crashes=crashes,
+        run_at=run_at,
+        error=outcome.error,
+        blocked_on=blocked_on,
+        blocked_since=blocked_since,
+    )
