@@ -1,6 +1,6 @@
 """Exactly one invoice for each order, however often workers are killed.
 
-    python billing_exactly_once.py          orders come in, workers are killed with kill -9 at random moments, 5 of them
+    python billing_exactly_once.py          orders come in, workers are killed with kill -9 at random times, 5 of them
     python billing_exactly_once.py 200      200 of them
 
 An order and the job that bills it are stored in one transaction, and so are the invoice and the completion of that job. No
@@ -28,7 +28,7 @@ async def bill(order: int, cents: int) -> None:
     await asyncio.sleep(random.uniform(0, 0.2))  # slow work belongs before the transaction
     async with current_job().transaction() as conn:
         await run(conn, "INSERT INTO invoice VALUES ($1, $2)", order, cents)
-        await asyncio.sleep(random.uniform(0, 0.01))  # a good moment to be killed
+        await asyncio.sleep(random.uniform(0, 0.01))  # time to be killed in
 
 
 async def take_order(conn: Any, order: int, cents: int) -> None:

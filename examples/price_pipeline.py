@@ -115,8 +115,8 @@ def check(killed: int, fires: list[float]) -> None:
         else:
             under_way[event][int(pid)] -= 1
     print(f"{count['sweep']} sweeps, {count['call']} calls, {killed} workers killed")
-    print(f"at the same moment: at most {most['sweep']} sweep, at most {most['call']} calls")
-    print(f"{len(fires)} moments of the schedule, on a grid of {EVERY} s, each once")
+    print(f"at the same time: at most {most['sweep']} sweep, at most {most['call']} calls")
+    print(f"{len(fires)} fires of the schedule, on a grid of {EVERY} s, each once")
     if most["sweep"] > 1 or most["call"] > 2:
         raise SystemExit("the locks did not hold")
     if len(set(fires)) < len(fires) or any(fire % EVERY for fire in fires):

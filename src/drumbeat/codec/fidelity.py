@@ -25,7 +25,7 @@ Difference = tuple[str, str]
 
 # Of one type before and after: then they are equal as well.
 ALWAYS_SAME: frozenset[type] = frozenset({str, bool, type(None), bytes, date, time, UUID})
-# A subclass may be given for these if it is equal: StrEnum for str, a pendulum moment for datetime.
+# A subclass may be given for these if it is equal: StrEnum for str, a pendulum DateTime for datetime.
 _MAY_BE_SUBCLASSED = frozenset({str, int, float, Decimal, date, datetime, time, timedelta, UUID})
 _BYTES = (bytes, bytearray, memoryview)
 # Asked at every record of a list: finding out takes longer than comparing one. Classes that come and go are let go.

@@ -104,7 +104,7 @@ def decode_bounded(decoder: msgspec.json.Decoder[Any], raw: str | bytes, *, limi
 
 
 def _decode_error(text: bytes, error: Exception) -> Undecodable:
-    # A wrong type may be met before the place where the text stops being JSON: only a second look tells.
+    # A wrong type may come before the position where the text stops being JSON: only a second parse tells.
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
         msgspec.json.decode(text)

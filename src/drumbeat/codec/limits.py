@@ -13,7 +13,7 @@ MAX_PAYLOAD = 256 * 1024
 MAX_DEPTH = 100
 """The maximum nesting of lists and objects within one value."""
 
-# One that never ends goes to the end: in broken JSON each quote would be tried anew.
+# An unterminated string extends to the end: otherwise each quote in invalid JSON would be tried again.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 # An even number of backslashes before it is just backslashes, and then the text "u0000".
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -31,7 +31,7 @@ def is_deeper(raw: bytes, levels: int) -> bool:
     if len(raw) <= levels or raw.count(b"[") + raw.count(b"{") <= levels:
         return False
     brackets = _STRING.sub(b"", raw).translate(_TO_SQUARE, _NOT_BRACKETS)
-    # Each pass takes away the innermost level, so ordinary data is gone after a few.
+    # Each pass removes the innermost level, so ordinary data is gone after a few.
     for _ in range(levels):
         shallower = brackets.replace(b"[]", b"")
         if not shallower or len(shallower) == len(brackets):
