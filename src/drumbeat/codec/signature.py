@@ -234,7 +234,8 @@ class Signature:
         if unknown is not None:
             raise ConfigError(
                 f"{self.name}: parameter {parameter.name!r} is annotated {format_hint(hint)}, "
-                f"but {format_hint(unknown)} cannot be stored as JSON: use a plain type, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model",
+                f"but {format_hint(unknown)} cannot be stored as JSON: "
+                "use a plain type, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model",
                 parameter.name,
             )
         return hint

@@ -5,8 +5,8 @@
         processed        skipped: late              by catch_up
 
 Pure: the same schedule and time give the same plan in every controller, except for the ids of jobs; the store decides which of
-two controllers' plans is carried out. It costs microseconds for every fire and almost nothing for skipped ones, so that a missed
-year of a rule that fires every second does not delay a heartbeat.
+two controllers' plans is carried out. It costs microseconds for every fire and almost nothing for skipped ones, so that a
+missed year of a rule that fires every second does not delay a heartbeat.
 """
 
 from __future__ import annotations
