@@ -71,9 +71,12 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """The next fire times of a rule, in its own time zone."""
 
     items: list[PreviewedFire]
-    words: Annotated[str, doc("The rule as people say it: `every day at 03:00 Europe/Berlin`.")]
-    error: Annotated[str | None, doc("Why the rule cannot be, if that was to be told here.")] = None
-    argument: Annotated[str | None, doc("Which part of the query that is about.")] = None
+    words: str
+    """The rule in words: `at 03:00 every day (Europe/Berlin)`."""
+    error: str | None = None
+    """Why the rule cannot be, if that was to be told here."""
+    argument: str | None = None
+    """Which part of the query that is about."""
 
 
 class FiresQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
