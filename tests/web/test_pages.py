@@ -11,6 +11,7 @@ import pytest
 from drumbeat import Drumbeat
 from drumbeat.core.job import Failure, OutcomeKind
 from drumbeat.core.stats import Resolution, Rollup
+from drumbeat.glossary import meaning_of
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.web import Dashboard
 from tests.contract import making
@@ -381,3 +382,9 @@ async def test_only_what_is_asked_for_again_is_drawn_again(api: httpx.AsyncClien
     whole, part = await api.get("/"), await api.get("/", headers={"X-Refresh": "needs,health"})
     assert 'data-test="chart-run"' in whole.text and 'data-test="chart-run"' not in part.text
     assert 'data-region="needs"' in part.text
+
+
+async def test_headings_are_explained_by_the_glossary(api: httpx.AsyncClient) -> None:
+    for path, name in [("/queues", "ready"), ("/tasks", "pending"), ("/dead", "dead letter"), ("/audit", "audit")]:
+        page = (await api.get(path)).text
+        assert f'title="{html.escape(meaning_of(name))}"' in page, path

@@ -25,7 +25,7 @@ import msgspec
 from drumbeat.clock import Clock
 from drumbeat.errors import ConfigError
 from drumbeat.settings import Settings
-from drumbeat.web.login_throttle import LoginThrottle, address_key
+from drumbeat.web.login_throttle import LoginThrottle
 from drumbeat.web.problem import Problem
 from drumbeat.web.route import AccessRole, Caller
 
@@ -117,7 +117,7 @@ class AccessControl:
         if self._access is not None:
             return  # it goes by something that the browser sends to the program's own host only
         host = parse_host(headers.get("host", ""))
-        if host in LOOPBACK_NAMES or host == self._own_name or _parse_address(host) is not None:
+        if host in LOOPBACK_NAMES or host == self._own_name or parse_address(host) is not None:
             return
         for allowed in self._settings.dashboard_hosts:
             if host == allowed or (allowed.startswith(".") and host.endswith(allowed)):
@@ -149,7 +149,7 @@ class AccessControl:
 
     def check_token(self, scope: Scope, given: str, *, via: str) -> Caller | None:
         """Whose token it is; None: nobody's. Raises Problem 429 for somebody who has tried too many."""
-        address, token = address_key(str((scope.get("client") or ("", 0))[0])), _digest(given)
+        address, token = f"address {client_network(str((scope.get('client') or ('', 0))[0])) or '?'}", _digest(given)
         if (wait := self.throttle.retry_after(address, token)) > 0:
             raise Problem(
                 429,
@@ -183,7 +183,7 @@ class AccessControl:
         return Caller(name=name, role=AccessRole(word) if word in list(AccessRole) else AccessRole.VIEWER, via="proxy")
 
     def _is_trusted(self, peer: str) -> bool:
-        address = _parse_address(peer)
+        address = parse_address(peer)
         return address is not None and any(address in network for network in self._trusted)
 
     def _identify_local(self, scope: Scope, headers: Mapping[str, str]) -> Caller | None:
@@ -284,12 +284,12 @@ def parse_host(header: str) -> str:
     if found is None:
         return ""
     if (inside := found["v6"]) is not None:
-        return inside if _parse_address(inside) is not None and ":" in inside else ""
+        return inside if parse_address(inside) is not None and ":" in inside else ""
     return found["name"].removesuffix(".")
 
 
 def is_loopback(host: str) -> bool:
-    address = _parse_address(host.strip("[]"))
+    address = parse_address(host.strip("[]"))
     return host.lower() in LOOPBACK_NAMES if address is None else address.is_loopback
 
 
@@ -317,13 +317,19 @@ def _same_origin(origin: str, host: str) -> bool:
     return bool(host) and origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
 
 
-def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """None for a name or a unix socket; an IPv4 address mapped into IPv6 is the IPv4 one."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return None
-    mapped = getattr(address, "ipv4_mapped", None)
-    return mapped or address
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def client_network(peer: str) -> ipaddress.IPv4Address | ipaddress.IPv6Network | None:
+    """What counts as one client: an IPv4 address, or the 64-bit network of an IPv6 address, which one person has."""
+    address = parse_address(peer.partition("%")[0])
+    return ipaddress.IPv6Network((address, 64), strict=False) if isinstance(address, ipaddress.IPv6Address) else address
 
 
 def _split_token(token: str) -> list[str]:

@@ -21,6 +21,7 @@ import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from drumbeat.clock import SYSTEM, Clock
+from drumbeat.web.access import client_network
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.group = _address_group(self.client)
+        self.group = client_network((self.client or ("", 0))[0])
         self.waiting_since = self.guard.now()
         if not self.guard.admit(self):
             self._is_refused = True
@@ -176,13 +177,3 @@ class BoundedProtocol(H11Protocol):
 def make_protocol(guard: ConnectionGuard) -> type[Any]:
     """The protocol of one server."""
     return type("GuardedProtocol", (BoundedProtocol,), {"guard": guard})
-
-
-def _address_group(client: tuple[str, int] | None) -> AddressGroup:
-    try:
-        address = ipaddress.ip_address((client or ("", 0))[0].partition("%")[0])
-    except ValueError:
-        return None  # a unix socket
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    return address.ipv4_mapped or ipaddress.IPv6Network((address, 64), strict=False)

@@ -7,7 +7,6 @@ bounded and forgotten after a while.
 
 from __future__ import annotations
 
-import ipaddress
 from collections import OrderedDict
 from typing import Any
 
@@ -70,14 +69,3 @@ class LoginThrottle:
 def _trim(kept: OrderedDict[Any, Any]) -> None:
     if len(kept) > MAX_ENTRIES:
         kept.popitem(last=False)
-
-
-def address_key(peer: str) -> str:
-    """Whose mistakes they are: an address, or an IPv6 network of 64 bits, which one person has."""
-    try:
-        address = ipaddress.ip_address(peer.partition("%")[0])
-    except ValueError:
-        return "address ?"
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return f"address {ipaddress.IPv6Network((address, 64), strict=False)}"
-    return f"address {getattr(address, 'ipv4_mapped', None) or address}"

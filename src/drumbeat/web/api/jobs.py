@@ -17,9 +17,9 @@ from drumbeat.core.job_query import JobCounts
 from drumbeat.errors import InvalidArguments
 from drumbeat.ids import JobId
 from drumbeat.redaction import WEB_HIDDEN
-from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action
+from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
 from drumbeat.web.api.ended_between import find_ended_between
-from drumbeat.web.api.job_filters import ApiJobFilter, JobCountsQuery, JobListQuery, to_job_filter
+from drumbeat.web.api.job_filters import JobCountsQuery, JobListQuery, to_job_filter
 from drumbeat.web.api.records import (
     MAX_PREVIEW_CHARS,
     JobRecord,
@@ -86,21 +86,11 @@ class CancelRecord(msgspec.Struct, frozen=True, kw_only=True):
     job: JobRecord
 
 
-class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An act on many jobs: by their ids, by what they have in common, or on all that it can be done to."""
+class BulkBody(BulkSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An act on many jobs: by their ids, by a filter, or on all to which it applies."""
 
     action: Annotated[Action, doc("cancel and run_now are for live jobs, replay and discard for dead letters.")]
-    ids: Annotated[list[str] | None, doc("At most 10,000.")] = None
-    filter: Annotated[ApiJobFilter | None, doc("What they have in common; not an empty one.")] = None
-    all: Annotated[bool, doc("Every job that it can be done to.")] = False
-    rate: Annotated[
-        float | None, doc("At most so many in a second. It then goes on in the background, and the answer is 202.")
-    ] = None
-    dry_run: Annotated[bool, doc("Only count them; changes nothing, and is not in the audit.")] = False
-    reason: Reason = ""
-
-    def target(self) -> str:
-        return describe_target(self.ids, self.filter, self.all)
+    rate: Rate = None
 
     def verb(self) -> str:
         """The same verb as for a single job."""
@@ -196,9 +186,7 @@ async def run_now(request: DashboardRequest) -> JobRecord:
 
 async def act_on_many(request: DashboardRequest) -> BulkRecord | Response:
     body: BulkBody = request.payload
-    return await run_bulk_action(
-        request, body.action, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
-    )
+    return await run_bulk_action(request, body.action, body, body.rate)
 
 
 async def load_samples(request: DashboardRequest, ids: list[JobId]) -> dict[JobId, JobRecord]:

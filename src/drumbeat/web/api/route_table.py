@@ -167,7 +167,7 @@ _DEAD = (
 )
 
 _QUEUES = (
-    _get("/queues", queues.list_queues, queues.QueueList, "All queues"),
+    _get("/queues", queues.list_queues, Page[queues.QueueRecord], "All queues"),
     _get("/queues/{name}", queues.show, queues.QueueRecord, "One queue"),
     _write(
         "POST /queues/{name}/pause",

@@ -64,3 +64,44 @@ def build_button(
     made = ActionButton(name=name, label=label, url=url, title=title, body=msgspec.json.encode(body or {}).decode())
     given = {"confirm": label, **more}
     return msgspec.structs.replace(made, **given)
+
+
+def replay_and_discard_buttons(
+    request: DashboardRequest,
+    replay_title: str = "Replay these dead letters?",
+    discard_title: str = "Discard these dead letters?",
+    *,
+    body: Mapping[str, object] | None = None,
+    suffix: str = "",
+) -> list[ActionButton]:
+    """For many dead letters: a group by `body`, or the selected ones."""
+    made = (
+        build_button(
+            request,
+            AccessRole.ADMIN,
+            name=f"replay{suffix}",
+            label="Replay",
+            url="/api/v1/dead/replay",
+            title=replay_title,
+            text="Each is ready again, with all its retries.",
+            body=body,
+            done="{n} dead letter{s} replayed",
+            rate=True,
+            bulk=True,
+        ),
+        build_button(
+            request,
+            AccessRole.ADMIN,
+            name=f"discard{suffix}",
+            label="Discard",
+            url="/api/v1/dead/discard",
+            title=discard_title,
+            text="They will not run again. They stay in history until they are pruned.",
+            body=body,
+            done="{n} dead letter{s} discarded",
+            danger=True,
+            reason="required",
+            bulk=True,
+        ),
+    )
+    return [one for one in made if one is not None]

@@ -18,6 +18,7 @@ from drumbeat.web.route import AccessRole
 from .action_button import ActionButton, build_button
 from .formatting import between, first_line
 from .layout import render_page
+from .timeline_items import RUN_STYLES
 
 LIVE = (JobState.PENDING, JobState.RUNNING)
 FACT_PATHS = {
@@ -142,15 +143,7 @@ def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[St
 
 
 def describe_outcome(outcome: OutcomeKind) -> str:
-    return {
-        OutcomeKind.RETRY: "failed, will retry",
-        OutcomeKind.DEAD: "failed, no retries left",
-        OutcomeKind.SNOOZED: "snoozed",
-        OutcomeKind.RELEASED: "released",
-        OutcomeKind.BLOCKED: "blocked",
-        OutcomeKind.CRASHED: "crashed",
-        OutcomeKind.CANCELLED: "cancelled",
-    }.get(outcome, str(outcome))
+    return "failed, will retry" if outcome is OutcomeKind.RETRY else RUN_STYLES[outcome][1]
 
 
 def outcome_style(outcome: OutcomeKind) -> str:

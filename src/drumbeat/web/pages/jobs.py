@@ -16,7 +16,7 @@ from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.request import DashboardRequest
 from drumbeat.web.route import AccessRole
 
-from .action_button import ActionButton, build_button
+from .action_button import ActionButton, build_button, replay_and_discard_buttons
 from .formatting import between, first_line
 from .layout import render_page
 from .search_query import ENDED_FIELDS, STATES, JobsPageQuery, parse_search, to_api_filter, to_list_query
@@ -178,22 +178,7 @@ def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionBut
     if pending:
         made.append(_bulk_button(request, "run_now", "Run now", "Run these jobs now?", "They become due now."))
     if dead:
-        made.append(
-            _bulk_button(
-                request,
-                "replay",
-                "Replay",
-                "Replay these dead letters?",
-                "Each is ready again, with all its retries.",
-                done="{n} replayed",
-                rate=True,
-            )
-        )
-        made.append(
-            _bulk_button(
-                request, "discard", "Discard", "Discard these dead letters?", _GONE, danger=True, reason="required"
-            )
-        )
+        made += replay_and_discard_buttons(request)
     if pending or running or state is None:
         made.append(
             _bulk_button(
@@ -211,7 +196,6 @@ def bulk_buttons(request: DashboardRequest, state: str | None) -> list[ActionBut
     return [one for one in made if one is not None]
 
 
-_GONE = "They will not run again. They stay in history until they are pruned."
 _CANCEL = "Pending jobs never run. Running jobs are asked to stop."
 
 

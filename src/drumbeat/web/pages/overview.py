@@ -46,7 +46,7 @@ async def show(request: DashboardRequest) -> Response:
         raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
     now = await request.store_time()
     health = await load_health(request)
-    lines: queues.QueueList = await request.invoke(queues.list_queues)
+    found: Page[queues.QueueRecord] = await request.invoke(queues.list_queues)
     groups: Page[DeadLetterGroup] = await request.invoke(dead.list_groups, query=dead.DeadGroupsQuery(limit=MAX_GROUPS))
     plans: Page[ScheduleInfo] = await request.invoke(
         schedules.list_schedules, query=schedules.SchedulesQuery(limit=500)
@@ -59,7 +59,7 @@ async def show(request: DashboardRequest) -> Response:
         title="Overview",
         health=health,
         counters=[(word, getattr(health.counts, word)) for word in COUNTERS],
-        needs=attention_items(health, lines.items, groups.items, plans.items, now),
+        needs=attention_items(health, found.items, groups.items, plans.items, now),
         charts=await load_charts(request, query.range, now)
         if is_any_region_requested(request, *CHART_REGIONS)
         else None,
@@ -67,7 +67,7 @@ async def show(request: DashboardRequest) -> Response:
         range=query.range,
         groups=groups.items,
         coming=coming[:MAX_FIRES],
-        queues=lines.items,
+        queues=found.items,
         panels=panels_for(request),
     )
 

@@ -38,7 +38,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def show_all(request: DashboardRequest) -> Response:
-    found: queues.QueueList = await request.invoke(queues.list_queues)
+    found: Page[queues.QueueRecord] = await request.invoke(queues.list_queues)
     rows = [row_of(request, queue) for queue in found.items]
     return await render_page(request, "queues.html", page="queues", title="Queues", rows=rows)
 
