@@ -1,7 +1,7 @@
 """What producers of async libraries share: a loop that runs in a thread of its own, and each timed stretch as one coroutine.
 
 The loop goes on while the harness waits for handlers, as it would in a program: a library may have something to send a
-moment after its call has returned. A subclass says how one job and how many are enqueued, and nothing of time.
+time after its call has returned. A subclass defines how one job and many jobs are enqueued, and does not measure.
 """
 
 import asyncio

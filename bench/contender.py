@@ -50,7 +50,7 @@ class Producer(ABC):
         return time.perf_counter() - started
 
     def paced(self, first: int, gaps: Sequence[float]) -> list[int]:
-        """Enqueue one job after each gap; the monotonic moment just before each call.
+        """Enqueue one job after each gap; the monotonic time just before each call.
 
         Before, not after: what a user waits for includes the write, and a job may start before its enqueue
         returns.
@@ -63,7 +63,7 @@ class Producer(ABC):
         return called
 
     def schedule(self, first: int, delays: Sequence[float]) -> list[int]:
-        """Enqueue one wall-stamping job for each delay from now; the wall-clock moment each is due."""
+        """Enqueue one wall-stamping job for each delay from now; the wall-clock time each is due."""
         due = []
         for number, delay in enumerate(delays, first):
             # Whole microseconds: what a datetime can say, so that nothing is rounded on the way.
@@ -85,7 +85,7 @@ class Producer(ABC):
         raise NotImplementedError
 
     def fill_at(self, first: int, count: int, due_ns: int) -> None:
-        """Enqueue jobs first.. that are all due at the same moment."""
+        """Enqueue jobs first.. that are all due at the same time."""
         raise NotImplementedError
 
     def other(self, number: int) -> None:
@@ -127,9 +127,9 @@ class Contender(ABC):
     fill_rate = 1_000
     """Jobs in a second that `fill_at` surely reaches, on a slow machine too: a burst must be enqueued before it is due."""
     contended_jobs = 1_000_000
-    """At most so many jobs in one measure of contention, for a library that would need minutes otherwise."""
+    """Maximum number of jobs in one measure of contention, for a library that would need minutes otherwise."""
     backlog_jobs = 10_000_000
-    """At most so many jobs of a far future, for a library that would need minutes to take them."""
+    """Maximum number of jobs in the far future, for a library that would need minutes to store them."""
     url_names: tuple[str, ...] = ()
     """Variables of the environment in which its processes look for a server's URL, besides BENCH_URL."""
     has_other_queue = False

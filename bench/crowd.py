@@ -1,6 +1,6 @@
 """The ledger of several worker processes: who has had a job, when all may begin, and how often each job ran.
 
-Each process counts in a column of its own, so that two which run the same job at the same moment are both seen. A handler
+Each process counts in a column of its own, so that two that run the same job at the same time are both seen. A handler
 that comes before the gate is open waits there: the processes start one after the other, but begin together.
 
     slot 0: the gate | one slot for each process: it has had a job | one column for each process: runs of each job
@@ -55,7 +55,7 @@ class Crowd(Ledger):
 
 
 class Member:
-    """The handler's side. A job that runs twice at the very same moment, in two threads of one process, may count once."""
+    """The handler's side. A job that runs twice at exactly the same time, in two threads of one process, may count once."""
 
     def __init__(self) -> None:
         ledger = Ledger(Path(os.environ[ENVIRONMENT_NAME]))

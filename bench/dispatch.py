@@ -28,7 +28,7 @@ from bench.sink_program import BOOK, BROKER, SINK, TOPIC, URL, Batch, program, r
 
 CHUNK = 5_000
 SPARE = 2.0
-"""So many times as long as it took before may it take to enqueue all: the instant must come later than the last of them."""
+"""Safety factor for the time to enqueue all jobs: the due time must come after the last of them is stored."""
 SETTLE_S = 3.0
 SEND_TIMEOUT = 90.0
 RATE_GOAL, FIRST_GOAL_MS, LAST_GOAL_S = 20_000, 100.0, 1.0
@@ -52,7 +52,7 @@ def broker(sink: str) -> Iterator[str]:
 
 @contextmanager
 def store(engine: str) -> Iterator[Callable[[], str]]:
-    """Gives URLs of empty stores. PostgreSQL with fsync, as whoever uses it would have it."""
+    """Gives URLs of empty stores. PostgreSQL with fsync, as in production."""
     if engine != "postgres":
         with ExitStack() as stack:
             yield lambda: stack.enter_context(fresh_store(engine))
@@ -111,7 +111,7 @@ class Dispatch:
             worker.stop()
 
     async def wait_sent(self, count: int) -> list[Batch]:
-        """The book, once there are so many in it."""
+        """The book, once it has this many entries."""
         deadline = time.monotonic() + SEND_TIMEOUT
         while True:
             book = read_book(self._book)
@@ -123,7 +123,7 @@ class Dispatch:
             await asyncio.sleep(0.05)
 
     async def wait_finished(self) -> int:
-        """The moment at which the store has all jobs as finished."""
+        """When the store has all jobs as finished."""
         while await self.app.jobs.list(state="running", limit=1):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         return time.time_ns()
@@ -154,9 +154,9 @@ async def burst(dispatch: Dispatch, jobs: int, before: Figures) -> Figures:
             if instant_ns - time.time_ns() < 1e9:
                 raise click.ClickException("this machine is too slow: the instant came before all was enqueued")
             book = (await dispatch.wait_sent(jobs + 1))[1:]
-    moments = [batch.acknowledged_ns - instant_ns for batch in book]
+    delays = [batch.acknowledged_ns - instant_ns for batch in book]
     early = sum(batch.began_ns < instant_ns for batch in book)
-    return {"first_ms": min(moments) / 1e6, "last_s": max(moments) / 1e9, "early": early, **cpu(book, "burst_")}
+    return {"first_ms": min(delays) / 1e6, "last_s": max(delays) / 1e9, "early": early, **cpu(book, "burst_")}
 
 
 def cpu(book: list[Batch], prefix: str = "") -> Figures:

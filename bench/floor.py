@@ -79,7 +79,7 @@ def _insert(db: SqliteConnection, path: Path, ids: Sequence[JobId]) -> None:
 def _drain(db: SqliteConnection, path: Path, ids: Sequence[JobId]) -> None:
     """Finish a batch and claim the next in one transaction, as the worker does.
 
-    Jobs come in the order of their ids, and a first claim's token is its moment: nothing has to be read back.
+    Jobs come in the order of their ids, and a first claim's token is its time: nothing has to be read back.
     """
     held: list[tuple[Any, ...]] = []
     history = 0  # its rows are numbered from 1, in the order of their end

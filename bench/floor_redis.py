@@ -29,7 +29,7 @@ HOUR = 3_600_000_000
 
 
 def run(url: str, n: int, *, future: int = 0) -> dict[str, float]:
-    """Add and drain n jobs in the database behind this URL, behind so many future ones: jobs in a second, and what the server
+    """Add and drain n jobs in the database behind this URL, behind this many future ones: jobs in a second, and what the server
     itself needed for one."""
     return asyncio.run(_run(url, n, future))
 

@@ -62,7 +62,7 @@ def ending(job: ClaimedJob, number: int, dead_of: int) -> Outcome:
 
 
 async def end_all(store: Store, instance: InstanceId, count: int) -> None:
-    """Claim and end so many of the jobs of priority 0."""
+    """Claim and end this many of the jobs of priority 0."""
     claim = ClaimRequest(queues=tuple((queue, BATCH) for queue in QUEUES), limit=BATCH)
     dead_of = round((SHARES["ended"] + SHARES["dead"]) / SHARES["dead"])
     outcomes: list[Outcome] = []
@@ -78,7 +78,7 @@ async def end_all(store: Store, instance: InstanceId, count: int) -> None:
 
 
 async def fill(store: Store, jobs: int) -> float:
-    """So many jobs, in rounds, so that what lives and what has ended lie among each other. Gives how many were added in a
+    """This many jobs, in rounds, so that live and ended jobs are interleaved. Gives how many were added in a
     second, all kinds together."""
     chance = random.Random(1)
     instance = NewInstance(

@@ -1,4 +1,4 @@
-"""Where handlers write the moment they started, and where the harness reads it.
+"""Where handlers write their start time, and where the harness reads it.
 
 A file of 64-bit slots mapped by all processes; job n owns slot n, so no lock is needed and a handler pays for one clock
 reading and one store, the same for every contender. A slot that is zero has not started.
@@ -39,7 +39,7 @@ class Ledger:
         self._slots[number] = time.monotonic_ns()
 
     def stamp_wall(self, number: int) -> None:
-        """Due moments are wall-clock moments, so lateness is told by that clock."""
+        """Due times are wall-clock times, so lateness is measured by that clock."""
         self._slots[number] = time.time_ns()
 
     def is_filled(self, upto: int) -> bool:

@@ -28,7 +28,7 @@ class Size:
     """Jobs of a far future."""
     idle_seconds: float
     burst: float = 0
-    """Part of each contender's drain that is due at one moment."""
+    """Part of each contender's drain that is due at the same time."""
     snapshot: float = 0
     """Part of each contender's drain that runs beside an open snapshot."""
     contended: int = 0
@@ -131,12 +131,12 @@ def lateness(contender: Contender, size: Size, site: Site) -> Figures:
     with measure_setup(contender, WARM_UP_JOBS + size.scheduled, site) as place, place.worker(), place.scheduler():
         due = place.produce("schedule", delays=delays)
         started = place.ledger.timestamps(WARM_UP_JOBS, WARM_UP_JOBS + size.scheduled)
-    late = [(start - moment) / 1e6 for start, moment in zip(started, due, strict=True)]
+    late = [(start - due_at) / 1e6 for start, due_at in zip(started, due, strict=True)]
     return {
         "late_p50": quantile(late, 0.5),
         "late_p99": quantile(late, 0.99),
         "late_max": max(late),
-        "early": sum(moment < 0 for moment in late),
+        "early": sum(each < 0 for each in late),
     }
 
 

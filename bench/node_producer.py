@@ -31,7 +31,7 @@ class NodeProducer(Producer):
         return self._ask("single", first=first, count=count)
 
     def paced(self, first: int, gaps: Sequence[float]) -> list[int]:
-        return [int(moment) for moment in self._ask("paced", first=first, gaps=list(gaps))]
+        return [int(time_ns) for time_ns in self._ask("paced", first=first, gaps=list(gaps))]
 
     def other(self, number: int) -> None:
         self._ask("other", number=number)

@@ -44,7 +44,7 @@ def future(producer: Producer, *, count: int) -> None:
 
 
 def watch(producer: Producer, *, count: int, seconds: float) -> int:
-    """Wait until all have started and the library's own store holds them as finished; that monotonic moment."""
+    """Wait until all have started and the library's own store holds them as finished; that monotonic time."""
     Ledger.from_environment().wait(count, seconds=seconds)
     wait_until(lambda: producer.unfinished() == 0, seconds=seconds, poll=0.005, what="started, but never finished")
     return time.monotonic_ns()
@@ -75,9 +75,9 @@ def schedule(producer: Producer, *, delays: list[float]) -> list[int]:
 
 
 def burst(producer: Producer, *, count: int, lead: float, other_after: float, other: bool) -> dict[str, int | None]:
-    """Enqueue all for one moment, and one more of another queue while they run; monotonic moments.
+    """Enqueue all for one due time, and one more of another queue while they run; monotonic times.
 
-    The moment is a whole second, because for one library there are no others.
+    The due time is a whole second, because one library supports no others.
     """
     warm_up(producer)
     due = (time.time_ns() // 10**9 + 1 + math.ceil(lead)) * 10**9
@@ -96,7 +96,7 @@ def burst(producer: Producer, *, count: int, lead: float, other_after: float, ot
 
 
 def crowd(producer: Producer, *, count: int, processes: int, seconds: float) -> tuple[int, int]:
-    """Let all begin when each process has had a job; the moments of that and of the end."""
+    """Let all begin when each process has had a job; the times of that and of the end."""
     ledger = Crowd(Path(os.environ[ENVIRONMENT_NAME]), processes=processes, jobs=count)
     wait_until(
         lambda: ledger.count_arrived() == processes,

@@ -17,15 +17,15 @@ from bench.rounds import Results
 
 METHOD = """\
 Each measure starts on an empty store in a fresh folder; producer and worker are processes of their own; a handler
-does nothing but write the moment of its start to a shared memory slot, the same for all. Bulk and single enqueue are
+does nothing but write its start time to a shared memory slot, the same for all. Bulk and single enqueue are
 timed inside the producer, without imports and set-up. Drained: all jobs are enqueued first, then one worker process
 starts; the clock runs from the first handler's start until the library's own store holds every job as finished
 (looked at every 5 ms). Pickup: from just before the call of enqueue in one process to the handler's start in an idle
-worker, by CLOCK_MONOTONIC, at random gaps of 5 to 45 ms. Lateness: start minus due moment, by the wall clock; early
+worker, by CLOCK_MONOTONIC, at random gaps of 5 to 45 ms. Lateness: start minus due time, by the wall clock; early
 is how many of all rounds began before it. Idle CPU is the worker's and its children's, of one core; idle statements are
 those that the same worker sends in its next seconds, as the server's log shows them (PostgreSQL) or MONITOR (Redis), where
 the server's own statistics also tell what ran inside scripts; memory is their resident size right after the drain. Burst:
-all jobs are due at one whole second, the worker is up and idle; then one job of another queue, 0.3 s after that moment.
+all jobs are due at one whole second, the worker is up and idle; then one job of another queue, 0.3 s after that time.
 Contention: handlers wait 10 ms, 10 at a time in each worker process; all processes begin together, when each has had a job.
 Backlog: a drain beside jobs of a week from now, against one on an empty store; on Redis the server's used_memory before and
 after they were enqueued, for each job, key and payload (one number) included. On PostgreSQL all share one server, and each

@@ -1,6 +1,6 @@
 """`python -m bench.schedules --engine redis`: how late schedules fire, and what those cost that do not.
 
-Three figures of one process that has both roles: how late moments are on record when 20 schedules fire every second, how long
+Three figures of one process that has both roles: how late fires are recorded when 20 schedules fire every second, how long
 it takes until all jobs are there of 10,000 schedules that fire in the same second, and the CPU time of the process beside
 100,000 schedules of which none is due. It compares with nobody.
 """
@@ -98,7 +98,7 @@ async def lateness(url: str, seconds: float) -> str:
     p99 = late[math.ceil(0.99 * len(late)) - 1]
     return (
         f"late by p50 {late[len(late) // 2]:.1f}, p99 {p99:.1f}{_mark(p99 < LATE_GOAL_MS)}, at most {late[-1]:.1f} ms; "
-        f"{len(late)} moments on record of about {expected}"
+        f"{len(late)} fires on record of about {expected}"
     )
 
 
@@ -122,7 +122,7 @@ async def herd(url: str, count: int) -> str:
                 if time.monotonic() > deadline:
                     raise click.ClickException("not all have fired in time")
                 await asyncio.sleep(0.25)
-    first, last = (moment - instant for moment in there_are)
+    first, last = (recorded_at - instant for recorded_at in there_are)
     return f"{count:,} in one second: first after {first / 1e6:.2f}, last {last / 1e6:.2f} s{_mark(last / 1e6 < HERD_GOAL_S)}"
 
 
@@ -135,13 +135,13 @@ async def _read_fired(there: Store, count: int) -> tuple[int, int] | None:
     last = (await there.schedules.list_fires([f"all.{count - 1}"], limit=1))[f"all.{count - 1}"]
     if not last:
         return None
-    moments = []
+    recorded = []
     for number in range(count):
         fires = (await there.schedules.list_fires([f"all.{number}"], limit=10))[f"all.{number}"]
         if not fires:
             return None
-        moments.append(fires[-1].recorded_at)
-    return min(moments), max(moments)
+        recorded.append(fires[-1].recorded_at)
+    return min(recorded), max(recorded)
 
 
 async def idle(url: str, count: int, seconds: float) -> str:

@@ -18,7 +18,7 @@ OTHER_AFTER = 0.3
 
 
 def burst(contender: Contender, size: Size, site: Site) -> Figures:
-    """Jobs that are all due at one moment: when the first starts, how fast they go, and whether others still get a turn."""
+    """Jobs that are all due at the same time: when the first starts, how fast they run, and whether other jobs still run."""
     jobs = max(int(contender.drain_jobs * size.burst), 100)
     first, other = WARM_UP_JOBS, contender.has_other_queue
     lead = 2 + jobs / contender.fill_rate

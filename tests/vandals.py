@@ -1,6 +1,6 @@
-"""Somebody who writes into a store by hand: for each engine, ways to damage stored records that the engine lets happen.
+"""Damage to stored records: for each engine, the changes by hand that the engine does not prevent.
 
-A test takes the damages of a kind, makes a record for each, and has it damaged. It does not ask which engine it has.
+A test creates a record for each damage of a kind, and applies it. It need not know the engine.
 """
 
 import random
@@ -14,8 +14,12 @@ import asyncpg  # type: ignore[import-untyped]
 import msgspec
 import redis.asyncio
 
+from drumbeat.core.claim import ClaimedJob
+from drumbeat.core.job import NewJob
+from drumbeat.core.job_fields import GIVEN_FIELDS
 from drumbeat.ids import pack_id
 from drumbeat.store.redis.keys import bucket
+from drumbeat.store.redis.record_format import JobHeader
 
 BLOB = b"\x00\xff\xfe blob"
 PREFIX = "{drumbeat}:"
@@ -43,10 +47,15 @@ def each(columns: tuple[str, ...], values: list[str]) -> dict[str, list[str]]:
     return dict.fromkeys(columns, values)
 
 
-_CLAIMED = (
-    *("task", "key", "args", "signature", "created_at", "due_at", "failures", "crashes", "retries", "timeout"),
-    *("crash_limit", "on_dead", "replays", "blocked_since", "trace"),
+_CLAIMED = tuple(
+    name for name in ClaimedJob.__struct_fields__ if name not in ("id", "token", "queue", "priority", "run_at")
 )
+_GIVEN = {field.name: field for field in msgspec.structs.fields(NewJob) if field.name in GIVEN_FIELDS}
+_GIVEN_TEXTS = tuple(
+    name for name, field in _GIVEN.items() if field.type in (str, str | None) and name not in ("id", "queue")
+)
+_GIVEN_NUMBERS = tuple(name for name, field in _GIVEN.items() if field.type in (int, int | None) and name != "priority")
+_NEVER_NULL = tuple(name for name in (*_GIVEN_TEXTS, *_GIVEN_NUMBERS) if _GIVEN[name].default is not None)
 
 
 class Sql:
@@ -97,10 +106,10 @@ class SqliteVandal(Sql):
         "message": ("drumbeat_room_message", "room"),
     }
     _job: ClassVar = {
-        **each(("task", "args", "signature", "key", "on_dead", "trace", "tenant"), _TEXT),
+        **each(_GIVEN_TEXTS, _TEXT),
         **each(("error", "progress"), [*_TEXT, "'{broken'"]),
-        **each(("created_at", "due_at", "failures", "crashes", "replays"), _NUMBER),
-        **each(("retries", "timeout", "crash_limit", "cancel_requested"), _NUMBER),
+        **each(("created_at", "due_at", "failures", "crashes", "replays", "cancel_requested"), _NUMBER),
+        **each(_GIVEN_NUMBERS, _NUMBER),
         "token": [*_NUMBER, "9e999", "9223372036854775807"],
         "unique": ["'odd'", "X'00'"],
     }
@@ -175,9 +184,7 @@ class PostgresVandal(Sql):
         "message": ("drumbeat.room_message", "room"),
     }
     _job: ClassVar = {
-        **each(("task", "args", "signature", "tenant", "unique"), ["NULL"]),
-        **each(("created_at", "due_at"), ["NULL"]),
-        **each(("failures", "crashes", "replays", "crash_limit"), ["NULL"]),
+        **each((*_NEVER_NULL, "unique", "created_at", "due_at", "failures", "crashes", "replays"), ["NULL"]),
         "error": _OF_JSON,
         "cancel_requested": ["NULL"],
     }
@@ -301,21 +308,11 @@ class RedisVandal:
         yield "body: a number", "", body(lambda _: b"-7\n{}")
         yield "args: no UTF-8", "args", body(lambda text: text + b"\xff")
         yield "flag", None, body(lambda text: b"z" + text[1:])
-        names = ("created_at", "due_at", "task", "queue", "priority", "key", "signature", "retries", "timeout")
-        for at, name in enumerate((*names, "crash_limit", "on_dead", "tenant")):
-            yield f"{name}: an object", name, body(head(at, {"a": 1}))
-            yield (
-                f"{name}: five",
-                name
-                if name in (*names[:2], *names[4:5], *names[7:], "crash_limit")
-                and name
-                not in (
-                    "on_dead",
-                    "tenant",
-                )
-                else None,
-                body(head(at, "five")),
-            )
+        # Fields with a default (schedule, trace) are in the header only where they are set.
+        for at, field in enumerate(each for each in msgspec.structs.fields(JobHeader) if each.required):
+            is_number = field.type in (int, int | None)
+            yield f"{field.name}: an object", field.name, body(head(at, {"a": 1}))
+            yield f"{field.name}: five", field.name if is_number else None, body(head(at, "five"))
 
     def _hash(self, key: str, field: str, value: bytes) -> Callable[[str], Awaitable[None]]:
         async def do(name: str) -> None:

@@ -20,7 +20,7 @@ class HueyProducer(SyncProducer):
         if due_ns is None:
             called(number)
         else:
-            # An aware moment: Huey cuts a naive one to whole seconds, and would then seem to start jobs early.
+            # An aware datetime: Huey cuts a naive one to whole seconds, and would then seem to start jobs early.
             called.schedule(args=(number,), eta=to_datetime(due_ns))
 
     def unfinished(self) -> int:

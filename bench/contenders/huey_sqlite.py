@@ -13,7 +13,7 @@ class HueyProducer(Producer):
         self._app.stamp(number)
 
     def _schedule(self, number: int, due_ns: int) -> None:
-        # An aware moment: Huey cuts a naive one to whole seconds, and would then seem to start jobs early.
+        # An aware datetime: Huey cuts a naive one to whole seconds, and would then seem to start jobs early.
         self._app.stamp_wall.schedule(args=(number,), eta=to_datetime(due_ns))
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ class PgQueuerProducer(SqlProducer):
 
 
 def delay(due_ns: int | None) -> timedelta | None:
-    """PgQueuer counts from the server's now; rounded up, so that it is not told a moment before the due one."""
+    """PgQueuer counts from the server's now; rounded up, so that it is never before the due time."""
     return None if due_ns is None else timedelta(microseconds=-((time.time_ns() - due_ns) // 1_000))
 
 

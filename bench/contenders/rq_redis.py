@@ -52,7 +52,7 @@ class RqRedis(FetchedContender):
     requirements = ("rq==2.12.0", "hiredis")
     tuning = (
         "`rq worker --with-scheduler` with SimpleWorker, which does not fork for each job; result_ttl=0; bulk is "
-        "enqueue_many in calls of 5,000; its scheduler looks once a second and cuts due moments to whole seconds, "
+        "enqueue_many in calls of 5,000; its scheduler looks once a second and truncates due times to whole seconds, "
         "so a job may start early; no contention: a worker does one job at a time"
     )
     drain_jobs = 2_000

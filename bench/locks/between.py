@@ -24,7 +24,7 @@ RENEWED_EVERY_S = 5.0
 
 
 def handoff(url: str, rounds: int) -> dict[str, float]:
-    """From the moment before the one leaves to the moment after the other has entered, in milliseconds."""
+    """From just before one leaves to just after the other has entered, in milliseconds."""
     with playing(url, [("handoff", "ball", rounds, seed) for seed in range(2)]) as players:
         turns = sorted((*turn, number) for number, player in enumerate(players) for turn in answer(player))
     taken = [
@@ -41,7 +41,7 @@ def handoff(url: str, rounds: int) -> dict[str, float]:
 
 
 def crowd(url: str, count: Count | None, *, processes: int, waiters: int) -> dict[str, float]:
-    """Operations for each handoff, while a line of `waiters` in so many processes is served to its end."""
+    """Operations for each handoff, while a line of `waiters` in that many processes is served to its end."""
     return asyncio.run(_crowd(url, count, processes, waiters))
 
 

@@ -1,7 +1,7 @@
 """A process that plays with locks, as it is told by its arguments, and says on its standard output what it saw.
 
-handoff NAME ROUNDS SEED    enter, hold for 20 to 40 ms, leave, again and again: moments by CLOCK_MONOTONIC
-crowd NAME WAITERS          enter with so many tasks at once; each leaves at once: how many operations that took
+handoff NAME ROUNDS SEED    enter, hold for 20 to 40 ms, leave, again and again: times by CLOCK_MONOTONIC
+crowd NAME WAITERS          enter with this many tasks at once; each leaves at once: the number of operations
 """
 
 import asyncio

@@ -60,7 +60,7 @@ async def _handed_over() -> tuple[float, float]:
 
 def _between_loops() -> float:
     """Two threads with a loop each, one lock: from before the one leaves to after the other has entered."""
-    moments: list[tuple[int, float, float]] = []
+    spans: list[tuple[int, float, float]] = []
 
     async def play(number: int) -> None:
         lock = local_lock("ball")
@@ -68,14 +68,14 @@ def _between_loops() -> float:
             async with lock:
                 got = time.perf_counter()
                 await asyncio.sleep(0.0005)  # the other is in line by then
-                moments.append((number, got, time.perf_counter()))
+                spans.append((number, got, time.perf_counter()))
 
     threads = [threading.Thread(target=lambda number=number: asyncio.run(play(number))) for number in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    taken = [b[1] - a[2] for a, b in pairwise(moments) if a[0] != b[0]]
+    taken = [b[1] - a[2] for a, b in pairwise(spans) if a[0] != b[0]]
     return statistics.median(taken) * 1e6
 
 
@@ -171,7 +171,7 @@ class _Watch:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def taken(self, times: int) -> tuple[float, float]:
-        """Microseconds of wall time and of this process's CPU time, for one of so many."""
+        """Microseconds of wall time and of this process's CPU time, per operation."""
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
         return wall / times * 1e6, cpu / times * 1e6
 

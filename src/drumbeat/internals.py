@@ -10,21 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
-from drumbeat.admin import (
-    Audit,
-    Dead,
-    Instances,
-    Jobs,
-    Locks,
-    Queues,
-    Run,
-    RunQuery,
-    Schedules,
-    Stats,
-    System,
-    Tasks,
-    history,
-)
+from drumbeat.admin import Admin, Run, RunQuery, history
 from drumbeat.client import Client
 from drumbeat.clock import Clock
 from drumbeat.core.schedule import NewSchedule
@@ -47,7 +33,7 @@ if TYPE_CHECKING:
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-class AppInternals:
+class AppInternals(Admin):
     """`make_app` builds the second app that an outbox runs on."""
 
     def __init__(self, code_settings: Mapping[str, object], clock: Clock, make_app: Callable[..., Drumbeat]) -> None:
@@ -62,18 +48,8 @@ class AppInternals:
         self.room_registry = RoomRegistry()
         self.events = Events()
         self.lifespans: list[Lifespan] = []
-        self.client = Client(self.load_settings, self.registry, clock)
+        super().__init__(Client(self.load_settings, self.registry, clock), lambda: self.settings, clock)
         self.client.wrap_transactional = self._wrap_transactional
-        self.jobs = Jobs(self.client, clock)
-        self.dead = Dead(self.client, self.jobs, clock)
-        self.queues = Queues(self.client)
-        self.tasks = Tasks(self.client)
-        self.schedules = Schedules(self.client, clock)
-        self.instances = Instances(self.client)
-        self.locks = Locks(self.client)
-        self.stats = Stats(self.client)
-        self.audit = Audit(self.client)
-        self.system = System(self.client, lambda: self.settings, clock)
         self.keeper = LeaseKeeper(lambda: self.open_store(), lambda: self.settings, clock)
 
     @property

@@ -21,19 +21,7 @@ class SyncApp(SyncAdmin):
     """`app.sync`."""
 
     def __init__(self, app: Drumbeat) -> None:
-        super().__init__(
-            app._internals.client,
-            jobs=app.jobs,
-            dead=app.dead,
-            queues=app.queues,
-            tasks=app.tasks,
-            schedules=app.schedules,
-            instances=app.instances,
-            locks=app.locks,
-            stats=app.stats,
-            audit=app.audit,
-            system=app.system,
-        )
+        super().__init__(app._internals)
         self._app = app
         self.cancel = to_sync("app.sync.cancel", app.cancel)
         self.history = to_sync("app.sync.history", app.history)

@@ -87,7 +87,7 @@ async def test_what_was_done_is_done_though_its_end_is_not_on_record(
         async with audit.act(**ADA):
             pass
     assert (await only(app)).outcome is None
-    assert "end of an act was not recorded" in caplog.text
+    assert "outcome of an act was not recorded" in caplog.text
 
 
 async def test_any_text_can_be_put_on_record(app: Drumbeat) -> None:

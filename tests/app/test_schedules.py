@@ -270,12 +270,12 @@ async def test_backfill_refuses_what_makes_no_sense(app: Drumbeat, clock: FakeCl
         (now - hour, now + hour, "past"),
         (now - hour, now - 2 * hour, "past"),
         (now - 10 * 24 * hour, now, "force"),
-        (now - 7 * 24 * hour, now, "10081 moments"),
-        (now - timedelta(seconds=20), now - timedelta(seconds=10), "0 moments"),
+        (now - 7 * 24 * hour, now, "10081 fire times"),
+        (now - timedelta(seconds=20), now - timedelta(seconds=10), "0 fire times"),
     ):
         with pytest.raises(InvalidArguments, match=told):
             await app.schedules.backfill("report", first, last)
-    with pytest.raises(InvalidArguments, match="follows the run before"):
+    with pytest.raises(InvalidArguments, match="follows the end of a run"):
         await app.schedules.backfill("after", now - hour, now)
     with pytest.raises(InvalidArguments, match="timezone"):
         await app.schedules.backfill("report", datetime(2026, 1, 1), now)

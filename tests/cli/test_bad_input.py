@@ -160,7 +160,7 @@ def test_a_store_that_cannot_answer_is_exit_code_1(tmp_path: Path) -> None:
     done = call("enqueue", "charge", "--app", "shop:app", folder=tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert "jobs are taken again" in done.stderr
+    assert "jobs are accepted again" in done.stderr
 
 
 NOT_TEXT = os.fsdecode(b"a\xff")

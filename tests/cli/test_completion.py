@@ -55,6 +55,7 @@ def test_a_shell_is_offered_states_and_what_the_store_knows(
     assert offered("jobs", "list", "--task", "gre") == ["greet"]
     assert offered("schedules", "pause", "n") == ["nightly"]
     assert offered("jobs", "show", id[:8]) == [id]
+    assert offered("glossary", "dead") == ["dead letter"]
 
 
 @pytest.mark.parametrize("url", ["sqlite:///nowhere.db", "redis://127.0.0.1:1/0", "nonsense://x"])

@@ -85,7 +85,7 @@ def test_its_dashboard_listens_where_the_setting_says_and_on_this_machine_only(
         busy = call("demo", folder=tmp_path, env=env)
     assert busy.returncode == 2 and f"cannot listen on 127.0.0.1:{port}" in busy.stderr
     open_to_all = call("demo", folder=tmp_path, env=env | {"DRUMBEAT_DASHBOARD": "0.0.0.0:0"})
-    assert open_to_all.returncode == 2 and "listens on this machine only" in open_to_all.stderr
+    assert open_to_all.returncode == 2 and "listens on a loopback address only" in open_to_all.stderr
     with start("demo", folder=tmp_path, env=env) as demo:
         assert demo.stdout is not None
         assert next(iter(ADDRESS.findall(demo.stdout.readline()))) == f"http://127.0.0.1:{port}/"
@@ -123,7 +123,7 @@ def test_the_workers_of_a_killed_demo_leave_by_themselves(tmp_path: Path, short_
 def test_it_stays_for_a_person_until_control_c_and_then_exits_0(tmp_path: Path, short_folder: Path) -> None:
     with terminal("demo", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
         shown = demo.wait_for("Ctrl-C ends it")
-        assert "Everything ended as it should" in shown
+        assert "Everything ended as expected" in shown
         address = ADDRESS.findall(shown)[0]
         assert len(httpx.get(f"{address}api/v1/instances").json()["items"]) == 2
         demo.press("\x03")
@@ -134,7 +134,7 @@ def test_it_stays_for_a_person_until_control_c_and_then_exits_0(tmp_path: Path, 
 
 def test_it_does_not_stay_with_exit(tmp_path: Path, short_folder: Path) -> None:
     with terminal("demo", "--exit", folder=tmp_path, env={"TMPDIR": str(short_folder)}) as demo:
-        demo.wait_for("Everything ended as it should")
+        demo.wait_for("Everything ended as expected")
         assert demo.wait_exit_code() == 0
     assert "Ctrl-C" not in demo.seen
     assert left_behind(short_folder) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from drumbeat.glossary import TERMS, find
 from tests.cli.command import PROGRAM, build_environment, call, invoke, read_refusal, start
 from tests.waiting import until_sync
 
@@ -133,3 +134,13 @@ def test_debug_shows_the_traceback_of_a_refusal(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "Traceback" in done.stderr
     assert done.stderr.splitlines()[-1] == "drumbeat: no job x"
+
+
+def test_the_glossary_explains_all_terms_or_those_that_contain_a_word() -> None:
+    every = invoke("glossary")
+    assert every.exit_code == 0, every.stderr
+    assert every.stdout.splitlines() == [f"{term.name}: {term.meaning}" for term in TERMS]
+    some = invoke("glossary", "DEAD")
+    assert [line.split(":")[0] for line in some.stdout.splitlines()] == [term.name for term in find("dead")]
+    assert "dead letter: A job that was given up" in some.stdout
+    assert "no term of the glossary contains 'zebra'" in read_refusal(invoke("glossary", "zebra"))

@@ -131,4 +131,4 @@ def test_a_supervisor_does_not_import_the_program(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
     done = call("run", "deadly:app", "--processes", "2", folder=tmp_path)
     assert done.returncode == 1
-    assert done.stderr == "drumbeat: a process that imported deadly:app ended without a word (exit code -9)\n"
+    assert done.stderr == "drumbeat: a process that imported deadly:app ended without a reply (exit code -9)\n"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
 from drumbeat.core.lock import NewTicket, TicketState, TicketStatus
+from drumbeat.core.turns import LockQueue
 from drumbeat.durations import to_us
 from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Subscriber
@@ -398,47 +399,8 @@ async def test_one_ticket_can_be_released_by_force_and_unknown_ones_are_not(stor
     assert await states(store, holder, waiter) == [GRANTED, LOST]
 
 
-# The model: a plain list of tickets for each lock.
-
-
-class Line:
-    def __init__(self) -> None:
-        self.tickets: list[str] = []
-        self.doomed: set[str] = set()
-        self.lanes: dict[str, int] = {}
-        self.limit = 1
-        self.per: int | None = None
-        self.counted = 0
-
-    def bury(self) -> None:
-        for ticket in self.doomed & set(self.tickets):
-            self.remove(ticket)
-
-    def remove(self, ticket: str) -> None:
-        self.tickets.remove(ticket)
-        self.lanes.pop(ticket, None)
-
-    def serve(self) -> None:
-        for ticket in self.waiting:
-            if len(self.lanes) >= self.limit or (self.per is not None and self.counted >= self.limit):
-                return
-            self.lanes[ticket] = min(set(range(100)) - set(self.lanes.values()))
-            self.counted += self.per is not None
-
-    @property
-    def waiting(self) -> list[str]:
-        return [ticket for ticket in self.tickets if ticket not in self.lanes]
-
-    def stands(self, ticket: str) -> tuple[TicketState, int, int]:
-        if ticket in self.lanes:
-            return GRANTED, 0, self.lanes[ticket]
-        if ticket in self.tickets:
-            return WAITING, self.waiting.index(ticket) + 1, 0
-        return LOST, 0, 0
-
-
 class Tickets(RuleBasedStateMachine):
-    """Two locks, random steps; after each the store and the lists must say the same."""
+    """Two locks, random steps; after each the store and `core.turns` must say the same."""
 
     engine = ""
     tickets = Bundle("tickets")
@@ -447,12 +409,16 @@ class Tickets(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
-        self.lines = {"a": Line(), "b": Line()}
+        self.locks = {"a": LockQueue(), "b": LockQueue()}
+        self.doomed: set[str] = set()
+        self.now = 0
         self.last_token = 0
         self.known = 0
         self.store: Store = self.run(open_store(fresh_url(self.engine, Path(self.folder.name))))
 
     def run(self, call: Any) -> Any:
+        """The model's clock goes on with each call: leases are DOOMED or an hour, so it need not be the store's."""
+        self.now += 10 * DOOMED
         return self.loop.run_until_complete(call)
 
     def teardown(self) -> None:
@@ -460,8 +426,13 @@ class Tickets(RuleBasedStateMachine):
         self.loop.close()
         self.folder.cleanup()
 
-    def check(self, line: Line, seen: TicketStatus) -> None:
-        assert (seen.state, seen.position, seen.lane if seen.state is GRANTED else 0) == line.stands(seen.ticket)
+    def check(self, lock: str, seen: TicketStatus) -> None:
+        lane = seen.lane if seen.state is GRANTED else 0
+        assert (seen.state, seen.position, lane) == self.locks[lock].status(seen.ticket)
+
+    def locks_of(self, some: list[tuple[str, str]]) -> set[str]:
+        """A call touches only the locks of tickets that are there."""
+        return {lock for lock, id in some if id in self.locks[lock].leases}
 
     @rule(
         target=tickets,
@@ -470,16 +441,13 @@ class Tickets(RuleBasedStateMachine):
         per=st.sampled_from([None, None, None, HOUR]),
         doomed=st.integers(0, 4).map(lambda number: number == 0),
     )
-    def enters(self, lock: str, limit: int, per: int | None, doomed: bool) -> tuple[str, str]:
-        line, ticket = self.lines[lock], new_ticket(lock, limit=limit, per=per, lease=DOOMED if doomed else HOUR)
+    def acquire(self, lock: str, limit: int, per: int | None, doomed: bool) -> tuple[str, str]:
+        ticket = new_ticket(lock, limit=limit, per=per, lease=DOOMED if doomed else HOUR)
         seen = self.run(self.store.locks.acquire(ticket))
-        line.bury()
-        line.limit, line.per = limit, per
-        line.tickets.append(ticket.id)
+        self.locks[lock].acquire(ticket, self.now)
         if doomed:
-            line.doomed.add(ticket.id)
-        line.serve()
-        self.check(line, seen)
+            self.doomed.add(ticket.id)
+        self.check(lock, seen)
         assert seen.token > self.last_token or lock != self.lock_of_last
         self.last_token, self.lock_of_last = seen.token, lock
         self.known += 1
@@ -489,50 +457,36 @@ class Tickets(RuleBasedStateMachine):
 
     @precondition(lambda self: self.known > 0)
     @rule(some=st.lists(tickets, min_size=1, max_size=5), renew=st.booleans())
-    def looks(self, some: list[tuple[str, str]], renew: bool) -> None:
+    def ticket_status(self, some: list[tuple[str, str]], renew: bool) -> None:
         seen = self.run(self.store.locks.ticket_status([id for _, id in some], renew=renew))
-        # Only the lines of tickets that are there are touched.
-        for name in {lock for lock, id in some if id in self.lines[lock].tickets}:
-            self.lines[name].bury()
-            self.lines[name].serve()
+        for lock in self.locks_of(some):
+            self.locks[lock].renew({id for _, id in some} if renew else (), self.now)
         for (lock, id), each in zip(some, seen, strict=True):
             assert each.ticket == id
-            self.check(self.lines[lock], each)
+            self.check(lock, each)
 
     @precondition(lambda self: self.known > 1)
     @rule(some=st.lists(consumes(tickets), min_size=1, max_size=2))
-    def leave(self, some: list[tuple[str, str]]) -> None:
+    def release(self, some: list[tuple[str, str]]) -> None:
         self.known -= len(some)
         self.run(self.store.locks.release([id for _, id in some]))
-        touched = {lock for lock, id in some if id in self.lines[lock].tickets}
-        for lock, id in some:
-            if id in self.lines[lock].tickets:
-                self.lines[lock].remove(id)
-        for name in touched:
-            self.lines[name].bury()
-            self.lines[name].serve()
+        for lock in self.locks_of(some):
+            self.locks[lock].release({id for _, id in some}, self.now)
 
     @rule(lock=st.sampled_from("ab"))
-    def release_by_force(self, lock: str) -> None:
+    def force_release(self, lock: str) -> None:
         count = self.run(self.store.locks.force_release(lock, None, by="ada", reason=""))
-        line = self.lines[lock]
-        line.bury()
-        held = list(line.lanes)
-        assert count == len(held)
-        for ticket in held:
-            line.remove(ticket)
-        if held:
-            line.serve()
+        assert count == self.locks[lock].force_release(self.now)
 
     @invariant()
-    def shown_as_in_the_list(self) -> None:
-        for name, line in self.lines.items():
+    def shown_as_in_the_model(self) -> None:
+        for name, lock in self.locks.items():
             found = self.run(self.store.locks.get(name))
-            living = [ticket for ticket in line.tickets if ticket not in line.doomed]
+            alive = [ticket for ticket in lock.leases if ticket not in self.doomed]
             shown = [] if found is None else [ticket.id for ticket in found.holders + found.waiters]
-            assert sorted(shown) == sorted(living)
+            assert sorted(shown) == sorted(alive)
             waiters = [] if found is None else [ticket.id for ticket in found.waiters]
-            assert waiters == [ticket for ticket in line.waiting if ticket in living]
+            assert waiters == [ticket for ticket in lock.waiting if ticket in alive]
 
 
 def tickets_on(engine: str) -> Any:

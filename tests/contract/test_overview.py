@@ -11,6 +11,7 @@ from drumbeat.core.job import Failure, NewJob, OutcomeKind
 from drumbeat.durations import to_us
 from drumbeat.errors import JobNotFound
 from drumbeat.ids import InstanceId, JobId, new_job_id
+from drumbeat.store.job_reads import get_job
 from drumbeat.store.protocol import Store
 from tests.contract.making import HOUR, add, claim, claimed_one, end, exchange, new_job, outcome, wanting, worker
 
@@ -111,7 +112,7 @@ async def test_a_lease_that_has_run_out_makes_no_leader(store: Store) -> None:
 
 
 async def ahead(store: Store, id: JobId, **options: Any) -> int:
-    return await store.inspect.count_ahead(id, **options)
+    return await store.inspect.count_ahead(await get_job(store, id), **options)
 
 
 async def test_the_number_of_jobs_ahead_is_the_place_in_the_order_of_claims(store: Store) -> None:

@@ -35,7 +35,9 @@ async def pair(url: str, second: RedisServer) -> AsyncIterator[Store]:
         yield store
 
 
-async def test_a_hint_goes_by_the_second_store_and_not_by_the_first(url: str, second: RedisServer, pair: Store) -> None:
+async def test_a_hint_is_sent_by_the_second_store_and_not_by_the_first(
+    url: str, second: RedisServer, pair: Store
+) -> None:
     by_first: list[int] = []
     by_second: list[int] = []
     async with (
@@ -48,27 +50,27 @@ async def test_a_hint_goes_by_the_second_store_and_not_by_the_first(url: str, se
         await until(lambda: by_second)
         await first.jobs.add(
             [new_job()]
-        )  # its own way, and heard: whatever the first one was sent would have come before
+        )  # its own way, and hints: whatever the first one was sent would have come before
         await until(lambda: by_first)
     assert len(by_first) == 1
 
 
 async def test_while_the_second_store_is_away_hints_go_by_the_first(url: str, second: RedisServer, pair: Store) -> None:
-    heard: list[int] = []
+    hints: list[int] = []
     async with (
         await open_store(url, coordination=second.url) as listener,
-        listener.wake.listen(Subscriber(heard.append)),
+        listener.wake.listen(Subscriber(hints.append)),
     ):
         second.kill()
         for _ in range(2):  # with the first of them it is noticed
             await pair.jobs.add([new_job()])
             await until(lambda: not pair.wake._second._is_up)  # type: ignore[attr-defined]
-        await until(lambda: heard)
+        await until(lambda: hints)
         second.start()
         await until(lambda: pair.wake._second._is_up)  # type: ignore[attr-defined]
-        heard.clear()
+        hints.clear()
         await pair.jobs.add([new_job()])
-        await until(lambda: heard)
+        await until(lambda: hints)
 
 
 async def test_a_second_store_that_stays_away_is_not_taken_for_one_that_is_back(
@@ -94,20 +96,20 @@ async def test_a_second_store_that_stays_away_is_not_taken_for_one_that_is_back(
 
 async def test_a_second_store_that_is_away_at_the_start_is_used_when_it_comes(url: str, second: RedisServer) -> None:
     second.kill()
-    heard: list[int] = []
-    async with await open_store(url, coordination=second.url) as pair, pair.wake.listen(Subscriber(heard.append)):
+    hints: list[int] = []
+    async with await open_store(url, coordination=second.url) as pair, pair.wake.listen(Subscriber(hints.append)):
         await pair.jobs.add([new_job()])
-        await until(lambda: heard)
+        await until(lambda: hints)
         second.start()
         async with await open_store(second.url) as other:
             await until(lambda: second.ask("PUBSUB", "NUMSUB", "{drumbeat}:wake")[1] == 1)
-            heard.clear()
+            hints.clear()
             await other.wake.notify(0)
-            await until(lambda: heard == [0])
+            await until(lambda: hints == [0])
 
 
 @pytest.mark.parametrize("loss", ["flush", "kill"])
-async def test_the_loss_of_the_second_store_loses_no_job_and_makes_nobody_look_dead(
+async def test_the_loss_of_the_second_store_loses_no_job_and_declares_no_instance_dead(
     url: str, second: RedisServer, loss: str
 ) -> None:
     app = Drumbeat(url, coordination=second.url, heartbeat=0.1, dead_after=1)
@@ -145,6 +147,6 @@ async def test_a_file_cannot_coordinate(url: str) -> None:
         await open_store(url, coordination="sqlite:///x.db")
 
 
-async def test_a_first_store_that_is_away_is_told_at_once(second: RedisServer) -> None:
+async def test_a_first_store_that_is_away_raises_at_once(second: RedisServer) -> None:
     with pytest.raises(StoreUnavailable):
         await open_store("postgresql://127.0.0.1:1/x", coordination=second.url)

@@ -10,7 +10,7 @@ from tests.meta.project import SOURCE
 
 KINDS = {
     *("ConfigError", "InvalidArguments", "StoreUnavailable", "StoreFull", "StoreLost", "StoreError"),
-    *("ChildFailed", "Refused", "NotDone", "TimeoutError"),
+    *("ChildFailed", "BadInput", "NotDone", "TimeoutError"),
 }
 LEVELS = {"warning", "error", "critical"}
 NOT_LOOKED_AT = ("store/postgres", "store/redis", "cli/demo")
@@ -44,7 +44,7 @@ def messages() -> list[Message]:
     found: dict[str, Message] = {}
     for path, text in _texts():
         shown = text.replace(GAP, "...")
-        if len(re.sub(r"\W", "", shown)) > 6:
+        if " " in shown and len(re.sub(r"\W", "", shown)) > 6:
             pattern = re.escape(text).replace(re.escape(GAP), ".*")
             found[shown] = Message(shown, pattern, not path.startswith(SPEAK_FOR_THEMSELVES))
     return sorted(found.values())

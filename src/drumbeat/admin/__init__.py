@@ -1,10 +1,11 @@
-"""The admin of the public face, `app.jobs`, `app.dead`, `app.queues`, `app.tasks`, `app.schedules`, `app.instances`,
-`app.locks`, and their verbs.
+"""The administration API of an app: `app.jobs`, `app.dead`, `app.queues`, `app.tasks`, `app.schedules`, `app.instances`,
+`app.locks`, `app.stats`, `app.audit`, `app.system`.
 
-The same words are the commands of the command line and the paths of the API. Each noun is a thin layer over the store: it
-checks what it is given, says what is allowed where that is wrong, and asks.
+The same names are the commands of the command line and the paths of the HTTP API. Each class is a thin layer over the store: it
+checks its arguments, says what is allowed where one is wrong, and queries.
 """
 
+from drumbeat.admin.admin import Admin
 from drumbeat.admin.audit import ActInProgress, ActOptions, Audit, SyncAudit, new_act
 from drumbeat.admin.dead import Dead
 from drumbeat.admin.explain.reasons import Explanation, Reason, ReasonKind
@@ -23,6 +24,7 @@ from drumbeat.admin.views import FireInfo, Run, ScheduleInfo
 __all__ = [
     "ActInProgress",
     "ActOptions",
+    "Admin",
     "Audit",
     "BackfillResult",
     "Dead",

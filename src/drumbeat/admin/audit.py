@@ -1,7 +1,7 @@
-"""`app.audit`: who did what, when, to how many, and why.
+"""`app.audit`: the audit log: who did what, when, to how many, and for which reason.
 
-An act is on record before it is done: whoever acts for a person (the dashboard, the command line, a script of yours) does it
-inside `app.audit.act(...)`. What a program does by itself is not recorded.
+An entry is written before the action: the dashboard, the command line and your own scripts act inside `app.audit.act(...)`.
+What programs do by themselves is not recorded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from drumbeat.core.audit import (
 )
 from drumbeat.errors import DrumbeatError, InvalidArguments, StoreError
 from drumbeat.ids import is_job_id, new_job_id
-from drumbeat.names import short_repr
+from drumbeat.names import check_number, short_repr
 from drumbeat.sync_loop import SYNC_LOOP, to_sync
 
 log = logging.getLogger(__name__)
@@ -34,27 +34,27 @@ _MAX_OUTCOME_LENGTH = 500
 
 
 class ActOptions(TypedDict, total=False):
-    """What is known of an act besides who, verb and target."""
+    """Of an audit entry, besides who, verb and target."""
 
     role: str
     via: str
-    """"python" if it is not said."""
+    """Default: "python"."""
     reason: str
 
 
 class ActInProgress:
-    """An act that is being done: say how many it touched."""
+    """An action that is being recorded: set `touched` to the number of changed things."""
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.touched = 0
         self.outcome = "done"
         self.answer: str | None = None
-        """JSON text of what came of it, such as the job that was made; None: nothing worth keeping."""
+        """JSON text of the result, such as the id of a new job; None: none is kept."""
 
 
 class Audit:
-    """Look at the record, and put acts on it."""
+    """Read the audit log, and add entries."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -68,16 +68,16 @@ class Audit:
         before: str | None = None,
         limit: int = 50,
     ) -> builtins.list[AuditEntry]:
-        """Acts, newest first; `before=` the last one's id gives the next page. `verb` is the beginning of one: "queues."."""
+        """Entries, newest first; `before=` the last one's id gives the next page. `verb` is a prefix, such as "queues."."""
         store = await self._client.store()
         texts = {"who": who, "verb": verb, "target": target}
         chosen = {name: _check_text(name, text) for name, text in texts.items() if text is not None}
         return await store.audit.list_page(
-            AuditFilter(before=_check_before(before), limit=_check_limit(limit), **chosen)
+            AuditFilter(before=_check_before(before), limit=check_number("limit", limit, 1, MAX_LISTED), **chosen)
         )
 
     async def show(self, id: str) -> AuditEntry:
-        """One act, with the answer that was given."""
+        """One entry, with the result of its action."""
         found = await (await self._client.store()).audit.get(id) if is_job_id(id) else None
         if found is None:
             raise InvalidArguments(f"there is no act {short_repr(id)} on record", "id")
@@ -87,9 +87,9 @@ class Audit:
     async def act(
         self, *, who: str, verb: str, target: str, **more: Unpack[ActOptions]
     ) -> AsyncIterator[ActInProgress]:
-        """Do something on record: `async with app.audit.act(who="ada", verb="queues.pause", target="mail") as act: ...`.
+        """Record what the block does: `async with app.audit.act(who="ada", verb="queues.pause", target="mail") as act: ...`.
 
-        Set `act.touched` to how many it changed. What the block raises goes on, and is on record as refused or failed.
+        Set `act.touched` to the number of changed things. An exception of the block is recorded as refused or failed.
         """
         acting = await self.begin(new_act(who=who, verb=verb, target=target, **more))
         try:
@@ -100,23 +100,23 @@ class Audit:
         await self.end(acting, None)
 
     async def begin(self, act: NewAuditEntry) -> ActInProgress:
-        """For `act` here and in `app.sync`: put it on record."""
+        """For `act` here and in `app.sync`: write the entry."""
         await (await self._client.store()).audit.begin(act)
         return ActInProgress(act.id)
 
     async def end(self, act: ActInProgress, error: BaseException | None) -> None:
-        """For `act` here and in `app.sync`: put on record how it ended."""
+        """For `act` here and in `app.sync`: write the outcome."""
         outcome = act.outcome if error is None else _describe_outcome(error)
         try:
             store = await self._client.store()
             await store.audit.end(act.id, touched=act.touched, outcome=outcome, answer=act.answer)
         except StoreError as lost:
-            # It is on record that it was begun. What was done must be told to the caller all the same.
-            log.warning("end of an act was not recorded", extra={"act": act.id, "reason": str(lost)})
+            # The entry shows that it began. The caller must learn the result nevertheless.
+            log.warning("outcome of an act was not recorded", extra={"act": act.id, "reason": str(lost)})
 
 
 class SyncAudit:
-    """As `app.audit`, for code without a loop."""
+    """As `app.audit`, for code without an event loop."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
@@ -137,7 +137,7 @@ class SyncAudit:
 
 
 def new_act(*, who: str, verb: str, target: str, **more: Unpack[ActOptions]) -> NewAuditEntry:
-    """An act with texts that every store can keep."""
+    """A new entry, its text made storable."""
     return NewAuditEntry(
         id=new_job_id(),
         who=make_storable(who, MAX_NAME_LENGTH),
@@ -147,12 +147,6 @@ def new_act(*, who: str, verb: str, target: str, **more: Unpack[ActOptions]) -> 
         target=make_storable(target, MAX_TARGET_LENGTH),
         reason=make_storable(more.get("reason", ""), MAX_REASON_LENGTH),
     )
-
-
-def _check_limit(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_LISTED:
-        raise InvalidArguments(f"limit must be a whole number from 1 to {MAX_LISTED}, not {short_repr(value)}", "limit")
-    return value
 
 
 def _check_before(value: object) -> str | None:

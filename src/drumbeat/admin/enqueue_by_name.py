@@ -1,7 +1,7 @@
-"""A call of a task by its name, with arguments in JSON: how a person, a page or another program enqueues.
+"""Enqueue a call of a task by its name, with JSON arguments: for the command line, the dashboard and other programs.
 
-Where this program has the task, its own signature judges the arguments. Where it does not (a dashboard beside the workers),
-living workers say whether there is such a task and of which signature; whether the arguments fit is then theirs to say.
+If this program has the task, its signature checks the arguments. If not (a dashboard beside the workers), living workers tell
+whether the task exists and which signature it has; the arguments are then checked when the job runs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ARGUMENT_NAME = re.compile(r"\$\.(\w+)|field `(\w+)`")
 
 
 class EnqueueByNameOptions(TypedDict, total=False):
-    """What `task.using(...)` takes, but for a connection of the caller's own."""
+    """The options of `task.using(...)`, except for a connection of the caller."""
 
     queue: str | None
     priority: int | None
@@ -50,11 +50,11 @@ class EnqueueByNameOptions(TypedDict, total=False):
 async def build_job(
     client: Client, task: str, args: str | Mapping[str, Any] = "{}", **options: Unpack[EnqueueByNameOptions]
 ) -> NewJob:
-    """The job of such a call, to be stored.
+    """The job to store for such a call.
 
     Raises:
-        UnknownTask: neither this program nor a living worker has it.
-        InvalidArguments: which argument or option, and why.
+        UnknownTask: neither this program nor a living worker has the task.
+        InvalidArguments: which argument or option is wrong, and what it may be.
     """
     text = _to_json_text(args, client.settings.payload_limit)
     found = client.registry.find(check_name("task", task))
@@ -64,11 +64,11 @@ async def build_job(
 
 
 def _to_json_text(args: str | Mapping[str, Any], limit: int) -> str:
-    """One line of JSON, every number as it was written: what is stored is what was given."""
+    """The arguments as one line of JSON; text keeps every number as it is written."""
     if not isinstance(args, str):
         try:
             args = encoder.encode(args).decode()
-        except Exception as error:  # serializers of the caller's own may run in there
+        except Exception as error:  # serializers of the caller may run here
             raise InvalidArguments(f"args cannot be written as JSON: {error}", "args") from error
     try:
         decode_bounded(_OBJECT, args, limit=limit, depth=MAX_DEPTH + 1)
@@ -81,15 +81,17 @@ def _to_json_text(args: str | Mapping[str, Any], limit: int) -> str:
 
 
 def decode_arguments(task: Task[..., Any], text: str, limit: int) -> Args:
-    """Arguments in JSON as the task's own signature reads them, by place or by name.
+    """JSON arguments as the task's signature reads them, all positional or all by name.
 
     Raises:
-        InvalidArguments: which argument, and why; or some can only be given by place and others only by name.
+        InvalidArguments: which argument is wrong; or some can only be given by position and others only by name.
     """
-    by_place, by_name = _decode(task, _to_json_text(text, limit), limit)
-    if by_place and by_name:
-        raise InvalidArguments(f"{task.name} takes some arguments only by place: a schedule cannot give both", "args")
-    return by_place or by_name
+    by_position, by_name = _decode(task, _to_json_text(text, limit), limit)
+    if by_position and by_name:
+        raise InvalidArguments(
+            f"{task.name} takes some arguments only by position: a schedule cannot give both", "args"
+        )
+    return by_position or by_name
 
 
 def _decode(task: Task[..., Any], text: str, limit: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -102,8 +104,8 @@ def _decode(task: Task[..., Any], text: str, limit: int) -> tuple[tuple[Any, ...
 
 
 def _build_checked_job(task: Task[..., Any], text: str, options: EnqueueByNameOptions, limit: int) -> NewJob:
-    by_place, by_name = _decode(task, text, limit)
-    made = task.using(**options).bind(*by_place, **by_name)  # type: ignore[arg-type]
+    by_position, by_name = _decode(task, text, limit)
+    made = task.using(**options).bind(*by_position, **by_name)  # type: ignore[arg-type]
     # The text as it was given: a number that no type of Python's own holds exactly is stored as it was written.
     return msgspec.structs.replace(made, args=text)
 

@@ -1,4 +1,4 @@
-"""`app.history`: every run that is still on record, with when it was due, when and where it ran, and how it ended."""
+"""`app.history`: the recorded runs of jobs: when each was due, when and where it ran, and how it ended."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from .views import Run, job_runs
 
 
 class RunQuery(TypedDict, total=False):
-    """Whose runs."""
+    """Which runs."""
 
     queue: str | None
     key: str | None
     error: str | None
     state: str | None
     before: str | None
-    """Only of jobs older than the one of this id: the next page."""
+    """Only runs of jobs older than the one with this id: the next page."""
     limit: int
-    """Of at most so many jobs; 50 if it is not said."""
+    """Number of jobs whose runs are read. Default: 50."""
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some runs, and how to go on."""
+    """One page of runs."""
 
     items: list[Run]
     next: JobId | None
-    """`before=` for the next page; None: there are no older jobs. A page may be empty and have a next one: jobs that have
-    not run yet have no runs."""
+    """`before=` for the next page; None: there are no older jobs. A page may be empty and have a next one, because jobs that
+    have not run yet have no runs."""
 
 
 async def history(client: Client, task: str | Task[..., Any] | None, query: RunQuery) -> list[Run]:
-    """The runs of jobs, newest job first, and of each the last run first."""
+    """The runs of jobs, newest job first; those of one job in reverse order."""
     return await _read_runs(client, await list_jobs(client, _build_filter(task, query)))
 
 
 async def history_page(client: Client, task: str | Task[..., Any] | None, query: RunQuery) -> RunPage:
-    """The same by one bounded look, with what the next page begins with."""
+    """The same by a bounded scan, with the start of the next page."""
     page = await page_jobs(client, _build_filter(task, query))
     return RunPage(items=await _read_runs(client, page.items), next=page.next)
 

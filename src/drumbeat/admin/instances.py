@@ -11,15 +11,15 @@ from drumbeat.names import short_repr
 
 
 class Instances:
-    """Look at instances."""
+    """List and show instances."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def list(self, *, healthy: bool | None = None, all: bool = False) -> builtins.list[Instance]:
-        """Living instances, oldest first.
+        """Instances that are alive, oldest first.
 
-        healthy: True: only those that beat within the last 2 s (or two heartbeats); False: only those that did not. None: both.
+        healthy: True: only those with a heartbeat in the last 2 s (or two intervals); False: only the others. None: both.
         all: also those that left or died in the last day.
         """
         store = await self._client.store()
@@ -37,5 +37,5 @@ class Instances:
         raise InvalidArguments(f"there is no instance {short_repr(id)}", "id")
 
     async def leader(self) -> LeaderInfo | None:
-        """Who leads the cluster, in which term, and for how long; None: nobody does at this moment."""
+        """The leader of the cluster, its term and its lease; None: there is none at present."""
         return await (await self._client.store()).inspect.get_leader()

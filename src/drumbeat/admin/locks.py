@@ -1,4 +1,4 @@
-"""`app.locks`: who holds which lock in the cluster, who waits, and taking one away by force."""
+"""`app.locks`: the locks of the cluster, their holders and waiters, and release by force."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PAGE = 500
 
 
 class Locks:
-    """Look at locks, and release them by force."""
+    """List and show locks, and release them by force."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def list(self, *, all: bool = False) -> builtins.list[LockInfo]:
-        """Every lock that somebody holds or waits for, by name, with its holders; with `all` also those idle since a day."""
+        """Every lock with holders or waiters, by name; with `all` also those used in the last day."""
         store = await self._client.store()
         found: builtins.list[LockInfo] = []
         while page := await store.locks.list_page(after=found[-1].name if found else "", limit=PAGE, all=all):
@@ -31,18 +31,18 @@ class Locks:
         return found
 
     async def show(self, name: str) -> LockInfo:
-        """One lock with its holders and its line, in the order of turns."""
+        """One lock with its holders, and its waiters in their order."""
         store = await self._client.store()
         found = await store.locks.get(check_name("lock", name))
         if found is None:
-            raise InvalidArguments(f"there is no lock {name!r}: nobody has used it for a day", "name")
+            raise InvalidArguments(f"there is no lock {name!r}: it has not been used for a day", "name")
         return found
 
     async def release(self, name: str, ticket: str | None = None, *, reason: str, by: str | None = None) -> int:
-        """Take the lock away from all who hold it, or only this ticket from its owner. Returns how many there were.
+        """Take the lock from all its holders, or only this ticket. Returns the number of released tickets.
 
-        They hear of it as of a lost lock, in some milliseconds; until then they still work under it, and only the token keeps
-        their late writes out. `by` and `reason` are shown at the lock; `by` is the app's own name if it is not given.
+        Holders are notified within milliseconds, as of any lost lock; until then they work on, and only the token rejects their
+        late writes. `by` and `reason` are shown with the lock; `by` defaults to the name of the app.
         """
         by = check_note("by", self._client.settings.name if by is None else by)
         store = await self._client.store()

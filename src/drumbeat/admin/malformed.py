@@ -1,4 +1,4 @@
-"""What the doctor says of stored records that cannot be read: which they are, and how to get rid of them. Pure."""
+"""The doctor's findings about stored records that cannot be read: which they are, and what to do. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,21 +9,21 @@ from drumbeat.store.malformed import Fault
 CHECK_NAME = "stored records"
 _JOBS = ("job", "dead letter", "ended job")
 MAX_NAMED = 20
-"""Records that are named one by one; of others only the number is told."""
+"""Records that are listed one by one; the others are counted."""
 
 _ADVICE = {
     "job": "`drumbeat jobs cancel {id}` ends it; a worker that claims it makes it a dead letter",
     "dead letter": "`drumbeat dead discard {id}` ends it; replayed as it is, it dies again",
-    "schedule": "it is not fired: `drumbeat schedules delete {id}`, then create it anew or restart what declares it",
-    "lock": "`drumbeat locks release {id}`; it is mended when it is entered again",
+    "schedule": "it does not fire: `drumbeat schedules delete {id}`, then create it again or restart what declares it",
+    "lock": "`drumbeat locks release {id}`; the next acquire repairs it",
 }
-_BY_HAND = "its id is none of a job, so no command can name it: delete that row in the store by hand"
-_OTHERWISE = "it is left out, and goes when its kind is pruned; or mend that field in the store by hand"
+_BY_HAND = "its id is not that of a job, so no command can address it: delete that row in the store by hand"
+_OTHERWISE = "it is ignored until it is pruned; or repair that field in the store by hand"
 
 
 def check_records(faults: Sequence[Fault]) -> list[HealthCheck]:
     if not faults:
-        return [HealthCheck(name=CHECK_NAME, level=HealthLevel.OK, value="all that were looked at can be read")]
+        return [HealthCheck(name=CHECK_NAME, level=HealthLevel.OK, value="all that were checked can be read")]
     records: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults:
         records.setdefault((fault.kind, fault.id), []).append(fault)
@@ -43,7 +43,7 @@ def check_records(faults: Sequence[Fault]) -> list[HealthCheck]:
                 name=CHECK_NAME,
                 level=HealthLevel.WARN,
                 value=more,
-                advice="mend or discard those above, and look again",
+                advice="repair or discard those above, and run the doctor again",
             )
         )
     return found

@@ -1,4 +1,4 @@
-"""`app.queues`: the named lines that jobs stand in."""
+"""`app.queues`: the queues in which jobs wait for a worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .notes import check_note
 
 
 class Queues:
-    """Look at queues, pause and resume them."""
+    """List, pause and resume queues."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -30,13 +30,13 @@ class Queues:
         """One queue."""
         await check_queue(self._client, check_name("queue", name))
         found = {stats.name: stats for stats in await self.list()}
-        # Between the two looks its last job may have ended; the queue is known all the same.
+        # Its last job may have ended between the two queries; the queue is known nevertheless.
         return found.get(name, _empty_stats(name))
 
     async def pause(self, name: str, *, reason: str = "", by: str | None = None) -> None:
-        """Let no worker take a job of this queue from now on. Those that run go on; new ones wait.
+        """Let no worker claim jobs of this queue. Running jobs continue; new ones wait.
 
-        `by` and `reason` are shown wherever the queue is; `by` is the app's own name if it is not given.
+        `by` and `reason` are shown with the queue; `by` defaults to the name of the app.
         """
         await check_queue(self._client, check_name("queue", name))
         by = check_note("by", self._client.settings.name if by is None else by)

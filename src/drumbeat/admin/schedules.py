@@ -1,4 +1,4 @@
-"""`app.schedules`: rules in time, those that the code declares and those that people make, and what became of their moments."""
+"""`app.schedules`: schedules that code declares or that people create, and the history of their fires."""
 
 from __future__ import annotations
 
@@ -20,67 +20,41 @@ from drumbeat.core.schedule import (
     Schedule,
     ScheduleChange,
     ScheduleState,
-    SkippedRange,
 )
-from drumbeat.durations import Duration, to_us
+from drumbeat.durations import to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.handle import JobHandle
 from drumbeat.ids import JobId, new_job_id
-from drumbeat.names import check_name, short_repr
+from drumbeat.names import check_name, check_number
 from drumbeat.schedules import planner
 from drumbeat.schedules.description import describe_schedule as in_words
 from drumbeat.schedules.preview import PreviewedFire, preview
-from drumbeat.schedules.rules import check_definition, rule_of
+from drumbeat.schedules.rules import rule_of
 from drumbeat.store.protocol import Store
 from drumbeat.tasks import Task
-from drumbeat.tasks.schedule_options import (
-    Args,
-    Fields,
-    ScheduleJobOptions,
-    TimingOptions,
-    build_definition,
-    encode_args,
-    parse_args,
-    parse_job_options,
-    parse_rule,
-    parse_timing,
-)
 
 from .notes import check_note
+from .schedule_definition import RuleOptions, change_definition, draft_definition, has_same_rule, new_definition
 from .views import FireInfo, ScheduleInfo, fire_info, schedule_info
 
 PAGE = 1_000
 BATCH = 200
 MAX_FIRE_TIMES = 10_000
-"""So many at most are previewed or backfilled at once."""
+"""Previewed, listed or backfilled by one call."""
 MAX_TRIES = 20
 
 
-class ScheduleFields(TimingOptions, ScheduleJobOptions, total=False):
-    """What may be said of a schedule beside its rule, and what its jobs may have otherwise than their task."""
-
-
-class RuleOptions(ScheduleFields, total=False):
-    """All of it."""
-
-    cron: str
-    every: Duration
-    grid: bool
-    tz: str
-    args: Args
-
-
 class BackfillResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a backfill."""
+    """The result of a backfill."""
 
     jobs: tuple[JobId, ...]
-    """Those that were enqueued, now or behind the one before."""
+    """Enqueued jobs, including those that wait for the one before."""
     skipped: int
-    """Moments that have been fired before, or that overlap forbids."""
+    """Fire times that had fired before, or that overlap forbids."""
 
 
 class Schedules:
-    """Make, change, pause and look at schedules."""
+    """Create, change, pause and inspect schedules."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -94,19 +68,14 @@ class Schedules:
         by: str | None = None,
         **options: Unpack[RuleOptions],
     ) -> ScheduleInfo:
-        """Make a schedule for a task of this program: `cron=` or `every=`, and what `@app.cron` and `@app.every` take.
+        """Create a schedule for a task of this program: `cron=` or `every=`, and the options of `@app.cron` and `@app.every`.
 
         Raises:
-            ConfigError: which word is wrong, and what it may be. UnknownTask: there is no such task here.
-            InvalidArguments: there is a schedule of this name.
+            ConfigError: which option is wrong, and what it may be. UnknownTask: there is no such task here.
+            InvalidArguments: a schedule with this name exists.
         """
         found = task if isinstance(task, Task) else self._client.registry[task]
-        fields = parse_rule(
-            options.get("cron"), options.get("every"), options.get("grid", False), options.get("tz", "UTC")
-        )
-        fields |= _read_options(options)
-        made = build_definition(found.name if name is None else name, found, fields)
-        made = self._complete_definition(made, found, options.get("args", ()))
+        made = new_definition(self._client, found, name, options)
         store = await self._client.store()
         next_at = planner.first_fire_time(made, await store.inspect.now())
         if not await store.schedules.put(made, revision=None, cursor=None, next_at=next_at, by=self._check_by(by)):
@@ -116,24 +85,24 @@ class Schedules:
         return await self.show(made.name)
 
     async def change(self, name: str, *, by: str | None = None, **options: Unpack[RuleOptions]) -> ScheduleInfo:
-        """Change what is given of a schedule that was made at run time. A changed rule counts from now.
+        """Change the given options of a schedule that was created at run time. A changed rule counts from now.
 
         Raises:
-            ConfigError: which word is wrong, and what it may be. InvalidArguments: there is no such schedule, or it belongs to
-            some program's code.
+            ConfigError: which option is wrong, and what it may be.
+            InvalidArguments: there is no such schedule, or code declares it.
         """
 
-        async def changed(store: Store, known: Schedule) -> bool:
+        async def change(store: Store, known: Schedule) -> bool:
             old = known.definition
             if old.origin is Origin.CODE:
                 raise InvalidArguments(
                     f"schedule {name!r} is declared in the code of app {old.app!r}: change it there, or pause it here",
                     "name",
                 )
-            made = self._apply_options(old, options)
+            made = change_definition(self._client, old, options)
             now = await store.inspect.now()
             cursor, next_at = known.cursor, known.next_at
-            if not _has_same_rule(old, made):
+            if not has_same_rule(old, made):
                 cursor, next_at = now, planner.next_after_change(known, made, now)
             if known.state is ScheduleState.ACTIVE:
                 return await store.schedules.put(
@@ -141,84 +110,62 @@ class Schedules:
                 )
             return await self._put_paused(store, known, made, cursor, self._check_by(by))
 
-        await self._compare_and_set(name, changed)
+        await self._compare_and_set(name, change)
         return await self.show(name)
 
     async def _put_paused(self, store: Store, known: Schedule, made: NewSchedule, cursor: int | None, by: str) -> bool:
-        """`put` makes it active; without a next moment nothing is fired until it is paused again."""
+        """`put` makes it active; without `next_at` nothing fires before it is paused again."""
         if not await store.schedules.put(made, revision=known.revision, cursor=cursor, next_at=None, by=by):
             return False
-        await store.schedules.set_state(
-            ScheduleChange(
-                name=known.name,
-                revision=known.revision + 1,
-                state=ScheduleState.PAUSED,
-                cursor=cursor,
-                next_at=None,
-                by=known.changed_by,
-                reason=known.reason,
-            )
-        )
+        change = _new_change(known, ScheduleState.PAUSED, by=known.changed_by, reason=known.reason)
+        change = msgspec.structs.replace(change, revision=known.revision + 1, cursor=cursor)
+        await store.schedules.set_state(change)
         return True
 
     async def pause(self, name: str, *, reason: str = "", by: str | None = None) -> bool:
-        """Fire nothing of it from now on. Jobs that are there go on. Returns False if it was paused already."""
+        """Stop it from firing; its jobs are not affected. Returns False if it was paused already."""
         reason, by = check_note("reason", reason), self._check_by(by)
-        done = False
 
-        async def paused(store: Store, known: Schedule) -> bool:
-            nonlocal done
-            done = known.state is ScheduleState.ACTIVE
-            return not done or await self._set_state(store, known, ScheduleState.PAUSED, by, reason)
+        async def pause(store: Store, known: Schedule) -> bool | None:
+            if known.state is not ScheduleState.ACTIVE:
+                return None
+            return await store.schedules.set_state(_new_change(known, ScheduleState.PAUSED, by=by, reason=reason))
 
-        await self._compare_and_set(name, paused)
-        return done
+        return await self._compare_and_set(name, pause)
 
     async def resume(self, name: str, *, by: str | None = None) -> bool:
-        """Go on with it. The moments of the pause are skipped, on record. Returns False if it was not paused."""
+        """Let it fire again. The fires of the pause are recorded as skipped. Returns False if it was not paused."""
         by = self._check_by(by)
-        done = False
 
-        async def resumed(store: Store, known: Schedule) -> bool:
-            nonlocal done
-            done = known.state is ScheduleState.PAUSED
-            return not done or await self._resume(store, known, by)
+        async def resume(store: Store, known: Schedule) -> bool | None:
+            return await self._resume(store, known, by) if known.state is ScheduleState.PAUSED else None
 
-        await self._compare_and_set(name, resumed)
-        return done
+        return await self._compare_and_set(name, resume)
 
     async def _resume(self, store: Store, known: Schedule, by: str) -> bool:
         now = await store.inspect.now()
-        cursor, skipped = known.cursor, builtins.list[SkippedRange]()
+        next_at = planner.first_fire_time(known.definition, now)
+        change = msgspec.structs.replace(_new_change(known, ScheduleState.ACTIVE, by=by), next_at=next_at)
         if known.definition.kind is not RuleKind.AFTER:
             since = known.created_at if known.cursor is None else known.cursor
-            skipped = planner.skip_range(rule_of(known.definition), since, now, "paused")
-            cursor = skipped[0].last if skipped else cursor
-        return await store.schedules.set_state(
-            ScheduleChange(
-                name=known.name,
-                revision=known.revision,
-                state=ScheduleState.ACTIVE,
-                cursor=cursor,
-                next_at=planner.first_fire_time(known.definition, now),
-                by=by,
-                reason="",
-                skipped=skipped[0] if skipped else None,
-            )
-        )
+            for skipped in planner.skip_range(rule_of(known.definition), since, now, "paused"):
+                change = msgspec.structs.replace(change, cursor=skipped.last, skipped=skipped)
+        return await store.schedules.set_state(change)
 
     async def delete(self, name: str, *, reason: str = "", by: str | None = None) -> None:
-        """Retire a schedule. Its record stays, and so does what it has fired. One that some program's code declares comes back
-        when an instance of that program starts."""
+        """Retire a schedule. It stays on record, and so does its history. One that code declares returns when an instance of
+        that program starts."""
         reason, by = check_note("reason", reason), self._check_by(by)
-        await self._compare_and_set(
-            name, lambda store, known: self._set_state(store, known, ScheduleState.RETIRED, by, reason)
-        )
+
+        def retire(store: Store, known: Schedule) -> Awaitable[bool]:
+            return store.schedules.set_state(_new_change(known, ScheduleState.RETIRED, by=by, reason=reason))
+
+        await self._compare_and_set(name, retire)
 
     async def run_now(self, name: str) -> JobHandle[Any]:
-        """Enqueue its job at once, whatever its state, its next moment and overlap are; they stay as they are."""
+        """Enqueue its job at once, whatever its state and overlap; its next fire time does not change."""
         made = (await self._find(name)).definition
-        rule_of(made)  # one that cannot be read as it is stored is not run either
+        rule_of(made)  # refuses a malformed record
         job = NewJob(
             id=new_job_id(),
             task=made.task,
@@ -234,12 +181,12 @@ class Schedules:
         return await self._client.enqueue(job)
 
     async def backfill(self, name: str, first: datetime, last: datetime, *, force: bool = False) -> BackfillResult:
-        """Fire the moments from `first` to `last` that were not fired, as `overlap` allows. The schedule's own time stays.
+        """Fire what was missed from `first` to `last`, as `overlap` allows. The schedule's next fire time does not change.
 
-        force: also moments that are older than the record of fires: they may have been fired before.
+        force: also fire times older than the recorded history, which may have fired before.
 
         Raises:
-            InvalidArguments: it has no such moments, too many, or is not active.
+            InvalidArguments: there are no such fire times, too many, or it is not active.
         """
         known = await self._find(name)
         store = await self._client.store()
@@ -265,32 +212,32 @@ class Schedules:
         made = known.definition
         if made.kind is RuleKind.AFTER:
             raise InvalidArguments(
-                f"schedule {made.name!r} has no moments to fill: each follows the run before", "name"
+                f"schedule {made.name!r} has no fire times to backfill: each follows the end of a run", "name"
             )
         if end > now or begin > end:
             raise InvalidArguments("first and last must be in the past, first before last", "last")
         if not force and begin < now - int(self._client.settings.retention * 1_000_000):
             raise InvalidArguments(
-                "first lies before the record of fires begins, so nobody knows what was fired then: give force=True",
+                "first lies before the recorded history, so what has fired then is unknown: give force=True",
                 "first",
             )
         number = rule_of(made).count(begin - 1, end)
         if not 0 < number <= MAX_FIRE_TIMES:
             raise InvalidArguments(
-                f"there are {number} moments between first and last, and there may be 1 to {MAX_FIRE_TIMES}", "last"
+                f"there are {number} fire times between first and last, and there may be 1 to {MAX_FIRE_TIMES}", "last"
             )
         return planner.fire_times_between(made, begin, end, number)
 
     async def preview(
         self, name: str | None = None, *, count: int = 10, **options: Unpack[RuleOptions]
     ) -> builtins.list[PreviewedFire]:
-        """The next moments of a schedule, or of a rule (`cron=`, `tz=`, ...) for which no store is asked. With a note where
-        the clocks change. `name` together with a rule is the name that H is chosen by; with `start=` in the past, the moments
-        since then come first: what would have fired."""
-        _check_number("count", count)
+        """The next fires of a schedule, or of a rule (`cron=`, `tz=`, ...), for which no store is needed; with a note where
+        daylight saving time begins or ends. With a rule, `name` is the name that H depends on, and with `start=` in the past
+        the list begins there: what would have fired."""
+        check_number("count", count, 1, MAX_FIRE_TIMES)
         if options:
-            trial, now = _build_trial(name, options), self._clock.now_us()
-            return preview(trial, now if trial.start is None else min(now, trial.start - 1), count)
+            draft, now = draft_definition(name, options), self._clock.now_us()
+            return preview(draft, now if draft.start is None else min(now, draft.start - 1), count)
         if name is None:
             raise InvalidArguments("say which schedule, or a rule: cron= or every=", "name")
         known = await self._find(name)
@@ -298,13 +245,13 @@ class Schedules:
         return preview(known.definition, await store.inspect.now(), count)
 
     async def in_words(self, name: str | None = None, **options: Unpack[RuleOptions]) -> str:
-        """The rule of a schedule, or one that is given as for `preview`, as people say it."""
+        """The rule of a schedule, or one that is given as for `preview`, in words."""
         if options:
-            return in_words(_build_trial(name, options))
+            return in_words(draft_definition(name, options))
         return (await self.show(name or "")).words
 
     async def list(self, *, all: bool = False) -> builtins.list[ScheduleInfo]:
-        """All schedules, by name. all: also those that are retired."""
+        """All schedules, by name. all: also retired ones."""
         store = await self._client.store()
         found: builtins.list[ScheduleInfo] = []
         after: str | None = None
@@ -316,17 +263,17 @@ class Schedules:
         return found
 
     async def show(self, name: str) -> ScheduleInfo:
-        """One schedule, also one that is retired."""
+        """One schedule, also a retired one."""
         return schedule_info(await self._find(name, retired=True))
 
     async def history(
         self, name: str, *, before: datetime | None = None, limit: int = 50, jobs: bool = True
     ) -> builtins.list[FireInfo]:
-        """What became of its moments, the newest first, and of their jobs as far as these are still known.
+        """Its fires, newest first, with their jobs as far as these are still known.
 
-        `before=` the last one's `at` gives the next page. jobs: False: their jobs are named, but not looked up.
+        `before=` the last one's `at` gives the next page. jobs=False: give the ids of the jobs, but do not read them.
         """
-        _check_number("limit", limit)
+        check_number("limit", limit, 1, MAX_FIRE_TIMES)
         await self._find(name, retired=True)
         store = await self._client.store()
         until = None if before is None else to_us(before, name="before")
@@ -346,88 +293,26 @@ class Schedules:
             raise InvalidArguments(f"there is no schedule {name!r}{gone}", "name")
         return known
 
-    async def _compare_and_set(self, name: str, step: Callable[[Store, Schedule], Awaitable[bool]]) -> None:
-        """Look and change until nobody else has changed it in between."""
+    async def _compare_and_set(self, name: str, step: Callable[[Store, Schedule], Awaitable[bool | None]]) -> bool:
+        """Repeat `step` until no other writer interferes (True). None from it means there is nothing to change: False."""
         for _ in range(MAX_TRIES):
             known = await self._find(name)
-            if await step(await self._client.store(), known):
-                return
+            applied = await step(await self._client.store(), known)
+            if applied is not False:
+                return applied is True
         raise InvalidArguments(f"schedule {name!r} is being changed by others all the time: try again", "name")
-
-    async def _set_state(self, store: Store, known: Schedule, state: ScheduleState, by: str, reason: str) -> bool:
-        return await store.schedules.set_state(
-            ScheduleChange(
-                name=known.name,
-                revision=known.revision,
-                state=state,
-                cursor=known.cursor,
-                next_at=None,
-                by=by,
-                reason=reason,
-            )
-        )
-
-    def _apply_options(self, old: NewSchedule, options: RuleOptions) -> NewSchedule:
-        fields = _read_options(options)
-        if {"cron", "every", "grid"} & options.keys():
-            every: Any = options.get("every")
-            if every is None and "cron" not in options and old.kind is not RuleKind.CRON:
-                every = int(old.rule) / 1_000_000
-            grid = options.get("grid", "cron" not in options and old.kind is RuleKind.GRID)
-            fields |= parse_rule(options.get("cron"), every, grid, options.get("tz", old.tz))
-        elif "tz" in options:
-            fields["tz"] = options["tz"]
-        made = msgspec.structs.replace(old, **fields)
-        if "args" not in options:
-            check_definition(made)
-            return made
-        return self._complete_definition(made, self._client.registry[old.task], options["args"])
-
-    def _complete_definition(self, made: NewSchedule, task: Task[..., Any], args: Args) -> NewSchedule:
-        settings = self._client.settings
-        check_definition(made)
-        if made.queue not in self._client.declared_queues():
-            known = ", ".join(sorted(self._client.declared_queues()))
-            raise InvalidArguments(f"there is no queue {made.queue!r}; known are {known}", "queue")
-        by_place, by_name = parse_args(args)
-        return msgspec.structs.replace(
-            made,
-            args=encode_args(task, by_place, by_name, settings.payload_limit),
-            signature=task.signature.hash,
-            crash_limit=settings.crash_limit if task.options.on_crash == "retry" else 1,
-            on_dead=None if task.on_dead_task is None else task.on_dead_task.name,
-            app=settings.name,
-        )
 
     def _check_by(self, by: str | None) -> str:
         return check_note("by", self._client.settings.name if by is None else by)
 
 
-def _build_trial(name: str | None, options: RuleOptions) -> NewSchedule:
-    """A definition that is only looked at."""
-    fields = parse_rule(options.get("cron"), options.get("every"), options.get("grid", False), options.get("tz", "UTC"))
-    base = NewSchedule(
-        name=name or "preview", task="preview", kind=RuleKind.CRON, rule="", queue="preview", args="{}", signature=""
+def _new_change(known: Schedule, state: ScheduleState, *, by: str, reason: str = "") -> ScheduleChange:
+    return ScheduleChange(
+        name=known.name,
+        revision=known.revision,
+        state=state,
+        cursor=known.cursor,
+        next_at=None,
+        by=by,
+        reason=reason,
     )
-    made = msgspec.structs.replace(base, **fields, **parse_timing(options))
-    check_definition(made)
-    return made
-
-
-def _check_number(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_FIRE_TIMES:
-        raise InvalidArguments(
-            f"{name} must be a whole number from 1 to {MAX_FIRE_TIMES}, not {short_repr(value)}", name
-        )
-
-
-def _read_options(options: RuleOptions) -> Fields:
-    if unknown := set(options) - set(RuleOptions.__annotations__):
-        raise InvalidArguments(
-            f"a schedule has no {min(unknown)!r}; it has {', '.join(RuleOptions.__annotations__)}", min(unknown)
-        )
-    return parse_timing(options) | parse_job_options(options)
-
-
-def _has_same_rule(old: NewSchedule, made: NewSchedule) -> bool:
-    return all(getattr(old, name) == getattr(made, name) for name in ("kind", "rule", "tz", "start", "end"))

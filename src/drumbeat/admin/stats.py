@@ -1,4 +1,4 @@
-"""`app.stats`: what workers counted, by stretches of 10 s or a minute, and altogether."""
+"""`app.stats`: what workers counted, by intervals of 10 s or a minute, and in total."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from drumbeat.store.protocol import Store
 
 RESOLUTIONS = {"10s": Resolution.TEN_SECONDS, "1m": Resolution.MINUTE}
 _DEFAULT_SPAN_US = {Resolution.TEN_SECONDS: 3_600_000_000, Resolution.MINUTE: 86_400_000_000}
-"""How far back is looked if nothing is said: an hour, a day."""
+"""Default range: an hour, a day."""
 
 
 class Stats:
-    """Look at counts and latencies. Workers write them every 10 s: what is newer is not there yet."""
+    """Counts and latencies. Workers write them every 10 s, so newer runs are missing."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -33,10 +33,10 @@ class Stats:
         queue: str | None = None,
         task: str | None = None,
     ) -> builtins.list[Rollup]:
-        """What was counted in each stretch for each queue and task, in this order. Stretches without a run are not there.
+        """The counts of each interval, queue and task, in this order. Intervals without a run are left out.
 
-        resolution: stretches of "10s", kept for 2 hours, or of "1m", kept as long as history (`retention`).
-        since, until: stretches that begin in this span; the last hour, with "1m" the last day, if it is not said.
+        resolution: intervals of "10s", kept for 2 hours, or of "1m", kept as long as history (`retention`).
+        since, until: intervals that begin in this range. Default: the last hour, with "1m" the last day.
         """
         store, length, begin, end = await self._read_span(resolution, since, until)
         return await store.stats.read(
@@ -50,13 +50,13 @@ class Stats:
     async def overall(
         self, *, resolution: Literal["10s", "1m"] = "10s", since: datetime | None = None, until: datetime | None = None
     ) -> builtins.list[Rollup]:
-        """The same for all queues and tasks together: one for each stretch, whose `queue` and `task` are empty. Quick, however
-        many tasks there are."""
+        """The same for all queues and tasks together: one for each interval, with empty `queue` and `task`. Its cost does not
+        depend on the number of tasks."""
         store, length, begin, end = await self._read_span(resolution, since, until)
         return await store.stats.read(length, begin, end, queue=OVERALL, task=OVERALL)
 
     async def totals(self) -> builtins.list[Rollup]:
-        """Everything that was ever counted, for each queue and task, also by instances that have gone. It only grows."""
+        """All counts ever, for each queue and task, including those of instances that are gone. They only grow."""
         store = await self._client.store()
         return await store.stats.read(Resolution.TOTAL, 0, 1)
 

@@ -9,7 +9,8 @@ from drumbeat.client import Client
 from drumbeat.handle import SyncJobHandle
 from drumbeat.sync_loop import to_sync
 
-from .audit import Audit, SyncAudit
+from .admin import Admin
+from .audit import SyncAudit
 from .dead import Dead
 from .enqueue_by_name import EnqueueByNameOptions
 from .instances import Instances
@@ -41,7 +42,7 @@ class SyncJobs:
         self._enqueue = to_sync("app.sync.jobs.enqueue", jobs.enqueue)
 
     def handle(self, id: str) -> SyncJobHandle[Any]:
-        """A handle for a job whose id was kept somewhere."""
+        """A handle for the job with this id."""
         return SyncJobHandle(self._client, self._jobs.handle(id))
 
     def enqueue(
@@ -142,30 +143,16 @@ class SyncSystem:
 
 
 class SyncAdmin:
-    """All admin of an app, for code without a loop."""
+    """The administration API of an app, for code without an event loop."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        jobs: Jobs,
-        dead: Dead,
-        queues: Queues,
-        tasks: Tasks,
-        schedules: Schedules,
-        instances: Instances,
-        locks: Locks,
-        stats: Stats,
-        audit: Audit,
-        system: System,
-    ) -> None:
-        self.jobs = SyncJobs(client, jobs)
-        self.dead = SyncDead(dead)
-        self.queues = SyncQueues(queues)
-        self.tasks = SyncTasks(tasks)
-        self.schedules = SyncSchedules(client, schedules)
-        self.instances = SyncInstances(instances)
-        self.locks = SyncLocks(locks)
-        self.stats = SyncStats(stats)
-        self.audit = SyncAudit(audit)
-        self.system = SyncSystem(system)
+    def __init__(self, admin: Admin) -> None:
+        self.jobs = SyncJobs(admin.client, admin.jobs)
+        self.dead = SyncDead(admin.dead)
+        self.queues = SyncQueues(admin.queues)
+        self.tasks = SyncTasks(admin.tasks)
+        self.schedules = SyncSchedules(admin.client, admin.schedules)
+        self.instances = SyncInstances(admin.instances)
+        self.locks = SyncLocks(admin.locks)
+        self.stats = SyncStats(admin.stats)
+        self.audit = SyncAudit(admin.audit)
+        self.system = SyncSystem(admin.system)

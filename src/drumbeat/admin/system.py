@@ -1,4 +1,4 @@
-"""`app.system`: what a person should know of the stores that an app goes by."""
+"""`app.system`: the state of the stores that an app uses."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from drumbeat.store.urls import open_store
 from .doctor import examine
 
 COORDINATION_PREFIX = "coordination: "
-"""Before the names of what is said about the second store."""
+"""Prefix of the names of checks of the coordination store."""
 
 
 class System:
-    """Look at the stores themselves."""
+    """Check the stores and the cluster."""
 
     def __init__(self, client: Client, settings: Callable[[], Settings], clock: Clock) -> None:
         self._client = client
@@ -29,8 +29,8 @@ class System:
         self._clock = clock
 
     async def facts(self) -> builtins.list[HealthCheck]:
-        """What the store is, how large, what its settings mean for jobs, and what is wrong with it; then the same of the second
-        store, if there is one. That the second one is away is a finding, no error."""
+        """The store's version, size, settings that matter for jobs, and problems; then the same of the coordination store, if
+        there is one. A coordination store that is unavailable is a finding, not an error."""
         store = await self._client.store()
         found = await store.inspect.check_health()
         settings = self._settings()
@@ -39,7 +39,7 @@ class System:
         return found
 
     async def doctor(self) -> builtins.list[HealthCheck]:
-        """The facts, and what is wrong with everything on the store: workers, queues, tasks, schedules, locks, jobs."""
+        """The facts, and the problems of workers, queues, tasks, schedules, locks and jobs."""
         return [*await self.facts(), *await examine(self._client, self._clock)]
 
     async def _read_coordination_facts(self, url: str, namespace: str) -> builtins.list[HealthCheck]:
@@ -47,8 +47,6 @@ class System:
             async with await open_store(url, namespace=namespace, clock=self._clock) as store:
                 found = await store.inspect.check_health()
         except DrumbeatError as error:
-            advice = (
-                "locks and rooms wait for it, and wake-ups go by the first store meanwhile: see what is wrong with it"
-            )
+            advice = "locks and rooms wait until it answers; wake-ups use the first store meanwhile"
             found = [HealthCheck(name="store", level=HealthLevel.BAD, value=str(error), advice=advice)]
         return [msgspec.structs.replace(each, name=COORDINATION_PREFIX + each.name) for each in found]

@@ -1,4 +1,4 @@
-"""`app.tasks`: the functions that jobs are calls of."""
+"""`app.tasks`: the functions that jobs call."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class ParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any]
     """JSON Schema of its value; empty: anything."""
     default: str | None = None
-    """JSON text; None: it is required, or its default cannot be written as JSON, or is named like a secret."""
+    """JSON text; None: it is required, or its default is no JSON, or its name is that of a secret."""
 
 
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A task as people see it: what the store knows of its jobs, and what this program knows of its function."""
+    """A task: the numbers of its jobs from the store, and its function as far as this program has it."""
 
     name: str
     pending: int = 0
     running: int = 0
     succeeded: int = 0
-    """Those that history still has."""
+    """In history; older jobs are pruned."""
     dead: int = 0
     cancelled: int = 0
     registered: bool = False
-    """Whether this program has it; what follows is None if not."""
+    """Whether this program has it; if not, the fields below are None."""
     call: str | None = None
     """How it is called: `charge(customer: int, amount: Decimal) -> str`."""
     place: str | None = None
@@ -54,18 +54,18 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     priority: int | None = None
     retries: int | None = None
     timeout: float | None = None
-    """Seconds; None also if there is no limit."""
+    """Seconds; None: no limit."""
     pool: str | None = None
     batch: int | None = None
     on_dead: str | None = None
     signature: str | None = None
-    """Changes when the stored form of its arguments does. It, and what follows, only where one task is shown."""
+    """Changes with the stored form of the arguments. This and `parameters` only by `show`."""
     parameters: tuple[ParameterInfo, ...] = ()
-    """What it takes, for a form."""
+    """For a form."""
 
 
 class Tasks:
-    """Look at tasks."""
+    """List and show tasks."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -81,7 +81,7 @@ class Tasks:
         """One task.
 
         Raises:
-            UnknownTask: nobody has heard of it.
+            UnknownTask: neither this program nor the store knows it.
         """
         known = {info.name: info for info in await self.list()}
         if name not in known:
@@ -89,10 +89,10 @@ class Tasks:
         return _add_parameters(known[name], self._client.registry.find(name))
 
     async def history(self, name: str, **query: Unpack[RunQuery]) -> RunPage:
-        """Every run on record of its jobs: due, started, finished, where, how it ended, how late. Newest job first.
+        """The recorded runs of its jobs, newest job first.
 
         Raises:
-            UnknownTask: nobody has heard of it.
+            UnknownTask: neither this program nor the store knows it.
         """
         return await history_page(self._client, check_name("task", name), query)
 
@@ -121,7 +121,7 @@ class _HiddenDefault:
 
 
 def _visible_signature(task: Task[..., Any]) -> inspect.Signature:
-    """The signature, without a default that is named like a secret."""
+    """The signature, with the defaults of secret parameters hidden."""
     signature = inspect.signature(task.function)
     parameters = signature.parameters.values()
     return signature.replace(
@@ -161,7 +161,7 @@ def _schema(hint: Any) -> dict[str, Any]:
     try:
         return msgspec.json.schema(hint, schema_hook=_model_schema)
     except TypeError:
-        return {}  # a courtesy: what it takes is judged by its type, not by this
+        return {}  # optional: the signature checks arguments, not this schema
 
 
 def _model_schema(kind: type) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Schedules, fires and runs as people and programs see them: datetimes and seconds instead of microseconds."""
+"""Schedules, fires and runs as the API shows them: datetimes and seconds instead of microseconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drumbeat.schedules.rules import describe_rule
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as it stands."""
+    """A schedule."""
 
     name: str
     task: str
@@ -24,16 +24,16 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     when: str
     """Its rule, short: `0 3 * * * (Europe/Berlin)`."""
     words: str
-    """Its rule as people say it: `every day at 03:00 Europe/Berlin`."""
+    """Its rule in words: `every day at 03:00 Europe/Berlin`."""
     cron: str | None
     every: float | None
     """Seconds; None: it is a cron expression."""
     grid: bool
     tz: str
     next_at: datetime | None
-    """None: it has none, is not active, or (intervals by completion) its run has not ended yet."""
+    """None: it has ended, is not active, or (interval from the end of a run) its run has not ended yet."""
     last_at: datetime | None
-    """The last moment that was dealt with, fired or skipped."""
+    """The last fire time that was fired or skipped."""
     job: JobId | None
     """The job of the last fire, while it is not done."""
     args: str
@@ -41,7 +41,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     priority: int
     retries: int | None
-    """None: as the task says; likewise `timeout`, in seconds."""
+    """None: those of the task; likewise `timeout`, in seconds."""
     timeout: float | None
     catch_up: CatchUp
     catch_up_limit: int
@@ -59,7 +59,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     changed_by: str
     reason: str
     declared_at: datetime | None
-    """When a running instance last said that its code declares it."""
+    """When a running instance last declared it."""
 
 
 def schedule_info(schedule: Schedule) -> ScheduleInfo:
@@ -102,23 +102,23 @@ def schedule_info(schedule: Schedule) -> ScheduleInfo:
 
 
 class FireInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a moment, or of a skipped stretch of them."""
+    """One fire, or a range of skipped ones."""
 
     schedule: str
     at: datetime
     last: datetime
-    """The end of a skipped stretch; equal to `at` otherwise."""
+    """The last fire time of a skipped range; equal to `at` otherwise."""
     count: int
     outcome: FireOutcome
     reason: str
     job: JobId | None
     recorded_at: datetime
     late: float
-    """Seconds from the moment (of a stretch: its last) to its record."""
+    """Seconds from the fire time (of a range: the last one) to its record."""
     state: JobState | None = None
-    """Of its job, if that is still known; and so on."""
+    """Of its job, if that is still on record; likewise the fields below."""
     attempt: int | None = None
-    """The run that is next, under way, or was the last."""
+    """The next, current or last one."""
     started_at: datetime | None = None
     finished_at: datetime | None = None
     instance: InstanceId | None = None
@@ -154,10 +154,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     """Which of the job's runs, from 1."""
     due_at: datetime
-    """The moment it was first meant for: of a fire the schedule's, else that of the enqueue."""
+    """The time for which it was enqueued: of a fire, the fire time."""
     started_at: datetime | None
     finished_at: datetime | None
-    """None: it is under way."""
+    """None: it is running."""
     instance: InstanceId | None
     outcome: str
     """succeeded, retry, dead, cancelled, snoozed, released, crashed; or running."""
@@ -167,38 +167,26 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job_runs(job: Job, attempts: list[Attempt]) -> list[Run]:
-    """All runs of a job, the newest first."""
+    """All runs of a job, newest first."""
+    ended = [(str(each.outcome), each.started_at, each.finished_at, each.instance, each.error) for each in attempts]
+    running = [("running", job.started_at, None, job.instance, None)] if job.state is JobState.RUNNING else []
     found = [
-        _run(job, number, str(each.outcome), each.started_at, each.finished_at, each.instance, each.error)
-        for number, each in enumerate(attempts, start=1)
+        Run(
+            job=job.id,
+            task=job.task,
+            schedule=job.schedule,
+            number=number,
+            due_at=job.due_at,
+            started_at=started_at,
+            finished_at=finished_at,
+            instance=instance,
+            outcome=outcome,
+            error=error,
+            late=None if started_at is None else max(0.0, (started_at - job.due_at).total_seconds()),
+        )
+        for number, (outcome, started_at, finished_at, instance, error) in enumerate([*ended, *running], start=1)
     ]
-    if job.state is JobState.RUNNING:
-        found.append(_run(job, len(attempts) + 1, "running", job.started_at, None, job.instance, None))
     return found[::-1]
-
-
-def _run(
-    job: Job,
-    number: int,
-    outcome: str,
-    started_at: datetime | None,
-    finished_at: datetime | None,
-    instance: InstanceId | None,
-    error: Failure | None,
-) -> Run:
-    return Run(
-        job=job.id,
-        task=job.task,
-        schedule=job.schedule,
-        number=number,
-        due_at=job.due_at,
-        started_at=started_at,
-        finished_at=finished_at,
-        instance=instance,
-        outcome=outcome,
-        error=error,
-        late=None if started_at is None else max(0.0, (started_at - job.due_at).total_seconds()),
-    )
 
 
 def _to_datetime(us: int | None) -> datetime | None:

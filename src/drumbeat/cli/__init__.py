@@ -1,7 +1,6 @@
 """The command line: `drumbeat` and `python -m drumbeat`.
 
-Nothing here but the door. Each noun has a module of its own that is imported when it is called for, so that
-`drumbeat --help` stays quick.
+Only the entry point. The module of a command is imported when the command is called, so that `drumbeat --help` stays fast.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command that the arguments of this process name, and exit."""
+    """Run the command of this process's arguments, and exit."""
     from drumbeat.cli.program import program
 
     program.main()

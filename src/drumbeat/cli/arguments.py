@@ -1,7 +1,7 @@
-"""The arguments of a job as people type them: `customer=42 tags:='["a"]'`, or one JSON object.
+"""The arguments of a job on the command line: `customer=42 tags:='["a"]'`, or one JSON object.
 
-`name=text` is read by the type of the parameter: first as a text of that type (str, UUID, Decimal, date, Enum ...), then as
-JSON (numbers, true, null). `name:=json` is JSON and nothing else. A parameter without a type takes the text.
+`name=text` is parsed by the type of the parameter: first as a string of that type (str, UUID, Decimal, date, Enum ...), then as
+JSON (numbers, true, null). `name:=json` is always JSON. A parameter without a type takes the string.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from drumbeat.names import short_repr
 _PAIR = re.compile(r"([^\W\d]\w*)(:?=)(.*)", re.DOTALL)
 
 TypedArguments = dict[str, tuple[str, bool]]
-"""What was typed for each argument, and whether it must be JSON."""
+"""The text of each argument, and whether it must be JSON."""
 
 
 def parse_arguments(pairs: Iterable[str], document: str | None) -> TypedArguments:
-    """Understand the words of the command line, before any task is known."""
+    """Parse the words of the command line, before the task is known."""
     typed: TypedArguments = (
         {} if document is None else {name: (text, True) for name, text in _parse_object(document).items()}
     )
@@ -49,22 +49,22 @@ def _parse_object(document: str) -> dict[str, str]:
 
 
 def decode_by_signature(signature: Signature, task: str, typed: TypedArguments) -> tuple[list[Any], dict[str, Any]]:
-    """The values as the task's signature types them; whether all are there is for enqueue to say.
+    """The values, positional and by name, as the task's signature types them; enqueue checks whether all are given.
 
     Raises:
-        Refused: which argument, and what it must be.
+        BadInput: which argument, and what it must be.
     """
     hints: Mapping[str, Any] = signature.hints
     values = {
         name: _decode_value(task, name, hints[name], text, is_json) if name in hints else text
         for name, (text, is_json) in typed.items()
     }
-    by_place: list[Any] = []
+    positional: list[Any] = []
     for parameter in signature.parameters:
         if parameter.kind != "positional" or parameter.name not in values:
             break
-        by_place.append(values.pop(parameter.name))
-    return by_place, values
+        positional.append(values.pop(parameter.name))
+    return positional, values
 
 
 def _decode_value(task: str, name: str, hint: Any, text: str, is_json: bool) -> Any:

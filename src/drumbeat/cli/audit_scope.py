@@ -1,4 +1,4 @@
-"""Acts of the command line are on record: who, what, to how many, and why, before they are done (`drumbeat audit`)."""
+"""Actions of the command line are written to the audit log before they are run (`drumbeat audit`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_IDS_SHOWN = 3
 
 
 def audited(app: Drumbeat, target: CliTarget, verb: str, on: str) -> AbstractAsyncContextManager[ActInProgress]:
-    """`async with recorded(...) as act: ...; act.touched = n`. Whoever may use a store from a shell may do anything with it."""
+    """`async with audited(...) as act: ...; act.touched = n`. As admin: a shell with access to the store may do anything."""
     return app.audit.act(who=current_user(), role="admin", via="cli", verb=verb, target=on, reason=target.reason)
 
 
@@ -34,32 +34,32 @@ def run_audited(
     to_answer: Callable[[T], str | None] = lambda answer: None,
     needs_app: bool = False,
 ) -> T:
-    """Ask, on record; `touched` reads from the answer how many were changed, `kept` what is worth keeping of it, as JSON."""
+    """Run an audited action; `count_touched` and `to_answer` (JSON) read from its result what the audit log keeps."""
 
-    async def done(app: Drumbeat) -> T:
+    async def run(app: Drumbeat) -> T:
         async with audited(app, target, verb, on) as acting:
             answer = await question(app)
             acting.touched, acting.answer = count_touched(answer), to_answer(answer)
         return answer
 
-    return call_app(target, done, needs_app=needs_app)
+    return call_app(target, run, needs_app=needs_app)
 
 
 def describe_ids(ids: tuple[str, ...] | list[str]) -> str:
-    """Several ids as the target of an act: the first ones, and how many there are."""
+    """Several ids as the target of an audit entry: the first ones, and the number of the others."""
     more = f" and {len(ids) - MAX_IDS_SHOWN:,} more" if len(ids) > MAX_IDS_SHOWN else ""
     return ", ".join(ids[:MAX_IDS_SHOWN]) + more
 
 
 def describe_filter(given: Mapping[str, object]) -> str:
-    """A filter as the target of an act."""
+    """A filter as the target of an audit entry."""
     return " ".join(f"{name}={value}" for name, value in given.items() if value is not None) or "all"
 
 
 def current_user() -> str:
-    """Who acts, for those who find a queue paused or read the record."""
+    """`user@host`, for the audit log and for paused queues and schedules."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a container may run as a number without a name
-        user = "somebody"
+        user = "unknown"
     return f"{user}@{socket.gethostname()}"

@@ -1,7 +1,7 @@
-"""What a shell offers after TAB: states, and names that the store knows. Never an error, never a long wait.
+"""Shell completion: states, terms of the glossary, and names from the store. Never an error, never a long wait.
 
-`eval "$(_DRUMBEAT_COMPLETE=bash_source drumbeat)"` switches it on (docs/cli.md). While somebody types, nothing may be
-printed, made or imported from the user's program: only the store is asked, for a second and a half at most.
+`eval "$(_DRUMBEAT_COMPLETE=bash_source drumbeat)"` enables it (docs/cli.md). It prints nothing, creates no file and imports no
+user code: it only queries the store, for at most 1.5 s.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ STATES = (*JobState, *PendingView)
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 Suggestions = list[tuple[str, str]]
-"""Values, each with a word of help."""
+"""Values, each with its help."""
 
 
-def _make_completer(look: Callable[[Drumbeat, str], Awaitable[Suggestions]]) -> Complete:
+def _make_completer(query: Callable[[Drumbeat, str], Awaitable[Suggestions]]) -> Complete:
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        # Whatever goes wrong, a person who types wants a line and no traceback.
+        # Whatever fails, no traceback may disturb the command line.
         with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
             app = _open_existing_store(ctx)
-            found = [] if app is None else asyncio.run(_ask(app, look, incomplete))
+            found = [] if app is None else asyncio.run(_ask(app, query, incomplete))
             fits = [(value, help) for value, help in found if value.startswith(incomplete)]
             return [CompletionItem(value, help=help) for value, help in fits[:MAX_SUGGESTIONS]]
         return []
@@ -44,7 +44,7 @@ def _make_completer(look: Callable[[Drumbeat, str], Awaitable[Suggestions]]) -> 
 
 
 def _open_existing_store(ctx: click.Context) -> Drumbeat | None:
-    """An app without tasks on the store that is meant; None: that is a file which opening would make."""
+    """An app without tasks on the target's store; None: a SQLite file that opening would create."""
     from drumbeat.app import Drumbeat
     from drumbeat.cli.options import CliTarget
     from drumbeat.store.urls import parse
@@ -56,49 +56,56 @@ def _open_existing_store(ctx: click.Context) -> Drumbeat | None:
     return None if url.engine == "sqlite" and not Path(url.path).exists() else app
 
 
-async def _ask(app: Drumbeat, question: Callable[[Drumbeat, str], Awaitable[Suggestions]], begun: str) -> Suggestions:
+async def _ask(app: Drumbeat, query: Callable[[Drumbeat, str], Awaitable[Suggestions]], prefix: str) -> Suggestions:
     async with asyncio.timeout(COMPLETION_TIMEOUT), app:
-        return await question(app, begun)
+        return await query(app, prefix)
 
 
 def states(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(str(state)) for state in STATES if state.startswith(incomplete)]
 
 
-async def _queues(app: Drumbeat, _begun: str) -> Suggestions:
+def glossary_terms(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from drumbeat.glossary import TERMS
+
+    names = (term.name for term in TERMS)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete.lower())]
+
+
+async def _queues(app: Drumbeat, _prefix: str) -> Suggestions:
     return [(each.name, f"{each.ready:,} ready") for each in await app.queues.list()]
 
 
-async def _tasks(app: Drumbeat, _begun: str) -> Suggestions:
+async def _tasks(app: Drumbeat, _prefix: str) -> Suggestions:
     return [(each.name, "") for each in await app.tasks.list()]
 
 
-async def _schedules(app: Drumbeat, _begun: str) -> Suggestions:
+async def _schedules(app: Drumbeat, _prefix: str) -> Suggestions:
     return [(each.name, each.words) for each in await app.schedules.list()]
 
 
-async def _instances(app: Drumbeat, _begun: str) -> Suggestions:
+async def _instances(app: Drumbeat, _prefix: str) -> Suggestions:
     return [(each.id, f"{each.host} {each.pid}") for each in await app.instances.list(all=True)]
 
 
-async def _locks(app: Drumbeat, _begun: str) -> Suggestions:
+async def _locks(app: Drumbeat, _prefix: str) -> Suggestions:
     return [(each.name, f"{each.waiting} waiting") for each in await app.locks.list()]
 
 
-async def _jobs(app: Drumbeat, begun: str) -> Suggestions:
-    """The newest, or the newest that begin so."""
-    page = await app.jobs.page(limit=20, id=_id_prefix(begun))
+async def _jobs(app: Drumbeat, prefix: str) -> Suggestions:
+    """The newest jobs, or the newest whose id begins like this."""
+    page = await app.jobs.page(limit=20, id=_id_prefix(prefix))
     return [(each.id, f"{each.task} {each.state}") for each in page.items]
 
 
-async def _dead_letters(app: Drumbeat, begun: str) -> Suggestions:
-    page = await app.jobs.page(state="dead", limit=20, id=_id_prefix(begun))
+async def _dead_letters(app: Drumbeat, prefix: str) -> Suggestions:
+    page = await app.jobs.page(state="dead", limit=20, id=_id_prefix(prefix))
     return [(each.id, each.task) for each in page.items]
 
 
-def _id_prefix(begun: str) -> str | None:
-    """How an id begins, where that is enough to search for."""
-    return begun if len(begun) >= 4 else None
+def _id_prefix(prefix: str) -> str | None:
+    """The beginning of an id, if it is long enough to search for."""
+    return prefix if len(prefix) >= 4 else None
 
 
 queues = _make_completer(_queues)

@@ -1,4 +1,4 @@
-"""From the options of a command to an answer of the app: one event loop, one question, and everything closed again."""
+"""From the options of a command to the app: opens the store, runs one call on one event loop, and closes the store again."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ T = TypeVar("T")
 
 
 def call_app(target: CliTarget, question: Callable[[Drumbeat], Awaitable[T]], *, needs_app: bool = False) -> T:
-    """Open the store that the target names, ask, and close it."""
+    """Open the store of the target, call `question`, and close the store."""
     app = load_app(target, needs_app=needs_app)
 
-    async def asked() -> T:
+    async def run() -> T:
         async with app:
             return await question(app)
 
     try:
-        return asyncio.run(asked())
+        return asyncio.run(run())
     except (InvalidArguments, UnknownTask) as error:
         if app.settings.app is None and (isinstance(error, UnknownTask) or error.argument in ("queue", "task")):
-            # Without the program, only names that the store has met are known.
+            # Without the program, only names from the store are known.
             raise BadInput(f"{error} (--app module:attr adds those of a program)") from error
         raise
 
 
 def call_and_show(target: CliTarget, question: Callable[[Drumbeat], Awaitable[T]], show: Callable[[T], None]) -> None:
-    """Ask, and show the answer; with --watch again every second."""
+    """Call `question` and show its answer; with --watch again every second."""
     if not target.watch:
         show(call_app(target, question))
         return
@@ -51,7 +51,7 @@ def call_and_show(target: CliTarget, question: Callable[[Drumbeat], Awaitable[T]
 
 
 def load_app(target: CliTarget, *, needs_app: bool = False) -> Drumbeat:
-    """The user's app if one is named, else one without tasks; the flags of the command overrule its own settings."""
+    """The user's app if one is named, else one without tasks; flags of the command override its settings."""
     from drumbeat import appref
     from drumbeat.app import Drumbeat
     from drumbeat.redaction import mask_url

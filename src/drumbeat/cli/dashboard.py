@@ -1,4 +1,4 @@
-"""`drumbeat dashboard`: the pages and the API of a store, until SIGTERM or Ctrl-C. It runs no jobs."""
+"""`drumbeat dashboard`: serves the dashboard and the API of a store until SIGTERM or Ctrl-C. It runs no jobs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from drumbeat.cli.options import CliTarget, app_option, pass_target, url_option
 
 
 @click.command("dashboard")
-@click.option("--host", metavar="HOST", help="Where it listens. Default: 127.0.0.1. [DRUMBEAT_DASHBOARD]")
-@click.option("--port", metavar="PORT", type=click.IntRange(0, 65_535), help="Default: 7777; 0: any free one.")
-@click.option("--namespace", metavar="NAME", help="Which system of a shared database.")
+@click.option("--host", metavar="HOST", help="Listen address. Default: 127.0.0.1. [DRUMBEAT_DASHBOARD]")
+@click.option(
+    "--port", metavar="PORT", type=click.IntRange(0, 65_535), help="Listen port. Default: 7777; 0: any free port."
+)
+@click.option("--namespace", metavar="NAME", help="Namespace within a shared database.")
 @app_option
 @url_option
 @pass_target
 def command(target: CliTarget, /, host: str | None, port: int | None, namespace: str | None) -> int:
     """Serve the dashboard and its API.
 
-    On this machine it needs no login. To listen elsewhere, say who may come in: DRUMBEAT_DASHBOARD_TOKENS=name:role:token.
-    With --app it also knows the signatures of the program's tasks.
+    On the loopback address it needs no login. To listen on another address, configure logins:
+    DRUMBEAT_DASHBOARD_TOKENS=name:role:token. With --app it also knows the signatures of the program's tasks.
     """
     from drumbeat import logs
 

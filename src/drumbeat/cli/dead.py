@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from drumbeat.admin.dead import SelectedLetter
     from drumbeat.app import Drumbeat
     from drumbeat.core.dead_letter import DeadLetterGroup
-    from drumbeat.core.job import Attempt, Job, ReplayResult
+    from drumbeat.core.job import ReplayResult
 
 T = TypeVar("T")
 
@@ -75,10 +75,7 @@ def show(target: CliTarget, /, id: str) -> None:
     """Show a dead letter with its error and all its runs."""
     from drumbeat.cli.job_view import show_job
 
-    async def question(app: Drumbeat) -> tuple[Job, list[Attempt]]:
-        return await app.dead.show(id), await app.jobs.attempts(id)
-
-    show_job(target, *call_app(target, question))
+    show_job(target, id, lambda app: app.dead.show(id))
 
 
 @command.command("groups")

@@ -1,4 +1,4 @@
-"""`drumbeat doctor`: what is wrong with the store or with what runs on it, and what to do about it."""
+"""`drumbeat doctor`: problems of the store and of the cluster on it, and what to do about them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "bad": "bold red"}
 @target_options
 @pass_target
 def command(target: CliTarget, /) -> None:
-    """Look at the store and at everything on it. The exit code is 1 when something is bad.
+    """Check the store and everything on it. The exit code is 1 when something is bad.
 
     \b
-      ok    it is as it should be
+      ok    no problem
       note  worth knowing
-      warn  it will be a problem, or is a small one
+      warn  a small problem, or one that is likely to grow
       bad   something does not work, or may be lost
     """
     from drumbeat.admin.doctor import worst_level

@@ -1,4 +1,4 @@
-"""`drumbeat enqueue TASK name=value ...`: queue a job from a shell, typed by the task's own signature."""
+"""`drumbeat enqueue TASK name=value ...`: enqueue a job from a shell, its arguments typed by the task's signature."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def command(
     unique_pending: bool,
     **options: Any,
 ) -> None:
-    """Queue a job of an app's task. Needs --app, or DRUMBEAT_APP.
+    """Enqueue a job of an app's task. Needs --app, or DRUMBEAT_APP.
 
     \b
       drumbeat enqueue charge customer=42 amount=9.90 --delay 5m --app shop:app

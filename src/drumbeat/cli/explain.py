@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @target_options
 @pass_target
 def command(target: CliTarget, /, id: str) -> None:
-    """Say why a job is not running: every reason that holds, the one that counts first."""
+    """Explain why a job is not running: every reason that holds, the decisive one first."""
 
     def show(found: Explanation) -> None:
         if target.json:

@@ -1,11 +1,11 @@
-"""The one place where a command's failure becomes a line on stderr and an exit code.
+"""Turns the failure of a command into one line on stderr and an exit code.
 
-    2    what was asked for cannot be: a wrong argument, setting, name, id, or a schema of another age
-    1    it could be, but was not done: the store did not answer, is full, or somebody said no
+    2    invalid input: a wrong argument, setting, name, id, or an incompatible schema
+    1    valid, but not done: the store did not answer, is full, or the user declined
     130  Ctrl-C, silently
-    141  nobody reads our output any more (`| head`), silently
+    141  the reader of the output is gone (`| head`), silently
 
-An exception that is none of ours is a bug and keeps its traceback.
+An exception that is not one of ours is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ EXIT_BROKEN_PIPE = 141
 
 
 class BadInput(click.ClickException):
-    """A command cannot do what was asked: the message says why, and what to do instead."""
+    """A command cannot do what was asked; the message gives the reason and what to do instead."""
 
     exit_code = EXIT_BAD_INPUT
 
 
 class NotDone(click.ClickException):
-    """A command did nothing, or not all of it, though the request was sound."""
+    """A command did nothing, or not all of it, although the request was valid."""
 
     exit_code = EXIT_NOT_DONE
 
@@ -47,21 +47,17 @@ def unknown_command(word: str, known: Sequence[str], ctx: click.Context) -> clic
 
 
 def check_text(words: Sequence[str]) -> None:
-    """Refuse bytes that are no text. They are not repeated: a URL may hold a password.
-
-    Raises:
-        Refused: which of them it is.
-    """
+    """Refuse arguments that are not UTF-8, without repeating them: a URL may contain a password."""
     for number, word in enumerate(words, start=1):
         if not is_utf8(word):
             raise BadInput(f"argument {number} of the command line is not UTF-8: write it in UTF-8")
 
 
 def run_and_report(start: Callable[[], Any]) -> int:
-    """Run a command and give its exit code; what failed is told on stderr."""
+    """Run a command and return its exit code; failures are reported on stderr."""
     try:
         code = start()
-        if not sys.stdout.closed:  # by code of the program that it ran
+        if not sys.stdout.closed:  # by the program's code
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as end:
@@ -78,13 +74,13 @@ def run_and_report(start: Callable[[], Any]) -> int:
     except DrumbeatError as error:
         return _report(error, str(error), exit_code_of(error))
     except BaseExceptionGroup as group:
-        # A service's task group: when all that fell are errors of ours, the first one says it.
-        fallen = list(_flatten(group))
-        if not all(isinstance(error, DrumbeatError | click.ClickException) for error in fallen):
+        # A task group of a service: if all errors are ours, report the first one.
+        errors = list(_flatten(group))
+        if not all(isinstance(error, DrumbeatError | click.ClickException) for error in errors):
             raise
-        if isinstance(fallen[0], click.ClickException):
-            return _report(group, _format_click_error(fallen[0]), fallen[0].exit_code)
-        return _report(group, str(fallen[0]), exit_code_of(fallen[0]))
+        if isinstance(errors[0], click.ClickException):
+            return _report(group, _format_click_error(errors[0]), errors[0].exit_code)
+        return _report(group, str(errors[0]), exit_code_of(errors[0]))
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -105,13 +101,13 @@ def _report(error: BaseException, message: str, code: int) -> int:
     from drumbeat.redaction import mask_urls
 
     _print_debug_traceback(error)
-    # What a person typed is repeated in many messages, and may be a URL with its password.
+    # Many messages repeat the input, which may be a URL with a password.
     click.echo(f"drumbeat: {mask_urls(to_one_line(message))}", err=True)
     return code
 
 
 def _print_debug_traceback(error: BaseException) -> None:
-    # Not a setting: it must work when it is the settings that are wrong.
+    # Not a setting: it must work when the settings are wrong.
     if os.environ.get("DRUMBEAT_DEBUG", "") not in ("", "0"):
         traceback.print_exception(error)
 
@@ -125,10 +121,10 @@ def _flatten(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException
 
 
 def _discard_output() -> None:
-    """Python flushes stdout once more at exit, which would fail again and say so."""
+    """Python flushes stdout once more at exit, which would fail again and print an error."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
             os.dup2(devnull, stream.fileno())
-        except (OSError, ValueError):  # a stream of a test, or closed already
+        except (OSError, ValueError):  # a stream of a test, or closed
             continue

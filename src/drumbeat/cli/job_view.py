@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from drumbeat.cli import formatting, output
-from drumbeat.cli.connection import utc_now
+from drumbeat.cli.connection import call_app, utc_now
 from drumbeat.cli.options import CliTarget
 from drumbeat.core.job import Attempt, Job, JobState
 from drumbeat.plural import format_count
 from drumbeat.redaction import mask_urls
+
+if TYPE_CHECKING:
+    from drumbeat.app import Drumbeat
 
 JOB_COLUMNS = output.Columns(
     names=("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments"),
@@ -104,8 +108,13 @@ def format_attempts(job: Job) -> str:
     return f"{job.attempts}{crashes}"
 
 
-def show_job(target: CliTarget, job: Job, attempts: Sequence[Attempt]) -> None:
-    """Everything about one job."""
+def show_job(target: CliTarget, id: str, find: Callable[[Drumbeat], Awaitable[Job]]) -> None:
+    """Everything about one job: a page, or JSON."""
+
+    async def read(app: Drumbeat) -> tuple[Job, list[Attempt]]:
+        return await find(app), await app.jobs.attempts(id)
+
+    job, attempts = call_app(target, read)
     now = utc_now()
     if target.json:
         output.print_json(to_json_record(job, now, attempts=attempts))

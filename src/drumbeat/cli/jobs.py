@@ -28,7 +28,7 @@ from drumbeat.plural import format_count
 
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
-    from drumbeat.core.job import Attempt, Job
+    from drumbeat.core.job import Job
 
 command = resource_group("jobs", "Jobs: every queued call of a task, and how it ended.")
 
@@ -73,10 +73,7 @@ def show(target: CliTarget, /, id: str) -> None:
     """Show a job with all of its runs."""
     from drumbeat.cli.job_view import show_job
 
-    async def question(app: Drumbeat) -> tuple[Job, list[Attempt]]:
-        return await app.jobs.show(id), await app.jobs.attempts(id)
-
-    show_job(target, *call_app(target, question))
+    show_job(target, id, lambda app: app.jobs.show(id))
 
 
 @command.command("cancel")

@@ -1,4 +1,4 @@
-"""`drumbeat migrate`: create the store's tables, or bring them up to date. Harmless where nothing is to do."""
+"""`drumbeat migrate`: create the store's tables, or upgrade them. Idempotent."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from drumbeat.cli.options import CliTarget, pass_target, target_options
 
 @click.command("migrate")
 @click.argument("place", required=False, metavar="[URL]")
-@click.option("--check", is_flag=True, help="Change nothing; exit 1 if something is to do.")
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 if an upgrade is needed.")
 @click.option("--sql", is_flag=True, help="Change nothing; print the SQL that would be run. (PostgreSQL)")
 @target_options
 @pass_target
 def command(target: CliTarget, /, place: str | None, check: bool, sql: bool) -> None:
-    """Create the store's tables, or bring them up to date.
+    """Create the store's tables, or upgrade them.
 
-    PostgreSQL's tables live in a schema of the namespace's name. A SQLite file is also created and upgraded by the first
-    program that opens it.
+    The tables of PostgreSQL are in a schema named after the namespace. A SQLite file is also created and upgraded by the
+    first program that opens it.
     """
     from drumbeat.cli.connection import load_app as find
 
@@ -50,7 +50,7 @@ def _migrate_store(target: CliTarget, url: str, namespace: str, *, check: bool, 
 
 
 def _read_versions(url: str, namespace: str) -> tuple[int, int, str]:
-    """The version that the store has, the one that this code knows, and where the store is."""
+    """The version of the store, the version that this code knows, and the store's URL without its password."""
     from drumbeat.errors import SchemaOutOfDate
     from drumbeat.redaction import mask_url
     from drumbeat.store.urls import parse, read_schema_version
@@ -68,14 +68,14 @@ def _read_script(url: str, namespace: str, found: int) -> str:
 
 
 async def upgrade_schema(url: str, namespace: str) -> None:
-    """Create or upgrade the tables; SQLite's are brought up to date whenever the file is opened, asked for or not."""
+    """Create or upgrade the tables; opening a SQLite file does the same."""
     from drumbeat.store.urls import migrate_store
 
     await migrate_store(url, namespace=namespace)
 
 
 async def check_store_opens(url: str, namespace: str) -> None:
-    """Open the store once: whoever cannot use it is told so before anything is started."""
+    """Open the store once, so that an error is reported before anything starts."""
     from drumbeat.store.urls import open_store
 
     async with await open_store(url, namespace=namespace):

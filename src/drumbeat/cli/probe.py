@@ -1,7 +1,7 @@
-"""What a supervisor must know of a program that it does not import itself: asked of a process that lives for a moment.
+"""Reads the settings, tasks and queues of a program without importing it here: a short-lived child process does.
 
-A supervisor runs no code of the user's, so that nothing of it can harm whoever watches the workers. But the program's
-settings may be in its code: so a child imports it, tells what is needed over a socket, and is gone.
+A supervisor runs no user code, so that none can crash or block it. But a program's settings may be in its code: the child
+imports it, sends what is needed over a socket, and exits.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class ProgramInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A program as far as `drumbeat run` is concerned."""
+    """What `drumbeat run` needs to know of a program."""
 
     settings: Settings
     tasks: list[str]
     rooms: list[str]
     queues: dict[str, int]
-    """Those that are taken, with their weights."""
+    """Queues that the worker takes, with their weights."""
     task_queues: frozenset[str]
-    """Those that tasks name."""
+    """Queues that tasks name."""
 
 
 class _ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class _ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_program(app: Drumbeat, settings: Settings) -> ProgramInfo:
-    """Of an app that is here."""
+    """Of an app that is imported here."""
     tasks = app._internals.registered_tasks
     return ProgramInfo(
         settings=settings,
@@ -55,42 +55,42 @@ def describe_program(app: Drumbeat, settings: Settings) -> ProgramInfo:
 
 
 def probe_program(ref: str, flags: Mapping[str, Any]) -> ProgramInfo:
-    """Of an app that is not to be imported here.
+    """Of an app that is not imported here.
 
     Raises:
-        Refused: it cannot be imported, or its settings are wrong; in one line.
+        BadInput: it cannot be imported, or its settings are wrong.
     """
     child = spawn("drumbeat.cli.probe:run_probe", {"ref": ref, "flags": dict(flags)}, label=f"drumbeat-probe {ref}")
     with child.link:
         frame = receive(child.link)
     code = child.process.wait()
     if frame is None:
-        raise NotDone(f"a process that imported {ref} ended without a word (exit code {code})")
-    told = msgspec.json.decode(frame, type=_ProbeReply)
-    if told.problem is not None:
-        raise BadInput(told.problem)
-    settings = load(told.flags, {})
+        raise NotDone(f"a process that imported {ref} ended without a reply (exit code {code})")
+    reply = msgspec.json.decode(frame, type=_ProbeReply)
+    if reply.problem is not None:
+        raise BadInput(reply.problem)
+    settings = load(reply.flags, {})
     return ProgramInfo(
         settings=settings,
-        tasks=told.tasks,
-        rooms=told.rooms,
+        tasks=reply.tasks,
+        rooms=reply.rooms,
         queues=settings.queues,
-        task_queues=told.task_queues,
+        task_queues=reply.task_queues,
     )
 
 
 def run_probe(link: socket.socket, *, prepare: Callable[[], None], ref: str, flags: dict[str, Any]) -> int:
-    """The first function of the child."""
+    """Entry point of the child process."""
     from drumbeat import appref
 
     try:
         app = appref.load(ref)
         found = describe_program(app, app.configure(flags))
     except DrumbeatError as error:
-        told = _ProbeReply(problem=str(error))
+        reply = _ProbeReply(problem=str(error))
     else:
-        # The weights of all queues, so that nobody else must know which ones the tasks name.
+        # The weights of all queues: the parent does not know which ones the tasks name.
         flags = appref.to_flags(found.settings) | {"queues": found.queues}
-        told = _ProbeReply(flags=flags, tasks=found.tasks, rooms=found.rooms, task_queues=found.task_queues)
-    send_to_parent(link, msgspec.json.encode(told))
+        reply = _ProbeReply(flags=flags, tasks=found.tasks, rooms=found.rooms, task_queues=found.task_queues)
+    send_to_parent(link, msgspec.json.encode(reply))
     return 0

@@ -1,7 +1,6 @@
-"""The root command: which commands there are, in groups, and where each of them lives.
+"""The root command and the list of all commands, in groups.
 
-A command's module is imported only when it is called, so the one-line helps stand here. What every command has in
-common when something goes wrong is in `failures.py`.
+The module of a command is imported only when it is called, so the one-line helps are here. `failures.py` handles errors.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from drumbeat.cli import failures
 
 
 class CommandEntry(NamedTuple):
-    """One line of the list of commands."""
+    """One entry of the list of commands."""
 
     name: str
     help: str
@@ -30,33 +29,33 @@ GROUPS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry("demo", "Watch jobs succeed, wait, fail, die with their worker and recover."),
         CommandEntry("run", "Run a worker, or several, for an app."),
         CommandEntry("dashboard", "Serve the dashboard and its API."),
-        CommandEntry("migrate", "Create the store's tables, or bring them up to date."),
+        CommandEntry("migrate", "Create the store's tables, or upgrade them."),
     ),
     "Look and act": (
-        CommandEntry("enqueue", "Queue a job of an app's task."),
-        CommandEntry("explain", "Say why a job is not running."),
-        CommandEntry("top", "Watch queues, rates, running processes and what dies, live."),
-        CommandEntry("doctor", "Say what is wrong with the store or with what runs on it, and what to do."),
+        CommandEntry("enqueue", "Enqueue a job of an app's task."),
+        CommandEntry("explain", "Explain why a job is not running."),
+        CommandEntry("top", "Watch queues, rates, instances and new dead letters, live."),
+        CommandEntry("doctor", "Check the store and the cluster, and say what to do about problems."),
         CommandEntry("jobs", "List, show and cancel jobs, or run them now."),
         CommandEntry("dead", "List, show, group, replay or discard dead letters."),
         CommandEntry("queues", "List, show, pause and resume queues."),
         CommandEntry("tasks", "List and show tasks, with the numbers of their jobs."),
-        CommandEntry("schedules", "List, preview, make, change, pause schedules; what became of their moments."),
+        CommandEntry("schedules", "List, preview, create, change, pause schedules; show their fires."),
         CommandEntry("instances", "List and show the running processes."),
         CommandEntry("locks", "List and show locks, or release one by force."),
-        CommandEntry("audit", "List and show who did what, to how many, and why."),
-        CommandEntry("glossary", "Explain the words that Drumbeat uses."),
+        CommandEntry("audit", "List and show who did what, when, and for which reason."),
+        CommandEntry("glossary", "Explain the terms that Drumbeat uses."),
     ),
 }
 ENTRIES = {entry.name: entry for entries in GROUPS.values() for entry in entries}
 
 
 COMPLETION_VARIABLE = "_DRUMBEAT_COMPLETE"
-"""Set by a shell that wants words to complete."""
+"""Set by a shell that asks for completions."""
 
 
 class RootCommand(click.Group):
-    """A group that imports a command when it is called, and tells every failure in one line."""
+    """A group that imports a command when it is called, and reports every failure in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(ENTRIES)
@@ -95,7 +94,7 @@ class RootCommand(click.Group):
         def start() -> Any:
             given = list(sys.argv[1:] if args is None else args)
             failures.check_text(given)
-            # Not click's own main, which has a newline for Ctrl-C and an exit code for closed pipes.
+            # Not click's own main, which prints a newline at Ctrl-C and has its own exit code for closed pipes.
             with self.make_context(name, given, **extra) as ctx:
                 return self.invoke(ctx)
 

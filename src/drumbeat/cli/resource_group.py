@@ -1,4 +1,4 @@
-"""A noun of the command line: a group of verbs, where no verb means `list`."""
+"""A group of commands about one resource, such as `drumbeat jobs`; without a command it runs `list`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from drumbeat.cli.options import target_options
 
 
 class ResourceGroup(click.Group):
-    """An unknown verb is refused with the known ones."""
+    """Refuses an unknown command with the list of known ones."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # `drumbeat jobs --task charge` means its list; `drumbeat jobs --url URL show ID` has its verb further on.
+        # `drumbeat jobs --task charge` means its list; in `drumbeat jobs --url URL show ID` the command comes later.
         if args and args[0].startswith("-") and args[0] != "--help" and not self.commands.keys() & set(args):
             args = ["list", *args]
         return super().parse_args(ctx, args)

@@ -20,26 +20,30 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument("app", required=False, metavar="MODULE:ATTR")
-@click.option("--role", type=click.Choice(["both", "worker", "controller"]), help="What it does. Default: both.")
+@click.option("--role", type=click.Choice(["both", "worker", "controller"]), help="Role of the process. Default: both.")
 @click.option(
     "--queues",
     metavar="NAME[=WEIGHT],...",
-    help="Take these and no others, such as critical=6,mail. Default: those that tasks name.",
+    help="Take only these queues, such as critical=6,mail. Default: the queues of all tasks.",
 )
-@click.option("--strict", is_flag=True, default=None, help="Higher weights first, always: lower queues may starve.")
-@click.option("--concurrency", metavar="N", help="Jobs at the same time in one process. Default: 10.")
-@click.option("--batch", metavar="N", help="Jobs claimed or finished in one step at most. Default: 500.")
-@click.option("--processes", metavar="N", help="Worker processes, watched and replaced. Default: 1.")
-@click.option("--drain", metavar="SECONDS|forever", help="How long running jobs may go on after SIGTERM. Default: 25.")
-@click.option("--dashboard", metavar="HOST:PORT", help="Also serve the dashboard there, in a process of its own.")
-@click.option("--migrate", is_flag=True, help="Bring the store's schema up to date first.")
+@click.option("--strict", is_flag=True, default=None, help="Always take higher weights first: lower queues may starve.")
+@click.option("--concurrency", metavar="N", help="Concurrent jobs in one process. Default: 10.")
+@click.option("--batch", metavar="N", help="Maximum number of jobs claimed or completed in one step. Default: 500.")
+@click.option("--processes", metavar="N", help="Worker processes, restarted when they die. Default: 1.")
+@click.option(
+    "--drain", metavar="SECONDS|forever", help="How long running jobs may continue after SIGTERM. Default: 25."
+)
+@click.option(
+    "--dashboard", metavar="HOST:PORT", help="Also serve the dashboard on this address, in a separate process."
+)
+@click.option("--migrate", is_flag=True, help="Upgrade the store's schema first.")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error. Default: info.")
 @click.option("--log-format", metavar="FORMAT", help="text or json (lines). Default: text.")
-@click.option("--namespace", metavar="NAME", help="Which system of a shared database.")
+@click.option("--namespace", metavar="NAME", help="Namespace within a shared database.")
 @url_option
 @pass_target
 def command(target: CliTarget, /, app: str | None, migrate: bool, **flags: Any) -> int:
-    """Run jobs of an app until SIGTERM or Ctrl-C; then running jobs may end, and the rest goes back.
+    """Run the jobs of an app until SIGTERM or Ctrl-C; then let running jobs end, and release the others.
 
     MODULE:ATTR is the Drumbeat object of your program, such as app:app for `app` in app.py.
     """
@@ -68,7 +72,7 @@ def _run_worker(ref: str, flags: dict[str, Any], *, migrate: bool) -> int:
     app = appref.load(ref)
     settings = app.configure(flags | {"app": ref})
     if settings.processes > 1:
-        # So says the program's own code. It has been imported here, and a supervisor must be free of it: begin anew.
+        # The program's code sets it. It has been imported here, and a supervisor must not run it: start again without it.
         os.execv(
             sys.executable, [sys.executable, "-m", "drumbeat", *sys.argv[1:], "--processes", str(settings.processes)]
         )
@@ -88,7 +92,7 @@ def _dashboard(ref: str, settings: Settings, *, wanted: bool) -> AbstractContext
 
 
 def _load_settings(target: CliTarget, app: str | None) -> Settings:
-    """What the command line and the environment say, before the program is known."""
+    """The settings of the command line and the environment, before the program is imported."""
     from drumbeat.cli.failures import BadInput
     from drumbeat.settings import load
 
@@ -99,9 +103,9 @@ def _load_settings(target: CliTarget, app: str | None) -> Settings:
 
 
 def _prepare(program: ProgramInfo, ref: str, *, migrate: bool) -> int | None:
-    """Make sure that there is a store to work on, then say in one line what is started, on what, with what.
+    """Open the stores, then log one line with what is started.
 
-    The exit code, if nothing is to be started.
+    Returns an exit code if nothing is to be started.
     """
     import asyncio
     import logging
@@ -133,9 +137,9 @@ def _prepare(program: ProgramInfo, ref: str, *, migrate: bool) -> int | None:
 
 
 async def _open_stores(settings: Settings, *, migrate: bool) -> int | None:
-    """Open each store once: a wrong place is told here, once, and not by each worker after its start.
+    """Open each store once, so that a wrong URL is reported here and not by each worker.
 
-    The exit code, if there is none to work on, or somebody says stop.
+    Returns an exit code if a store is unavailable for too long, or a signal arrives.
     """
     from contextlib import suppress
 
@@ -148,13 +152,13 @@ async def _open_stores(settings: Settings, *, migrate: bool) -> int | None:
         return code
     if migrate:
         return await _wait_for_store(settings.outbox, settings, do)
-    with suppress(StoreUnavailable):  # it keeps nobody from working: its relay waits for it
+    with suppress(StoreUnavailable):  # not fatal: the relay waits for it
         await do(settings.outbox, settings.namespace)
     return None
 
 
 async def _wait_for_store(url: str, settings: Settings, do: Callable[[str, str], Awaitable[None]]) -> int | None:
-    """A store that is away is waited for, as long as a running worker would stay."""
+    """Wait for a store that does not answer, as long as a running worker would."""
     import asyncio
     import logging
 

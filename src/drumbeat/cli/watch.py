@@ -1,7 +1,7 @@
-"""`--watch`: the same question every second, its answer in place of the one before.
+"""`--watch`: the same query every second, its answer drawn over the one before.
 
-On a terminal the screen is drawn over without being cleared first, so that it does not flicker. Elsewhere the answers follow
-each other, with an empty line between those for people.
+On a terminal the screen is overwritten without being cleared first, so that it does not flicker. Elsewhere the answers follow
+each other, separated by an empty line unless they are JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOME, TO_END_OF_LINE, TO_END_OF_SCREEN, CLEAR = "\x1b[H", "\x1b[K", "\x1b[J", "\
 async def watch(
     app: Drumbeat, target: CliTarget, question: Callable[[Drumbeat], Awaitable[T]], show: Callable[[T], None]
 ) -> None:
-    """Until somebody interrupts. A store that is away is told, and asked again."""
+    """Runs until it is interrupted. A store that does not answer is reported, and asked again."""
     screen = WatchScreen(sys.stdout.isatty() and not target.json, json=target.json)
     while True:
         try:
@@ -44,7 +44,7 @@ async def watch(
 
 
 class WatchScreen:
-    """Where answers are drawn, one over the other where that is possible."""
+    """Draws answers, on a terminal one over the other."""
 
     def __init__(self, in_place: bool, *, json: bool) -> None:
         self._in_place = in_place
@@ -62,7 +62,7 @@ class WatchScreen:
         drawn = _TerminalBuffer()
         with contextlib.redirect_stdout(drawn):
             show()
-        # What the screen has no room for would scroll it, and the next answer would be drawn in the wrong place.
+        # More lines than the screen has would scroll it, and the next answer would be drawn in the wrong place.
         lines = drawn.getvalue().split("\n")[: shutil.get_terminal_size().lines - 1]
         text = "".join(f"{line}{TO_END_OF_LINE}\n" for line in lines)
         sys.stdout.write(f"{CLEAR if first else ''}{HOME}{text}{TO_END_OF_SCREEN}")
@@ -70,7 +70,7 @@ class WatchScreen:
 
 
 class _TerminalBuffer(io.StringIO):
-    """Text for the terminal that is drawn a moment later: rich asks whether it may have colours."""
+    """Buffers text for the terminal; rich asks it whether colours are allowed."""
 
     def isatty(self) -> bool:
         return True

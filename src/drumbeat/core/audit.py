@@ -1,7 +1,7 @@
-"""What somebody did to jobs, queues, schedules or locks: who, what, to how many, why, and what the answer was.
+"""The audit log: who did what to jobs, queues, schedules or locks, for which reason, and with which answer.
 
-Values only. An act is on record before it is done, so that none is without a record; one without `done_at` is under way, or
-was broken off.
+Values only. An entry is written before the action begins, so that no action lacks one; without `done_at` it is running or was
+interrupted.
 """
 
 from datetime import datetime
@@ -9,37 +9,37 @@ from datetime import datetime
 import msgspec
 
 REQUEST_KEY_TTL_US = 86_400_000_000
-"""For so long a request key stands for one act."""
+"""How long a repeated request with the same key is recognised."""
 MAX_ANSWER_BYTES = 64 * 1024
-"""The most bytes of an answer that are kept; a longer one is not kept at all, because half of one is no JSON."""
+"""Longer answers are not kept at all, since a truncated one is no JSON."""
 MAX_NAME_LENGTH = 200
-"""The most characters of who, role, via, verb and a request key. Stores have an index by some of them."""
+"""Of who, role, via, verb and a request key, some of which are indexed."""
 MAX_TARGET_LENGTH = 500
 MAX_REASON_LENGTH = 2_000
 
 
 class NewAuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An act that is about to be done. Every text is storable, and no longer than above (`admin.audit.new_act` sees to it)."""
+    """An action that is about to begin. Its texts are storable and within the limits above (the caller ensures this)."""
 
     id: str
-    """Made as a job's id is: ids sort in the order of time."""
+    """Like a job's id: ids sort by time."""
     who: str
     role: str
     via: str
     """"api", "cli" or "python"."""
     verb: str
-    """A noun and what is done to it: "queues.pause"."""
+    """Object and action: "queues.pause"."""
     target: str
-    """To which one: a name, an id, or a filter in words."""
+    """A name, an id, or a filter in words."""
     reason: str = ""
     request_key: str | None = None
-    """Chosen by the caller, so that a request that is sent again acts once."""
+    """Idempotency key of the caller: a repeated request acts once."""
     request_hash: str | None = None
-    """Of what was asked for, so that the same key with another request is seen."""
+    """Detects the same key with a different request."""
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An act on record."""
+    """A recorded action."""
 
     id: str
     who: str
@@ -52,13 +52,13 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     request_key: str | None = None
     request_hash: str | None = None
     done_at: datetime | None = None
-    """None: it is under way, or whoever was at it was broken off."""
+    """None: it is running, or was interrupted."""
     touched: int | None = None
-    """How many jobs, queues ... it changed; of one that is under way, so far, or None."""
+    """How many objects it changed (so far, while it is running)."""
     outcome: str | None = None
     """"done", "refused", or "failed: " and why."""
     answer: str | None = None
-    """JSON text that was given to the caller; None: none was, or it was too long."""
+    """JSON text of the answer; None: there was none, or it was too long."""
 
 
 def drop_long_answer(answer: str | None) -> str | None:

@@ -13,7 +13,7 @@ from drumbeat.ids import InstanceId, JobId
 
 
 class ClaimRef(msgspec.Struct, frozen=True, array_like=True):
-    """A claim of a job: what every write about a running job must name."""
+    """A claim of a job, named by every write about a running job."""
 
     id: JobId
     token: int
@@ -64,7 +64,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     """JSON text; None when there is nothing to keep."""
     result_error: str | None = None
-    """Why the result could not be kept; the job has succeeded all the same."""
+    """Why the result could not be kept; the job has succeeded nevertheless."""
     error: Failure | None = None
     delay: int = 0
     blocked_on: str | None = None
@@ -74,7 +74,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 class WriteStatus(StrEnum):
     APPLIED = "applied"
-    DUPLICATE = "duplicate"  # the same outcome was recorded before: its answer was lost
+    DUPLICATE = "duplicate"  # the same outcome is on record: only its answer was lost
     STALE = "stale"  # the claim is no longer current: nothing was changed
 
 
@@ -82,35 +82,35 @@ class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker asks for."""
 
     queues: tuple[tuple[str, int], ...]
-    """(queue, share) in the order of their turn: each queue first gives at most its share, then what is left of `limit`
-    is filled in the same order. A share of `limit` each is strict order."""
+    """(queue, share) in order: each queue first gives at most its share, then the rest of `limit` is filled in the same
+    order. A share of `limit` each is strict priority."""
     limit: int
     unblocks: tuple[str, ...] = ()
-    """Values of blocked_on that this worker can take; claimed before the queues, from those queues only."""
+    """Values of blocked_on that this worker can run; claimed first, from those queues only."""
     is_expected: bool = False
-    """Somebody said that a job is due: an engine that would look before it takes a lock may save the look."""
+    """A notification said that a job is due: an engine that checks before it takes a lock may skip the check."""
 
 
 class MalformedJob(msgspec.Struct, frozen=True):
-    """A claimed job whose stored record cannot be read: whoever claimed it ends it as dead, with this reason."""
+    """A claimed job whose stored record cannot be read; the worker ends it as dead, with this reason."""
 
     job: ClaimedJob
-    """What could be read of it; id and token are those of the claim, what cannot be read is neutral."""
+    """What could be read; id and token are those of the claim, unreadable fields have neutral values."""
     reason: str
 
 
 class ClaimResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to outcomes and a claim."""
+    """The result of report_and_claim."""
 
     statuses: list[WriteStatus]
     jobs: list[ClaimedJob]
     now: int
     next_due_at: int | None = None
-    """When the claim was not filled: the next moment at which one of its queues has a job due."""
+    """Where the claim was not filled: when the next job of its queues is due."""
     parked_claim: bool = False
-    """The claim found nothing, and may be answered later."""
+    """The claim found nothing, and may be answered later by a hand-off."""
     malformed: Sequence[MalformedJob] = ()
-    """Claimed like `jobs`, and not to be run."""
+    """Claimed like `jobs`, but not to be run."""
 
 
 def blocked_on_task(task: str) -> str:

@@ -1,5 +1,5 @@
-"""The follow-up of a death: the on_dead job, made by whoever makes a job dead (worker, rescuer, canceller of versions); and
-what dead letters have in common."""
+"""Dead letters: groups of them, and the on_dead job that follows when a job becomes dead (by a worker, a crash, an expired
+block)."""
 
 from datetime import datetime
 
@@ -20,14 +20,14 @@ class DeadLetterPayload(msgspec.Struct, frozen=True):
 
 
 class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters of one task that died of the same type of error."""
+    """Dead letters of one task with the same type of error."""
 
     task: str
     error: str
-    """The type; empty: none is on record."""
+    """The type; empty: no error is on record."""
     count: int
     first_at: datetime
-    """When the first of them died, and the last."""
+    """When the first and the last of them died."""
     last_at: datetime
     sample: JobId
     """The one that died last."""
@@ -36,10 +36,9 @@ class DeadLetterGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_follow_up(job: Job, error: Failure) -> NewJob | None:
-    """The on_dead job for this death; None when nobody asked for one.
+    """The on_dead job of a dead job; None where it has no on_dead.
 
-    It goes into the dead job's own queue: workers of that queue knew the task, so they know its on_dead as well; and into
-    its trace.
+    It goes into the queue of the dead job, whose workers know the task and so its on_dead as well, and into its trace.
     """
     if job.on_dead is None:
         return None

@@ -1,4 +1,4 @@
-"""What a person should know of a store or of the cluster on it, and what to do about it. Values only."""
+"""Results of health checks of a store and of the cluster on it. Values only."""
 
 from enum import StrEnum
 
@@ -13,12 +13,12 @@ class HealthLevel(StrEnum):
 
 
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
-    """What it is about: "clock offset", "queue mail"."""
+    """The subject: "clock offset", "queue mail"."""
     level: HealthLevel
     value: str
     """What was found."""
     advice: str = ""
-    """What to do about it; empty where there is nothing to do."""
+    """What to do; empty: nothing."""

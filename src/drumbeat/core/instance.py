@@ -1,4 +1,4 @@
-"""What an instance is: one running process of the cluster, with a random id and a heartbeat."""
+"""Instances: the processes of the cluster, each with a random id and a heartbeat."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -12,8 +12,8 @@ from drumbeat.ids import InstanceId
 
 class InstanceState(StrEnum):
     ALIVE = "alive"
-    LEFT = "left"  # said goodbye
-    DEAD = "dead"  # buried by somebody who saw its heart stand still; never revived
+    LEFT = "left"  # deregistered
+    DEAD = "dead"  # declared dead by an observer that saw no heartbeat; never revived
 
 
 class Role(StrEnum):
@@ -35,18 +35,18 @@ class NewInstance(msgspec.Struct, frozen=True, kw_only=True):
     rooms: dict[str, str] = {}
     """name -> signature hash of every room it is in."""
     wake: str | None = None
-    """Where a hint reaches it (SQLite: the path of its datagram socket)."""
+    """Its address for notifications (SQLite: the path of its datagram socket)."""
 
 
 class Peer(msgspec.Struct, frozen=True, array_like=True):
-    """The heart of another instance: a count that grows by one with each accepted beat."""
+    """Another living instance, and its count of accepted heartbeats."""
 
     id: InstanceId
     beat: int
 
 
 class Leader(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leads the cluster. Leadership saves work; nothing that must be right depends on it."""
+    """The leader of the cluster. Leadership saves work; correctness does not depend on it."""
 
     instance: InstanceId
     term: int
@@ -54,54 +54,54 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaderInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader as people look at it."""
+    """The leader, for display."""
 
     instance: InstanceId
     term: int
     since: datetime
-    """When its term began."""
+    """Beginning of its term."""
     until: datetime
     """When its lease runs out, unless it is renewed."""
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a heartbeat: everything an instance needs to hear, once a second."""
+    """The answer to a heartbeat: what an instance must know once a second."""
 
     alive: bool
-    """False: this instance was buried or is unknown; all its jobs belong to others, it must not write again."""
+    """False: this instance was declared dead or is unknown; its jobs belong to others, and it must not write again."""
     beat: int
-    """This instance's own count after this beat; lower than remembered means that the store went back."""
+    """This instance's own count after this heartbeat; lower than before: the store was restored from a backup."""
     now: int
     running: int
     """How many jobs the store believes are running under this instance."""
     cancel_requests: list[ClaimRef]
-    """Its running jobs that somebody wants cancelled."""
+    """Its running jobs whose cancellation was requested."""
     blocked_on: list[str]
     """Distinct blocked_on values of pending jobs (at most 1,000)."""
     peers: list[Peer]
     """Every other living instance."""
     leader: Leader | None = None
-    """Whose leadership has not expired, after this beat."""
+    """The leader whose lease has not expired, after this heartbeat."""
     next_fire_at: int | None = None
     """The first next_at of all active schedules; it may have passed."""
 
 
 class DeadInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a dead instance's jobs."""
+    """The result of declaring an instance dead: numbers of its jobs."""
 
     declared: bool
-    """False: it beat again, or was buried or gone already; nothing was changed."""
+    """False: it sent a heartbeat, or had ended already; nothing was changed."""
     crash_suspect: int = 0
-    """Had started: crashes is at least 1 now, they run alone next time."""
+    """Had started: crashes is at least 1 now, and they run alone next time."""
     released: int = 0
-    """Had not started: pending again, unharmed."""
+    """Had not started: pending again, not charged."""
     dead: int = 0
     """Reached their crash_limit."""
     cancelled: int = 0
-    """Somebody had asked for their cancellation."""
+    """Their cancellation had been requested."""
 
     def describe(self, reason: str) -> str:
-        """Why an instance is gone and what was recovered from it, for people. `lua/declare_instance_dead.lua` says the same."""
+        """The ended_reason of the instance: `reason` and these numbers. `lua/declare_instance_dead.lua` writes the same."""
         numbers = {"to run again alone": self.crash_suspect, "given back": self.released}
         numbers |= {"dead": self.dead, "cancelled": self.cancelled}
         parts = [f"{number} {what}" for what, number in numbers.items() if number]
@@ -109,7 +109,7 @@ class DeadInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of an instance, as people look at it."""
+    """The record of an instance, for display."""
 
     id: InstanceId
     state: InstanceState
@@ -122,14 +122,14 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     tasks: dict[str, str]
     concurrency: int
     running: int
-    """Jobs it ran at its last beat."""
+    """How many jobs it ran at its last heartbeat."""
     refused: int
-    """Outcomes of this instance that were refused as stale: it had lost those jobs to others."""
+    """Outcomes that were refused as stale: the jobs belonged to others by then."""
     beat: int
     started_at: datetime
     beat_at: datetime
     rooms: dict[str, str] = {}
-    """name -> signature hash of every room it is in; one that drains has left them."""
+    """name -> signature hash of every room it is in; empty while it drains."""
     ended_at: datetime | None = None
     ended_reason: str | None = None
 
@@ -138,9 +138,9 @@ HEALTHY_TIMEOUT = 2.0
 
 
 def is_healthy(instance: Instance, now: int, heartbeat_interval: float) -> bool:
-    """Whether its last heartbeat is no older than 2 s (two heartbeats if that is more) at this time of the store's clock.
+    """Whether its last heartbeat is at most 2 s (or two heartbeats) old at this time of the store's clock.
 
-    It says whom to count on now. Whether an instance is dead is judged by observers, after `dead_after`."""
+    For display and health checks; whether an instance is dead is decided by observers, after `dead_after`."""
     if instance.state is not InstanceState.ALIVE:
         return False
     return now - to_us(instance.beat_at) <= 1e6 * max(HEALTHY_TIMEOUT, 2 * heartbeat_interval)

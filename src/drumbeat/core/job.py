@@ -18,12 +18,12 @@ LIVE_STATES = frozenset({JobState.PENDING, JobState.RUNNING})
 
 
 class PendingView(StrEnum):
-    """What people are shown of a pending job; never stored."""
+    """How a pending job is displayed; never stored."""
 
-    SCHEDULED = "scheduled"  # its first moment has not come
+    SCHEDULED = "scheduled"  # its first run_at has not passed
     READY = "ready"
-    RETRYING = "retrying"  # failed or crashed before, its next moment has not come
-    WAITING = "waiting"  # blocked_on something other than time
+    RETRYING = "retrying"  # failed or crashed before, its next run_at has not passed
+    WAITING = "waiting"  # blocked_on is set
 
 
 class NewJob(GivenFields[int], frozen=True, kw_only=True, gc=False):
@@ -38,7 +38,7 @@ class NewJob(GivenFields[int], frozen=True, kw_only=True, gc=False):
 
 
 class AddResult(msgspec.Struct, frozen=True):
-    """The answer to one NewJob."""
+    """The result of adding one NewJob."""
 
     id: JobId
     created: bool
@@ -57,16 +57,16 @@ class OutcomeKind(StrEnum):
     SUCCEEDED = "succeeded"
     RETRY = "retry"  # charged to failures; pending again after `delay`
     DEAD = "dead"  # charged to failures; a dead letter
-    CANCELLED = "cancelled"  # it ended because somebody cancelled it
+    CANCELLED = "cancelled"  # it ended because its cancellation was requested
     SNOOZED = "snoozed"  # not charged; pending again after `delay`
     RELEASED = "released"  # not charged; pending again at once; had started if started_at is set
-    BLOCKED = "blocked"  # not charged; blocked_on something; never started
+    BLOCKED = "blocked"  # not charged; pending again with blocked_on
     CRASHED = "crashed"  # its own process died under it: charged to crashes, dead at crash_limit
 
 
 class CancelAnswer(StrEnum):
     CANCELLED = "cancelled"  # it will never run
-    REQUESTED = "requested"  # it was running; it hears of it, and may end otherwise
+    REQUESTED = "requested"  # it was running; it is told, and may still end otherwise
     SUCCEEDED = "succeeded"  # too late: the final state
     DEAD = "dead"
     UNKNOWN = "unknown"  # no such job here
@@ -76,13 +76,13 @@ class Cancelled(msgspec.Struct, frozen=True):
     """How many jobs were cancelled."""
 
     cancelled: int
-    """They will never run."""
+    """Pending jobs, which will never run."""
     requested: int
-    """They were running, and were asked to stop; each may still end otherwise."""
+    """Running jobs, which were asked to stop and may still end otherwise."""
 
 
 class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody who waits for a job learns once it has ended."""
+    """The result of a job that has ended."""
 
     id: JobId
     task: str
@@ -108,20 +108,19 @@ class Job(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
 
     @property
     def attempt(self) -> int:
-        """What people count: the run that is next, under way, or was the last."""
+        """The number of the run that is next, running, or was the last."""
         return max(1, self.failures) if self.state is JobState.DEAD else self.failures + 1
 
     @property
     def attempts(self) -> int:
-        """How many runs have begun and count: those that failed, and the one under way or that ended it. 0: none has begun.
-        Crashes are counted apart."""
+        """How many runs have begun: those that failed, and the one that runs or ended it. Crashes are not counted."""
         is_more = self.state in (JobState.RUNNING, JobState.SUCCEEDED) or (
             self.state is JobState.CANCELLED and self.started_at is not None
         )
         return self.failures + is_more
 
     def view(self, now: datetime) -> JobState | PendingView:
-        """The word people see for this job at this moment."""
+        """How this job is displayed at this time."""
         if self.state is not JobState.PENDING:
             return self.state
         if self.blocked_on is not None:
@@ -132,9 +131,9 @@ class Job(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """The answer for one dead letter that was to be replayed."""
+    """The result of replaying one dead letter."""
 
     id: JobId
     replayed: bool
     conflict: JobId | None = None
-    """Not done because this live job holds its unique key; None and not done: no such dead letter."""
+    """The live job that holds its unique key; None where not replayed: there is no such dead letter."""

@@ -9,11 +9,11 @@ from drumbeat.ids import InstanceId, JobId
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs somebody wants to see; None means any. What is set must all be so."""
+    """Which jobs to find: all criteria that are set must hold; None means any."""
 
     state: JobState | None = None
     view: PendingView | None = None
-    """Pending jobs that people are shown by this word at this moment."""
+    """Pending jobs that are displayed so now."""
     task: str | None = None
     queue: str | None = None
     key: str | None = None
@@ -24,32 +24,32 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     instance: InstanceId | None = None
     """Where it runs, or ran last before it ended."""
     since: int | None = None
-    """Made at this moment or later, in microseconds: by its id, so by the clock of whoever made it, to the millisecond."""
+    """Created at this time (microseconds) or later: by the id, so by the client's clock, to the millisecond."""
     until: int | None = None
-    """Made before this moment."""
+    """Created before this time."""
     id: str | None = None
-    """The id, or its beginning."""
+    """The id or its prefix."""
     id_end: str | None = None
-    """How the id ends, in lower case: what lists that have little room show of it."""
+    """The suffix of the id, in lower case: what narrow lists show of it."""
     dead_letters: bool = False
-    """Only dead letters: not the dead that somebody has discarded."""
+    """Only dead letters, without discarded ones."""
     before: JobId | None = None
     """Keyset paging: only ids smaller than this one, newest first."""
     limit: int = 50
     preview: int | None = None
-    """Of arguments, progress and result only the first so many characters are read; None: all of them."""
+    """Read only this many characters of arguments, progress and result; None: all."""
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of what a filter means, newest first."""
+    """One page of the jobs that match a filter, newest first."""
 
     items: list[Job]
     next: JobId | None
-    """Go on with `before=` this: there may be more, also where this page is not full, or empty. None: that was all."""
+    """Pass as `before=` for the next page: there may be more, even where this page is not full, or empty. None: the end."""
 
 
 class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs there are, by the word that people see."""
+    """Numbers of jobs by how they are displayed."""
 
     ready: int = 0
     scheduled: int = 0
@@ -58,14 +58,13 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     succeeded: int = 0
     dead: int = 0
-    """Dead letters, and those that somebody has discarded and that are not pruned yet."""
+    """Dead letters, and discarded ones that are not pruned yet."""
     cancelled: int = 0
     capped: bool = False
-    """There may be more than these numbers say: the count ended before the jobs did."""
+    """The count stopped early: there may be more."""
 
     @property
     def total(self) -> int:
-        """All that were counted."""
         known = self.ready + self.scheduled + self.retrying + self.waiting + self.running
         return known + self.succeeded + self.dead + self.cancelled
 

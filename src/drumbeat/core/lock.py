@@ -1,7 +1,7 @@
-"""What a lock is: a named line of tickets, some of which hold it.
+"""Locks: a named queue of tickets, some of which hold the lock.
 
-    entered --> waiting --> granted --> left
-                   \\----------\\--> lost: its lease ended, or somebody released it by force
+    acquired --> waiting --> granted --> released
+                   \\----------\\--> lost: its lease ended, or it was released by force
 
 A ticket's number only grows, never falls below the store's time in microseconds, and is the token that fences its holder.
 """
@@ -17,41 +17,41 @@ from drumbeat.ids import JobId, is_job_id
 class TicketState(StrEnum):
     WAITING = "waiting"
     GRANTED = "granted"
-    LOST = "lost"  # not there any more, and never again: enter anew
+    LOST = "lost"  # deleted for good: acquire with a new ticket
 
 
 class NewTicket(msgspec.Struct, frozen=True, kw_only=True):
-    """A place that somebody wants in the line of a lock. Lengths of time are microseconds."""
+    """A request for a place in the queue of a lock. Durations are microseconds."""
 
     id: str
-    """Random, made by the client: a repeated enter is the same ticket, and only who knows it can leave."""
+    """Random, made by the client: a repeated acquire is the same ticket, and only its owner can release it."""
     lock: str
     limit: int = 1
-    """At most so many hold the lock; with `per`, also at most so many grants in any span of that length."""
+    """Maximum number of holders; with `per`, also the maximum number of grants in any span of that length."""
     per: int | None = None
     lease: int
-    """Not renewed for so long, the ticket is gone."""
+    """The ticket is deleted when it is not renewed within this time."""
     owner: str = ""
-    """Which process this is, for people."""
+    """The process that asks, for display."""
     what: str = ""
-    """What it is for, for people."""
+    """What the lock is needed for, for display."""
     wake: str | None = None
-    """Where a hint reaches its process: what `Wake.listen` gave."""
+    """The address for notifications, from `Wake.listen`."""
 
 
 class TicketStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a ticket stands."""
+    """The state of a ticket."""
 
     ticket: str
     state: TicketState
     token: int = 0
     """The ticket's number. Fencing is promised for limit 1; with more, tokens grow within a lane."""
     lane: int = 0
-    """Which of the `limit` places its holder has, from 0 on."""
+    """Which of the `limit` places the holder has, from 0."""
     position: int = 0
-    """1 is next; 0 holds."""
+    """1 is next; 0 holds the lock."""
     recheck_after_us: int | None = None
-    """In so many microseconds something may happen that nobody tells: a lease ahead ends, or the rate window opens."""
+    """When to ask again, since no notification is sent: a lease ahead ends, or the rate window opens."""
     granted_at: int | None = None
     """By the store's clock."""
     reason: str | None = None
@@ -59,7 +59,7 @@ class TicketStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TicketInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A place in line, as people see it."""
+    """A ticket, for display."""
 
     id: str
     token: int
@@ -73,7 +73,7 @@ class TicketInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LockInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A lock, as people see it."""
+    """A lock, for display."""
 
     name: str
     limit: int
@@ -83,9 +83,9 @@ class LockInfo(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     holders: list[TicketInfo]
     waiters: list[TicketInfo]
-    """In the order of their turns; a list of locks leaves them out."""
+    """In the order in which they will be granted; empty in a list of locks."""
     released_at: datetime | None = None
-    """When somebody last released it by force, who, and why."""
+    """The last release by force: when, by whom, and the reason."""
     released_by: str | None = None
     released_reason: str | None = None
     opens_at: datetime | None = None
@@ -93,7 +93,7 @@ class LockInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_job(id: JobId) -> str:
-    """`what` of a ticket that a running job has entered."""
+    """`what` of a ticket that a running job acquires."""
     return f"job {id}"
 
 

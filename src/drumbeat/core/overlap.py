@@ -1,7 +1,8 @@
-"""What SQL engines share about schedules: the order of their columns, and what is to be done about a fire.
+"""Overlap: what a fire does while the job of the previous fire is live. Pure.
 
-The decision is pure: an engine finds out how a schedule stands (locked, in its transaction), asks `decide`, and writes down
-what comes of it in a few statements for all schedules together. Which moments are due is not decided here but by the planner.
+The planner (`schedules/`) decides which fire times are due. The SQL engines load a `ScheduleSnapshot` (locked, in the
+transaction), call `plan_fire`, and write the plans of all schedules in a few statements (`FireBatch`). Redis decides inside
+`lua/fire_schedules.lua`; tests/contract/test_rules.py compares every engine with `plan_fire`.
 """
 
 from collections.abc import Collection, Sequence
@@ -27,7 +28,7 @@ OVERLAP_REASON = "overlap"
 
 
 class FireRow(msgspec.Struct, frozen=True, array_like=True):
-    """A record of moments, as it is stored."""
+    """A stored `Fire`; the order of fields is the order of columns."""
 
     schedule: str
     at: int
@@ -43,7 +44,7 @@ class FireRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ScheduleSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """How a schedule stands when it is to be fired; the order of fields is that of the statement `standing`."""
+    """The state of a schedule before a fire; the order of fields is that of SQLite's statement `snapshots`."""
 
     name: str
     revision: int
@@ -56,11 +57,11 @@ class ScheduleSnapshot(msgspec.Struct, frozen=True, array_like=True):
     live_state: str | None
     """The state of the current job while it is live."""
     waiting: list[JobId]
-    """Jobs that wait for its end; only looked for with overlap="cancel"."""
+    """Jobs that wait for its end; only loaded with overlap="cancel"."""
 
 
 class ScheduledJob(msgspec.Struct, frozen=True, array_like=True):
-    """A job to be made of a schedule's definition."""
+    """A job to be enqueued with the definition of a schedule."""
 
     schedule: str
     job: JobId
@@ -70,7 +71,7 @@ class ScheduledJob(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ScheduleUpdate(msgspec.Struct, frozen=True, array_like=True):
-    """What a schedule is like after a fire."""
+    """The state of a schedule after a fire."""
 
     name: str
     advances: bool
@@ -81,7 +82,7 @@ class ScheduleUpdate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FirePlan(msgspec.Struct, kw_only=True):
-    """What is to be written for one Firing that is not refused."""
+    """What to write for one FireRequest; nothing if it is refused."""
 
     result: FireResult
     cancel: tuple[JobId, ...] = ()
@@ -91,21 +92,35 @@ class FirePlan(msgspec.Struct, kw_only=True):
     update: ScheduleUpdate | None = None
 
 
+class FireBatch:
+    """The plans of several schedules, by what is written: one statement for each part, in this order."""
+
+    def __init__(self, plans: Sequence[FirePlan]) -> None:
+        self.cleared = [plan.result.name for plan in plans if plan.cancel and not plan.request_cancel]
+        """Schedules whose current job is cancelled: its end must not start a successor."""
+        self.cancel = [id for plan in plans for id in plan.cancel]
+        self.request_cancel = [id for plan in plans for id in plan.request_cancel]
+        self.jobs = [job for plan in plans for job in plan.jobs]
+        self.records = [row for plan in plans for row in plan.records]
+        self.updates = [plan.update for plan in plans if plan.update is not None]
+        self.earliest_run_at = min((job.run_at for job in self.jobs if job.blocked_on is None), default=None)
+
+
 def interval_of(schedule: NewSchedule) -> int | None:
-    """The rule as a number where the end of a job sets the next moment."""
+    """The rule as a number where the end of a job sets the next fire time."""
     return int(schedule.rule) if schedule.kind is RuleKind.AFTER else None
 
 
-def split_into_rounds(firings: Sequence[FireRequest]) -> list[list[tuple[int, FireRequest]]]:
-    """Firings with their places, in rounds in which each schedule comes up once."""
+def split_into_rounds(requests: Sequence[FireRequest]) -> list[list[tuple[int, FireRequest]]]:
+    """Requests with their positions, in rounds in which each schedule occurs once."""
     rounds: list[list[tuple[int, FireRequest]]] = []
     seen: dict[str, int] = {}
-    for place, firing in enumerate(firings):
-        turn = seen.get(firing.name, 0)
-        seen[firing.name] = turn + 1
-        if turn == len(rounds):
+    for position, request in enumerate(requests):
+        number = seen.get(request.name, 0)
+        seen[request.name] = number + 1
+        if number == len(rounds):
             rounds.append([])
-        rounds[turn].append((place, firing))
+        rounds[number].append((position, request))
     return rounds
 
 
@@ -116,11 +131,11 @@ def make_skip_row(name: str, skip: SkippedRange, now: int) -> FireRow:
 def plan_fire(
     snapshot: ScheduleSnapshot | None, request: FireRequest, recorded: Collection[tuple[str, int]], now: int
 ) -> FirePlan:
-    """What is to be done about one firing; `recorded` are (schedule, moment) that have been fired before."""
+    """What to do about one request. `recorded`: the (schedule, fire time) that were fired before."""
     if snapshot is None or not _can_fire(snapshot, request):
         return FirePlan(result=FireResult(name=request.name, applied=False))
-    # The first of each, should somebody have named one twice.
-    once = {moment.at: moment for moment in reversed(request.fires)}
+    # The first of each fire time, should one be given twice.
+    once = {fire.at: fire for fire in reversed(request.fires)}
     new = [each for each in request.fires if once[each.at] is each and (request.name, each.at) not in recorded]
     plan = (
         _plan_cancelling(snapshot, new, now)
@@ -141,25 +156,25 @@ def _can_fire(snapshot: ScheduleSnapshot, request: FireRequest) -> bool:
 
 
 def _plan_queueing(snapshot: ScheduleSnapshot, fires: Sequence[PlannedFire], now: int) -> FirePlan:
-    """SKIP, QUEUE and ALLOW: nobody is cancelled."""
+    """SKIP, QUEUE and ALLOW: no job is cancelled."""
     jobs: list[ScheduledJob] = []
     records: list[FireRow] = []
     live = snapshot.live_state is not None
-    for moment in fires:
+    for fire in fires:
         if not live or snapshot.overlap is Overlap.ALLOW:
-            jobs.append(_make_job(snapshot.name, moment, blocked=False))
-            records.append(_make_fire_row(snapshot.name, moment, FireOutcome.FIRED, now))
+            jobs.append(_make_job(snapshot.name, fire, blocked=False))
+            records.append(_make_fire_row(snapshot.name, fire, FireOutcome.FIRED, now))
             live = True
         elif snapshot.overlap is Overlap.QUEUE:
-            jobs.append(_make_job(snapshot.name, moment, blocked=True))
-            records.append(_make_fire_row(snapshot.name, moment, FireOutcome.QUEUED, now))
+            jobs.append(_make_job(snapshot.name, fire, blocked=True))
+            records.append(_make_fire_row(snapshot.name, fire, FireOutcome.QUEUED, now))
         else:
-            records.append(_make_fire_row(snapshot.name, moment, FireOutcome.SKIPPED, now))
+            records.append(_make_fire_row(snapshot.name, fire, FireOutcome.SKIPPED, now))
     return FirePlan(result=FireResult(name=snapshot.name, applied=True), jobs=tuple(jobs), records=tuple(records))
 
 
 def _plan_cancelling(snapshot: ScheduleSnapshot, fires: Sequence[PlannedFire], now: int) -> FirePlan:
-    """CANCEL: the last moment gets a job. One that would be cancelled in the very step that makes it is not made."""
+    """CANCEL: the last fire time gets a job; jobs of the others would be cancelled in the same step."""
     plan = FirePlan(result=FireResult(name=snapshot.name, applied=True))
     if not fires:
         return plan
@@ -173,7 +188,7 @@ def _plan_cancelling(snapshot: ScheduleSnapshot, fires: Sequence[PlannedFire], n
     last = fires[-1]
     plan.jobs = (_make_job(snapshot.name, last, blocked=running),)
     plan.records = (
-        *(_make_fire_row(snapshot.name, moment, FireOutcome.SKIPPED, now) for moment in fires[:-1]),
+        *(_make_fire_row(snapshot.name, fire, FireOutcome.SKIPPED, now) for fire in fires[:-1]),
         _make_fire_row(snapshot.name, last, FireOutcome.QUEUED if running else FireOutcome.FIRED, now),
     )
     return plan

@@ -1,4 +1,4 @@
-"""What a room's message is: one call of its handler in one process. It is given once, and nobody keeps it after that."""
+"""Messages of rooms: one call of a handler in one process, delivered at most once and not kept."""
 
 from collections.abc import Iterable
 
@@ -9,24 +9,24 @@ from drumbeat.ids import InstanceId
 
 class RoomMessage(msgspec.Struct, frozen=True, kw_only=True):
     id: str
-    """Made by the sender, one for each message; those of one sender sort in the order in which they were made."""
+    """Made by the sender; the ids of one sender sort in the order of sending."""
     room: str
     to: InstanceId
     args: str
-    """JSON, as a job's."""
+    """JSON object text, as in NewJob."""
     signature: str
-    """The hash of the signature by which the sender wrote `args`."""
+    """Hash of the handler's signature at the sender."""
 
 
 MAX_HINT_NAMES = 100
 
 
 def encode_hint(messages: Iterable[RoomMessage]) -> str:
-    """For whom these are, in a text that fits into every engine's hint: nothing, when they are for very many."""
+    """The receivers as a text that fits into a notification of every engine; empty: too many to name."""
     names = sorted({message.to for message in messages})
     return " ".join(names) if len(names) <= MAX_HINT_NAMES else ""
 
 
 def decode_hint(text: str) -> list[str]:
-    """The instances that a hint names; one empty name when it is for anybody."""
+    """The receivers that a hint names; one empty name: any instance."""
     return text.split() or [""]

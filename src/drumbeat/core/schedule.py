@@ -1,27 +1,26 @@
-"""What a schedule is: a rule in time, what it calls, and the record of each of its moments.
+"""Schedules: a rule in time, the task it enqueues, and the record of its fires.
 
-Values only; which moments a rule has is the business of `schedules/`. Times are integer microseconds UTC by the store's clock;
-`Schedule` and `Fire`, which people see, have datetimes where they are shown, not here.
+Values only; `schedules/` computes the fire times of a rule. Times are integer microseconds UTC by the store's clock.
 
-    moment (nominal)  --planner-->  fire (a row, unique for ever)  -->  job (due_at = the moment)
-                                 \\-> skipped stretch (a row with its reason)
+    fire time (nominal)  --planner-->  fire (a row, unique for ever)  -->  job (due_at = the fire time)
+                                    \\-> skipped range (a row with its reason)
 """
 
 from enum import StrEnum
 
 import msgspec
 
-from drumbeat.ids import JobId
+from drumbeat.ids import InstanceId, JobId
 
 
 class RuleKind(StrEnum):
     CRON = "cron"  # rule: the expression as written
-    GRID = "grid"  # rule: microseconds between two moments, counted from the epoch or from `start`
+    GRID = "grid"  # rule: microseconds between two fires, counted from the epoch or from `start`
     AFTER = "after"  # rule: microseconds from the end of one run to the next
 
 
 class CatchUp(StrEnum):
-    """What becomes of moments that nobody was there for."""
+    """What to do about fire times that passed while no controller ran."""
 
     LATEST = "latest"  # the last one is fired, the others are skipped
     NONE = "none"
@@ -29,12 +28,12 @@ class CatchUp(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What becomes of a fire while the job of the one before is live (pending, running, or waiting for its retry)."""
+    """What to do about a fire while the job of the previous fire is live (pending, running, or about to be retried)."""
 
     SKIP = "skip"
-    QUEUE = "queue"  # its job waits until the one before has ended
+    QUEUE = "queue"  # its job waits until the previous one has ended
     ALLOW = "allow"
-    CANCEL = "cancel"  # the one before is cancelled; the new one starts when it has ended
+    CANCEL = "cancel"  # the previous job is cancelled; the new one starts when it has ended
 
 
 class ScheduleState(StrEnum):
@@ -49,7 +48,7 @@ class Origin(StrEnum):
 
 
 class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A definition: everything that somebody may write down about a schedule."""
+    """The definition of a schedule."""
 
     name: str
     task: str
@@ -68,35 +67,35 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
     catch_up: CatchUp = CatchUp.LATEST
     catch_up_limit: int = 100
     max_late: int | None = None
-    """Microseconds; a moment that is older is skipped, whatever catch_up says."""
+    """Microseconds; a fire time that is older is skipped, whatever catch_up says."""
     overlap: Overlap = Overlap.SKIP
     jitter: int = 0
-    """Microseconds; each moment's job is due up to so much later, always by the same amount for the same moment."""
+    """Microseconds; jobs are due up to this much after their fire time, always the same for the same fire time."""
     start: int | None = None
     end: int | None = None
-    """No moment lies before `start`, none at or after `end`."""
+    """No fire lies before `start`, none at or after `end`."""
     origin: Origin = Origin.STORE
     app: str = ""
     version: str = ""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as the store has it."""
+    """A stored schedule."""
 
     definition: NewSchedule
     state: ScheduleState
     revision: int
-    """Grows by one with each change of the definition or the state; firing does not touch it."""
+    """Grows by one with each change of the definition or the state, not with fires."""
     cursor: int | None
-    """The last moment that was dealt with, fired or skipped; None: none yet."""
+    """The last fire time that was fired or skipped; None: none yet."""
     next_at: int | None
-    """The next moment; None: it has none, it is not active, or (AFTER) its job has not ended yet."""
+    """The next fire time; None: there is none, it is not active, or (AFTER) its job has not ended yet."""
     current: JobId | None
-    """The job of the fire that counts for overlap and, with AFTER, for the next moment."""
+    """The job that counts for overlap and, with AFTER, whose end sets the next fire time."""
     created_at: int
     changed_at: int
     declared_at: int | None
-    """When a running instance last said that its code declares it."""
+    """When a running instance last declared it in code."""
     changed_by: str = ""
     reason: str = ""
 
@@ -106,13 +105,13 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkippedRange(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of moments that are not fired; one row however many they are."""
+    """A range of fire times that are not fired, recorded in one row."""
 
     first: int
     last: int
     count: int
     reason: str
-    """late, caught up, overlap, paused, limit: a short word that people read."""
+    """late, caught up, overlap, paused or limit."""
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +130,7 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedFire(msgspec.Struct, frozen=True, kw_only=True):
-    """One fire to be: its nominal moment, when its job is due (with jitter), and the id of that job."""
+    """One fire: its nominal time, when its job is due (with jitter), and the id of that job."""
 
     at: int
     run_at: int
@@ -139,34 +138,34 @@ class PlannedFire(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FireRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller wants done about one schedule, in one atomic step."""
+    """What a controller asks for one schedule, in one atomic step."""
 
     name: str
     revision: int
     expected_cursor: int | None
-    """Refused unless revision and cursor are still these: then somebody else has done it."""
+    """Refused unless revision and cursor are still these: then another controller was faster."""
     fires: tuple[PlannedFire, ...] = ()
     skipped: tuple[SkippedRange, ...] = ()
     advances: bool = True
-    """False (backfill): cursor and next_at stay, and cursor_before is not looked at."""
+    """False (backfill): cursor and next_at stay, and expected_cursor is not checked."""
     cursor: int | None = None
     next_at: int | None = None
 
 
 class FireResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a Firing."""
+    """The result of a FireRequest."""
 
     name: str
     applied: bool
     """False: refused, nothing was changed."""
     jobs: tuple[JobId, ...] = ()
-    """Those that were enqueued, now or behind the one before."""
+    """The jobs that were enqueued, at once or behind the previous one."""
     skipped: int = 0
-    """Moments that were not fired: known already, or by overlap."""
+    """How many fire times were not fired: known already, or by overlap."""
 
 
 class DueSchedules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller finds when it looks."""
+    """The schedules that are due, and when to ask again."""
 
     now: int
     schedules: list[Schedule]
@@ -174,30 +173,37 @@ class DueSchedules(msgspec.Struct, frozen=True, kw_only=True):
     next_at: int | None
     """The first next_at after now."""
     min_interval: int | None
-    """The shortest AFTER rule of an active schedule whose job is under way: its next moment may be set at any time."""
+    """The shortest AFTER rule of an active schedule whose job is live: its next fire time may be set at any time."""
 
 
 class FireOutcome(StrEnum):
     FIRED = "fired"
-    QUEUED = "queued"  # overlap="queue" or "cancel": its job waits for the end of the one before
+    QUEUED = "queued"  # overlap="queue" or "cancel": its job waits for the end of the previous one
     SKIPPED = "skipped"
 
 
 class OnceState(StrEnum):
-    """What an instance that wants something done once for all instances hears."""
+    """The answer to an instance that asks to do something once for all instances."""
 
-    YOURS = "yours"  # nobody has done it, and nobody who lives is at it: do it, then say once_done
-    BUSY = "busy"  # a living instance is at it
+    YOURS = "yours"  # not done, and no living instance is doing it: do it, then call complete_once
+    BUSY = "busy"  # a living instance is doing it
     DONE = "done"
 
 
+def once_state(holder: InstanceId | None, instance: InstanceId, *, is_done: bool) -> OnceState:
+    """The answer to `instance`, where `holder` is the living instance that does it."""
+    if is_done:
+        return OnceState.DONE
+    return OnceState.YOURS if holder == instance else OnceState.BUSY
+
+
 class Fire(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of a moment, or of a skipped stretch of them."""
+    """The record of a fire time, or of a range of skipped ones."""
 
     schedule: str
     at: int
     last: int
-    """The end of a skipped stretch; equal to `at` otherwise."""
+    """The end of a skipped range; equal to `at` otherwise."""
     count: int
     outcome: FireOutcome
     reason: str
@@ -206,12 +212,12 @@ class Fire(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def blocked_on_schedule(name: str) -> str:
-    """blocked_on of a job that is queued behind the one before; the end of that one sets it free."""
+    """blocked_on of a job that is queued behind the previous one, whose end unblocks it."""
     return f"schedule:{name}"
 
 
 def parse_blocking_schedule(blocked_on: str | None) -> str | None:
-    """The name in it, if it is of this kind."""
+    """The schedule that a job waits for, if it waits for one."""
     return (
         None if blocked_on is None or not blocked_on.startswith("schedule:") else blocked_on.removeprefix("schedule:")
     )

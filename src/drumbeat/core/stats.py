@@ -1,8 +1,7 @@
-"""What instances count: how many runs began and how they ended, how long they waited and how long they took.
+"""Statistics: how many runs began, how they ended, how long they waited and took.
 
-A roll-up is what was counted in one stretch of time for one queue and task. Values and pure rules; who counts is
-`worker/stats_recorder.py`. In a store the numbers of a roll-up are one list (`counts_of`), so that every engine merges alike: by
-adding them up.
+A roll-up holds the counts of one interval, queue and task. Workers count (`worker/stats_recorder.py`); a store keeps the
+numbers of a roll-up as one list (`to_counts`), which every engine merges by addition. Values and pure rules.
 """
 
 import operator
@@ -14,7 +13,7 @@ import msgspec
 
 
 class Resolution(IntEnum):
-    """The length of a stretch, in microseconds."""
+    """The length of an interval, in microseconds."""
 
     TOTAL = 0  # since the instance began
     TEN_SECONDS = 10_000_000
@@ -22,46 +21,46 @@ class Resolution(IntEnum):
 
 
 BOUNDS_US: tuple[int, ...] = tuple(1_000 * 2**k for k in range(27))
-"""Upper bounds of the histograms, the bound itself included: 1 ms, 2 ms ... 18.6 h. There is one more bucket beyond."""
+"""Inclusive upper bounds of the histograms: 1 ms, 2 ms ... 18.6 h. One more bucket holds what is longer."""
 BUCKETS = len(BOUNDS_US) + 1
 
 TEN_SECONDS_RETENTION_US = 2 * 3_600_000_000
-"""How long stretches of 10 s are kept. Those of a minute are kept as long as history is."""
+"""How long intervals of 10 s are kept; those of a minute are kept as long as history."""
 
 OVERALL = ""
-"""Stands for the queue and the task where all of them are counted together."""
+"""The queue and task of the roll-up over all queues and tasks."""
 
 _EMPTY = (0,) * BUCKETS
 _COUNT_FIELDS = ("started", "succeeded", "failed", "dead", "cancelled", "crashed", "wait_us", "run_us")
 WAIT_OFFSET = len(_COUNT_FIELDS)
 RUN_OFFSET = WAIT_OFFSET + BUCKETS
 COUNTS_LENGTH = RUN_OFFSET + BUCKETS
-"""How many numbers a roll-up has: those of `_COUNTED`, then both histograms."""
+"""How many numbers a roll-up has: those of `_COUNT_FIELDS`, then both histograms."""
 
 
 class Rollup(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted in one stretch for one queue and task. A run is counted when the store has its outcome."""
+    """The counts of one interval, queue and task. A run is counted when the store has its outcome."""
 
     resolution: Resolution
     at: int
-    """The stretch's beginning (µs by the store's clock), a multiple of the resolution; 0 for TOTAL."""
+    """Beginning of the interval (µs by the store's clock), a multiple of the resolution; 0 for TOTAL."""
     queue: str
     task: str
     started: int = 0
     """Runs that had begun, however they ended."""
     succeeded: int = 0
     failed: int = 0
-    """Runs that were charged to the job's failures, whether it is tried again or is dead now."""
+    """Runs that were charged to the job's failures, whether it is retried or dead."""
     dead: int = 0
     """Jobs that became dead letters."""
     cancelled: int = 0
     crashed: int = 0
-    """Runs whose own process died under them, as far as a worker was left to tell."""
+    """Runs whose child process died, where its worker survived to report it."""
     wait: tuple[int, ...] = _EMPTY
-    """How many runs began so long after they were due, by BOUNDS_US; each bucket by itself, not cumulative."""
+    """Histogram of the time from due to start, by BOUNDS_US; not cumulative."""
     wait_us: int = 0
     run: tuple[int, ...] = _EMPTY
-    """How many runs took so long, from start to finish."""
+    """Histogram of the time from start to finish."""
     run_us: int = 0
 
 
@@ -70,7 +69,7 @@ CountsRow = tuple[int, str, str, Sequence[int]]
 
 
 class RunEnd(NamedTuple):
-    """The end of a run, as it is on record."""
+    """The recorded end of a run."""
 
     queue: str
     task: str
@@ -79,13 +78,13 @@ class RunEnd(NamedTuple):
     dead: bool
     """It made the job a dead letter."""
     due_at: int
-    """When it was due (µs); of a run that was not its job's last, when it was claimed: nothing else is known."""
+    """When it was due (µs); for earlier runs of a job, when it was claimed, since only that is known."""
     started_at: int | None
     finished_at: int
 
 
 class WrittenRollups(NamedTuple):
-    """What the store has of one instance."""
+    """The stored roll-ups of one instance."""
 
     written_at: int | None
     """When it last wrote (µs by the store's clock); None: never."""
@@ -93,7 +92,7 @@ class WrittenRollups(NamedTuple):
 
 
 def bucket_index(us: int) -> int:
-    """The bucket of a length."""
+    """The histogram bucket of a duration."""
     return min(((us - 1) // 1_000).bit_length(), BUCKETS - 1) if us > 1_000 else 0
 
 
@@ -103,8 +102,8 @@ def to_counts(rollup: Rollup) -> list[int]:
 
 
 def from_counts(resolution: Resolution, at: int, queue: str, task: str, counts: Sequence[int]) -> Rollup:
-    """The other way round."""
-    # Written out: charts read thousands of them.
+    """The inverse of `to_counts`."""
+    # Written out for speed: charts read thousands of them.
     return Rollup(
         resolution=resolution,
         at=at,
@@ -128,10 +127,10 @@ def add_counts(one: Sequence[int], other: Sequence[int]) -> list[int]:
 
 
 def merge_rows(resolution: Resolution, rows: Iterable[CountsRow]) -> list[Rollup]:
-    """One roll-up for each stretch, queue and task, in this order: what all instances counted."""
+    """The sums over all instances: one roll-up for each interval, queue and task, in this order."""
     found: dict[tuple[int, str, str], Sequence[int]] = {}
     for at, queue, task, counts in rows:
-        if len(counts) != COUNTS_LENGTH:  # no version of ours has written it
+        if len(counts) != COUNTS_LENGTH:  # not written by any version of Drumbeat
             continue
         place = (at, queue, task)
         before = found.get(place)
@@ -140,7 +139,7 @@ def merge_rows(resolution: Resolution, rows: Iterable[CountsRow]) -> list[Rollup
 
 
 def percentile(histogram: Sequence[int], share: float) -> float | None:
-    """The length (µs) that this share of all (0.95: 95 %) did not exceed, guessed within its bucket; None: there were none."""
+    """The duration (µs) that this share of runs (0.95: 95 %) did not exceed, interpolated in its bucket; None: no runs."""
     left = share * sum(histogram)
     if not left:
         return None

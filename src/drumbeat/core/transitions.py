@@ -13,8 +13,9 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from drumbeat.core.claim import Outcome, WriteStatus
+from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport
-from drumbeat.core.job import CancelAnswer, Failure, JobState, NewJob, OutcomeKind
+from drumbeat.core.job import CancelAnswer, Failure, Job, JobState, NewJob, OutcomeKind
 from drumbeat.ids import JobId
 
 HOUR_US = 3_600_000_000
@@ -34,8 +35,8 @@ _CANCEL_ANSWERS = {
 }
 
 
-class RunningJob(Protocol):
-    """What the rules must know of a running job."""
+class HeldJob(Protocol):
+    """A running job, as far as the rules need it: a row of each SQL engine."""
 
     @property
     def id(self) -> JobId: ...
@@ -55,9 +56,11 @@ class RunningJob(Protocol):
     def blocked_since(self) -> int | None: ...
     @property
     def cancel_requested(self) -> bool | int: ...
+    @property
+    def on_dead(self) -> str | None: ...
 
 
-J = TypeVar("J", bound=RunningJob)
+J = TypeVar("J", bound=HeldJob)
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +84,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     """The on_dead job, to be stored in the same step; only of a job that is dead."""
 
 
-def decide_outcome(job: RunningJob, outcome: Outcome, now: int) -> Transition:
+def decide_outcome(job: HeldJob, outcome: Outcome, now: int) -> Transition:
     """What an outcome of the current claim does to its job."""
     kind = outcome.kind
     crashes = job.crashes + (kind is OutcomeKind.CRASHED)
@@ -131,6 +134,19 @@ def blame_crash(
             transition = _requeue(job, outcome, now, crashes)
         decided.append((job, transition))
     return decided
+
+
+def find_on_dead_jobs(decided: Iterable[tuple[J, Transition]]) -> list[JobId]:
+    """The jobs that become dead and have an on_dead task."""
+    return [job.id for job, to in decided if to.state is JobState.DEAD and job.on_dead is not None]
+
+
+def add_follow_ups(
+    decided: Iterable[tuple[J, Transition]], records: Iterable[Job], error: Failure
+) -> list[tuple[J, Transition]]:
+    """The same transitions with the on_dead jobs of `records`, the records of `find_on_dead_jobs`."""
+    follow_ups = {job.id: make_follow_up(job, error) for job in records}
+    return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
 
 
 def report_crash(transitions: Iterable[Transition]) -> DeadInstanceReport:
@@ -208,7 +224,7 @@ def expired_block_failure(blocked_on: str, blocked_since: int, now: int) -> Fail
     return Failure(type="WaitExpired", message=f"no worker registered {wanted} within {hours:g} h")
 
 
-def _crashed(job: RunningJob, reason: str) -> Outcome:
+def _crashed(job: HeldJob, reason: str) -> Outcome:
     return Outcome(
         id=job.id,
         token=job.token,
@@ -218,7 +234,7 @@ def _crashed(job: RunningJob, reason: str) -> Outcome:
     )
 
 
-def _finish(job: RunningJob, outcome: Outcome, now: int, state: JobState, recorded: OutcomeKind | None) -> Transition:
+def _finish(job: HeldJob, outcome: Outcome, now: int, state: JobState, recorded: OutcomeKind | None) -> Transition:
     succeeded = state is JobState.SUCCEEDED
     return Transition(
         state=state,
@@ -234,7 +250,7 @@ def _finish(job: RunningJob, outcome: Outcome, now: int, state: JobState, record
     )
 
 
-def _make_dead(job: RunningJob, outcome: Outcome, now: int, crashes: int) -> Transition:
+def _make_dead(job: HeldJob, outcome: Outcome, now: int, crashes: int) -> Transition:
     return Transition(
         state=JobState.DEAD,
         recorded=outcome.kind,
@@ -248,7 +264,7 @@ def _make_dead(job: RunningJob, outcome: Outcome, now: int, crashes: int) -> Tra
     )
 
 
-def _requeue(job: RunningJob, outcome: Outcome, now: int, crashes: int) -> Transition:
+def _requeue(job: HeldJob, outcome: Outcome, now: int, crashes: int) -> Transition:
     kind = outcome.kind
     started = outcome.started_at is not None or kind not in UNCHARGED
     blocked_on = outcome.blocked_on or None if kind is OutcomeKind.BLOCKED else None

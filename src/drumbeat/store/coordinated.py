@@ -1,16 +1,16 @@
-"""Jobs in one store, wake-ups, locks and rooms in another: `Drumbeat("postgresql://...", coordination="redis://...")`.
+"""Jobs in one store; hints, locks and rooms in another: `Drumbeat("postgresql://...", coordination="redis://...")`.
 
-    jobs, instances, schedules, audit, stats, inspect, inside --> the first store, always
-    hints, locks, messages of rooms                           --> the second; hints go by the first while the second is away
+    jobs, instances, schedules, audit, stats, inspect, transactional --> the first store, always
+    hints, locks, messages of rooms --> the second; hints go by the first while the second is away
 
-What is lost with the second store is speed, held locks and messages, never a job, and never a lease: instances live where the
-jobs live. So the second store may be away when a program starts, vanish and come back: it is opened when it can be.
+What is lost with the second store is speed, held locks and messages, never a job, and never an instance's lease, which
+is where the jobs are. So the second store may be away when a program starts, fail and come back: it is opened when it
+answers.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -21,19 +21,7 @@ from drumbeat.core.room import RoomMessage
 from drumbeat.errors import DrumbeatError, StoreUnavailable
 from drumbeat.ids import InstanceId
 from drumbeat.service import run_in_background
-from drumbeat.store.protocol import (
-    AuditStore,
-    Inspector,
-    InstanceStore,
-    JobStore,
-    LockStore,
-    RoomStore,
-    ScheduleStore,
-    StatsStore,
-    Store,
-    Transactional,
-    Wake,
-)
+from drumbeat.store.protocol import Store, Wake
 from drumbeat.store.protocol.wake import Forward, Subscriber
 
 RETRY_DELAY_S = 1.0
@@ -41,7 +29,7 @@ BURST_INTERVAL_S = 0.002
 
 
 class SecondStore:
-    """The second store, opened when it can be; and the hints that go through it."""
+    """The second store, opened when it answers; and the hints that go through it."""
 
     name = "hints by the second store"
 
@@ -66,9 +54,9 @@ class SecondStore:
             return self._store
 
     def notify(self, due: int) -> bool:
-        """Give this hint to all who listen. False: not here, the store is away."""
+        """Send this hint to all subscribers. False: the store is away, send it another way."""
         if self._task is None:
-            # Not in a task group: it lives as long as the store does. `close` ends it.
+            # Not in a task group: it lives as long as the store. `close` ends it.
             self._task = asyncio.get_running_loop().create_task(self._send(), name=self.name)
         self._remember(due)
         return self._is_up
@@ -93,8 +81,7 @@ class SecondStore:
             try:
                 await (await self.store()).wake.notify(due)
             except DrumbeatError:
-                # Away, or not to be used as it is now: hints go by the first store, until this one has taken the one that
-                # it did not take.
+                # Away, or not usable now: hints go by the first store until this one has taken the hint that failed.
                 self._is_up = False
                 await self._clock.sleep(jitter(RETRY_DELAY_S))
                 self._remember(due)
@@ -178,7 +165,7 @@ class CoordinatedLocks:
 
 
 class CoordinatedRooms:
-    """The second store's. It does not know the instances, nor need it: messages are for names."""
+    """The second store's. It does not know the instances, and need not: messages are for names."""
 
     def __init__(self, second: SecondStore) -> None:
         self._second = second
@@ -199,22 +186,22 @@ class CoordinatedRooms:
         return await (await self._second.store()).rooms.prune(min_age_us, limit, exclude=exclude)
 
 
-class CoordinatedStore:
+class CoordinatedStore(Store):
     def __init__(self, first: Store, second: SecondStore, clock: Clock) -> None:
         """Use `open`."""
         self._first = first
         self._second = second
         self.url = first.url
-        self.jobs: JobStore = first.jobs
-        self.instances: InstanceStore = first.instances
-        self.stats: StatsStore = first.stats
-        self.inspect: Inspector = first.inspect
-        self.transactional: Transactional = first.transactional
-        self.schedules: ScheduleStore = first.schedules
-        self.audit: AuditStore = first.audit
-        self.locks: LockStore = CoordinatedLocks(self._second)
-        self.rooms: RoomStore = CoordinatedRooms(self._second)
-        self.wake: Wake = CoordinatedWake(first.wake, self._second, clock)
+        self.jobs = first.jobs
+        self.instances = first.instances
+        self.stats = first.stats
+        self.inspect = first.inspect
+        self.transactional = first.transactional
+        self.schedules = first.schedules
+        self.audit = first.audit
+        self.locks = CoordinatedLocks(self._second)
+        self.rooms = CoordinatedRooms(self._second)
+        self.wake = CoordinatedWake(first.wake, self._second, clock)
 
     @classmethod
     async def open(
@@ -240,11 +227,3 @@ class CoordinatedStore:
     async def close(self) -> None:
         await self._second.close()
         await self._first.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

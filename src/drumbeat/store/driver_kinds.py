@@ -1,6 +1,7 @@
-"""Which library a connection comes from: told by the names of its classes, so that no driver is imported that is not there.
+"""Which library a connection comes from: recognised by the names of its classes, so that no driver is imported that is
+not installed.
 
-Shared by the engines that take part in a caller's own transaction. It talks to no database.
+Shared by the engines that work inside a caller's transaction. No I/O.
 """
 
 from enum import StrEnum
@@ -10,7 +11,7 @@ from drumbeat.errors import InvalidArguments
 
 
 class DriverKind(StrEnum):
-    """The value is what people are told."""
+    """The value is shown in messages."""
 
     SQLITE3 = "sqlite3"
     AIOSQLITE = "aiosqlite"
@@ -53,7 +54,7 @@ def detect_kind(conn: Any, allowed: frozenset[DriverKind], *, sync: bool) -> Dri
     """The kind of a connection, a cursor or a session.
 
     Raises:
-        InvalidArguments: it is not one of these, or an async one where only a sync one can be used.
+        InvalidArguments: it is not one of `allowed`, or an async one where only a sync one can be used.
     """
     kind = next((found for cls in type(conn).__mro__ if (found := _KINDS.get(_name(cls))) is not None), None)
     if kind is None or kind not in allowed:
@@ -66,12 +67,13 @@ def detect_kind(conn: Any, allowed: frozenset[DriverKind], *, sync: bool) -> Dri
 
 
 def unwrap_cursor(conn: Any) -> Any:
-    """The connection of a cursor, or the thing itself."""
+    """The connection of a cursor; anything else as it is."""
     return conn.connection if _is_a(conn, _CURSORS) else conn
 
 
 def session_connection(conn: Any) -> Any:
-    """The connection of a SQLAlchemy session, in its transaction (to be awaited for an async one); None for a connection."""
+    """The connection of a SQLAlchemy session, in its transaction (to be awaited for an async one); None for a
+    connection."""
     return conn.connection() if _is_a(conn, _SESSIONS) else None
 
 

@@ -1,4 +1,4 @@
-"""What the engines say alike about themselves: sizes and ages in words, and when a fact is a reason to worry. No I/O."""
+"""Health checks that the engines share: sizes and ages in words, and from when on a value is a problem. No I/O."""
 
 from drumbeat import durations
 from drumbeat.core.health import HealthCheck, HealthLevel
@@ -8,12 +8,12 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def healthy(name: str, value: str) -> HealthCheck:
-    """A fact that is as it should be."""
+    """A check that passed."""
     return HealthCheck(name=name, level=HealthLevel.OK, value=value)
 
 
 def check_schema(version: int, known: int) -> HealthCheck:
-    """Which version the store is of, beside the one that this code makes."""
+    """The version of the store, compared with the newest that this code knows."""
     if version == known:
         return healthy("schema", f"version {version}")
     advice = "another Drumbeat has upgraded it: bring this program to the same release"
@@ -25,8 +25,8 @@ def check_schema(version: int, known: int) -> HealthCheck:
 
 
 def check_clock(before: int, store: int, after: int) -> HealthCheck:
-    """How far the store's clock is from this host's: it was asked between `before` and `after` (µs, this host's)."""
-    # It answered at some moment in between: only what lies outside is known to be off.
+    """How far the store's clock is from this host's: it was read between `before` and `after` (µs, this host's)."""
+    # It was read at some time in between: only what lies outside is known to be off.
     offset = store - after if store > after else min(0, store - before)
     value = f"{offset / SECOND_US:+.3f} s from this host's" if offset else "the same as this host's"
     if abs(offset) < SECOND_US:
@@ -41,7 +41,7 @@ def check_clock(before: int, store: int, after: int) -> HealthCheck:
 
 
 def check_usage(name: str, used: int, limit: int, value: str, advice: str) -> HealthCheck:
-    """Something that has room for `most`: a warning from nine tenths on. `most` 0: no limit is known."""
+    """Something with a capacity of `limit`: a warning from nine tenths on. `limit` 0: no limit is known."""
     is_full = limit > 0 and used * 10 >= limit * 9
     return HealthCheck(
         name=name, level=HealthLevel.WARN if is_full else HealthLevel.OK, value=value, advice=advice if is_full else ""
@@ -49,12 +49,12 @@ def check_usage(name: str, used: int, limit: int, value: str, advice: str) -> He
 
 
 def format_size(count: int) -> str:
-    """So many bytes, in words."""
+    """A number of bytes, in words."""
     power = min(max(count.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
     amount = count / 1024**power
     return f"{amount:.1f} {_UNITS[power]}" if power and amount < 100 else f"{amount:.0f} {_UNITS[power]}"
 
 
 def format_age(seconds: float) -> str:
-    """So long, in words."""
+    """A number of seconds, in words."""
     return durations.format_duration(max(0, int(seconds)) * SECOND_US)

@@ -1,11 +1,19 @@
-"""Reads that are composed of a store's operations, the same for every engine."""
+"""What the engines share of reading jobs, and reads that are composed of a store's operations."""
 
 import msgspec
 
 from drumbeat.core.job import Job
 from drumbeat.core.job_query import JobFilter
-from drumbeat.ids import JobId
+from drumbeat.errors import JobExpired, JobNotFound
+from drumbeat.ids import JobId, created_us, is_job_id
 from drumbeat.store.protocol import Store
+
+
+def missing_job_error(id: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:
+    """The error for an id that is in no table: JobExpired if history was pruned beyond the time of the id."""
+    if pruned_before is not None and is_job_id(id) and created_us(id) < pruned_before:
+        return JobExpired(id)
+    return JobNotFound(id)
 
 
 async def get_job(store: Store, id: JobId) -> Job:

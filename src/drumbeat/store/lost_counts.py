@@ -1,11 +1,11 @@
-"""The counts of an instance that died: completed from what is on record, by whoever has buried it.
+"""Recovery of the statistics of a dead instance, by the instance that declared it dead.
 
-An instance writes what it has counted every 10 s (`worker/stats_recorder.py`); what it counted since then dies with it, but the ends
-of its runs are in the store. A stretch of time is counted by the moment at which runs finished, so it can be counted again
-from the record and compared with what was written: the difference is what is missing. To do so twice is harmless.
+An instance writes its counts every 10 s (`worker/stats_recorder.py`). What it counted since is lost with it, but the ends of
+its runs are in the store. Intervals count runs by when they finished, so they can be counted again from the record; the
+difference to what was written is what is missing. Recovering twice is harmless.
 
-What is not kept (no retention, a full Redis) cannot be counted, and the wait of a run that was not its job's last is not on
-record. No lost count is worth a failed burial: nothing here raises.
+What is not kept (no retention, a full Redis) cannot be counted, and the wait of earlier runs of a job is not on record.
+Nothing here raises: lost counts must not keep an instance from being declared dead.
 """
 
 import logging
@@ -32,7 +32,7 @@ from drumbeat.store.protocol import Store
 log = logging.getLogger(__name__)
 
 MAX_REPORT_DELAY_US = 20_000_000
-"""The end of a run that is told later than this counts in the stretch in which it was told."""
+"""The end of a run that is reported later than this counts in the interval of the report."""
 MAX_LOOK_BACK_US = 300_000_000
 
 RollupKey = tuple[Resolution, int, str, str]
@@ -49,7 +49,7 @@ _COUNTED_AS = {
 
 
 async def recover_counts(store: Store, instance: InstanceId) -> None:
-    """Write what this instance, which has been buried, had counted and not yet written."""
+    """Write what this dead instance had counted and not yet written."""
     try:
         now = await store.inspect.now()
         first = (now - MAX_LOOK_BACK_US) // Resolution.MINUTE * Resolution.MINUTE
@@ -64,12 +64,12 @@ async def recover_counts(store: Store, instance: InstanceId) -> None:
         rollups = find_missing_rollups(written.rollups, await store.stats.read_run_ends(instance, since))
         if rollups:
             await store.stats.put(instance, rollups, instance_died=True)
-    except Exception as error:  # a record that cannot be read, too: no count is worth a heart
+    except Exception as error:  # including unreadable records
         log.warning("the last counts of a dead instance are lost", extra={"instance": instance, "reason": str(error)})
 
 
 def find_missing_rollups(written: Iterable[Rollup], run_ends: Iterable[RunEnd]) -> list[Rollup]:
-    """The roll-ups of an instance that must be written anew, so that these ends are in them."""
+    """The roll-ups of an instance that must be written again to include these ends."""
     known = {(each.resolution, each.at, each.queue, each.task): to_counts(each) for each in written}
     changed: set[RollupKey] = set()
     for place, counts in _count_run_ends(run_ends).items():
@@ -94,7 +94,7 @@ def find_missing_rollups(written: Iterable[Rollup], run_ends: Iterable[RunEnd]) 
 
 
 def _trim_histogram(lost: list[int], histogram: int) -> None:
-    """No more in a histogram than runs are missing: the wait of some is not on record, and they stand in its first bucket."""
+    """Limit a histogram to the number of missing runs: those without a recorded wait are in its first bucket."""
     over = sum(lost[histogram : histogram + BUCKETS]) - lost[_STARTED]
     for place in range(histogram, histogram + BUCKETS):
         if over <= 0:
@@ -105,7 +105,7 @@ def _trim_histogram(lost: list[int], histogram: int) -> None:
 
 
 def _count_run_ends(ends: Iterable[RunEnd]) -> dict[RollupKey, list[int]]:
-    """By stretches of 10 s, as `worker.recording.Recorder` counts."""
+    """By intervals of 10 s, as `worker/stats_recorder.py` counts."""
     found: dict[RollupKey, list[int]] = {}
     for end in ends:
         at = end.finished_at // Resolution.TEN_SECONDS * Resolution.TEN_SECONDS

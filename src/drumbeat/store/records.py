@@ -200,5 +200,9 @@ def repair_schedule(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     return values | repaired_rule(faults)
 
 
+def repair_audit_entry(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    return values | {"outcome": f"undecodable: {join_reasons(faults)}"}
+
+
 def repair_instance(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
     return values | {"ended_reason": join_reasons(faults)}

@@ -31,17 +31,17 @@ _IN_MEMORY = re.compile(r":memory:|[?&]mode=memory", re.IGNORECASE)
 
 
 class StoreUrl(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL that has been understood."""
+    """A parsed URL."""
 
     engine: str
     path: Path = Path()
     """SQLite's file, absolute."""
     text: str
-    """The URL with the absolute path: what child processes are given, and people, masked, are shown."""
+    """The URL with the absolute path: what child processes get, and what messages show with the password masked."""
 
 
 def parse(url: str) -> StoreUrl:
-    """Understand a store's URL; a relative path is taken from the current folder, once.
+    """Parse a store's URL; a relative path is resolved against the current folder, once.
 
     Raises:
         ConfigError: with what is allowed.
@@ -75,8 +75,8 @@ def parse(url: str) -> StoreUrl:
 
 
 def _has_unescaped_password(parts: SplitResult) -> bool:
-    """Whether a character of the password has ended the part of the URL in which passwords are: a driver would take the rest of
-    it for a port, a database or an option, and say so."""
+    """Whether a character of the password has ended the part of the URL in which passwords are: a driver would take the
+    rest of it for a port, a database or an option, and print it."""
     if "@" in parts.path or "@" in parts.fragment:
         return True
     if "@" not in parts.query or "@" in parts.netloc:

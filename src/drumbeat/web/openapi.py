@@ -45,6 +45,7 @@ def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
     known = list({id(each): each for each in types}.values())
     schemas, components = msgspec.json.schema_components(known, ref_template=REF_TEMPLATE)
     of = {id(each): schema for each, schema in zip(known, schemas, strict=True)}
+    _require_all_fields(components, [of[id(each)] for route in routes for each in (route.query, route.body) if each])
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, of, components)
@@ -60,6 +61,22 @@ def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
         # The empty one: this machine needs no token while there are none.
         "security": [{"token": []}, {}],
     }
+
+
+def _require_all_fields(components: dict[str, Any], requests: list[Any]) -> None:
+    """A response has all of its fields, also those with a default in Python; a problem leaves its out."""
+    found: set[str] = set()
+    names = {ProblemRecord.__name__, *_referenced(requests)}
+    while names - found:
+        found |= names
+        names = _referenced([components[name] for name in names])
+    for name, schema in components.items():
+        if name not in found and "properties" in schema:
+            schema["required"] = list(schema["properties"])
+
+
+def _referenced(schemas: list[Any]) -> set[str]:
+    return set(re.findall(r"'#/components/schemas/(\w+)'", str(schemas)))
 
 
 def _operation(route: Route, of: dict[int, Any], components: dict[str, Any]) -> dict[str, Any]:

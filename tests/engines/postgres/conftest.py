@@ -37,7 +37,7 @@ async def postgres(url: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture
 async def raw(url: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
-    """A connection of somebody else to the same database."""
+    """A separate connection to the same database."""
     connection = await asyncpg.connect(url)
     yield connection
     await connection.close()

@@ -1,4 +1,4 @@
-"""What keeps a program out is told in one line, without the password; while it runs the same is only an outage."""
+"""Access errors are one line without the password; the same error of a running program is only an outage."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ async def test_a_server_that_is_too_old(url: str, monkeypatch: pytest.MonkeyPatc
     assert "the server is PostgreSQL 18; 99 or newer is needed" in await refusal(url)
 
 
-async def test_nobody_at_that_port() -> None:
+async def test_a_port_without_a_server() -> None:
     url = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{free_port()}/postgres"
     assert "127.0.0.1" in await refusal(url, StoreUnavailable)
 
@@ -115,7 +115,7 @@ async def test_a_role_that_owns_nothing_works_with_the_rights_it_was_given(serve
         assert await end(store, instance, job, OutcomeKind.SUCCEEDED, finished_at=month_away) == "applied"
 
 
-async def test_a_full_disk_is_told_as_that_and_nothing_is_stored(postgres: PostgresStore, raw: Any) -> None:
+async def test_a_full_disk_raises_store_full_and_stores_nothing(postgres: PostgresStore, raw: Any) -> None:
     await raw.execute(
         """
         CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS

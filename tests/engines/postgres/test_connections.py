@@ -48,16 +48,16 @@ async def test_a_working_store_has_two_whatever_it_does(postgres: PostgresStore,
     assert len(await our_sessions(raw)) == 2
 
 
-async def test_who_waits_for_a_list_holds_up_nobody_else(postgres: PostgresStore, raw: Any) -> None:
-    looks = (
+async def test_a_slow_list_does_not_delay_other_calls(postgres: PostgresStore, raw: Any) -> None:
+    reads = (
         postgres.inspect.list_queues,
         lambda: postgres.stats.read(Resolution.MINUTE, 0, 1),
         postgres.inspect.list_tasks,
     )
     async with raw.transaction():
         await raw.execute("LOCK TABLE drumbeat.queue, drumbeat.rollup, drumbeat.attempt, drumbeat.history")
-        hanging = [asyncio.Task(look()) for look in looks]
-        await until(lambda: is_waiting(raw), what="a look to wait for the lock")
+        hanging = [asyncio.Task(read()) for read in reads]
+        await until(lambda: is_waiting(raw), what="a read to wait for the lock")
         async with asyncio.timeout(4):
             instance = await worker(postgres)
             await postgres.instances.heartbeat(instance, 0)
@@ -76,7 +76,7 @@ async def test_a_store_that_only_beats_has_one(postgres: PostgresStore, raw: Any
 
 async def test_a_worker_with_jobs_locks_and_rooms_has_three(url: str, raw: Any) -> None:
     app = Drumbeat(url)
-    heard, let_go = asyncio.Event(), asyncio.Event()
+    notified, let_go = asyncio.Event(), asyncio.Event()
     inside = asyncio.Semaphore(0)
 
     @app.task
@@ -87,14 +87,14 @@ async def test_a_worker_with_jobs_locks_and_rooms_has_three(url: str, raw: Any) 
 
     @app.room
     async def news() -> None:
-        heard.set()
+        notified.set()
 
     async with app, run_worker(app):
         await app.enqueue_many(sweep.bind(number) for number in range(5))
         async with asyncio.timeout(20):
             await inside.acquire()
-            await until(lambda: news.broadcast(), what="somebody in the room")
-            await heard.wait()
+            await until(lambda: news.broadcast(), what="a member of the room")
+            await notified.wait()
 
             async def are_waiting() -> bool:
                 return (await app.locks.show("sweep")).waiting == 4
@@ -157,7 +157,7 @@ async def test_a_call_that_waits_too_long_for_a_lock_is_given_up(postgres: Postg
     assert await postgres.jobs.cancel([job.id]) == ["requested"]
 
 
-async def test_a_claim_does_not_wait_for_rows_that_somebody_holds(postgres: PostgresStore, raw: Any) -> None:
+async def test_a_claim_does_not_wait_for_locked_rows(postgres: PostgresStore, raw: Any) -> None:
     instance = await worker(postgres)
     first, second = await add(postgres, new_job(), new_job())
     async with raw.transaction():
@@ -201,9 +201,7 @@ async def test_serialization_by_default_does_not_change_what_we_do(url: str, raw
         assert tuple(settings) == ("read committed", "on")
 
 
-async def test_a_process_that_stands_still_in_a_transaction_does_not_keep_its_locks(
-    postgres: PostgresStore, raw: Any
-) -> None:
+async def test_a_stopped_process_does_not_keep_the_locks_of_its_transaction(postgres: PostgresStore, raw: Any) -> None:
     job = await claimed_one(postgres, await worker(postgres))
 
     gate = asyncio.Event()

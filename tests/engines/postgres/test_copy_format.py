@@ -25,7 +25,7 @@ async def add_and_load(postgres: PostgresStore, *jobs: NewJob) -> list[Job]:
 
 
 def comparable_fields(job: Job) -> dict[str, Any]:
-    """What does not depend on the moment of the call."""
+    """What does not depend on the time of the call."""
     return {name: value for name, value in msgspec.structs.asdict(job).items() if name not in {"id", "created_at"}}
 
 

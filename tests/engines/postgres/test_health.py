@@ -1,4 +1,4 @@
-"""What a person is told of a server, also by a user that may see little of it."""
+"""Health checks of a server, also for a user with few permissions."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ async def find_check(store: PostgresStore, name: str) -> HealthCheck:
     return next(each for each in await store.inspect.check_health() if each.name == name)
 
 
-async def test_a_transaction_that_somebody_keeps_open_is_counted(postgres: PostgresStore, raw: Any) -> None:
+async def test_a_long_open_transaction_is_reported(postgres: PostgresStore, raw: Any) -> None:
     assert (await find_check(postgres, "long transactions")).value == "none"
     async with raw.transaction():
         await raw.fetchval("SELECT 1")
@@ -29,7 +29,7 @@ def test_one_that_is_open_for_long_is_a_warning_that_names_it() -> None:
     )
 
 
-async def test_a_pooler_of_transactions_is_told(url: str) -> None:
+async def test_a_pooler_in_transaction_mode_is_reported(url: str) -> None:
     async with await PostgresStore.open(address_of(f"{url}?pooler=transaction")) as store:
         found = await find_check(store, "pooler")
     assert (found.level, found.value.split(":")[0]) == (HealthLevel.NOTE, "transactions")
@@ -44,7 +44,7 @@ async def test_a_pooler_of_transactions_is_told(url: str) -> None:
         ({"fsync": "on", "full_page_writes": "off", "synchronous_commit": "on"}, HealthLevel.BAD),
     ],
 )
-def test_what_a_crash_would_take_goes_by_the_settings(settings: dict[str, str], level: HealthLevel) -> None:
+def test_durability_is_judged_by_the_settings(settings: dict[str, str], level: HealthLevel) -> None:
     assert health._durability(settings).level is level
 
 
@@ -63,7 +63,7 @@ def test_dead_rows_that_pile_up_are_a_warning(setting: str, row: Any, level: Hea
     assert health._autovacuum(setting, row).level is level
 
 
-async def test_a_user_that_owns_nothing_but_the_tables_is_told_the_same(
+async def test_a_user_that_owns_only_the_tables_gets_the_same_checks(
     postgres: PostgresStore, url: str, raw: Any
 ) -> None:
     """Nothing that is asked needs a superuser: all names are there."""

@@ -88,7 +88,9 @@ async def test_two_who_make_the_same_day_at_once_do_not_disturb_each_other(url: 
         await store.close()
 
 
-async def test_a_large_day_that_is_over_goes_as_a_whole(url: str, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_day_that_is_over_is_dropped_as_a_whole(
+    url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(history.HistoryPartitions.__init__, "__kwdefaults__", {"large_bytes": 0})
     async with await PostgresStore.open(address_of(url)) as store:
         instance = await worker(store)
@@ -112,7 +114,7 @@ async def test_a_large_day_that_is_over_goes_as_a_whole(url: str, raw: Any, monk
             await get_job(store, new_job_id(now - 6 * DAY))
 
 
-async def test_a_removal_does_not_wait_for_whoever_looks_and_is_done_later(
+async def test_dropping_a_day_does_not_wait_for_readers_and_is_done_later(
     url: str, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history.HistoryPartitions.__init__, "__kwdefaults__", {"large_bytes": 0})
@@ -124,7 +126,7 @@ async def test_a_removal_does_not_wait_for_whoever_looks_and_is_done_later(
         async with raw.transaction():
             await raw.fetch("SELECT count(*) FROM drumbeat.history")
             await store.jobs.prune(now - 2 * DAY, 10)
-            # Finishing goes on meanwhile: nobody waits behind the removal.
+            # Jobs finish meanwhile: none waits for the removal.
             async with asyncio.timeout(4):
                 other = await claimed_one(store, instance)
                 assert await end(store, instance, other, OutcomeKind.SUCCEEDED) == "applied"

@@ -41,7 +41,7 @@ async def test_an_idle_worker_sends_less_than_two_statements_a_second(
     @app.task
     async def noop(number: int) -> None: ...
 
-    def told() -> int:
+    def count_notifications() -> int:
         return len(STATEMENT.findall(logging_server.log))
 
     async with run_worker(app, **AS_DELIVERED):
@@ -49,20 +49,20 @@ async def test_an_idle_worker_sends_less_than_two_statements_a_second(
         jobs = await app.enqueue_many([noop.bind(number) for number in range(200)])
         for job in jobs:
             await job.result(timeout=10)
-        before = told()
+        before = count_notifications()
         began = SYSTEM.monotonic()
         await until(lambda: SYSTEM.monotonic() - began > SECONDS, deadline=2 * SECONDS)
-        sent, took = told() - before, SYSTEM.monotonic() - began
+        sent, took = count_notifications() - before, SYSTEM.monotonic() - began
     assert SECONDS / 2 < sent <= 2 * took
 
 
-async def test_behind_a_pooler_a_worker_looks_often(url: str) -> None:
-    """It cannot hear what other processes say."""
-    heard = asyncio.Event()
+async def test_behind_a_pooler_a_worker_polls_often(url: str) -> None:
+    """It gets no hints of other processes."""
+    notified = asyncio.Event()
     async with await PostgresStore.open(address_of(f"{url}?pooler=transaction")) as store:
-        async with store.wake.listen(Subscriber(lambda due: heard.set() if due == 0 else None)):
+        async with store.wake.listen(Subscriber(lambda due: notified.set() if due == 0 else None)):
             with within(3.0):
                 for _ in range(3):
-                    heard.clear()
+                    notified.clear()
                     async with asyncio.timeout(20):
-                        await heard.wait()
+                        await notified.wait()

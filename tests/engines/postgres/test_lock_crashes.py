@@ -16,7 +16,7 @@ SECOND = 1_000_000
 
 @pytest.fixture
 def late_server() -> Iterator[PostgresServer]:
-    """Nothing goes to its disk but what somebody waits for."""
+    """It writes to disk only what a commit waits for."""
     with PostgresServer(settings={"wal_writer_delay": "10s", "autovacuum": "off"}, in_memory=True) as server:
         yield server
 
@@ -78,9 +78,9 @@ async def test_a_crash_that_takes_a_leave_makes_no_second_holder_and_no_old_toke
 
 
 async def _expect_in_line_again(late: PostgresStore, second: TicketStatus) -> None:
-    # What it was told is gone, and so it is told: it waits behind the one who left, and before everybody else.
-    told = await ticket_status(late, "second")
-    assert (told.state, told.position) == (TicketState.WAITING, 1)
+    # Its grant is gone: it waits behind the holder that left, and before all others.
+    status = await ticket_status(late, "second")
+    assert (status.state, status.position) == (TicketState.WAITING, 1)
     third = await acquire(late, "third")
     assert (third.state, third.position) == (TicketState.WAITING, 2)
     assert third.token > second.token

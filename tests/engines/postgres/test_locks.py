@@ -48,7 +48,7 @@ async def test_racing_sessions_never_hold_together(url: str, postgres: PostgresS
         await store.close()
 
 
-async def test_those_who_look_at_the_same_locks_do_not_wait_for_each_other(url: str, postgres: PostgresStore) -> None:
+async def test_reading_the_status_of_the_same_locks_does_not_block(url: str, postgres: PostgresStore) -> None:
     stores = [await PostgresStore.open(address_of(url)) for _ in range(2)]
     names = [f"lock-{number}" for number in range(8)]
     tickets = {store: [f"{index}-{name}" for name in names] for index, store in enumerate(stores)}
@@ -67,7 +67,7 @@ async def test_those_who_look_at_the_same_locks_do_not_wait_for_each_other(url: 
         await store.close()
 
 
-async def test_a_lock_that_nobody_uses_is_forgotten_after_a_day(
+async def test_an_unused_lock_is_deleted_after_a_day(
     postgres: PostgresStore, raw: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
     await acquire(postgres, "held", "held")
@@ -101,7 +101,7 @@ async def test_a_session_that_waits_for_a_line_sees_what_happened_meanwhile(
     await other.close()
 
 
-async def test_an_enter_that_was_cancelled_under_way_leaves_nobody_in_line(
+async def test_an_acquire_that_was_cancelled_under_way_leaves_no_ticket(
     url: str, raw: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
     async with Drumbeat(url) as app:
@@ -122,7 +122,7 @@ async def test_an_enter_that_was_cancelled_under_way_leaves_nobody_in_line(
             await until(is_under_way)
             entering.cancel()
             await asyncio.wait([entering])
-        # The server goes on with what it was asked, and only then finds that nobody listens any more.
+        # The server finishes the statement, and only then finds that its client is gone.
 
         async def is_empty() -> bool:
             return (
@@ -175,7 +175,7 @@ async def test_a_ticket_that_enters_twice_in_a_crowd_is_one_ticket(postgres: Pos
     assert entering[1].result() == entering[3].result()
 
 
-async def test_one_of_a_crowd_that_is_cancelled_takes_nobody_with_it(
+async def test_cancelling_one_of_many_acquires_leaves_the_others(
     postgres: PostgresStore, raw: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
     await acquire(postgres, "first")

@@ -1,4 +1,4 @@
-"""The hint of a single job: with its commit where nobody else is at it, else right after, and once either way."""
+"""The hint of a single job is sent with its commit if there is no other caller, else right after; once either way."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ LOCK = "SELECT pg_advisory_lock(hashtextextended('drumbeat.wake', 0))"
 
 
 async def collect_notifications(raw: Any, store: PostgresStore, job: NewJob) -> list[str]:
-    """The hints that somebody else hears when this job is added."""
+    """The hints that other connections get when this job is added."""
     payloads: list[str] = []
     await raw.add_listener(CHANNEL, lambda _connection, _pid, _channel, payload: payloads.append(payload))
     await add(store, job)
@@ -27,15 +27,15 @@ async def collect_notifications(raw: Any, store: PostgresStore, job: NewJob) -> 
     return payloads[:-1]
 
 
-@pytest.mark.parametrize("busy", [False, True], ids=["with its commit", "after it, as somebody else tells"])
-async def test_a_single_job_is_told_once(url: str, raw: Any, busy: bool) -> None:
+@pytest.mark.parametrize("busy", [False, True], ids=["with its commit", "after it, beside another notifier"])
+async def test_a_single_job_is_notified_once(url: str, raw: Any, busy: bool) -> None:
     store = await PostgresStore.open(address_of(url))
     if busy:
         await raw.execute(LOCK)
     assert len(await collect_notifications(raw, store, new_job())) == 1
 
 
-async def test_a_job_that_is_known_is_not_told_again(url: str, raw: Any) -> None:
+async def test_a_duplicate_job_is_not_notified_again(url: str, raw: Any) -> None:
     store = await PostgresStore.open(address_of(url))
     job = new_job()
     await add(store, job)
@@ -51,7 +51,7 @@ async def test_in_a_burst_of_several_calls_no_hint_travels_with_a_job(postgres: 
     await add(postgres, new_job())
     postgres._parts.notifier.notify(0, sent=True)
     assert postgres._parts.notifier.sender_for_commit(alone=False) is None
-    assert postgres._parts.notifier.sender_for_commit(alone=True) is not None, "a lone caller has nobody to join"
+    assert postgres._parts.notifier.sender_for_commit(alone=True) is not None, "a lone caller has no burst to join"
 
 
 async def test_no_hint_travels_with_a_job_where_hints_go_another_way(postgres: PostgresStore, url: str) -> None:
@@ -59,7 +59,7 @@ async def test_no_hint_travels_with_a_job_where_hints_go_another_way(postgres: P
         assert store._parts.notifier.sender_for_commit(alone=True) is None
 
 
-@pytest.mark.parametrize("busy", [False, True], ids=["", "as somebody else tells"])
+@pytest.mark.parametrize("busy", [False, True], ids=["", "beside another notifier"])
 @pytest.mark.parametrize("calls", [[1], [600], [1, 1, 1], [2, 600, 1]], ids=str)
 async def test_a_call_has_sent_its_hint_when_its_loop_is_stopped_with_its_end(
     url: str, raw: Any, calls: list[int], busy: bool

@@ -56,8 +56,8 @@ async def test_work_goes_on_after_a_restart_and_nothing_is_lost(own_server: Post
             with within(CALL_LIMIT_S), pytest.raises(StoreUnavailable):
                 await call()
         own_server.start()
-        verdict = await retry_until_answered(lambda: end(store, instance, held[0], OutcomeKind.SUCCEEDED))
-        assert verdict == "applied"
+        status = await retry_until_answered(lambda: end(store, instance, held[0], OutcomeKind.SUCCEEDED))
+        assert status == "applied"
         assert (await retry_until_answered(lambda: store.instances.heartbeat(instance, 0))).alive
         rest = await retry_until_answered(lambda: claim(store, instance))
         assert sorted(job.id for job in [*held, *rest]) == sorted(added)
@@ -90,7 +90,7 @@ async def test_a_killed_backend_costs_one_call(own_server: PostgresServer) -> No
         assert (await retry_until_answered(lambda: get_job(store, id))).state == "running"
 
 
-async def test_a_finish_whose_answer_was_lost_is_told_again_as_already(own_server: PostgresServer) -> None:
+async def test_an_outcome_whose_answer_was_lost_is_a_duplicate_when_repeated(own_server: PostgresServer) -> None:
     async with await open_migrated(own_server) as store:
         instance = await worker(store)
         await add(store, *(new_job() for _ in range(3)))
@@ -120,21 +120,21 @@ async def test_a_server_that_hangs_is_given_up_in_time_and_found_again(own_serve
 
 
 async def test_whoever_listens_hears_again_after_a_restart(own_server: PostgresServer) -> None:
-    heard: list[int] = []
+    hints: list[int] = []
     async with (
         await open_migrated(own_server) as listener,
         await PostgresStore.open(address_of(own_server.url)) as store,
     ):
-        async with listener.wake.listen(Subscriber(heard.append)):
+        async with listener.wake.listen(Subscriber(hints.append)):
             own_server.stop("immediate")
             own_server.start()
-            await until(lambda: 0 in heard, what="the look that makes up for what was not heard")
-            heard.clear()
+            await until(lambda: 0 in hints, what="the check after a gap")
+            hints.clear()
             await retry_until_answered(lambda: store.jobs.add([new_job()]))
-            await until(lambda: heard, what="a hint of the new job")
+            await until(lambda: hints, what="a hint of the new job")
 
 
-async def test_all_who_listen_on_one_connection_hear_again_after_a_restart(own_server: PostgresServer) -> None:
+async def test_all_subscribers_of_one_connection_get_hints_again_after_a_restart(own_server: PostgresServer) -> None:
     jobs: list[int] = []
     rooms: list[str] = []
     async with (
@@ -147,7 +147,7 @@ async def test_all_who_listen_on_one_connection_hear_again_after_a_restart(own_s
         ):
             own_server.stop("immediate")
             own_server.start()
-            await until(lambda: 0 in jobs and "" in rooms, what="the looks that make up for what was not heard")
+            await until(lambda: 0 in jobs and "" in rooms, what="the checks after a gap")
             rooms.clear()
             me = new_instance_id()
             sent = RoomMessage(id="1", room="x", to=me, args="{}", signature="s")
@@ -156,18 +156,18 @@ async def test_all_who_listen_on_one_connection_hear_again_after_a_restart(own_s
 
 
 async def test_who_begins_to_listen_while_the_server_is_away_hears_later(own_server: PostgresServer) -> None:
-    heard: list[int] = []
+    hints: list[int] = []
     async with (
         await open_migrated(own_server) as listener,
         await PostgresStore.open(address_of(own_server.url)) as store,
     ):
         own_server.stop("immediate")
-        async with listener.wake.listen(Subscriber(heard.append)):
+        async with listener.wake.listen(Subscriber(hints.append)):
             own_server.start()
-            await until(lambda: 0 in heard, what="the first look")
-            heard.clear()
+            await until(lambda: 0 in hints, what="the first check")
+            hints.clear()
             await retry_until_answered(lambda: store.jobs.add([new_job()]))
-            await until(lambda: heard, what="a hint of the new job")
+            await until(lambda: hints, what="a hint of the new job")
 
 
 async def test_restarts_under_load_neither_lose_nor_double_a_job(own_server: PostgresServer) -> None:
@@ -215,5 +215,5 @@ async def work(store: Store, accepted: list[str], finished: list[str], all_are_i
                 lambda lost=lost, mine=mine: release(store, instance, *(h for h in lost if h.id not in mine))
             )
             continue
-        finished += [each.id for each, verdict in zip(outcomes, answer.statuses, strict=True) if verdict != "stale"]
+        finished += [each.id for each, status in zip(outcomes, answer.statuses, strict=True) if status != "stale"]
         outcomes = [outcome(job, OutcomeKind.SUCCEEDED) for job in answer.jobs]

@@ -44,7 +44,7 @@ async def test_a_whole_life_of_jobs(pooled: PostgresStore) -> None:
     instance = await worker(pooled)
     ids = await add(pooled, *(new_job() for _ in range(4)))
     done, retried, dead, parked = await claim(pooled, instance)
-    verdicts = await exchange(
+    statuses = await exchange(
         pooled,
         instance,
         [
@@ -55,8 +55,8 @@ async def test_a_whole_life_of_jobs(pooled: PostgresStore) -> None:
         ],
         wanting(wants=["task:x"]),
     )
-    assert verdicts.statuses == ["applied"] * 4
-    assert sorted(job.task for job in verdicts.jobs) == ["greet", "mourn"]
+    assert statuses.statuses == ["applied"] * 4
+    assert sorted(job.task for job in statuses.jobs) == ["greet", "mourn"]
     assert (await pooled.instances.heartbeat(instance, 2)).running == 2
     assert await pooled.jobs.cancel([*ids]) == ["succeeded", "cancelled", "dead", "requested"]
     assert (await pooled.jobs.replay([dead.id]))[0].replayed
@@ -65,7 +65,7 @@ async def test_a_whole_life_of_jobs(pooled: PostgresStore) -> None:
     assert await pooled.jobs.prune(await pooled.inspect.now() + HOUR, 100) == 3
 
 
-async def test_schedules_are_fired_and_their_lines_go_on(pooled: PostgresStore) -> None:
+async def test_schedules_are_fired_and_their_blocked_jobs_run(pooled: PostgresStore) -> None:
     instance = await worker(pooled)
     await put(pooled, new_schedule(overlap=Overlap.QUEUE))
     await put(pooled, after())
@@ -124,12 +124,12 @@ async def test_a_day_of_history_is_made_and_removed(pooled: PostgresStore, monke
     assert await find_jobs(pooled, JobFilter()) == []
 
 
-async def test_its_own_hints_are_heard_without_listen(pooled: PostgresStore) -> None:
-    heard: list[int] = []
-    async with pooled.wake.listen(Subscriber(heard.append)) as address:
+async def test_hints_of_the_same_store_need_no_listen(pooled: PostgresStore) -> None:
+    hints: list[int] = []
+    async with pooled.wake.listen(Subscriber(hints.append)) as address:
         assert address is None
         await add(pooled, new_job())
-        assert heard
+        assert hints
 
 
 async def test_locks_change_hands_without_a_session_of_their_own(pooled_url: str) -> None:

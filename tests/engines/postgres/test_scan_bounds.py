@@ -33,12 +33,12 @@ async def test_a_job_below_the_bound_is_found_by_a_claim_that_is_not_filled(url:
 async def test_an_earlier_job_that_was_hinted_at_is_claimed_next(url: str) -> None:
     async with await PostgresStore.open(address_of(url)) as store, await PostgresStore.open(address_of(url)) as other:
         instance = await worker(store)
-        heard: list[int] = []
+        hints: list[int] = []
         await add(store, new_job(), new_job(), new_job())
-        async with store.wake.listen(Subscriber(heard.append)):
+        async with store.wake.listen(Subscriber(hints.append)):
             assert len(await claim(store, instance, limit=1)) == 1
             [urgent] = await add(other, new_job(run_at=5))
-            await until(lambda: 5 in heard, what="the hint")
+            await until(lambda: 5 in hints, what="the hint")
             assert ids(await claim(store, instance, limit=1)) == [urgent]
 
 
@@ -76,7 +76,7 @@ def test_a_hint_lowers_the_bound_as_far_as_it_must() -> None:
     assert bounds.for_claim(asked) == [NO_BOUND] * 20
 
 
-def test_a_claim_of_one_moment_is_followed_from_its_last_id_on() -> None:
+def test_after_a_claim_of_one_run_at_the_next_starts_at_its_last_id() -> None:
     bounds = ScanBounds(FakeClock())
     asked = ClaimRequest(queues=(("default", 1),), limit=1)
     bounds.advance(
@@ -86,7 +86,7 @@ def test_a_claim_of_one_moment_is_followed_from_its_last_id_on() -> None:
     bounds.advance([fake_claimed(run_at=SECOND, priority=0, id=id) for id in "ab"])
     assert bounds.for_claim(asked)[0] == ScanBound(SECOND, "c"), "an answer that comes late does not lower it"
     bounds.lower_to(SECOND)
-    assert bounds.for_claim(asked)[0] == ScanBound(SECOND, None), "who comes with this moment may have a smaller id"
+    assert bounds.for_claim(asked)[0] == ScanBound(SECOND, None), "a job with this run_at may have a smaller id"
 
 
 def fake_claimed(*, run_at: int, priority: int, id: str = "i") -> Any:
@@ -94,7 +94,7 @@ def fake_claimed(*, run_at: int, priority: int, id: str = "i") -> Any:
 
 
 async def count_index_steps(url: str, raw: Any, apart: int) -> int:
-    """Drain many jobs, due so many µs after each other, while somebody else's snapshot is open; gives how many entries of
+    """Drain many jobs, due so many µs after each other, while another session's snapshot is open; returns how many entries of
     the claim index were stepped on."""
     async with await PostgresStore.open(address_of(url)) as store:
         instance = await worker(store)
@@ -108,7 +108,7 @@ async def count_index_steps(url: str, raw: Any, apart: int) -> int:
                 answer = await store.jobs.report_and_claim(instance, outcomes, wanting(limit=BATCH))
                 assert len(answer.jobs) == BATCH
                 outcomes = [Outcome(id=job.id, token=job.token, kind=OutcomeKind.SUCCEEDED) for job in answer.jobs]
-            await store._parts.claim_connection.close()  # its last counts are told when it ends
+            await store._parts.claim_connection.close()  # its last counts are reported when it ends
             return await read_index_steps(url) - before
 
 
@@ -133,7 +133,7 @@ async def test_an_open_snapshot_elsewhere_does_not_slow_claims(
     assert bounded < unbounded / 5, f"{bounded} steps with the bound, {unbounded} without"
 
 
-async def test_a_job_of_the_same_moment_and_a_smaller_id_is_found(url: str) -> None:
+async def test_a_job_of_the_same_run_at_and_a_smaller_id_is_found(url: str) -> None:
     """Its producer's clock is behind, or it was slow."""
     async with await PostgresStore.open(address_of(url)) as store, await PostgresStore.open(address_of(url)) as other:
         instance = await worker(store)

@@ -40,7 +40,7 @@ async def filled(request: pytest.FixtureRequest, postgres: PostgresStore, raw: A
     return postgres
 
 
-async def test_an_idle_look_is_a_probe_of_an_index(filled: PostgresStore, raw: Any) -> None:
+async def test_an_idle_read_is_an_index_probe(filled: PostgresStore, raw: Any) -> None:
     now = await raw.fetchval("SELECT drumbeat.now_us()")
     due = await explain(filled._parts.connection, SQL.due, now, 200)
     assert {index for _, index in scans_of(due, "schedule")} == {"schedule_by_next_at"}
@@ -50,7 +50,7 @@ async def test_an_idle_look_is_a_probe_of_an_index(filled: PostgresStore, raw: A
         assert pages(plan) < 40
 
 
-async def test_a_fire_goes_by_names(filled: PostgresStore) -> None:
+async def test_a_fire_uses_the_index_of_names(filled: PostgresStore) -> None:
     names = [f"s{number}" for number in range(1, 201)]
     none = [None] * 200
     for statement, given in (
@@ -92,7 +92,7 @@ async def test_what_a_program_of_the_version_before_ends_is_set_going_by_the_swe
     assert [job.id for job in await claim(postgres, await worker(postgres))] == [queued]
 
 
-async def test_a_schedule_that_somebody_is_at_is_fired_when_that_has_passed(postgres: PostgresStore, raw: Any) -> None:
+async def test_a_locked_schedule_is_fired_when_the_lock_is_released(postgres: PostgresStore, raw: Any) -> None:
     held, free = await put(postgres, new_schedule("held")), await put(postgres, new_schedule("free"))
     transaction = raw.transaction()
     await transaction.start()
@@ -105,7 +105,7 @@ async def test_a_schedule_that_somebody_is_at_is_fired_when_that_has_passed(post
     assert [fired.applied for fired in firing_both.result()] == [True, True]
 
 
-async def test_a_schedule_that_somebody_stays_at_is_refused_and_keeps_nobody(postgres: PostgresStore, raw: Any) -> None:
+async def test_a_schedule_that_stays_locked_is_refused_and_delays_no_other(postgres: PostgresStore, raw: Any) -> None:
     held, free = await put(postgres, new_schedule("held")), await put(postgres, new_schedule("free"))
     transaction = raw.transaction()
     await transaction.start()

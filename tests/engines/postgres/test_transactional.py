@@ -183,9 +183,7 @@ async def test_jobs_come_and_go_with_the_transaction(
     assert await mine(raw) == [1]
 
 
-async def test_a_completion_comes_and_goes_with_the_transaction(
-    program: Program, postgres: PostgresStore, raw: Any
-) -> None:
+async def test_a_completion_is_part_of_the_transaction(program: Program, postgres: PostgresStore, raw: Any) -> None:
     instance = await worker(postgres)
     job = await claimed_one(postgres, instance)
     for finish, state in ((program.rollback, JobState.RUNNING), (program.commit, JobState.SUCCEEDED)):
@@ -238,10 +236,10 @@ async def test_another_namespace_has_functions_of_its_own(url: str, raw: Any) ->
     await schema.migrate(address_of(url), "shop")
     job = new_job()
     async with await PostgresStore.open(address_of(url), namespace="shop") as store:
-        heard: list[int] = []
-        async with store.wake.listen(Subscriber(heard.append)):
+        hints: list[int] = []
+        async with store.wake.listen(Subscriber(hints.append)):
             await store.transactional.add(raw, [job])
-            await until(lambda: heard, what="a hint")
+            await until(lambda: hints, what="a hint")
         assert await exists(store, job.id)
         instance = await worker(store)
         [claimed] = await claim(store, instance)
@@ -251,13 +249,13 @@ async def test_another_namespace_has_functions_of_its_own(url: str, raw: Any) ->
         assert (await get_job(store, job.id)).state is JobState.SUCCEEDED
 
 
-async def test_notify_false_wakes_nobody(postgres: PostgresStore, raw: Any) -> None:
-    heard: list[int] = []
-    async with postgres.wake.listen(Subscriber(heard.append)):
+async def test_notify_false_wakes_no_worker(postgres: PostgresStore, raw: Any) -> None:
+    hints: list[int] = []
+    async with postgres.wake.listen(Subscriber(hints.append)):
         await postgres.transactional.add(raw, [new_job()], notify=False)
         await postgres.transactional.add(raw, [new_job(run_at=5)])
-        await until(lambda: heard, what="a hint")
-    assert heard == [5]
+        await until(lambda: hints, what="a hint")
+    assert hints == [5]
 
 
 async def test_two_open_transactions_with_one_unique_key_make_one_job(
@@ -349,7 +347,7 @@ async def test_a_completion_makes_the_day_that_history_lacks(postgres: PostgresS
     assert (await get_job(postgres, job.id)).state is JobState.SUCCEEDED
 
 
-async def test_an_open_transaction_keeps_nobody_from_the_job_until_it_completes_it(
+async def test_an_open_transaction_does_not_lock_the_job_until_it_completes_it(
     postgres: PostgresStore, raw: Any
 ) -> None:
     instance = await worker(postgres)
@@ -366,7 +364,7 @@ async def test_an_open_transaction_keeps_nobody_from_the_job_until_it_completes_
     assert (await get_job(postgres, job.id)).state is JobState.SUCCEEDED
 
 
-async def test_a_lost_connection_is_a_store_that_is_away_and_the_pool_goes_on(
+async def test_a_lost_connection_raises_store_unavailable_and_the_pool_recovers(
     postgres: PostgresStore, raw: Any, server: PostgresServer
 ) -> None:
     own = postgres.transactional.transaction()
@@ -417,7 +415,7 @@ async def test_a_def_handlers_transaction_is_psycopgs(
         postgres.transactional.transaction().begin_sync()
 
 
-async def test_a_server_that_is_away_is_told(url: str) -> None:
+async def test_a_server_that_is_away_raises_store_unavailable(url: str) -> None:
     nowhere = PostgresTransactional(
         address_of("postgresql://postgres@127.0.0.1:1/x"), namespace="drumbeat", clock=SYSTEM
     )

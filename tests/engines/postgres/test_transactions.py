@@ -128,7 +128,7 @@ async def test_a_zombies_transaction_is_refused_as_a_whole(app: Drumbeat, raw: A
     assert (reasons, await numbers(raw)) == ([AbortReason.LEASE_LOST], [])
 
 
-async def test_a_commit_without_an_answer_is_looked_up(
+async def test_a_commit_without_an_answer_is_verified(
     app: Drumbeat, recorder: EventRecorder, raw: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = PostgresTransaction.commit
@@ -200,7 +200,7 @@ BEGIN
 END $$"""
 
 
-async def test_a_statement_that_goes_on_after_its_cancellation_does_not_hold_the_slot(app: Drumbeat, raw: Any) -> None:
+async def test_a_statement_that_ignores_its_cancellation_does_not_hold_the_slot(app: Drumbeat, raw: Any) -> None:
     """As one does whose cancellation came before it had begun: PostgreSQL forgets that."""
 
     @app.task

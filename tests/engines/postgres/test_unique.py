@@ -85,7 +85,7 @@ async def test_a_live_job_collides_with_one_that_came_and_was_claimed_meanwhile(
 
 
 @pytest.mark.parametrize("adds", WAYS)
-async def test_a_live_job_whose_key_nobody_took_meanwhile_is_added(
+async def test_a_live_job_whose_key_is_still_free_is_added(
     postgres: PostgresStore, url: str, raw: Any, adds: Adds
 ) -> None:
     async with await PostgresStore.open(address_of(url)) as other, asyncio.TaskGroup() as group:

@@ -55,7 +55,7 @@ async def test_a_full_server_refuses_newcomers_and_keeps_those_who_are_there(own
         assert (await store.locks.ticket_status(["b"], renew=False))[0].state is TicketState.GRANTED
 
 
-async def test_a_lock_that_nobody_uses_is_forgotten_after_a_day(url: str) -> None:
+async def test_an_unused_lock_is_deleted_after_a_day(url: str) -> None:
     async with await RedisStore.open(address_of(url)) as store:
         await enter(store, "held", "held")
         for name, per in (("idle", None), ("window", 3 * DAY)):

@@ -65,7 +65,7 @@ async def test_a_killed_client_costs_nothing_but_a_new_connection(own_server: Re
         assert (await answered(lambda: get_job(store, id))).state == "running"
 
 
-async def test_a_finish_whose_answer_was_lost_is_told_again_as_already(own_server: RedisServer) -> None:
+async def test_an_outcome_whose_answer_was_lost_is_a_duplicate_when_repeated(own_server: RedisServer) -> None:
     async with await open_redis(own_server) as store:
         instance = await worker(store)
         await add(store, *(new_job() for _ in range(3)))

@@ -84,9 +84,7 @@ async def test_a_window_is_kept_over_a_reboot(sqlite: SqliteStore, path: Path, c
     assert (second.state, second.recheck_after_us) == (TicketState.WAITING, 40 * SECOND)
 
 
-async def test_a_lock_that_nobody_uses_is_forgotten_after_a_day(
-    sqlite: SqliteStore, path: Path, clock: FakeClock
-) -> None:
+async def test_an_unused_lock_is_deleted_after_a_day(sqlite: SqliteStore, path: Path, clock: FakeClock) -> None:
     await acquire(sqlite, "held", "held")
     await acquire(sqlite, "a", "idle")
     await sqlite.locks.release(["a"])

@@ -144,9 +144,7 @@ async def test_jobs_come_and_go_with_the_transaction(
     assert mine(path) == [1]
 
 
-async def test_a_completion_comes_and_goes_with_the_transaction(
-    program: Program, sqlite: SqliteStore, path: Path
-) -> None:
+async def test_a_completion_is_part_of_the_transaction(program: Program, sqlite: SqliteStore, path: Path) -> None:
     instance = await worker(sqlite)
     job = await claimed_one(sqlite, instance)
     for end, state in ((program.rollback, JobState.RUNNING), (program.commit, JobState.SUCCEEDED)):

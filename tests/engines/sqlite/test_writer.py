@@ -1,4 +1,4 @@
-"""Group commit: many requests in one transaction, one bad one alone, and time taken inside the turn."""
+"""Group commit: many requests in one transaction, a bad one fails alone, and time is taken inside the write lock."""
 
 import asyncio
 import contextlib
@@ -8,6 +8,7 @@ import sqlite3 as driver
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ class StatementTrace:
 
 
 class HeldWriteLock:
-    """Somebody else's turn, so that requests pile up behind it."""
+    """The write lock of another process, so that requests pile up behind it."""
 
     def __init__(self, path: Path) -> None:
         self._lock = WriteLock(path)
@@ -63,7 +64,7 @@ class HeldWriteLock:
 
 
 async def call_behind_lock(path: Path, calls: list[Any], check: Callable[[], None] = lambda: None) -> list[Any]:
-    """Start all calls while somebody else writes; give back the turn when all are in line."""
+    """Start all calls while another process holds the write lock; release it when all are queued."""
     held = HeldWriteLock(path)
     tasks = [asyncio.Task(call) for call in calls]
     await asyncio.wait(tasks, timeout=0.05)
@@ -182,7 +183,7 @@ def sees_more(path: Path, known: int) -> bool:
 async def test_one_bad_request_in_a_group_spoils_nothing_for_the_others(sqlite: SqliteStore, path: Path) -> None:
     jobs = [new_job(priority=5 if number != 7 else 10) for number in range(20)]
     calls = [sqlite.jobs.add([job]) for job in jobs]
-    calls += [sqlite.jobs.pause_queue("x", by="", reason=""), sqlite.jobs.add([new_job(), new_job(args=None)])]
+    calls += [sqlite.jobs.pause_queue("x", by="", reason=""), sqlite.jobs.add([new_job(), new_job(priority=10)])]
     answers = await call_behind_lock(path, calls)
     bad = [number for number, answer in enumerate(answers) if isinstance(answer, Exception)]
     assert bad == [7, 21]
@@ -219,7 +220,7 @@ async def test_nothing_is_written_when_nothing_is_due(sqlite: SqliteStore, path:
     assert statements.seen == []
 
 
-async def test_now_is_taken_inside_the_turn(sqlite: SqliteStore, path: Path, clock: FakeClock) -> None:
+async def test_now_is_taken_inside_the_write_lock(sqlite: SqliteStore, path: Path, clock: FakeClock) -> None:
     job = new_job()
     asked = clock.now_us()
     await call_behind_lock(path, [sqlite.jobs.add([job])], check=lambda: clock.jump(60))
@@ -251,7 +252,7 @@ async def test_a_job_becomes_claimable_at_its_moment_not_before(sqlite: SqliteSt
     assert ids(await claim(sqlite, instance)) == [job.id]
 
 
-async def test_a_call_that_gets_no_turn_ends_with_store_unavailable(
+async def test_a_call_that_does_not_get_the_write_lock_ends_with_store_unavailable(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database_thread, "CALL_TIMEOUT", 0.5)
@@ -339,13 +340,13 @@ async def test_after_a_fork_the_child_is_told_to_open_anew_and_the_parent_goes_o
     assert (await sqlite.jobs.add([new_job()]))[0].created
 
 
-async def test_a_forked_child_does_not_keep_its_dead_parents_turn(path: Path) -> None:
-    """The parent takes its turn, forks and is killed; the child lives on with the copied descriptors."""
+async def test_a_forked_child_does_not_keep_the_write_lock_of_its_dead_parent(path: Path) -> None:
+    """The parent takes the write lock, forks and is killed; the child lives on with the copied descriptors."""
     reading, writing = os.pipe()
     parent = os.fork()
     if parent == 0:
-        turn = WriteLock(path)
-        turn.__enter__()
+        lock = WriteLock(path)
+        lock.__enter__()
         grandchild = os.fork()
         if grandchild == 0:
             os.read(reading, 1)
@@ -359,7 +360,7 @@ async def test_a_forked_child_does_not_keep_its_dead_parents_turn(path: Path) ->
             got.set()
 
     threading.Thread(target=take, daemon=True).start()
-    await until(got.is_set, what="the turn")
+    await until(got.is_set, what="the write lock")
     os.write(writing, b"x")
     os.close(reading)
     os.close(writing)
@@ -386,6 +387,20 @@ async def test_an_error_of_our_own_code_reaches_the_caller_and_the_thread_goes_o
     assert (await sqlite.jobs.add([new_job()]))[0].created
 
 
+async def test_a_commit_wakes_the_loop_for_a_hint_only_if_there_is_a_listener(
+    sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posted: list[int] = []
+    monkeypatch.setattr(
+        sqlite._notifier, "_loop", SimpleNamespace(call_soon_threadsafe=lambda _, due: posted.append(due))
+    )
+    await sqlite.jobs.add([new_job()])
+    assert posted == []
+    sqlite._notifier.listeners["here"] = lambda _: None
+    await sqlite.jobs.add([new_job(run_at=7)])
+    assert posted == [7]
+
+
 async def test_a_reader_does_not_create_a_deleted_file_anew(path: Path, sqlite: SqliteStore) -> None:
     path.unlink()
     with pytest.raises(StoreLost):
@@ -393,7 +408,7 @@ async def test_a_reader_does_not_create_a_deleted_file_anew(path: Path, sqlite: 
     assert not path.exists()
 
 
-async def test_large_batches_do_not_share_a_transaction_so_that_others_have_their_turn_between(
+async def test_large_batches_do_not_share_a_transaction_so_that_others_can_write_between_them(
     sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []

@@ -78,7 +78,7 @@ async def gather_context(client: Client, id: JobId) -> ExplainContext:
         dead_after=dead_after,
         queue=queues.get(job.queue),
         instances=instances,
-        jobs_ahead=await store.inspect.count_ahead(id, MAX_AHEAD)
+        jobs_ahead=await store.inspect.count_ahead(job, MAX_AHEAD)
         if job.view(from_us(now)) is PendingView.READY
         else None,
         retries=job.retries if job.retries is not None or task is None else task.retries,

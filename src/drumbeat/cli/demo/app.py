@@ -1,4 +1,4 @@
-"""The program that `drumbeat demo` runs: an ordinary app, one task for each kind of fate a job can have."""
+"""The app that `drumbeat demo` runs: one task for each way a job can end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ app = Drumbeat(name="demo")
 
 QUICK = Backoff(base=0.3, cap=1.5)
 STEPS = 40
-"""Of the long job, a tenth of a second each."""
+"""Of the long job, 0.1 s each."""
 
 
 @app.task
@@ -29,7 +29,7 @@ async def greet(name: str) -> str:
 
 @app.task(queue="critical")
 async def remind(customer: int) -> None:
-    """Delayed: runs when its moment comes, and not before."""
+    """Delayed: runs when it is due, and not before."""
     await SYSTEM.sleep(0.01)
 
 
@@ -43,13 +43,13 @@ async def charge(order: int, cents: int) -> str:
 
 @app.task(retries=2, backoff=QUICK)
 async def deliver(order: int, address: str, api_key: str) -> None:
-    """Permanent: fails whenever it is tried, until its retries are used up."""
+    """Permanent: fails at every attempt, until its retries are used up."""
     raise ValueError(f"no such address: {address!r}")
 
 
 @app.task(retries=5)
 async def refund(order: int, reason: str) -> None:
-    """Permanent: gives up by itself at the first attempt, because trying again cannot help."""
+    """Permanent: raises SkipRetry at the first attempt."""
     raise SkipRetry(f"order {order} was never paid: {reason}")
 
 
@@ -64,6 +64,6 @@ async def report(pages: int) -> str:
 
 @app.every(5, grid=True)
 async def tidy() -> str:
-    """By a schedule: every five seconds, in the whole cluster once."""
+    """By a schedule: every five seconds, once in the whole cluster."""
     await SYSTEM.sleep(0.02)
     return "tidy"

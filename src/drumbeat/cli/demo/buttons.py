@@ -1,6 +1,6 @@
-"""The buttons that the dashboard has in the demo, and only there: one for each fate of a job, one for trouble, one for order.
+"""The extra buttons of the demo's dashboard: one for each way a job can end, one to kill a worker, one to clear.
 
-Each is a write of the API like any other. What is enqueued here is not counted by the play, which goes by its own key.
+Each is a write request of the API like any other. The scenario does not count these jobs: its own jobs have a key.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ DELAY_S = 10
 PAGES = 120
 BATCH = 1_000
 CANCEL_TIMEOUT = 3.0
-"""Seconds for running jobs to hear that they are cancelled."""
+"""Seconds for running jobs to notice that they are cancelled."""
 
 
 class DemoButtons:
-    def __init__(self, app: Drumbeat, crew: DemoWorkers) -> None:
+    def __init__(self, app: Drumbeat, workers: DemoWorkers) -> None:
         self._app = app
-        self._workers = crew
+        self._workers = workers
         self._orders = count(1_000)
         self.is_scenario_running = True
-        """As long as the play is on, nobody but itself kills workers or clears the stage."""
+        """Until it has ended, only the scenario itself may kill workers or clear jobs."""
 
     def panel(self) -> Panel:
         return Panel(
             name="demo",
             title="Try it",
-            text="Press, and watch what becomes of it.",
+            text="Enqueue a job, and watch how it ends.",
             buttons=(
                 Button(name="success", label="Success", text="a job that succeeds at once", action=self.success),
                 Button(name="delayed", label="Delayed", text=f"a job that is due in {DELAY_S} s", action=self.delayed),
@@ -52,7 +52,7 @@ class DemoButtons:
                     text="fails until it is a dead letter",
                     action=self.permanent,
                 ),
-                Button(name="long", label="Long", text="runs for 4 s and tells how far it is", action=self.long),
+                Button(name="long", label="Long", text="runs for 4 s and reports its progress", action=self.long),
                 Button(name="burst", label="Burst", text=f"{BURST:,} small jobs at once", action=self.burst),
                 Button(
                     name="kill",
@@ -64,7 +64,7 @@ class DemoButtons:
                 Button(
                     name="clear",
                     label="Clear",
-                    text="cancel, discard and forget all jobs of the demo",
+                    text="cancel, discard and delete all jobs of the demo",
                     action=self.clear,
                     role=AccessRole.ADMIN,
                     danger=True,
@@ -90,10 +90,10 @@ class DemoButtons:
 
     async def long(self) -> ButtonResult:
         job = await shop.report.enqueue(PAGES)
-        return ButtonResult(message=f"Enqueued {job.id}: its page shows how far it is")
+        return ButtonResult(message=f"Enqueued {job.id}: its page shows the progress")
 
     async def burst(self) -> ButtonResult:
-        # Behind everything else: who presses another button meanwhile shall see its job at once.
+        # At the lowest priority: a job of another button pressed meanwhile should start at once.
         task = shop.resize.using(queue="low", priority=9)
         made = await self._app.enqueue_many(task.bind(next(self._orders)) for _ in range(BURST))
         return ButtonResult(message=f"Enqueued {len(made):,} jobs in one transaction", touched=len(made))
@@ -102,8 +102,8 @@ class DemoButtons:
         self._check_scenario_ended()
         workers = await self._app.instances.list()
         if not workers:
-            raise Problem(409, "no worker is alive at this moment: the next one is on its way")
-        # What runs now, not what ran at the last heartbeat: who has just seen a job start wants its worker killed.
+            raise Problem(409, "no worker is alive at present: the next one is starting")
+        # Jobs that run now, not at the last heartbeat: a user who sees a job start expects its worker to be killed.
         running = Counter(job.instance for job in await self._app.jobs.list(state="running", limit=1_000))
         victim = max(workers, key=lambda each: running[each.id])
         self._workers.kill(victim.pid)
@@ -114,11 +114,11 @@ class DemoButtons:
         await self._app.jobs.bulk("cancel", all=True)
         await self._wait_until_idle()
         await self._app.jobs.bulk("discard", all=True)
-        return ButtonResult(message="Cleared; the audit stays", touched=await self._prune_all())
+        return ButtonResult(message="Cleared; the audit log stays", touched=await self._prune_all())
 
     def _check_scenario_ended(self) -> None:
         if self.is_scenario_running:
-            raise Problem(409, "the play is still on, and it kills a worker itself: wait a few seconds")
+            raise Problem(409, "the scenario is still running, and kills a worker itself: wait a few seconds")
 
     async def _wait_until_idle(self) -> None:
         """Wait until cancelled jobs no longer run."""
@@ -129,13 +129,13 @@ class DemoButtons:
             await SYSTEM.sleep(0.05)
 
     async def _prune_all(self) -> int:
-        """Remove history and charts, as the leader does it with what is old. Returns how many jobs were forgotten."""
+        """Prune all history and charts, as the leader prunes old ones. Returns the number of deleted jobs."""
         store = await self._app._internals.store()
         now = await store.inspect.now()
-        forgotten, last = 0, BATCH
+        deleted, last = 0, BATCH
         while last == BATCH:
             last = await store.jobs.prune(now, BATCH)
-            forgotten += last
+            deleted += last
         while await store.stats.prune(ten_seconds_before=now, minutes_before=now, idle_since=now, limit=BATCH) == BATCH:
             pass
-        return forgotten
+        return deleted

@@ -1,4 +1,4 @@
-"""The dashboard of the demo: on this machine only, on this loop, because its buttons reach the worker processes."""
+"""The dashboard of the demo: on the loopback address only, and on this loop, because its buttons control the workers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ DEFAULT_ADDRESS, ANY_PORT = "127.0.0.1:7777", "127.0.0.1:0"
 
 
 class DemoDashboard:
-    """It has its address at once, so that it can be told; who comes early waits until it is served."""
+    """Listens at once, so that its address can be shown; early requests wait until it serves."""
 
     def __init__(self) -> None:
         self.listener = _open_listener()
         self.address = url_of(self.listener)
 
     @asynccontextmanager
-    async def serve(self, crew: DemoWorkers) -> AsyncIterator[DemoButtons]:
-        """Serve while the body runs; who looks on is told goodbye."""
-        buttons = DemoButtons(app, crew)
+    async def serve(self, workers: DemoWorkers) -> AsyncIterator[DemoButtons]:
+        """Serve while the body runs; open event streams are closed at the end."""
+        buttons = DemoButtons(app, workers)
         server = DashboardServer(dashboard(app._internals, OPEN, panels=[buttons.panel()]))
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve([self.listener]), name="dashboard")
@@ -43,18 +43,18 @@ class DemoDashboard:
 
 
 def _open_listener() -> socket.socket:
-    """Where DRUMBEAT_DASHBOARD says; else on the usual port, or on any free one. No other setting of yours has a say here.
+    """On DRUMBEAT_DASHBOARD; else on the default port, or any free one. No other setting of the environment counts.
 
     Raises:
-        ConfigError: that address cannot be had, or is not of this machine alone: the demo asks nobody who he is.
+        ConfigError: the address is taken, or is no loopback address: the demo has no login.
     """
     configured = {name: value for name in [f"{PREFIX}DASHBOARD"] if (value := os.environ.get(name))}
     if configured:
         settings = resolve({}, {}, configured, {})
         if not is_loopback(split_address(settings.dashboard)[0]):
             raise ConfigError(
-                f"the demo's dashboard asks for no login, so it listens on this machine only: "
-                f"DRUMBEAT_DASHBOARD={settings.dashboard} is not of it; use 127.0.0.1:PORT",
+                f"the demo's dashboard has no login, so it listens on a loopback address only: "
+                f"DRUMBEAT_DASHBOARD={settings.dashboard} is none; use 127.0.0.1:PORT",
                 "dashboard",
             )
         return listen(settings)

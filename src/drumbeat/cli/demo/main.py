@@ -1,6 +1,6 @@
-"""What is there while the demo runs, and for how long: the workers, the dashboard, the play, and the time after it.
+"""Runs the demo: the workers, the dashboard, the scenario, and the time after it.
 
-workers start > play (a quarter of a minute) > its summary > the dashboard stays, if somebody sits there > Ctrl-C
+workers start > scenario (about 15 s) > its summary > on a terminal the dashboard stays > Ctrl-C
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalScope:
-    """Falls at the first SIGINT, SIGTERM, or SIGHUP of a terminal that was closed, and ends the scene that is being played."""
+    """Ends the current work at the first SIGINT, SIGTERM, or SIGHUP (the terminal was closed)."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -38,18 +38,18 @@ class SignalScope:
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        # One that is ignored stays so: nohup.
-        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        for number in heard:
+        # Ignored signals stay ignored: nohup.
+        handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in handled:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             yield
         finally:
-            for number in heard:
+            for number in handled:
                 loop.remove_signal_handler(number)
 
     async def run(self, work: Awaitable[T]) -> T | None:
-        """What the scene gives; None if the curtain fell."""
+        """The result of the work; None if a signal ended it."""
         self._timeout = asyncio.timeout(0 if self.signal is not None else None)
         try:
             async with self._timeout:
@@ -70,34 +70,34 @@ class SignalScope:
 
 
 class DemoRunner:
-    def __init__(self, folder: Path, screen: DemoScreen, *, board: DemoDashboard | None, stays: bool) -> None:
+    def __init__(self, folder: Path, screen: DemoScreen, *, dashboard: DemoDashboard | None, stays: bool) -> None:
         self._folder = folder
         self._screen = screen
-        self._dashboard = board
+        self._dashboard = dashboard
         self._stays = stays
         self._signals = SignalScope()
 
     async def run(self, *, on_result: Callable[[DemoResult], None]) -> int:
-        """The whole of it. `told` is called with what was seen, when the play is over. Returns the exit code."""
+        """Run everything; `on_result` is called when the scenario has ended. Returns the exit code."""
         flags = _demo_flags(self._folder)
         app.configure(flags)
         with self._signals.handle_signals():
-            async with app, DemoWorkers(flags, self._folder, size=WORKERS) as crew, AsyncExitStack() as around:
-                buttons = await around.enter_async_context(self._dashboard.serve(crew)) if self._dashboard else None
+            async with app, DemoWorkers(flags, self._folder, size=WORKERS) as workers, AsyncExitStack() as around:
+                buttons = await around.enter_async_context(self._dashboard.serve(workers)) if self._dashboard else None
                 with self._screen:
-                    ending = await self._signals.run(Scenario(crew, self._screen).run())
-                if ending is None:
+                    result = await self._signals.run(Scenario(workers, self._screen).run())
+                if result is None:
                     return self._exit_code
                 if buttons is not None:
                     buttons.is_scenario_running = False
-                on_result(ending)
+                on_result(result)
                 if self._stays:
                     await self._signals.run(asyncio.Event().wait())
-                    if self._signals.signal is signal.SIGINT:  # else nobody may be there to read it
-                        self._screen.say("Ending: the workers leave, and their files are removed.")
-        # Ctrl-C is how a person ends what stays.
+                    if self._signals.signal is signal.SIGINT:  # otherwise the terminal may be gone
+                        self._screen.say("Stopping the workers and removing their files.")
+        # Ctrl-C is the normal way to end it.
         return (
-            self._exit_code if self._signals.signal in (signal.SIGTERM, signal.SIGHUP) else int(bool(ending.problems))
+            self._exit_code if self._signals.signal in (signal.SIGTERM, signal.SIGHUP) else int(bool(result.problems))
         )
 
     @property
@@ -106,7 +106,7 @@ class DemoRunner:
 
 
 def _demo_flags(folder: Path) -> dict[str, Any]:
-    """Every setting, so that neither the environment nor a .env here has a say; hearts beat faster than by default."""
+    """Every setting, so that the environment and a .env do not count; heartbeats are faster than by default."""
     return to_flags(
         Settings(
             url=f"sqlite:///{folder}/demo.db",

@@ -1,6 +1,6 @@
-"""What happens in the demo, in order, and whether it all ended as it should. Shows nothing: it tells a `Screen`.
+"""The steps of the demo, and whether all jobs ended as expected. Displays nothing itself: it reports to a `ProgressView`.
 
-two workers start > enqueue every kind of job > kill a worker in the middle of the long job > wait > judge
+two workers start > enqueue every kind of job > kill a worker in the middle of the long job > wait > check
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from drumbeat.core.job_query import JobCounts
 from drumbeat.durations import MICROSECOND
 
 POLL_INTERVAL = 0.1
-"""Seconds between two looks at the store."""
+"""Seconds between two queries of the store."""
 PAGES = 120
 SCENARIO_KEY = "play"
-"""Of all jobs of the play: what people enqueue beside it is not its business."""
+"""Key of all jobs of the scenario; others, of the dashboard's buttons, do not count."""
 SCENARIO_TIMEOUT = 35.0
 """Seconds after which the demo gives up."""
 ENDED = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED})
 
 
 class JobKind(msgspec.Struct, frozen=True, kw_only=True):
-    """One fate of jobs: what it is called, whose task shows it, how many there are, and how each must end."""
+    """One way for jobs to end: its name, its task, the number of jobs, and how each must end."""
 
     name: str
     task: str
     jobs: int
     ends: JobState = JobState.SUCCEEDED
     attempts: int = 1
-    """How many it takes when no worker dies under it."""
+    """Expected number if no worker dies."""
 
 
 KINDS = (
@@ -52,7 +52,7 @@ KINDS = (
 
 
 class KindProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the jobs of a kind are."""
+    """The progress of the jobs of a kind."""
 
     kind: JobKind
     succeeded: int = 0
@@ -67,7 +67,7 @@ class KindProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the jobs of a kind."""
+    """How the jobs of a kind ended."""
 
     kind: JobKind
     succeeded: int
@@ -79,7 +79,7 @@ class KindResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovery(msgspec.Struct, kw_only=True):
-    """How the job of the killed worker was saved, as far as it has been seen."""
+    """How the job of the killed worker was recovered, as far as observed."""
 
     victim: str = ""
     pid: int = 0
@@ -96,13 +96,13 @@ class Recovery(msgspec.Struct, kw_only=True):
 
 
 class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole of what was seen."""
+    """Everything that was observed."""
 
     rows: list[KindResult]
     dead_letters: list[Job]
     recovery: Recovery
     earliest: float
-    """The least that a delayed job started after its moment, in seconds; negative is too early."""
+    """Minimum lateness of the delayed jobs in seconds; negative: one started too early."""
     latest: float
     seconds: float
     log: str
@@ -113,25 +113,25 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
         if not self.recovery.is_complete:
             found.append("the job of the killed worker was not taken over")
         if self.earliest < 0:
-            found.append("a delayed job ran before its moment")
+            found.append("a delayed job ran before it was due")
         return found
 
 
 class ProgressView(Protocol):
-    """Where people watch."""
+    """Displays the scenario."""
 
     def note(self, text: str) -> None:
-        """Something worth a line."""
+        """Show one line."""
 
     def show(self, counts: list[KindProgress]) -> None:
-        """How far everything is; called often."""
+        """Show the progress; called often."""
 
 
 class Scenario:
-    """One performance."""
+    """One run of the demo's scenario."""
 
-    def __init__(self, crew: DemoWorkers, screen: ProgressView) -> None:
-        self._workers = crew
+    def __init__(self, workers: DemoWorkers, screen: ProgressView) -> None:
+        self._workers = workers
         self._screen = screen
         self._app = shop.app
         self._recovery = Recovery()
@@ -162,7 +162,7 @@ class Scenario:
         self._screen.note(f"{len(handles)} jobs enqueued in one transaction")
 
     async def _poll(self) -> bool:
-        """Show how far it is, do what is to be done, and tell whether all has ended."""
+        """Show the progress, do the next step, and return whether all jobs have ended."""
         job = await self._app.jobs.show(self._report_id)
         counts = [
             _kind_progress(kind, await self._app.jobs.counts(task=kind.task, key=SCENARIO_KEY), job) for kind in KINDS
@@ -176,7 +176,7 @@ class Scenario:
         return all(count.ended >= count.kind.jobs for count in counts)
 
     async def _kill_in_the_middle(self, job: Job, small_done: bool) -> None:
-        """In the middle of the report; if possible not before the small jobs are done, so that it is all about this one."""
+        """Kill the worker of the report; if possible after the small jobs, so that only the report is affected."""
         page = _read_page(job)
         if job.state is not JobState.RUNNING or job.instance is None or page < PAGES * (0.4 if small_done else 0.75):
             return
@@ -194,7 +194,7 @@ class Scenario:
             if victim.state is InstanceState.DEAD:
                 seen.found_dead_after = since
                 self._screen.note(
-                    f"its supervisor saw it die: after {since:.1f} s its jobs are free, and another is started"
+                    f"its supervisor noticed: after {since:.1f} s its jobs are free, and another worker is started"
                 )
         if job.instance not in (None, seen.victim) and (job.state is JobState.RUNNING or job.state in ENDED):
             seen.successor, seen.taken_over_after = job.instance, since
@@ -227,7 +227,7 @@ def _kind_progress(kind: JobKind, seen: JobCounts, report: Job) -> KindProgress:
 
 
 def _build_jobs() -> Iterator[NewJob]:
-    """The report comes first, so that its worker is there to be killed."""
+    """The report comes first: its worker is the one to be killed."""
     yield shop.report.using(key=SCENARIO_KEY).bind(PAGES)
     for number in range(_count_jobs_of("greet")):
         yield shop.greet.using(key=SCENARIO_KEY).bind(f"customer {number + 1}")
@@ -253,7 +253,7 @@ def _read_page(job: Job) -> int:
 
 
 def _lateness(job: Job) -> float:
-    """How long after its moment a job started; crashes excepted, whose start is not the first."""
+    """Seconds from due to started; 0 for crashed jobs, whose start is not the first."""
     if job.started_at is None or job.crashes:
         return 0.0
     return (job.started_at - job.due_at) / (1_000_000 * MICROSECOND)
@@ -263,7 +263,7 @@ def _kind_result(kind: JobKind, jobs: list[Job]) -> KindResult:
     ends = [job.state for job in jobs]
     runs = [job.failures + job.crashes + (job.state is JobState.SUCCEEDED) for job in jobs]
     crashed = [job for job in jobs if job.crashes]
-    # Whatever else the killed worker had in its hands has one run more.
+    # Other jobs of the killed worker have one more run.
     charged = all(run == kind.attempts + job.crashes for job, run in zip(jobs, runs, strict=True))
     return KindResult(
         kind=kind,

@@ -1,4 +1,4 @@
-"""What people see of the demo: bars and notes while it runs, then a summary. Live on a terminal, plain lines elsewhere."""
+"""The display of the demo: bars and notes while it runs, then a summary. Live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SUMMARY = output.Columns(
 
 
 class DemoScreen:
-    """`with DemoScreen(console):` draws; `picture()` is what it would leave on a terminal."""
+    """`with DemoScreen(console):` draws; `render()` is what it leaves on a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -64,7 +64,7 @@ class DemoScreen:
             self._console.print(Text(line), soft_wrap=True)
 
     def say(self, text: str) -> None:
-        """A line after the play."""
+        """Print a line after the scenario."""
         self._console.print(Text(text), soft_wrap=True)
 
     def show(self, counts: list[KindProgress]) -> None:
@@ -79,7 +79,7 @@ class DemoScreen:
 
 
 def show_address(console: Console, address: str) -> None:
-    """Where the dashboard is: big on a terminal, a line elsewhere."""
+    """The address of the dashboard: a panel on a terminal, a line elsewhere."""
     if console.is_terminal:
         where = Text.assemble("Dashboard  ", (address, f"bold cyan link {address}"))
         console.print(Panel(where, padding=(1, 4), expand=False, border_style="cyan"))
@@ -88,10 +88,9 @@ def show_address(console: Console, address: str) -> None:
 
 
 def show_staying(console: Console, address: str) -> None:
-    """How to go on."""
     console.print()
     show_address(console, address)
-    console.print(Text("It stays open, with buttons for more of all this. Ctrl-C ends it.", style="bold"))
+    console.print(Text("It stays open, with buttons to try more. Ctrl-C ends it.", style="bold"))
 
 
 def _bars(counts: Iterable[KindProgress]) -> Table:
@@ -109,8 +108,8 @@ def _bars(counts: Iterable[KindProgress]) -> Table:
 
 def _describe_progress(count: KindProgress) -> str:
     parts = [(count.dead, "dead"), (count.running, "running"), (count.pending, "waiting")]
-    told = ", ".join(f"{number} {word}" for number, word in parts if number)
-    return f"{told}, {count.detail}" if count.detail else told or ("done" if count.ended == count.kind.jobs else "")
+    text = ", ".join(f"{number} {word}" for number, word in parts if number)
+    return f"{text}, {count.detail}" if count.detail else text or ("done" if count.ended == count.kind.jobs else "")
 
 
 def _style(count: KindProgress) -> str:
@@ -119,27 +118,25 @@ def _style(count: KindProgress) -> str:
     return "green" if count.ended == count.kind.jobs else "cyan"
 
 
-def show_result(console: Console, ending: DemoResult) -> None:
-    """The summary, the dead letters, and how the killed worker's job was saved."""
+def show_result(console: Console, result: DemoResult) -> None:
+    """The summary, the dead letters, and how the killed worker's job was recovered."""
     console.print()
-    console.print(_summary(ending))
+    console.print(_summary(result))
     console.print()
     console.print(Text("Dead letters, kept until a person replays or discards them", style="bold"))
-    for letter in ending.dead_letters:
+    for letter in result.dead_letters:
         console.print(_dead_letter_table(letter), soft_wrap=False)
     console.print()
-    console.print(Text(_describe_recovery(ending), style="bold"))
-    console.print(
-        Text(f"Delayed jobs started at most {ending.latest * 1000:.0f} ms after their moment, none before it.")
-    )
-    if ending.problems:
-        console.print(Text("Not as expected: " + "; ".join(ending.problems), style="bold red"))
-        console.print(Text(formatting.escape_lines(ending.log[-4_000:])))
+    console.print(Text(_describe_recovery(result), style="bold"))
+    console.print(Text(f"Delayed jobs started at most {result.latest * 1000:.0f} ms after they were due, none before."))
+    if result.problems:
+        console.print(Text("Not as expected: " + "; ".join(result.problems), style="bold red"))
+        console.print(Text(formatting.escape_lines(result.log[-4_000:])))
     else:
-        console.print(Text(f"Everything ended as it should, in {ending.seconds:.1f} s.", style="bold green"))
+        console.print(Text(f"Everything ended as expected, in {result.seconds:.1f} s.", style="bold green"))
 
 
-def _summary(ending: DemoResult) -> Table:
+def _summary(result: DemoResult) -> Table:
     rows = [
         [
             row.kind.name,
@@ -151,7 +148,7 @@ def _summary(ending: DemoResult) -> Table:
             f"{row.seconds:.1f} s",
             "ok" if row.as_expected else "NOT AS EXPECTED",
         ]
-        for row in ending.rows
+        for row in result.rows
     ]
     return output.build_table(SUMMARY, rows)
 
@@ -168,8 +165,8 @@ def _dead_letter_table(job: Job) -> Table:
     return grid
 
 
-def _describe_recovery(ending: DemoResult) -> str:
-    seen = ending.recovery
+def _describe_recovery(result: DemoResult) -> str:
+    seen = result.recovery
     if not seen.victim:
         return "No worker was killed."
     found = (
@@ -183,11 +180,11 @@ def _describe_recovery(ending: DemoResult) -> str:
     return f"Worker {seen.victim} (pid {seen.pid}), killed at page {seen.page} of the report, {found}; {taken}."
 
 
-def save_svg(path: str, screen: DemoScreen, ending: DemoResult) -> None:
+def save_svg(path: str, screen: DemoScreen, result: DemoResult) -> None:
     """The last screen as a picture, for the README."""
     canvas = Console(record=True, file=io.StringIO(), width=110, force_terminal=True, highlight=False, markup=False)
     canvas.print(screen.render())
-    show_result(canvas, ending)
-    # Without the fonts that rich would have a browser load from elsewhere: any monospace one will do.
+    show_result(canvas, result)
+    # Without the web fonts that rich references: any monospace font will do.
     svg = re.sub(r"@font-face \{.*?\}", "", canvas.export_svg(title="drumbeat demo"), flags=re.DOTALL)
     Path(path).write_text(svg, encoding="utf-8")

@@ -8,7 +8,6 @@ Each is opened when it is first needed: a program that only enqueues has one con
 heartbeat one.
 """
 
-from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
@@ -28,24 +27,13 @@ from drumbeat.store.postgres.schedules import PostgresSchedules
 from drumbeat.store.postgres.stats import PostgresStats
 from drumbeat.store.postgres.transactional import PostgresTransactional
 from drumbeat.store.postgres.wake import PostgresWake
-from drumbeat.store.protocol import (
-    AuditStore,
-    Inspector,
-    InstanceStore,
-    JobStore,
-    LockStore,
-    RoomStore,
-    ScheduleStore,
-    StatsStore,
-    Transactional,
-    Wake,
-)
+from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Forward
 
 __all__ = ["PostgresAddress", "PostgresStore", "PostgresTransactional", "parse_address", "schema"]
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """One PostgreSQL database, as seen from one event loop."""
 
     def __init__(
@@ -55,8 +43,8 @@ class PostgresStore:
         parts = PostgresParts.build(address, namespace=namespace, clock=clock, forward=forward)
         self.url = address.masked_url
         self._parts = parts
-        self.jobs: JobStore = PostgresJobs(parts)
-        self.instances: InstanceStore = PostgresInstances(
+        self.jobs = PostgresJobs(parts)
+        self.instances = PostgresInstances(
             parts.sql,
             connection=parts.connection,
             completion=parts.completion,
@@ -64,17 +52,15 @@ class PostgresStore:
             notifier=parts.notifier,
             clock=clock,
         )
-        self.locks: LockStore = PostgresLocks(parts.sql, connection=parts.connection)
-        self.schedules: ScheduleStore = PostgresSchedules(
-            parts.sql, connection=parts.connection, notifier=parts.notifier, clock=clock
-        )
-        self.rooms: RoomStore = PostgresRooms(parts)
-        self.stats: StatsStore = PostgresStats(parts)
-        self.inspect: Inspector = PostgresInspect(parts)
-        self.audit: AuditStore = PostgresAudit(parts)
-        self.wake: Wake = PostgresWake(parts.connection, parts.notifier, clock, namespace=namespace)
+        self.locks = PostgresLocks(parts.sql, connection=parts.connection)
+        self.schedules = PostgresSchedules(parts.sql, connection=parts.connection, notifier=parts.notifier, clock=clock)
+        self.rooms = PostgresRooms(parts)
+        self.stats = PostgresStats(parts)
+        self.inspect = PostgresInspect(parts)
+        self.audit = PostgresAudit(parts)
+        self.wake = PostgresWake(parts.connection, parts.notifier, clock, namespace=namespace)
         self._transactional = PostgresTransactional(address, namespace=namespace, clock=clock)
-        self.transactional: Transactional = self._transactional
+        self.transactional = self._transactional
 
     @classmethod
     async def open(
@@ -85,11 +71,11 @@ class PostgresStore:
         clock: Clock = SYSTEM,
         forward: Forward | None = None,
     ) -> Self:
-        """Connect, and see whether the tables are those that this code knows; they are made by `drumbeat migrate`.
+        """Connect, and check that the tables are those that this code knows; `drumbeat migrate` creates them.
 
         Raises:
-            ConfigError: no entrance, no permission, or the server is read-only or too old, in one line.
-            SchemaOutOfDate: there are no tables, or of another age.
+            ConfigError: access denied, a missing permission, or the server is read-only or too old, in one line.
+            SchemaOutOfDate: there are no tables, or of another version.
             StoreUnavailable: no answer; try again.
         """
         store = cls(address, namespace=namespace, clock=clock, forward=forward)
@@ -103,11 +89,3 @@ class PostgresStore:
     async def close(self) -> None:
         await self._transactional.close()
         await self._parts.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

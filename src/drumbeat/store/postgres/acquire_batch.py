@@ -1,11 +1,11 @@
-"""How tickets get into their lines: alone if nobody else wants that now, and else together.
+"""Tickets that ask for locks at the same time are stored in one statement and one commit.
 
-A crowd of tasks that want locks at once would wait for one commit each, one after the other on one connection, and hold up
-everybody else who enters the same line. So those that come while a call is under way are entered by the next one, in one
-statement and one commit.
+Many tasks that acquire locks at once would otherwise wait for one commit each, one after the other on one connection,
+and delay all others that acquire the same lock. So tickets that arrive while a call is under way are stored by the next
+one.
 
-    enter --the connection is ours--> takes all who wait --> one call --> tells them
-      \\--somebody enters-----------> waits for its answer, or for its turn to do the same
+    acquire --connection is free--> takes all waiting tickets --> one call --> sets their results
+      \\--a call is under way-----> waits for its result, or for its turn to do the same
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from drumbeat.store.postgres.connections import CALL_TIMEOUT, PostgresConnection
 from drumbeat.store.postgres.statements import PostgresLockSql
 
 _MIN_TICKETS_PER_SECOND = 100
-"""So many even a slow server takes into a long line in a second."""
+"""What even a slow server stores of tickets for a long queue."""
 _MAX_GROUP_TICKETS = 500
 _Waiter = tuple[NewTicket, "asyncio.Future[Any]"]
 
@@ -31,7 +31,7 @@ class AcquireBatcher:
         self._waiting: list[_Waiter] = []
 
     async def acquire(self, ticket: NewTicket) -> Any:
-        """Gives its row."""
+        """Returns the row of the ticket's status."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((ticket, answer))
         try:
@@ -40,23 +40,23 @@ class AcquireBatcher:
                     await self._acquire_all()
             return answer.result()
         finally:
-            answer.cancel()  # if we are: nobody enters for us any more
+            answer.cancel()  # if the caller was cancelled, its ticket is not stored any more
 
     async def _acquire_all(self) -> None:
-        """Everybody who waits, and among them the one whose turn it is."""
+        """Store all waiting tickets, the caller's among them."""
         waiting = [entry for entry in self._waiting if not entry[1].done()]
         group, self._waiting = waiting[:_MAX_GROUP_TICKETS], waiting[_MAX_GROUP_TICKETS:]
         try:
-            # Each once: to enter twice is to enter once.
+            # Each ticket once: acquiring twice is acquiring once.
             rows = await self._call_acquire(list({ticket.id: ticket for ticket, _ in group}.values()))
         except DrumbeatError as error:
             for _, answer in group:
                 if not answer.done():
                     answer.set_exception(error)
-                    answer.exception()  # whoever was cancelled meanwhile does not ask for it
+                    answer.exception()  # a caller that was cancelled meanwhile does not retrieve it
             return
         except BaseException:
-            # Only this caller's wish is void. The others are still there, and one of them has the next turn.
+            # Only this caller was cancelled. The others still wait, and one of them makes the next call.
             self._waiting = group + self._waiting
             raise
         for ticket, answer in group:
@@ -69,9 +69,9 @@ class AcquireBatcher:
             row = await self._connection.call(lambda session: session.fetchrow(self._sql.acquire, *facts))
             return {row["ticket"]: row}
         columns = list(zip(*_arguments(tickets), strict=True))
-        patience = CALL_TIMEOUT + len(tickets) / _MIN_TICKETS_PER_SECOND
+        timeout = CALL_TIMEOUT + len(tickets) / _MIN_TICKETS_PER_SECOND
         rows = await self._connection.call(
-            lambda session: session.fetch(self._sql.acquire_all, *columns), timeout=patience
+            lambda session: session.fetch(self._sql.acquire_all, *columns), timeout=timeout
         )
         return {row["ticket"]: row for row in rows}
 

@@ -1,4 +1,4 @@
-"""The record of what people did, on PostgreSQL. The contract is in `store.protocol.Audit`."""
+"""The audit log on PostgreSQL. The contract is in `store.protocol.AuditStore`."""
 
 from functools import partial
 from typing import Any
@@ -13,10 +13,10 @@ from drumbeat.core.audit import (
     NewAuditEntry,
     drop_long_answer,
 )
-from drumbeat.store.malformed import join_reasons, log_faults, salvage
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.parts import PostgresParts
-from drumbeat.store.records import to_datetime, to_datetime_or_none
+from drumbeat.store.postgres.rows import read_row
+from drumbeat.store.records import AuditEntryRow, repair_audit_entry
 
 
 class PostgresAudit:
@@ -26,7 +26,7 @@ class PostgresAudit:
 
     async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
         row = await self._connection.transact(partial(self._begin, act, within_us))
-        return None if row is None or row["id"] == act.id else _act(row)
+        return None if row is None or row["id"] == act.id else _read_entry(row)
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
         facts = (id, touched, outcome, drop_long_answer(answer))
@@ -34,12 +34,13 @@ class PostgresAudit:
 
     async def get(self, id: str) -> AuditEntry | None:
         row = await self._connection.call(lambda session: session.fetchrow(self._sql.get, id))
-        return None if row is None else _act(row)
+        return None if row is None else _read_entry(row)
 
     async def list_page(self, query: AuditFilter = ALL_ENTRIES) -> list[AuditEntry]:
         wanted = (query.before, max(query.limit, 0), query.who, query.verb, query.target)
         return [
-            _act(row) for row in await self._connection.call(lambda session: session.fetch(self._sql.page, *wanted))
+            _read_entry(row)
+            for row in await self._connection.call(lambda session: session.fetch(self._sql.page, *wanted))
         ]
 
     async def prune(self, before: int, limit: int) -> int:
@@ -49,31 +50,16 @@ class PostgresAudit:
         return len(gone)
 
     async def _begin(self, act: NewAuditEntry, within: int, session: Session) -> Any:
-        """The act that has the key, whoever's it is; None: there is no key."""
+        """The entry that holds the request key, which may be this one; None: there is no key."""
         if act.request_key is not None:
             await session.execute(self._sql.expire_key, act.who, act.request_key, within)
-        facts = (
-            act.id,
-            act.who,
-            act.role,
-            act.via,
-            act.verb,
-            act.target,
-            act.reason,
-            act.request_key,
-            act.request_hash,
-        )
-        await session.execute(self._sql.begin, *facts)
+        await session.execute(self._sql.begin, *msgspec.structs.astuple(act))
         if act.request_key is None:
             return None
         return await session.fetchrow(self._sql.key_holder, act.who, act.request_key)
 
 
-def _act(row: Any) -> AuditEntry:
-    facts = dict(row) | {"at": to_datetime(row["at"] or 0), "done_at": to_datetime_or_none(row["done_at"])}
-    try:
-        return msgspec.convert(facts, AuditEntry)
-    except msgspec.ValidationError:
-        values, faults = salvage(AuditEntry, facts)
-        log_faults("act", row["id"], faults)
-        return AuditEntry(**values | {"outcome": f"undecodable: {join_reasons(faults)}"})
+def _read_entry(row: Any) -> AuditEntry:
+    entry = read_row(AuditEntryRow, "act", row, repair=repair_audit_entry)
+    assert entry is not None
+    return entry.to_record()

@@ -1,10 +1,10 @@
-"""Claiming, and the bound that keeps it quick where dead rows cannot be cleared away, or not yet.
+"""Claims, and the scan bounds that keep them fast while dead rows cannot be vacuumed, or not yet.
 
-Every row that was ever claimed stays in the index until a vacuum clears it away, which an open snapshot of another session
-prevents, and each claim would step over all of them. So a claim that was filled is remembered by queue and level: the next
-one starts shortly before the last due moment that it saw. (Not a whole second: at 100,000 enqueued in a second that would
-still be all of them.) Where a whole claim had one due moment, as in a batch or a burst, it starts at the last id instead. What
-may lie below is looked for whenever a claim is not filled, once a second, and as far down as a hint says.
+Every row that was ever claimed stays in the index until a vacuum removes it, which an open snapshot of another session
+prevents, and each claim would step over all of them. So a claim that was filled is remembered by queue and priority:
+the next one starts shortly before the last run_at that it saw. (Not a whole second: at 100,000 enqueued in a second
+that would still be all of them.) Where a whole claim had one run_at, as in a batch or a burst, it starts at the last id
+instead. What may lie below is searched whenever a claim is not filled, once a second, and as far down as a hint says.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ _by_level = attrgetter("queue", "priority")
 
 
 class ScanBound(NamedTuple):
-    """From where on to look, in the order of claims."""
+    """Where to start a scan, in the order of claims."""
 
     run_at: int
     id: JobId | None
-    """None: whatever its id."""
+    """None: any id."""
 
 
 NO_BOUND = ScanBound(-(2**63), None)
@@ -38,7 +38,7 @@ NO_BOUND = ScanBound(-(2**63), None)
 
 
 class ScanBounds:
-    """For each queue and level, from where on to look."""
+    """Where to start, for each queue and priority."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -46,7 +46,7 @@ class ScanBounds:
         self._since = float("-inf")
 
     def for_claim(self, claim: ClaimRequest) -> list[ScanBound]:
-        """The bounds of the claim's queues, one after the other."""
+        """The bounds of the request's queues, one after the other."""
         if self._bounds and self._clock.monotonic() - self._since > _MAX_AGE_S:
             self.reset()
         found: list[ScanBound] = []
@@ -55,20 +55,20 @@ class ScanBounds:
         return found
 
     def advance(self, jobs: Sequence[ClaimedJob]) -> None:
-        """A claim was filled with these, in the order of claims."""
+        """A claim was filled with these jobs, in the order of claims."""
         if not self._bounds:
             self._since = self._clock.monotonic()
         for (queue, priority), group in groupby(jobs, _by_level):
-            some = list(group)
-            last = some[-1]
-            is_one_moment = len(some) > 1 and some[0].run_at == last.run_at
-            bound = ScanBound(last.run_at, last.id) if is_one_moment else ScanBound(last.run_at - _MARGIN_US, None)
+            claimed = list(group)
+            last = claimed[-1]
+            has_one_run_at = len(claimed) > 1 and claimed[0].run_at == last.run_at
+            bound = ScanBound(last.run_at, last.id) if has_one_run_at else ScanBound(last.run_at - _MARGIN_US, None)
             levels = self._bounds.setdefault(queue, [NO_BOUND] * _PRIORITY_LEVELS)
             if _sort_key(bound) > _sort_key(levels[priority]):
                 levels[priority] = bound
 
     def lower_to(self, due: int) -> None:
-        """A job with this due moment may have come: look from there on."""
+        """A job that is due then may have been added: start there."""
         for levels in self._bounds.values():
             for level, bound in enumerate(levels):
                 if due <= bound.run_at:
@@ -92,7 +92,7 @@ class ReportAndClaimReply:
         self.now: int = summary["now"]
         self.recorded_count: int = summary["recorded_count"]
         self.recorded_ids: str | None = summary["recorded_ids"]
-        """The ids of the runs that were recorded, if those were not all."""
+        """The ids of the recorded outcomes, separated by spaces, if not all were recorded."""
         self.next_due: int | None = summary["next_due"]
         self.jobs, self.malformed = claimed_jobs(row for row in rows if row is not summary)
 
@@ -103,7 +103,7 @@ class PostgresClaimer:
         self._bounds = bounds
 
     def lower_bounds(self, due: int) -> None:
-        """A job with this due moment may have come."""
+        """A job that is due then may have been added."""
         self._bounds.lower_to(due)
 
     async def report_and_claim(
@@ -113,31 +113,31 @@ class PostgresClaimer:
         successes: Sequence[Outcome],
         claim: ClaimRequest | None,
     ) -> ReportAndClaimReply:
-        """Record successes and claim. The claim is in order: by queue in their turn, then priority, run_at, id."""
+        """Record successes and claim. The jobs are ordered by queue (as requested), then priority, run_at, id."""
         bounds = [] if claim is None else self._bounds.for_claim(claim)
-        answer = await self._execute(session, instance, successes, claim, bounds)
+        reply = await self._execute(session, instance, successes, claim, bounds)
         if claim is None:
-            return answer
-        missing = claim.limit - len(answer.jobs) - len(answer.malformed)
+            return reply
+        missing = claim.limit - len(reply.jobs) - len(reply.malformed)
         if missing > 0 and any(bound != NO_BOUND for bound in bounds):
             self._bounds.reset()
             rest = ClaimRequest(queues=tuple((queue, missing) for queue, _ in claim.queues), limit=missing)
             more = await self._execute(session, instance, (), rest, self._bounds.for_claim(rest))
-            answer.jobs += more.jobs
-            answer.malformed += more.malformed
-            answer.next_due = more.next_due
-        answer.jobs.sort(key=attrgetter("priority", "run_at", "id"))
+            reply.jobs += more.jobs
+            reply.malformed += more.malformed
+            reply.next_due = more.next_due
+        reply.jobs.sort(key=attrgetter("priority", "run_at", "id"))
         if len(claim.queues) > 1:
-            turns = {queue: turn for turn, (queue, _) in enumerate(claim.queues)}
-            answer.jobs.sort(key=lambda job: turns[job.queue])
-        if answer.jobs and len(answer.jobs) >= claim.limit:
-            self._bounds.advance(answer.jobs)
-        return answer
+            order = {queue: index for index, (queue, _) in enumerate(claim.queues)}
+            reply.jobs.sort(key=lambda job: order[job.queue])
+        if reply.jobs and len(reply.jobs) >= claim.limit:
+            self._bounds.advance(reply.jobs)
+        return reply
 
     async def claim_blocked(
         self, session: Session, instance: InstanceId, claim: ClaimRequest
     ) -> tuple[list[ClaimedJob], list[MalformedJob]]:
-        """Jobs that wait for what this worker has."""
+        """Claim jobs that are blocked on what this worker unblocks."""
         queues = [queue for queue, _ in claim.queues]
         rows = await session.fetch(self._sql.claim_blocked, instance, list(claim.unblocks), queues, claim.limit)
         jobs, malformed = claimed_jobs(rows)
@@ -171,5 +171,5 @@ class PostgresClaimer:
 
 
 def _empty_if_null(values: list[str | None]) -> list[str | None]:
-    """Nothing where all are null: what is missing from an array is null anyway."""
+    """Empty if all are None: what is missing from an array is NULL anyway."""
     return [] if values.count(None) == len(values) else values

@@ -1,7 +1,8 @@
-"""Connections to PostgreSQL: a `Link` is one of them, opened when it is needed and opened anew when it was lost.
+"""Connections to PostgreSQL. A `PostgresConnection` is opened when it is first needed and reopened when it was lost.
 
-One call at a time uses it. A call that is cancelled, or gets no answer in time, leaves it closed: whatever the server still
-sends belongs to nobody. Calls whose transaction lost against another one are repeated here, and nowhere else.
+One call at a time uses it. A call that is cancelled, or gets no answer in time, closes it: what the server still sends
+would be taken for the answer to the next call. Transactions that fail by a conflict with another one are retried here,
+and nowhere else.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ NotificationHandler = Callable[[str], None]
 
 
 class Session(Protocol):
-    """What we use of a connection of the driver, which has no types of its own. A record is a tuple with names."""
+    """What we use of the driver's connection, which has no type annotations. A record is a tuple with names."""
 
     async def fetch(self, query: str, *args: Any) -> list[Any]: ...
 
@@ -36,7 +37,7 @@ class Session(Protocol):
     async def fetchval(self, query: str, *args: Any) -> Any: ...
 
     async def execute(self, query: str, *args: Any) -> str:
-        """Gives the command's tag, such as `UPDATE 3`."""
+        """Returns the command's tag, such as `UPDATE 3`."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
@@ -59,50 +60,49 @@ class Session(Protocol):
 Operation = Callable[[Session], Awaitable[T]]
 
 CALL_TIMEOUT = 4.5
-"""Seconds in which a call is answered, or the store is unavailable: from waiting for the line to the last row."""
+"""Seconds within which a call is answered, waiting for the connection included; after that the store is unavailable."""
 LONG_TIMEOUT = 60.0
-"""The same for what may take its time: lists for people, removal of old days."""
+"""The same for what may take long: pages and charts, removal of old partitions."""
 _MAX_TRIES = 8
 _DAY_US = 86_400_000_000
 
-# Behind a pooler of transactions nothing may be set for a session.
+# Not set behind a pooler in transaction mode: sessions are shared.
 _SESSION_SETTINGS = {
     "application_name": "drumbeat",
     "default_transaction_isolation": "read committed",
-    # A queue is in memory: 500 rows by their ids are never worth a walk of the table.
+    # A queue is in memory: 500 rows by their ids are never worth a sequential scan.
     "random_page_cost": "1.1",
     # A process that is stopped (SIGSTOP, a suspended machine) in the middle of a transaction must not keep its locks: others
-    # could neither end jobs nor fire the schedules that it was at. Nobody who runs pauses for so long between two statements.
+    # could neither end its jobs nor fire its schedules. A running process never pauses this long between two statements.
     "idle_in_transaction_session_timeout": "2000",
     "jit": "off",
 }
 _PLANNER_SWITCHES = ("enable_seqscan", "enable_bitmapscan", "enable_nestloop", "enable_mergejoin")
-# A plan that was made while a table was empty is bad for ever: plan each time.
+# A plan that was cached while a table was empty stays bad: plan each time.
 CUSTOM_PLAN_SETTINGS = (
     _SESSION_SETTINGS | {"plan_cache_mode": "force_custom_plan"} | dict.fromkeys(_PLANNER_SWITCHES, "on")
 )
-# Claims and outcomes are a few statements that are right by one plan only, which these settings leave as the only one,
-# whatever the statistics say. So it can be kept: to plan them each time took a fifth of a full batch, and two thirds of a
-# small one.
+# Claims and outcomes are a few statements with one right plan each, which these settings leave as the only one, whatever the
+# statistics say. So it can be cached: planning them each time took a fifth of a full batch, and two thirds of a small one.
 GENERIC_PLAN_SETTINGS = (
     _SESSION_SETTINGS | {"plan_cache_mode": "force_generic_plan"} | dict.fromkeys(_PLANNER_SWITCHES, "off")
 )
 
 
 class PlanMode(Enum):
-    """How the statements of a call want to be planned."""
+    """How the statements of a call are planned."""
 
-    DEFAULT = "as is usual for the link"
-    GENERIC = "once"
-    ANY = "as it happens to be"
+    DEFAULT = "default"
+    GENERIC = "generic"
+    ANY = "any"
 
 
 class RetryTransaction(Exception):
-    """Raised by work inside `Link.transact`: undo it all and do it again, somebody else came between."""
+    """Raised by work inside `PostgresConnection.transact`: roll back and try again, another transaction came between."""
 
 
 class PostgresAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the server is, and how to speak to it."""
+    """Where the server is, and how to connect to it."""
 
     dsn: str
     masked_url: str
@@ -112,7 +112,7 @@ class PostgresAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_address(url: str, masked_url: str) -> PostgresAddress:
-    """Understand the URL; `?pooler=transaction` is ours, everything else is the driver's.
+    """Parse the URL; `?pooler=transaction` is ours, everything else is the driver's.
 
     Raises:
         ConfigError: with what is allowed.
@@ -145,14 +145,14 @@ class PostgresConnection:
         self._lock = asyncio.Lock()
         self._session: Session | None = None
         self._current_settings = settings
-        """What is set in the open connection now."""
+        """Settings of the open session."""
         self._was_open = False
         self._closed = False
         self._handlers: dict[str, NotificationHandler] = {}
         self._listened_channels: set[str] = set()
-        """What the open connection listens to; that stays, also when nobody wants it any more."""
+        """Channels that the open session listens to; it does not UNLISTEN."""
         self.lost = asyncio.Event()
-        """Set when a connection that listens has gone."""
+        """Set when a session that listens was lost."""
 
     @property
     def pooled(self) -> bool:
@@ -166,21 +166,21 @@ class PostgresConnection:
     async def call(
         self, work: Operation[T], *, timeout: float = CALL_TIMEOUT, plan_mode: PlanMode = PlanMode.DEFAULT
     ) -> T:
-        """Do this with the connection; every statement is a transaction of its own."""
+        """Run `work` with the session; every statement is a transaction of its own."""
         return await self._run_with_retries(self._in_transaction(work) if self.pooled else work, timeout, plan_mode)
 
     async def transact(
         self, work: Operation[T], *, timeout: float = CALL_TIMEOUT, plan_mode: PlanMode = PlanMode.DEFAULT
     ) -> T:
-        """Do this in one transaction; `work` may be called again after a rollback."""
+        """Run `work` in one transaction; it may be called again after a rollback."""
         return await self._run_with_retries(self._in_transaction(work), timeout, plan_mode)
 
     async def listen(self, channel: str, on_notification: NotificationHandler) -> None:
-        """From now on, also after a reconnection, `heard` is called with the text of every NOTIFY."""
+        """Call `on_notification` with the payload of every NOTIFY from now on, also after a reconnection."""
         try:
-            async with self._acquire_session(CALL_TIMEOUT) as connection:
+            async with self._acquire_session(CALL_TIMEOUT) as session:
                 if channel not in self._listened_channels:
-                    await self._add_listener(connection, channel)
+                    await self._add_listener(session, channel)
         finally:
             self._handlers[channel] = on_notification
 
@@ -188,52 +188,52 @@ class PostgresConnection:
         self._handlers.pop(channel, None)
 
     async def ping(self) -> None:
-        """Whether the connection still lives; it is opened anew if not."""
-        await self.call(lambda connection: connection.execute(self._sql.now), plan_mode=PlanMode.ANY)
+        """Check that the session is alive; it is reopened if not."""
+        await self.call(lambda session: session.execute(self._sql.now), plan_mode=PlanMode.ANY)
 
     async def close(self) -> None:
         self._closed = True
-        connection, self._session = self._session, None
-        if connection is None or os.getpid() != self._pid:
+        session, self._session = self._session, None
+        if session is None or os.getpid() != self._pid:
             return
         if self._lock.locked():
-            connection.terminate()
+            session.terminate()
             return
         try:
-            await connection.close(timeout=2)
+            await session.close(timeout=2)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            connection.terminate()
+            session.terminate()
 
     async def _run_with_retries(self, work: Operation[T], timeout: float, plan_mode: PlanMode) -> T:
         for _ in range(_MAX_TRIES):
-            async with self._acquire_session(timeout) as connection:
+            async with self._acquire_session(timeout) as session:
                 try:
-                    await self._apply_plan_mode(connection, plan_mode)
-                    return await work(connection)
+                    await self._apply_plan_mode(session, plan_mode)
+                    return await work(session)
                 except RetryTransaction:
                     pass
                 except asyncpg.PostgresError as error:
                     if (day := error_translation.parse_missing_day(error)) is not None:
-                        await connection.execute(_fill_in_day(self._sql.ensure_history_day, day))
+                        await session.execute(_fill_in_day(self._sql.ensure_history_day, day))
                         continue
                     if not error_translation.is_retryable(error):
                         raise
             await self._clock.sleep(jitter(0.01))
-        raise StoreUnavailable(f"{self._address.masked_url}: the transaction lost against others {_MAX_TRIES} times")
+        raise StoreUnavailable(f"{self._address.masked_url}: the transaction conflicted with others {_MAX_TRIES} times")
 
-    async def _apply_plan_mode(self, connection: Session, plan_mode: PlanMode) -> None:
+    async def _apply_plan_mode(self, session: Session, plan_mode: PlanMode) -> None:
         wanted = GENERIC_PLAN_SETTINGS if plan_mode is PlanMode.GENERIC else self._base_settings
         if plan_mode is PlanMode.ANY or wanted is self._current_settings or self.pooled:
             return
-        await connection.fetch(self._sql.apply_settings, list(wanted), list(wanted.values()))
+        await session.fetch(self._sql.apply_settings, list(wanted), list(wanted.values()))
         self._current_settings = wanted
 
     def _in_transaction(self, work: Operation[T]) -> Operation[T]:
-        async def begun(connection: Session) -> T:
-            async with connection.transaction():
-                return await work(connection)
+        async def run(session: Session) -> T:
+            async with session.transaction():
+                return await work(session)
 
-        return begun
+        return run
 
     @asynccontextmanager
     async def _acquire_session(self, timeout: float) -> AsyncIterator[Session]:
@@ -243,9 +243,9 @@ class PostgresConnection:
             )
         with translate_errors(self._address.masked_url):
             async with asyncio.timeout(timeout), self._lock:
-                connection = await self._ensure_open()
+                session = await self._ensure_open()
                 try:
-                    yield connection
+                    yield session
                 except BaseException as error:
                     if not _is_session_usable(error):
                         self._terminate()
@@ -267,30 +267,31 @@ class PostgresConnection:
         return self._session
 
     async def _connect(self) -> Session:
-        how: dict[str, Any] = (
+        options: dict[str, Any] = (
             {"statement_cache_size": 0} if self.pooled else {"server_settings": dict(self._base_settings)}
         )
         try:
-            connection: Session = await asyncpg.connect(self._address.dsn, timeout=CALL_TIMEOUT - 0.2, **how)
+            session: Session = await asyncpg.connect(self._address.dsn, timeout=CALL_TIMEOUT - 0.2, **options)
         except (ValueError, asyncpg.ClientConfigurationError) as error:
             raise ConfigError(f"{self._address.masked_url}: {error}", "url") from error
         self._current_settings = self._base_settings
         self._listened_channels.clear()
         try:
-            await self._prepare_session(connection)
+            await self._prepare_session(session)
         except BaseException:
-            connection.terminate()
+            session.terminate()
             raise
-        return connection
+        return session
 
-    async def _prepare_session(self, connection: Session) -> None:
-        async with connection.transaction():
-            server = await connection.fetchrow(self._sql.server)
+    async def _prepare_session(self, session: Session) -> None:
+        async with session.transaction():
+            server = await session.fetchrow(self._sql.server)
         assert server is not None
         if server["version"] < error_translation.MIN_SERVER_VERSION * 10_000:
             found = server["version"] // 10_000
             raise ConfigError(
-                f"{self._address.masked_url}: the server is PostgreSQL {found}; {error_translation.MIN_SERVER_VERSION} or newer is needed",
+                f"{self._address.masked_url}: the server is PostgreSQL {found}; "
+                f"{error_translation.MIN_SERVER_VERSION} or newer is needed",
                 "url",
             )
         if server["in_recovery"] or server["read_only"]:
@@ -298,32 +299,32 @@ class PostgresConnection:
                 f"{self._address.masked_url}: the server is read-only: it is a standby, or closed for writing", "url"
             )
         if server["careless"] and not self.pooled:
-            await connection.execute(self._sql.enable_synchronous_commit)
+            await session.execute(self._sql.enable_synchronous_commit)
         for channel in self._handlers:
-            await self._add_listener(connection, channel)
+            await self._add_listener(session, channel)
 
-    async def _add_listener(self, connection: Session, channel: str) -> None:
-        def heard(_connection: object, _pid: int, _channel: str, payload: object) -> None:
-            if (hear := self._handlers.get(channel)) is not None:
-                hear(str(payload))
+    async def _add_listener(self, session: Session, channel: str) -> None:
+        def receive(_connection: object, _pid: int, _channel: str, payload: object) -> None:
+            if (handler := self._handlers.get(channel)) is not None:
+                handler(str(payload))
 
-        await connection.add_listener(channel, heard)
+        await session.add_listener(channel, receive)
         self._listened_channels.add(channel)
-        connection.add_termination_listener(lambda _connection: self.lost.set())
+        session.add_termination_listener(lambda _connection: self.lost.set())
 
     def _terminate(self) -> None:
-        connection, self._session = self._session, None
-        if connection is not None:
-            connection.terminate()
+        session, self._session = self._session, None
+        if session is not None:
+            session.terminate()
 
 
 def _fill_in_day(statement: str, timestamp: int) -> str:
-    """The statement with the beginning of the day that holds this moment; a number, so it can stand in the text."""
+    """The statement with the start of the day that contains this timestamp; a number, so it can be part of the text."""
     return statement.replace("$1", str(timestamp // _DAY_US * _DAY_US))
 
 
 def _is_session_usable(error: BaseException) -> bool:
-    """The server's answer to a statement, our own conclusion from one, or a value that was never sent."""
+    """After a server's answer to a statement, an error of ours about one, or a value that was never sent."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "")[:3] != "57P"
     return isinstance(error, ValueError | DrumbeatError)

@@ -1,5 +1,5 @@
-"""How to make one call with one text on a connection of whichever driver a program uses. No driver is imported that is not
-there already: the connection came from it."""
+"""One call with one text on a connection of whichever driver a program uses. Imports no driver that is not loaded
+already: the connection came from it."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ KINDS = frozenset(
 
 
 async def call(conn: Any, statement: str, text: str) -> Any:
-    """The value of a statement with the parameter $1, in the connection's own transaction.
+    """The value of a statement with the parameter $1, in the connection's current transaction.
 
     Raises:
-        InvalidArguments: it is no connection to a PostgreSQL that we know how to use.
+        InvalidArguments: it is not a connection to PostgreSQL that is supported.
     """
     match detect_kind(conn, KINDS, sync=False):
         case DriverKind.ASYNCPG:
@@ -57,8 +57,8 @@ def call_sync(conn: Any, statement: str, text: str) -> Any:
 
 
 def sqlstate(error: BaseException) -> str | None:
-    """The state that the server gave, whatever has become of it: SQLAlchemy keeps its driver's error as `orig`, Django as the
-    cause of its own."""
+    """The SQLSTATE of the server's error, also if it was wrapped: SQLAlchemy keeps its driver's error as `orig`, Django
+    as the cause of its own."""
     for each in (error, getattr(error, "orig", None), error.__cause__):
         for name in ("sqlstate", "pgcode"):
             if isinstance(state := getattr(each, name, None), str):

@@ -1,4 +1,4 @@
-"""The one place where what the driver or the server says becomes an error of ours: one line, without a password."""
+"""Translates errors of the driver and the server into ours: one line, without a password."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ LATEST_VERSION = MIGRATIONS[-1].number
 
 # An id or a unique key is taken; our own, of raise_if_known.
 _DUPLICATE_STATES = frozenset({"23505", "DB001"})
-# Trying the same again helps: somebody else was quicker. A taken key is found by the look that comes before.
+# Trying again helps: another transaction was faster. A taken key is then found by the read that comes first.
 _RETRYABLE_STATES = frozenset({"40001", "40P01", "23505"})
 _MISSING_SCHEMA_STATES = frozenset({"42P01", "3F000", "42883", "42703"})
 _ACCESS_DENIED_STATES = {
@@ -28,12 +28,11 @@ _UNAVAILABLE_STATES = frozenset({"25006", "55P03", "55006"})
 
 
 class DuplicateJobs(StoreError):
-    """Of jobs that were to be stored at once, one is known: nothing was stored. Never leaves the engine."""
+    """Of jobs that were to be stored at once, one exists already: nothing was stored. Never leaves the engine."""
 
 
 @contextmanager
 def translate_errors(masked_url: str) -> Iterator[None]:
-    """`place` is the URL as people may see it."""
     try:
         yield
     except DrumbeatError:
@@ -45,7 +44,7 @@ def translate_errors(masked_url: str) -> Iterator[None]:
 
 
 def translate_error(error: Exception, masked_url: str) -> DrumbeatError:
-    """What an error of the driver means to us."""
+    """Our error for an error of the driver."""
     reason = _one_line(error)
     if not isinstance(error, asyncpg.PostgresError):
         # A value that the driver cannot send is the caller's; all its other errors are about the connection.
@@ -72,7 +71,7 @@ def is_retryable(error: asyncpg.PostgresError) -> bool:
 
 @contextmanager
 def detect_duplicates() -> Iterator[None]:
-    """Around statements that store new jobs all at once."""
+    """Wraps statements that store new jobs all at once."""
     try:
         yield
     except asyncpg.PostgresError as error:
@@ -82,7 +81,7 @@ def detect_duplicates() -> Iterator[None]:
 
 
 def parse_missing_day(error: asyncpg.PostgresError) -> int | None:
-    """The finished_at that no partition of history takes, if that is what the error is about."""
+    """The finished_at that fits no partition of history, if that is what the error is about."""
     if error.sqlstate != "23514" or not (error.message or "").startswith("no partition"):
         return None
     digits = "".join(sign for sign in (error.detail or "") if sign.isdigit())
@@ -90,10 +89,10 @@ def parse_missing_day(error: asyncpg.PostgresError) -> int | None:
 
 
 def as_outage(error: DrumbeatError) -> DrumbeatError:
-    """The same, once the store has been open: what a person must put right may be put right while we wait."""
+    """The same error once the store has been open: an operator may correct the configuration while we wait."""
     return StoreUnavailable(str(error)) if isinstance(error, ConfigError) else error
 
 
 def _one_line(error: Exception) -> str:
-    said = error.message if isinstance(error, asyncpg.PostgresError) and error.message else str(error)
-    return " ".join(said.split()) or type(error).__name__
+    text = error.message if isinstance(error, asyncpg.PostgresError) and error.message else str(error)
+    return " ".join(text.split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What a person should know of a PostgreSQL store: the server, what its settings mean for jobs, and what slows claims."""
+"""Health checks of a PostgreSQL store: the server, what its settings mean for jobs, and what slows claims."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from drumbeat.store.postgres.error_translation import LATEST_VERSION
 from drumbeat.store.postgres.statements import PostgresStatements
 
 _LONG_TRANSACTION_S = 300.0
-"""Seconds. While a transaction is open, no row that died since can be removed, in any table."""
+"""Seconds. While a transaction is open, rows that died since cannot be vacuumed, in any table."""
 _MAX_DEAD_ROWS = 200_000
-"""Ten times what sets autovacuum going on this table."""
+"""Ten times what starts autovacuum on this table."""
 
 
 class PostgresHealth:
@@ -63,17 +63,17 @@ def _durability(server: Any) -> HealthCheck:
 
 def _pooler(pooled: bool) -> HealthCheck:
     if not pooled:
-        return healthy("pooler", "none, or one of sessions")
-    value = "transactions: nothing can be heard through it, workers look twice a second"
+        return healthy("pooler", "none, or in session mode")
+    value = "transaction mode: LISTEN does not work through it, workers poll twice a second"
     return HealthCheck(
         name="pooler", level=HealthLevel.NOTE, value=value, advice="connect workers directly for quicker pickups"
     )
 
 
 def _connections(server: Any) -> HealthCheck:
-    used, most = server["connections"], server["max_connections"]
-    advice = "new programs may not get in: raise max_connections, or put a pooler before the server"
-    return health.check_usage("connections", used, most, f"{used} of {most}", advice)
+    used, limit = server["connections"], server["max_connections"]
+    advice = "new programs may not be able to connect: raise max_connections, or put a pooler before the server"
+    return health.check_usage("connections", used, limit, f"{used} of {limit}", advice)
 
 
 def _transactions(row: Any) -> HealthCheck:

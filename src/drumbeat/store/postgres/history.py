@@ -1,8 +1,8 @@
-"""The days of history: made ahead, and taken away when they are old.
+"""The daily partitions of history: created ahead, dropped when they are old.
 
-Every instance makes the days to come when it registers and once an hour, so that history outlives a midnight without anybody
-in charge; a finish that meets a missing day makes it (see `connections`). A large day that is over goes as a whole: it is
-detached, then dropped, waiting only briefly for whoever looks at it. Small ones are cleared row by row.
+Every instance creates the days ahead when it registers and once an hour, so that no leader is needed for that; a
+completion that meets a missing day creates it (see `connections`). A large day that is over is dropped as a whole:
+detached, then dropped, waiting only briefly for readers. Small ones are deleted row by row.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ DAYS_AHEAD = 7
 DAY_US = 86_400_000_000
 ENSURE_INTERVAL = 3_600.0
 LARGE_DAY_BYTES = 8 * 1024 * 1024
-"""A day of more bytes is not cleared row by row: each look for the oldest would step over all that is cleared already."""
+"""A larger day is not deleted row by row: each search for the oldest rows would step over all that are deleted already."""
 
 
 class HistoryPartitions:
@@ -40,14 +40,14 @@ class HistoryPartitions:
         self._ensured_at = float("-inf")
 
     async def ensure_days_ahead(self) -> None:
-        """Make the days to come, unless that was done within the hour."""
+        """Create the days ahead, unless that was done within the hour."""
         if self._clock.monotonic() - self._ensured_at < ENSURE_INTERVAL:
             return
         await self._connection.call(lambda session: session.execute(self._sql.days_ahead, DAYS_AHEAD))
         self._ensured_at = self._clock.monotonic()
 
     async def prune(self, before: int, limit: int) -> int:
-        """Take away what finished before; days oldest first. A whole day counts as `limit`: there may be more."""
+        """Delete what finished before this time, oldest days first. A whole day counts as `limit`: there may be more."""
         days = await self._connection.call(lambda session: session.fetch(self._sql.days))
         for name in [
             day["name"] for day in days if not day["attached"] and day_start_us(day["name"]) + DAY_US <= before
@@ -75,8 +75,8 @@ class HistoryPartitions:
         return pruned
 
     async def _remove_day(self, name: str, before: int, limit: int) -> bool:
-        """Detach and drop a whole day; False: somebody was looking at it for too long, the next one tries again."""
-        # On record before they go: whoever dies in between must not leave jobs that were never heard of.
+        """Detach and drop a whole day. False: a reader held it for too long, the next call tries again."""
+        # Recorded before they are dropped: after a crash in between, missing jobs must count as expired, not unknown.
         if await self._connection.call(partial(self._has_rows, name), timeout=LONG_TIMEOUT):
             ends = day_start_us(name) + DAY_US
             await self._connection.call(lambda session: session.execute(self._jobs.raise_pruned_before, ends))
@@ -89,20 +89,20 @@ class HistoryPartitions:
         return dropped
 
     async def _has_rows(self, name: str, session: Session) -> bool:
-        with contextlib.suppress(asyncpg.UndefinedTableError):  # somebody else has removed it meanwhile
+        with contextlib.suppress(asyncpg.UndefinedTableError):  # another process has removed it meanwhile
             return bool(await session.fetchval(for_partition(self._sql.day_has_rows, name)))
         return False
 
     async def _detach(self, name: str, session: Session) -> bool:
-        # Concurrently: nobody who writes history waits. It cannot be part of a transaction, as a pooler would have it.
-        ways = (
+        # Concurrently, so that writers of history do not wait. Not possible in a transaction, which a pooler needs.
+        statements = (
             [self._sql.detach]
             if self._connection.pooled
             else [self._sql.detach_finalize, self._sql.detach_concurrently]
         )
-        for way in ways:
+        for statement in statements:
             with contextlib.suppress(asyncpg.PostgresError):
-                await self._execute_with_timeouts(for_partition(way, name), session)
+                await self._execute_with_timeouts(for_partition(statement, name), session)
                 return True
         return False
 
@@ -127,6 +127,6 @@ class HistoryPartitions:
 
 
 def day_start_us(name: str) -> int:
-    """The first moment of the day whose partition has this name."""
+    """The start of the day whose partition has this name."""
     day = datetime.strptime(name.removeprefix("history_"), "%Y%m%d").replace(tzinfo=UTC)
     return int(day.timestamp()) * 1_000_000

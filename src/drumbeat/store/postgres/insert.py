@@ -1,11 +1,11 @@
-"""How jobs get into the live table: new ones, follow-ups, and the rule of unique keys.
+"""Inserting jobs into the live table of PostgreSQL.
 
-Calls that wait for the line are stored together, in one statement: a thousand coroutines that enqueue one job each cost a
-few commits. Nearly always nothing of a batch is known, and that one statement says so; where something is, it is undone and
-the batch is looked at job by job.
+Calls that wait for the connection are stored together, in one statement: a thousand coroutines that enqueue one job each cost
+a few commits. Nearly always no job of a batch exists yet, and the statement succeeds; otherwise it is rolled back and the batch
+is decided job by job.
 
-Whoever enqueues in bulk holds the loop while the next jobs are bound. So that the server has work meanwhile, a large batch that
-waits is on its way before the answer to the last one is given:
+A bulk enqueue occupies the loop while it binds the next jobs. So that the server has work meanwhile, a large waiting batch is
+sent before the previous one is answered:
 
     loop    | bind C | answer A, send B    | bind D | answer B, send C    |
     server  | stores A ...............     | stores B .............       |
@@ -30,13 +30,13 @@ from drumbeat.store.postgres.statements import SHARED_FIELDS, PostgresJobSql, Po
 from drumbeat.store.postgres.wake import PostgresNotifier
 
 MIN_COPY_JOBS = 500
-"""Batches of so many jobs are copied into the table, which takes two thirds of an INSERT, with unique keys half."""
+"""Batches of this size are written by COPY, which takes two thirds of an INSERT, with unique keys half."""
 _MAX_BATCH_JOBS = 2_000
-"""So many jobs pay for a commit of their own: no more are stored together."""
+"""Jobs that are stored together; this many are worth a commit of their own."""
 _MAX_ANSWER_DELAY = 0.02
-"""Seconds for which an answer is held back at most, until the next batch is on its way."""
+"""Seconds for which an answer is held back at most, until the next batch is sent."""
 _MIN_ROWS_PER_SECOND = 5_000
-"""A batch may take longer than a call: so many rows even a slow server stores in a second."""
+"""What even a slow server stores; gives the timeout of a large batch."""
 
 _GETTERS = {name: attrgetter("unique._value_" if name == "unique" else name) for name in NEW}
 _get_fields = attrgetter(*("unique._value_" if name == "unique" else name for name in NEW))
@@ -45,9 +45,8 @@ _DEFAULTS = {name: default_of(name) for name in NEW if name not in ("id", "args"
 
 class InsertResult(NamedTuple):
     earliest_due: int
-    """The due moment of the earliest."""
     is_notified: bool
-    """Whether workers hear of it with the commit."""
+    """The commit notifies workers."""
 
 
 class PostgresInserter:
@@ -61,21 +60,20 @@ class PostgresInserter:
         self._waiting: list[tuple[Sequence[NewJob], asyncio.Future[list[AddResult]]]] = []
         self._task: asyncio.Task[None] | None = None
         self._unanswered: list[tuple[asyncio.Future[list[AddResult]], list[AddResult]]] = []
-        """What is stored, and the answer held back for a moment."""
+        """Results of stored jobs that are held back until the next batch is sent."""
         self._closed = False
         self._active_calls = 0
-        """How many are under way."""
 
     async def add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
-        """All or none; one answer for each."""
+        """Store all jobs or none; one result for each."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[AddResult]] = loop.create_future()
         self._waiting.append((jobs, answer))
         if self._task is None:
-            # Not in a task group: it works for several callers, none of which may take it down. `close` ends it.
-            self._task = loop.create_task(self._run(), name="drumbeat adding")
+            # Not in a task group: it serves several callers, none of which may cancel it. `close` ends it.
+            self._task = loop.create_task(self._run(), name="drumbeat inserter")
         self._active_calls += 1
         try:
             added = await answer
@@ -96,7 +94,7 @@ class PostgresInserter:
         self._waiting.clear()
 
     async def add_in_transaction(self, session: Session, jobs: Sequence[NewJob]) -> list[int]:
-        """Follow-ups, in the step that makes their jobs dead; gives the due moments of those that are new."""
+        """Store on_dead jobs, in the transaction that makes their jobs dead; return run_at of the new ones."""
         if not jobs:
             return []
         rows = await session.fetch(self._sql.insert_unknown, *insert_arguments(jobs))
@@ -126,7 +124,7 @@ class PostgresInserter:
         return [(jobs, answer) for jobs, answer in group if not answer.done()]
 
     async def _store_group(self, group: list[tuple[Sequence[NewJob], "asyncio.Future[list[AddResult]]"]]) -> None:
-        """Together; alone if that fails for any other reason than that the server is away."""
+        """Store calls together; each alone if that fails while the server is available."""
         jobs = [job for several, _ in group for job in several] if len(group) > 1 else group[0][0] if group else ()
         if not jobs:
             return
@@ -149,28 +147,28 @@ class PostgresInserter:
             self._send_answers()
 
     def _send_answers(self) -> None:
-        untold, self._unanswered = self._unanswered, []
-        for answer, given in untold:
+        unanswered, self._unanswered = self._unanswered, []
+        for answer, results in unanswered:
             if not answer.done():
-                answer.set_result(given)
+                answer.set_result(results)
 
     async def _add(self, jobs: Sequence[NewJob]) -> list[AddResult]:
-        patience = CALL_TIMEOUT + len(jobs) / _MIN_ROWS_PER_SECOND
+        timeout = CALL_TIMEOUT + len(jobs) / _MIN_ROWS_PER_SECOND
         try:
-            stored = await self._add_new(jobs, patience)
+            stored = await self._add_new(jobs, timeout)
         except error_translation.DuplicateJobs:
-            answers, soonest = await self._connection.transact(partial(self._insert_unknown, jobs), timeout=patience)
-            if soonest is not None:
-                self._notifier.notify(soonest)
+            answers, earliest = await self._connection.transact(partial(self._insert_unknown, jobs), timeout=timeout)
+            if earliest is not None:
+                self._notifier.notify(earliest)
             return answers
         self._notifier.notify(stored.earliest_due, sent=stored.is_notified)
         return [AddResult(job.id, True) for job in jobs]
 
     async def _add_new(self, jobs: Sequence[NewJob], timeout: float) -> InsertResult:
-        """Store jobs none of which is known.
+        """Store jobs none of which exists.
 
         Raises:
-            KnownJobs: one is, nothing was stored.
+            DuplicateJobs: one exists; nothing was stored.
         """
         if len(jobs) == 1 and not jobs[0].unique:
             return await self._connection.call(
@@ -202,11 +200,10 @@ class PostgresInserter:
         return InsertResult(due_at(job, row["now"]), row["notified"])
 
     async def _copy(self, batch: CopyBatch, session: Session) -> int | None:
-        """The store's now; None if it must be done otherwise, and nothing was stored.
+        """Write jobs by COPY; return the store's now, or None: it must be done otherwise, and nothing was stored.
 
-        The unique indexes see every job of Unique.LIVE that holds a key, but of Unique.PENDING only some. Where a task has any
-        of those at all, its jobs are compared one by one; they are looked for again at the end, when ours are there to be
-        seen by others.
+        The unique indexes cover every job of Unique.LIVE, but only the pending ones of Unique.PENDING. Where a task has any of
+        the latter, its jobs are decided one by one; this is checked again at the end, when others can see our rows.
         """
         tasks = list(dict.fromkeys(batch.column("task"))) if Unique.LIVE in batch.column("unique") else []
         now, doubtful = await session.fetchrow(self._sql.before_copy, tasks)
@@ -221,10 +218,10 @@ class PostgresInserter:
                 source=self._stream_rows(batch.encode(now)),
                 format="binary",
             )
-            look = await session.fetchrow(self._sql.after_copy, tasks, first, last, _earliest_end(first))
-            if look["doubtful"]:
+            check = await session.fetchrow(self._sql.after_copy, tasks, first, last, _earliest_end(first))
+            if check["doubtful"]:
                 raise error_translation.DuplicateJobs("one of these keys may have been taken meanwhile")
-            if look["crowded"] and await session.fetch(self._sql.ended_states, batch.ids):
+            if check["crowded"] and await session.fetch(self._sql.ended_states, batch.ids):
                 raise error_translation.DuplicateJobs("one of these jobs has ended")
         moment: int = now
         return moment
@@ -235,7 +232,7 @@ class PostgresInserter:
         self._send_answers()
 
     async def _insert_unknown(self, jobs: Sequence[NewJob], session: Session) -> tuple[list[AddResult], int | None]:
-        """Look who is known and who holds which key, decide, and insert the others; and due moment of the earliest."""
+        """Decide job by job and insert what is new; return the results, and the earliest run_at."""
         ids = list(_ids(jobs))
         known = {row["id"] for row in await session.fetch(self._sql.known_ids, ids)}
         keys = await load_unique_keys(self._sql, session, unique_keys(jobs))
@@ -243,14 +240,14 @@ class PostgresInserter:
         if not new:
             return answers, None
         rows = await session.fetch(self._sql.insert_unknown, *insert_arguments(new))
-        # Fewer: somebody came between look and insert. In history now: it ended between its absence and our snapshot.
+        # Fewer: another transaction inserted one meanwhile. In history: it was inserted, and ended, before our snapshot.
         if len(rows) < len(new) or await session.fetch(self._sql.ended_states, list(_ids(new))):
             raise RetryTransaction
         await self._recheck_keys(new, session)
         return answers, min(due_at(job, rows[0]["now"]) for job in new)
 
     async def _recheck_keys(self, new: Sequence[NewJob], session: Session) -> None:
-        """Whether somebody else's unique job was added and claimed between our look and our insert."""
+        """Retry if another unique job was added and claimed between our check and our insert."""
         lasting = [job for job in new if job.unique is Unique.LIVE]
         if lasting:
             try:
@@ -289,7 +286,7 @@ def _ids(jobs: Sequence[NewJob]) -> Iterable[JobId]:
 
 
 def _earliest_end(first: JobId) -> int:
-    """From when on a job with this id, or a later one, can have ended."""
+    """The earliest time at which a job with this id, or a later one, can have ended."""
     return created_us(first) if is_job_id(first) else 0
 
 

@@ -1,14 +1,14 @@
-"""What people look at, on PostgreSQL. The contract is in `store.protocol.Inspect`. Reads only, from one snapshot each."""
+"""Reads for people on PostgreSQL, each from one snapshot. The contract is in `store.protocol.Inspector`."""
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Attempt, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.durations import to_us
 from drumbeat.ids import JobId, is_job_id
 from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total_of_tasks, with_due
 from drumbeat.store.job_search import WHOLE_TEXT
@@ -16,7 +16,6 @@ from drumbeat.store.malformed import Fault
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, Session
 from drumbeat.store.postgres.health import PostgresHealth
-from drumbeat.store.postgres.jobs import missing_job_error
 from drumbeat.store.postgres.json_guard import StatementGuard, run_guarded
 from drumbeat.store.postgres.malformed_scan import find_malformed
 from drumbeat.store.postgres.parts import PostgresParts
@@ -97,13 +96,14 @@ class PostgresInspect:
         row = await self._connection.call(lambda session: session.fetchrow(self._sql.inspect.leader))
         return None if row is None else rows.leader(row)
 
-    async def count_ahead(self, id: JobId, limit: int = 10_000) -> int:
-        found, count = await self._report_connection.transact(
-            partial(self._count_ahead, id, limit), timeout=LONG_TIMEOUT
+    async def count_ahead(self, job: Job, limit: int = 10_000) -> int:
+        if job.state is not JobState.PENDING or job.blocked_on is not None:
+            return 0
+        place = (job.queue, job.priority, to_us(job.run_at), job.id)
+        count: int = await self._report_connection.call(
+            lambda session: session.fetchval(self._sql.inspect.count_ahead, *place, limit), timeout=LONG_TIMEOUT
         )
-        if found is None:
-            raise missing_job_error(id, count)
-        return count or 0
+        return count
 
     async def find_malformed(self, limit: int = 1_000) -> list[Fault]:
         return await self._report_connection.call(
@@ -112,28 +112,6 @@ class PostgresInspect:
 
     async def check_health(self) -> list[HealthCheck]:
         return await self._health.check_all()
-
-    async def _count_ahead(self, id: JobId, limit: int, session: Session) -> tuple[Any, int | None]:
-        await session.execute(self._sql.schema.use_snapshot)
-        row, pruned_before = await self._load_row(id, session)
-        if row is None:
-            return None, pruned_before
-        if row["state"] != JobState.PENDING.value or row["blocked_on"] is not None or row["run_at"] is None:
-            return row, 0
-        place = (row["queue"], row["priority"], row["run_at"], row["id"], limit)
-        return row, await session.fetchval(self._sql.inspect.count_ahead, *place)
-
-    async def _load_in_snapshot(self, id: JobId, session: Session) -> tuple[Any, int | None]:
-        await session.execute(self._sql.schema.use_snapshot)
-        return await self._load_row(id, session)
-
-    async def _load_row(self, id: JobId, session: Session) -> tuple[Any, int | None]:
-        if is_job_id(id):
-            sql = self._sql.inspect
-            for statement in (sql.live_record, sql.history_record, sql.dead_record):
-                if (found := await session.fetchrow(statement, [id], WHOLE_TEXT)) is not None:
-                    return found, None
-        return None, await session.fetchval(self._sql.jobs.pruned_before)
 
     async def _load_records(self, ids: list[JobId], preview: int, session: Session) -> dict[JobId, Job]:
         await session.execute(self._sql.schema.use_snapshot)

@@ -8,18 +8,21 @@ the jobs that were claimed in between.
 from collections.abc import Sequence
 from functools import partial
 
-import msgspec
-
 from drumbeat.clock import Clock
 from drumbeat.core.claim import ClaimRef
-from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceState, Leader, NewInstance, Peer
-from drumbeat.core.job import Failure, JobState
-from drumbeat.core.transitions import blame_crash, crash_failure, release_outcome, report_crash
+from drumbeat.core.transitions import (
+    add_follow_ups,
+    blame_crash,
+    crash_failure,
+    find_on_dead_jobs,
+    release_outcome,
+    report_crash,
+)
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.postgres import rows
-from drumbeat.store.postgres.completion import Decided, PostgresCompletionWriter
+from drumbeat.store.postgres.completion import PostgresCompletionWriter
 from drumbeat.store.postgres.connections import PostgresConnection, Session
 from drumbeat.store.postgres.history import HistoryPartitions
 from drumbeat.store.postgres.rows import PostgresHeldJob, as_json
@@ -27,7 +30,7 @@ from drumbeat.store.postgres.statements import PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
 
 _COUNT_INTERVAL_FACTOR = 20
-"""Counting the running jobs may take a twentieth of the time: where dead rows pile up it is slow, and so rarer."""
+"""Running jobs are counted for at most a twentieth of the time: where dead rows pile up, counting is slow."""
 _QUICK_COUNT_S = 0.1
 
 
@@ -138,19 +141,13 @@ class PostgresInstances:
         await session.execute(self._sql.instances.resign_lead, id)
         decided = blame_crash(jobs, started, reason, jobs[0].now if jobs else 0)
         report = report_crash(transition for _, transition in decided)
-        decided = await self._add_follow_ups(decided, crash_failure(reason), session)
+        if dead_ids := find_on_dead_jobs(decided):
+            found = await session.fetch(self._sql.inspect.live_record, dead_ids, WHOLE_TEXT)
+            decided = add_follow_ups(decided, map(rows.job, found), crash_failure(reason))
         earliest = await self._completion.apply(session, id, decided)
         await session.execute(self._sql.instances.set_end_reason, id, report.describe(reason))
         return report, earliest
 
-    async def _add_follow_ups(self, decided: list[Decided], error: Failure, session: Session) -> list[Decided]:
-        dead = [job.id for job, to in decided if to.state is JobState.DEAD and job.on_dead is not None]
-        if not dead:
-            return decided
-        found = await session.fetch(self._sql.inspect.live_record, dead, WHOLE_TEXT)
-        follow_ups = {job.id: make_follow_up(job, error) for job in map(rows.job, found)}
-        return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
-
-    def _notify(self, soonest: int | None) -> None:
-        if soonest is not None:
-            self._notifier.notify(soonest)
+    def _notify(self, earliest: int | None) -> None:
+        if earliest is not None:
+            self._notifier.notify(earliest)

@@ -1,7 +1,7 @@
-"""A handler's own transaction on PostgreSQL: on a connection from a pool that is there for nothing else.
+"""A handler's transaction on PostgreSQL, on a connection from a pool that serves nothing else.
 
-The handler's writes come first, and the job's row is touched only by the last statement before the commit: whoever wants to
-cancel or to rescue the job never hangs behind a handler. In `def` handlers the connection is psycopg's, opened for the block.
+The handler's writes come first, and only the last statement before the commit touches the job's row: cancelling or
+rescuing the job never waits for a handler. In `def` handlers the connection is psycopg's, opened for the block.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from drumbeat.store.postgres.drivers import sqlstate
 from drumbeat.store.postgres.error_translation import translate_errors
 
 MAX_CONNECTIONS = 5
-"""So many handlers of one process have a transaction open at the same time; the others wait."""
+"""Number of handlers of one process that may have a transaction open at the same time; the others wait."""
 ACQUIRE_TIMEOUT = 30.0
 CANCEL_TIMEOUT = 1.0
-"""A cancelled statement is answered within this time, or its session is ended."""
+"""A cancelled statement is answered within this time, or its session is terminated."""
 _CONNECTION_LOST_CLASSES = frozenset({"08", "57"})
 
 
@@ -40,7 +40,8 @@ class TransactionPool:
                     return await (await self._ensure_open()).acquire()
             except TimeoutError:
                 raise StoreUnavailable(
-                    f"{self.address.masked_url}: none of the {MAX_CONNECTIONS} connections for transactions was free in {ACQUIRE_TIMEOUT:g} s"
+                    f"{self.address.masked_url}: none of the {MAX_CONNECTIONS} connections for transactions was free within "
+                    f"{ACQUIRE_TIMEOUT:g} s"
                 ) from None
 
     async def release(self, connection: Any) -> None:
@@ -48,10 +49,11 @@ class TransactionPool:
             await self._pool.release(connection, timeout=CALL_TIMEOUT)
 
     async def terminate_session(self, pid: int) -> None:
-        """Have the server end one of our sessions. A pooler of transactions does so itself when its client is gone."""
+        """Let the server terminate one of our sessions. A pooler in transaction mode does so itself when its client is
+        gone."""
         if self.address.pooled:
             return
-        # Whatever goes wrong: the server ends it when it has something to send.
+        # If this fails, the server ends it when it next sends something.
         with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             async with asyncio.timeout(CANCEL_TIMEOUT), (await self._ensure_open()).acquire() as connection:
                 await connection.execute(self._terminate_sql, pid)
@@ -59,7 +61,7 @@ class TransactionPool:
     async def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
-            # Whatever is still open belongs to a handler that was given up.
+            # What is still open belongs to a handler that was abandoned.
             pool.terminate()
 
     async def _ensure_open(self) -> Any:
@@ -67,20 +69,20 @@ class TransactionPool:
             self._opening = asyncio.Lock()
         async with self._opening:
             if self._pool is None:
-                how: dict[str, Any] = {"statement_cache_size": 0} if self.address.pooled else {}
+                options: dict[str, Any] = {"statement_cache_size": 0} if self.address.pooled else {}
                 self._pool = await asyncpg.create_pool(
                     self.address.dsn,
                     min_size=0,
                     max_size=MAX_CONNECTIONS,
                     timeout=CALL_TIMEOUT,
                     command_timeout=None,
-                    **how,
+                    **options,
                 )
         return self._pool
 
 
 class PostgresTransaction:
-    """The contract is in `store.protocol.OwnTransaction`."""
+    """The contract is in `store.protocol.EngineTransaction`."""
 
     def __init__(self, pool: TransactionPool) -> None:
         self.timeout: float | None = None
@@ -148,17 +150,17 @@ class PostgresTransaction:
             connection.close()  # and the server rolls back
 
     def _terminate(self) -> None:
-        """Whatever the server still sends belongs to nobody."""
+        """Close it at once: what the server still sends would be taken for an answer."""
         with contextlib.suppress(asyncpg.InterfaceError):  # it is gone, and the pool knows
             self._connection.terminate()
 
     async def _terminate_session(self) -> None:
-        """A handler was cancelled and its statement goes on: PostgreSQL forgets a cancellation that comes before its
-        statement, and a statement may refuse one. Its locks must not outlive the attempt."""
-        number = self._connection.get_server_pid()
+        """The statement of a cancelled handler is still running: PostgreSQL drops a cancellation that arrives before
+        its statement, and a statement may ignore one. Its locks must not outlive the attempt."""
+        pid = self._connection.get_server_pid()
         self._terminate()
         await self._return_connection()
-        await self._pool.terminate_session(number)
+        await self._pool.terminate_session(pid)
 
     async def _return_connection(self) -> None:
         connection, self._connection = self._connection, None
@@ -168,7 +170,7 @@ class PostgresTransaction:
 
     @contextlib.contextmanager
     def _translate_connection_loss(self) -> Iterator[None]:
-        """What the server says to a statement or a commit is the handler's; that it says nothing any more is ours."""
+        """The server's answer to a statement or a commit is the handler's error; a lost connection is ours."""
         try:
             yield
         except Exception as error:  # of any driver

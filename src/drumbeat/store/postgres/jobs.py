@@ -1,7 +1,7 @@
-"""A job's life on PostgreSQL: the face of `adding`, `claiming`, `ending` and `history`, and the smaller operations.
+"""Jobs on PostgreSQL: what `insert`, `claim`, `completion` and `history` do, and the smaller operations.
 
-The contract is in `store.protocol.Jobs`. Claims and outcomes have a connection of their own, and use the other one as well
-when it is free; everything else shares that.
+The contract is in `store.protocol.JobStore`. Claims and outcomes have a connection of their own, and use the other one
+as well when it is free; everything else uses that one.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, OutcomeKind, ReplayResult
 from drumbeat.core.transitions import answer_cancel, expired_block_failure
 from drumbeat.core.uniqueness import KeyedRow, select_replays, unique_keys
-from drumbeat.errors import JobExpired, JobNotFound
 from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
+from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.postgres import rows
 from drumbeat.store.postgres.connections import PlanMode, Session
 from drumbeat.store.postgres.history import DAY_US
@@ -41,20 +41,20 @@ class PostgresJobs:
         self, instance: InstanceId, outcomes: Sequence[Outcome], request: ClaimRequest | None
     ) -> ClaimResult:
         if _is_all_success(outcomes) and (request is None or not request.unblocks):
-            # A busy worker has two under way: while one waits for the disk, the server works on the other.
-            link = (
+            # A busy worker has two calls under way: while one waits for the disk, the server works on the other.
+            connection = (
                 self._connection
                 if self._connection.is_free and not self._claim_connection.is_free
                 else self._claim_connection
             )
-            return await link.call(
+            return await connection.call(
                 partial(self._report_successes_and_claim, instance, outcomes, request), plan_mode=PlanMode.GENERIC
             )
-        exchanged, soonest = await self._claim_connection.transact(
+        result, soonest = await self._claim_connection.transact(
             partial(self._report_all_and_claim, instance, outcomes, request)
         )
-        self._notify(soonest)
-        return exchanged
+        self._notifier.notify(soonest)
+        return result
 
     async def list_running(self, instance: InstanceId) -> list[ClaimRef]:
         found = await self._connection.call(lambda session: session.fetch(self._sql.list_running, instance))
@@ -62,7 +62,7 @@ class PostgresJobs:
 
     async def save_progress(self, instance: InstanceId, notes: Sequence[tuple[ClaimRef, str]]) -> None:
         if notes:
-            columns = rows.to_columns(((hold.id, hold.token, progress) for hold, progress in notes), 3)
+            columns = rows.to_columns(((claim.id, claim.token, progress) for claim, progress in notes), 3)
             await self._connection.call(lambda session: session.execute(self._sql.save_progress, instance, *columns))
 
     async def cancel(self, ids: Sequence[JobId]) -> list[CancelAnswer]:
@@ -88,7 +88,7 @@ class PostgresJobs:
         if not ids:
             return []
         answers, soonest = await self._connection.transact(partial(self._replay, ids))
-        self._notify(soonest)
+        self._notifier.notify(soonest)
         await self._notifier.flush()
         return answers
 
@@ -102,7 +102,7 @@ class PostgresJobs:
         wanted = [id for id in dict.fromkeys(ids) if is_job_id(id)]
         found: dict[JobId, EndedJob | None] = {}
         if wanted:
-            # Nearly always it ended lately. Only for one that is not there are all the days looked at.
+            # Nearly always it ended lately. All days are searched only for one that was not found.
             since = created_us(min(wanted)) - DAY_US
             found = await self._load_ended(wanted, since)
             if len(found) < len(wanted):
@@ -116,7 +116,7 @@ class PostgresJobs:
 
     async def expire_blocked(self, prefix: str, before: int, limit: int) -> int:
         count, soonest = await self._connection.transact(partial(self._expire_waits, prefix, before, limit))
-        self._notify(soonest)
+        self._notifier.notify(soonest)
         return count
 
     async def prune(self, before: int, limit: int) -> int:
@@ -135,28 +135,29 @@ class PostgresJobs:
     async def _report_successes_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None, session: Session
     ) -> ClaimResult:
-        """The hot path: one statement. Only where something was not current is there more to ask.
+        """The hot path: one statement. Only where an outcome was not applied there is more to read.
 
-        It waits for the disk, also where it only claims: a crash of the server must not take a claim from a living worker.
+        It waits for the disk even if it only claims: a crash of the server must not take a claim from a living worker.
         """
         answer = await self._claimer.report_and_claim(session, instance, outcomes, claim)
-        verdicts = [WriteStatus.APPLIED] * len(outcomes)
+        statuses = [WriteStatus.APPLIED] * len(outcomes)
         if answer.recorded_count < len(outcomes):
             recorded = set((answer.recorded_ids or "").split())
             done = {(each.id, each.token) for each in outcomes if each.id in recorded}
-            verdicts = await self._completion.build_statuses(session, instance, outcomes, done)
+            statuses = await self._completion.build_statuses(session, instance, outcomes, done)
         return ClaimResult(
-            statuses=verdicts, jobs=answer.jobs, now=answer.now, next_due_at=answer.next_due, malformed=answer.malformed
+            statuses=statuses, jobs=answer.jobs, now=answer.now, next_due_at=answer.next_due, malformed=answer.malformed
         )
 
     async def _report_all_and_claim(
         self, instance: InstanceId, outcomes: Sequence[Outcome], claim: ClaimRequest | None, session: Session
     ) -> tuple[ClaimResult, int | None]:
-        """Everything else: a transaction of some statements, and the due moment of what is pending again."""
-        verdicts: list[WriteStatus] = []
+        """Everything else: a transaction of several statements. Returns also the earliest run_at of jobs that are
+        pending again."""
+        statuses: list[WriteStatus] = []
         soonest: int | None = None
         if outcomes:
-            verdicts, soonest = await self._completion.record_outcomes(session, instance, outcomes)
+            statuses, soonest = await self._completion.record_outcomes(session, instance, outcomes)
             if soonest is not None:
                 self._claimer.lower_bounds(soonest)
         wanted: list[ClaimedJob] = []
@@ -166,16 +167,16 @@ class PostgresJobs:
             claim = ClaimRequest(queues=claim.queues, limit=claim.limit - len(wanted) - len(malformed))
         answer = await self._claimer.report_and_claim(session, instance, (), claim)
         jobs, malformed = wanted + answer.jobs, malformed + answer.malformed
-        exchanged = ClaimResult(
-            statuses=verdicts, jobs=jobs, now=answer.now, next_due_at=answer.next_due, malformed=malformed
+        result = ClaimResult(
+            statuses=statuses, jobs=jobs, now=answer.now, next_due_at=answer.next_due, malformed=malformed
         )
-        return exchanged, soonest
+        return result, soonest
 
     async def _cancel(self, ids: Sequence[JobId], session: Session) -> dict[JobId, str]:
         found = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_live, ids)}
         await self._cancel_locked(found, session)
         if missing := [id for id in ids if id not in found]:
-            # A later statement: what ended while we waited for its lock is in history by now.
+            # A later statement: a job that ended while we waited for its lock is in history by now.
             found |= {row["id"]: row["state"] for row in await session.fetch(self._sql.ended_states, missing)}
         return found
 
@@ -222,20 +223,9 @@ class PostgresJobs:
         await session.execute(self._sql.move_to_dead, *rows.to_columns(dead, 7))
         return len(dead), min(await self._inserter.add_in_transaction(session, after), default=None)
 
-    def _notify(self, soonest: int | None) -> None:
-        if soonest is not None:
-            self._notifier.notify(soonest)
-
-
-def missing_job_error(id: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:
-    """Which of the two it is for an id that is in no table."""
-    if pruned_before is not None and is_job_id(id) and created_us(id) < pruned_before:
-        return JobExpired(id)
-    return JobNotFound(id)
-
 
 def _is_all_success(outcomes: Sequence[Outcome]) -> bool:
-    """Successes only, each once: what the hot statement can take."""
+    """Successes only, each job once: what the hot statement can take."""
     count = len(outcomes)
     kinds = [each.kind for each in outcomes]
     return kinds.count(OutcomeKind.SUCCEEDED) == count and len({each.id for each in outcomes}) == count

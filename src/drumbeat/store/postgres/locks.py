@@ -1,7 +1,7 @@
-"""Turns, on PostgreSQL. The contract is in `store.protocol.Locks`.
+"""Locks on PostgreSQL. The contract is in `store.protocol.Locks`, the model in `core.turns`.
 
-Each operation is one statement that calls a function of the schema, so one round trip; what the functions do, and in which
-order they lock, is said there. Hints are part of their transactions: NOTIFY is sent by the commit.
+Each operation is one statement, so one round trip: it calls a function of the schema, where the order of row locks is
+documented. Notifications are part of the transactions: the commit sends them.
 """
 
 import logging
@@ -35,7 +35,7 @@ class PostgresLocks:
     async def ticket_status(self, tickets: Sequence[str], *, renew: bool) -> list[TicketStatus]:
         if not tickets:
             return []
-        # Each once: the function counts them.
+        # Without duplicates: the function counts them.
         ids = list(dict.fromkeys(tickets))
         rows = await self._call_with_repair(lambda session: session.fetch(self._sql.ticket_status, ids, renew))
         found = {row["ticket"]: _ticket_status(row) for row in rows}
@@ -67,7 +67,7 @@ class PostgresLocks:
         return found[0] if found else None
 
     async def _call_with_repair(self, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Where the server cannot reckon with a lock's limit, that is mended, and it is done once more."""
+        """Run once more after repair where the stored limit of a lock is invalid."""
         try:
             return await self._connection.call(work)
         except StoreError as error:

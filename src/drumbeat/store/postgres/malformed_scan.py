@@ -10,10 +10,10 @@ from drumbeat.store.records import AuditEntryRow, RollupRow, StoredInstanceRow, 
 _TABLES: dict[str, RecordKind] = {
     "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
     "history": RecordKind("ended job", StoredJobRow, states=("succeeded", "cancelled", "dead")),
-    "letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
+    "dead_letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
     "schedules": RecordKind("schedule", StoredScheduleRow, id="name"),
     "instances": RecordKind("instance", StoredInstanceRow),
-    "acts": RecordKind("act", AuditEntryRow),
+    "audit_entries": RecordKind("act", AuditEntryRow),
     "rollups": RecordKind("roll-up", RollupRow, id="task"),
 }
 

@@ -1,8 +1,9 @@
-"""Messages to processes, on PostgreSQL. The contract is in `store.protocol.Rooms`.
+"""Messages of rooms on PostgreSQL. The contract is in `store.protocol.RoomStore`.
 
-    send --INSERT, NOTIFY "instance instance"--> each worker that listens --> those who are named take what is theirs
+    send --INSERT, NOTIFY "instance instance"--> each worker that listens --> those that are named take their messages
 
-A NOTIFY carries 8,000 bytes, so messages lie in a table of their own. It is unlogged: nothing of them goes to the disk's log.
+A NOTIFY carries at most 8,000 bytes, so messages are in a table of their own. It is unlogged: nothing is written to the
+WAL.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""The way of rows to our records, and of our records to columns.
+"""Reads rows into records, and turns records into columns.
 
-The order of fields is the order of columns in the `.sql` files. Times are still integers in rows.
+The order of fields is the order of columns in the `.sql` files. Times are integers in rows.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from drumbeat.store.malformed import (
 )
 from drumbeat.store.records import (
     AttemptRow,
+    Faults,
     StoredInstanceRow,
     StoredJobRow,
     repair_instance,
@@ -34,6 +35,7 @@ from drumbeat.store.records import (
 )
 
 _encode = msgspec.json.Encoder().encode
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 def as_json(value: Any) -> str:
@@ -78,6 +80,23 @@ class PostgresHeldJob(msgspec.Struct, frozen=True):
     """The moment at which it was looked at; the same for all of one look."""
 
 
+def read_row(
+    record: type[R],
+    kind: str,
+    row: Any,
+    *,
+    id: str = "id",
+    repair: Callable[[dict[str, Any], Faults], dict[str, Any]] | None = None,
+) -> R | None:
+    """A row as its record, whose fields are in the order of columns. One that cannot be read is logged and repaired; None:
+    there is no repair. `kind` and the column `id` name it in the log."""
+    values, faults = salvage(record, tuple(row))
+    if not faults:
+        return record(**values)
+    log_faults(kind, str(row[id]), faults)
+    return None if repair is None else record(**repair(values, faults))
+
+
 def job_row(row: Any) -> StoredJobRow:
     """A job of any table. One that cannot be read has that as its error."""
     try:
@@ -94,14 +113,8 @@ def job(row: Any) -> Job:
 
 def attempts(rows: Iterable[Any]) -> list[Attempt]:
     """Those that can be read."""
-    found: list[Attempt] = []
-    for row in rows:
-        values, faults = salvage(AttemptRow, tuple(row))
-        if faults:
-            log_faults("attempt", str(row["token"]), faults)
-        else:
-            found.append(AttemptRow(**values).to_record())
-    return found
+    found = (read_row(AttemptRow, "attempt", row, id="token") for row in rows)
+    return [attempt.to_record() for attempt in found if attempt is not None]
 
 
 def claimed_jobs(rows: Iterable[Any]) -> tuple[list[ClaimedJob], list[MalformedJob]]:
@@ -181,11 +194,9 @@ def task(row: Any) -> TaskStats:
 
 def instance(row: Any) -> Instance:
     """One that cannot be read has that as the reason of its end."""
-    values, faults = salvage(StoredInstanceRow, tuple(row))
-    if faults:
-        log_faults("instance", row["id"], faults)
-        values = repair_instance(values, faults)
-    return StoredInstanceRow(**values).to_record()
+    found = read_row(StoredInstanceRow, "instance", row, repair=repair_instance)
+    assert found is not None
+    return found.to_record()
 
 
 def dead_group(row: Any) -> DeadLetterGroup:

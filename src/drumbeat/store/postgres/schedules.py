@@ -1,8 +1,8 @@
-"""Rules in time, on PostgreSQL. The contract is in `store.protocol.Schedules`.
+"""Schedules on PostgreSQL. The contract is in `store.protocol.Schedules`.
 
-What becomes of a fire is decided in `core.overlap`. What the end of a job does to its schedule is a trigger of the
-schema: it holds the job and waits for the schedule. So a fire, which holds schedules and needs their jobs, waits for nobody:
-what somebody else is at is left out, and tried again when that has passed.
+`core.overlap` decides what a fire does. A trigger of the schema does what the end of a job does to its schedule: it holds the
+lock of the job and waits for that of the schedule. So a fire, which holds schedules and needs their jobs, must not wait: it
+skips locked rows and tries them again later.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ import msgspec
 from drumbeat.clock import Clock, jitter
 from drumbeat.core.job import OutcomeKind
 from drumbeat.core.overlap import (
+    FireBatch,
     FirePlan,
     FireRow,
     ScheduleSnapshot,
@@ -34,20 +35,21 @@ from drumbeat.core.schedule import (
     ScheduleChange,
     ScheduleState,
     blocked_on_schedule,
+    once_state,
 )
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.malformed import log_faults, salvage
 from drumbeat.store.postgres.connections import PostgresConnection, Session
-from drumbeat.store.postgres.rows import to_columns
+from drumbeat.store.postgres.rows import read_row, to_columns
 from drumbeat.store.postgres.statements import PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
 from drumbeat.store.records import StoredScheduleRow, repaired_rule
 
 _MAX_TIMESTAMP = 2**63 - 1
 _FIRE_RETRY_DELAYS = (0.0, 0.01, 0.02, 0.04, 0.08)
-"""Before each try to fire what somebody else was at. Not for long: others are due meanwhile."""
+"""Delays before each attempt to fire what was locked. Short, since other schedules become due meanwhile."""
 _BACKFILL_RETRY_DELAYS = (*_FIRE_RETRY_DELAYS, *[0.2] * 10)
-"""The same for a backfill, behind which a person waits, and which nobody asks for again."""
+"""The same for a backfill, for which a person waits and which is not repeated."""
 _CANCELLED = OutcomeKind.CANCELLED.value
 
 IndexedFiring = tuple[int, FireRequest]
@@ -119,25 +121,27 @@ class PostgresSchedules:
 
     async def fire(self, firings: Sequence[FireRequest]) -> list[FireResult]:
         answers: dict[int, FireResult] = {}
-        for turn in split_into_rounds(firings):
-            left = turn
-            for pause in _FIRE_RETRY_DELAYS if all(firing.advances for _, firing in turn) else _BACKFILL_RETRY_DELAYS:
-                if pause:
-                    await self._clock.sleep(jitter(pause))
+        for requests in split_into_rounds(firings):
+            left = requests
+            advances = all(request.advances for _, request in requests)
+            for delay in _FIRE_RETRY_DELAYS if advances else _BACKFILL_RETRY_DELAYS:
+                if delay:
+                    await self._clock.sleep(jitter(delay))
                 fired, due = await self._connection.transact(partial(self._fire, left))
                 answers |= fired
                 if due is not None:
                     self._notifier.notify(due)
-                left = [placed for placed in left if placed[0] not in fired]
+                left = [each for each in left if each[0] not in fired]
                 if not left:
                     break
-        # What somebody was at all the while is as it was: whoever looks finds it again.
+        # What was locked throughout is unchanged, and still due.
         return [
-            answers.get(place) or FireResult(name=firing.name, applied=False) for place, firing in enumerate(firings)
+            answers.get(position) or FireResult(name=request.name, applied=False)
+            for position, request in enumerate(firings)
         ]
 
     async def advance_stalled(self) -> int:
-        # A look first: there is nearly never anything to do.
+        # A read first: there is nearly never anything to do.
         async def look(session: Session) -> list[str]:
             found = await session.fetch(self._sql.find_stalled, None)
             found += await session.fetch(self._sql.find_orphaned_waits, None)
@@ -157,11 +161,8 @@ class PostgresSchedules:
         found = await self._connection.call(lambda session: session.fetch(self._sql.fires, list(names), last, limit))
         fires: dict[str, list[Fire]] = {name: [] for name in names}
         for row in found:
-            values, faults = salvage(FireRow, tuple(row))
-            if faults:
-                log_faults("fire", row["schedule"], faults)
-            else:
-                fires[row["schedule"]].append(FireRow(**values).to_record())
+            if (fire := read_row(FireRow, "fire", row, id="schedule")) is not None:
+                fires[row["schedule"]].append(fire.to_record())
         return fires
 
     async def prune_fires(self, before: int, limit: int) -> int:
@@ -173,9 +174,7 @@ class PostgresSchedules:
             return await session.fetchrow(self._sql.once_state, key)
 
         found = await self._connection.transact(work)
-        if found["done_at"] is not None:
-            return OnceState.DONE
-        return OnceState.YOURS if found["instance"] == instance else OnceState.BUSY
+        return once_state(found["instance"], instance, is_done=found["done_at"] is not None)
 
     async def complete_once(self, key: str, instance: InstanceId) -> bool:
         return (
@@ -183,19 +182,21 @@ class PostgresSchedules:
             is not None
         )
 
-    async def _fire(self, turn: Sequence[IndexedFiring], session: Session) -> tuple[dict[int, FireResult], int | None]:
-        """What can be done now: answers by place, and the earliest due moment of new jobs."""
-        now, standings, missing = await self._load_snapshots([firing.name for _, firing in turn], session)
-        mine = [placed for placed in turn if placed[1].name in standings or placed[1].name in missing]
-        recorded = await self._load_recorded_fires([firing for _, firing in mine], session)
-        plans = [plan_fire(standings.get(firing.name), firing, recorded, now) for _, firing in mine]
+    async def _fire(
+        self, requests: Sequence[IndexedFiring], session: Session
+    ) -> tuple[dict[int, FireResult], int | None]:
+        """Fire what can be locked now; return the results by position, and the earliest run_at of new jobs."""
+        now, snapshots, missing = await self._load_snapshots([request.name for _, request in requests], session)
+        locked = [each for each in requests if each[1].name in snapshots or each[1].name in missing]
+        recorded = await self._load_recorded_fires([request for _, request in locked], session)
+        plans = [plan_fire(snapshots.get(request.name), request, recorded, now) for _, request in locked]
         due = await self._apply_plans(plans, session)
-        return {place: plan.result for (place, _), plan in zip(mine, plans, strict=True)}, due
+        return {position: plan.result for (position, _), plan in zip(locked, plans, strict=True)}, due
 
     async def _load_snapshots(
         self, names: list[str], session: Session
     ) -> tuple[int, dict[str, ScheduleSnapshot], set[str]]:
-        """Now, how those schedules stand that we have locked, and which names are nobody's."""
+        """The time, the snapshots of those schedules that could be locked, and the names that do not exist."""
         locked = await session.fetch(self._sql.lock, names)
         held = {row["name"] for row in locked}
         missing = {name for name in names if name not in held}
@@ -209,30 +210,30 @@ class PostgresSchedules:
             else {}
         )
         waiting, busy = await self._lock_cancellable_jobs(locked, live, session)
-        standings: dict[str, ScheduleSnapshot] = {}
+        snapshots: dict[str, ScheduleSnapshot] = {}
         for row in locked:
             if row["name"] in busy:
                 continue
             try:
-                standings[row["name"]] = _snapshot(row, live.get(row["current"]), waiting.get(row["name"], []))
-            except ValueError:  # its state or overlap is no word of ours: it is not fired
+                snapshots[row["name"]] = _snapshot(row, live.get(row["current"]), waiting.get(row["name"], []))
+            except ValueError:  # an unknown state or overlap, written by hand: it is not fired
                 missing.add(row["name"])
-        return now, standings, missing
+        return now, snapshots, missing
 
     async def _lock_cancellable_jobs(
         self, locked: Sequence[Any], live: dict[JobId, str], session: Session
     ) -> tuple[dict[str, list[JobId]], set[str]]:
-        """Lock the jobs that may be cancelled: who waits for each such schedule, and of which schedules not all were to be had.
+        """Lock the jobs that may be cancelled; return waiting jobs by schedule, and schedules some of whose jobs are locked.
 
-        `live` is brought up to date: a pending job may have been claimed since.
+        Updates `live`: a pending job may have been claimed since.
         """
         cancelling = [row for row in locked if row["overlap"] == Overlap.CANCEL]
         if not cancelling:
             return {}, set()
-        lines = {blocked_on_schedule(row["name"]): row["name"] for row in cancelling}
+        names = {blocked_on_schedule(row["name"]): row["name"] for row in cancelling}
         waiting: dict[str, list[JobId]] = {}
-        for row in await session.fetch(self._sql.list_waiting, list(lines)):
-            waiting.setdefault(lines[row["blocked_on"]], []).append(row["id"])
+        for row in await session.fetch(self._sql.list_waiting, list(names)):
+            waiting.setdefault(names[row["blocked_on"]], []).append(row["id"])
         wanted = {
             row["name"]: [*waiting.get(row["name"], []), *([row["current"]] if row["current"] in live else [])]
             for row in cancelling
@@ -240,42 +241,42 @@ class PostgresSchedules:
         ids = [id for each in wanted.values() for id in each]
         if not ids:
             return waiting, set()
-        seized = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_jobs, ids)}
-        live.update({id: state for id, state in seized.items() if id in live})
-        return waiting, {name for name, each in wanted.items() if any(id not in seized for id in each)}
+        states = {row["id"]: row["state"] for row in await session.fetch(self._sql.lock_jobs, ids)}
+        live.update({id: state for id, state in states.items() if id in live})
+        return waiting, {name for name, each in wanted.items() if any(id not in states for id in each)}
 
     async def _load_recorded_fires(self, firings: Sequence[FireRequest], session: Session) -> set[tuple[str, int]]:
-        moments = [(firing.name, moment.at) for firing in firings for moment in firing.fires]
-        if not moments:
+        fire_times = [(request.name, fire.at) for request in firings for fire in request.fires]
+        if not fire_times:
             return set()
-        return {tuple(row) for row in await session.fetch(self._sql.find_fired, *to_columns(moments, 2))}
+        return {tuple(row) for row in await session.fetch(self._sql.find_fired, *to_columns(fire_times, 2))}
 
     async def _apply_plans(self, plans: Sequence[FirePlan], session: Session) -> int | None:
-        """A few statements for all of them; gives the earliest due moment of new jobs."""
-        if cancelled := [(id, _CANCELLED, *[None] * 6) for plan in plans for id in plan.cancel]:
-            let_go = [plan.result.name for plan in plans if plan.cancel and not plan.request_cancel]
-            await session.execute(self._sql.clear_current, let_go)
+        """Write plans in a few statements for all of them; return the earliest run_at of new jobs."""
+        batch = FireBatch(plans)
+        if batch.cancel:
+            cancelled = [(id, _CANCELLED, *[None] * 6) for id in batch.cancel]
+            await session.execute(self._sql.clear_current, batch.cleared)
             await session.execute(self._jobs.move_to_history, *to_columns(cancelled, 8))
-        if stopped := [id for plan in plans for id in plan.request_cancel]:
-            await session.execute(self._jobs.request_cancel, stopped)
-        jobs = [job for plan in plans for job in plan.jobs]
-        if jobs:
-            await session.execute(self._sql.enqueue, *to_columns(map(msgspec.structs.astuple, jobs), 5))
-        await self._insert_fires([row for plan in plans for row in plan.records], session)
-        if moved := [msgspec.structs.astuple(plan.update) for plan in plans if plan.update is not None]:
-            await session.execute(self._sql.move_cursor, *to_columns(moved, 5))
-        return min((job.run_at for job in jobs if job.blocked_on is None), default=None)
+        if batch.request_cancel:
+            await session.execute(self._jobs.request_cancel, batch.request_cancel)
+        if batch.jobs:
+            await session.execute(self._sql.enqueue, *to_columns(map(msgspec.structs.astuple, batch.jobs), 5))
+        await self._insert_fires(batch.records, session)
+        if batch.updates:
+            await session.execute(self._sql.move_cursor, *to_columns(map(msgspec.structs.astuple, batch.updates), 5))
+        return batch.earliest_run_at
 
     async def _insert_fires(self, records: Sequence[FireRow], session: Session) -> None:
         if records:
             await session.execute(self._sql.record_fires, *to_columns(map(msgspec.structs.astuple, records), 8))
 
     async def _advance_schedules(self, names: list[str], session: Session) -> int:
-        """Lock first, look then: what was seen before may have been put right meanwhile."""
+        """Lock first, then check again: what was found before may have been advanced meanwhile."""
         held = [row["name"] for row in await session.fetch(self._sql.lock, names)]
         stuck = [row["name"] for row in await session.fetch(self._sql.find_orphaned_waits, held)]
         if stuck:
-            # First: a series whose successor goes on does not stand still.
+            # First: a schedule whose successor starts is not stalled.
             await session.execute(self._sql.start_next, stuck)
         still = [row["name"] for row in await session.fetch(self._sql.find_stalled, held)]
         if still:

@@ -1,11 +1,13 @@
-"""The tables of a PostgreSQL store: made and upgraded by `drumbeat migrate`, looked at when a store is opened."""
+"""The tables of a PostgreSQL store: created and upgraded by `drumbeat migrate`, checked when a store is opened."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from drumbeat.clock import SYSTEM, Clock
 from drumbeat.errors import SchemaOutOfDate
 from drumbeat.names import check_namespace
-from drumbeat.store import migrations as migrations
+from drumbeat.store import migrations
 from drumbeat.store.migrations import Migration, SchemaVersion
 from drumbeat.store.postgres.connections import LONG_TIMEOUT, PostgresAddress, PostgresConnection, Session
 from drumbeat.store.postgres.error_translation import LATEST_VERSION as LATEST_VERSION
@@ -15,35 +17,40 @@ from drumbeat.store.postgres.statements import PostgresStatements, in_schema, st
 
 
 async def migrate(address: PostgresAddress, namespace: str, *, clock: Clock = SYSTEM) -> tuple[int, int]:
-    """Bring the tables of this namespace to the newest version that this code knows, all or nothing: (from, to).
+    """Upgrade the tables of this namespace to the newest version that this code knows, all or nothing: (from, to).
 
     Safe for two at once: the second waits and finds nothing to do.
 
     Raises:
-        ConfigError: no entrance, no permission, or the server is read-only or too old.
-        SchemaOutOfDate: the tables are newer, and say that code of this age cannot use them.
+        ConfigError: access denied, a missing permission, or the server is read-only or too old.
+        SchemaOutOfDate: the tables are newer, and require newer code.
         StoreUnavailable: no answer.
     """
-    sql = statements(check_namespace(namespace))
-    link = PostgresConnection(address, sql.schema, clock)
-    try:
-        return await link.transact(lambda session: _migrate(sql, namespace, session), timeout=LONG_TIMEOUT)
-    finally:
-        await link.close()
+    async with _connect(address, namespace, clock) as (connection, sql):
+        return await connection.transact(lambda session: _migrate(sql, namespace, session), timeout=LONG_TIMEOUT)
 
 
 async def read_schema(address: PostgresAddress, namespace: str, *, clock: Clock = SYSTEM) -> SchemaVersion:
-    """What the store says about itself; nothing is changed."""
+    """The schema version of the store. Changes nothing."""
+    async with _connect(address, namespace, clock) as (connection, sql):
+        return await load_schema(connection, sql)
+
+
+@asynccontextmanager
+async def _connect(
+    address: PostgresAddress, namespace: str, clock: Clock
+) -> AsyncIterator[tuple[PostgresConnection, PostgresStatements]]:
     sql = statements(check_namespace(namespace))
-    link = PostgresConnection(address, sql.schema, clock)
+    connection = PostgresConnection(address, sql.schema, clock)
     try:
-        return await load_schema(link, sql)
+        yield connection, sql
     finally:
-        await link.close()
+        await connection.close()
 
 
 def script(namespace: str, after: int = 0) -> str:
-    """All that `migrate` does to a store of this version, as SQL that a person can read, change and run; or nothing."""
+    """What `migrate` does to a store of this version, as SQL that a person can read, change and run; empty if there is
+    nothing."""
     check_namespace(namespace)
     if not MIGRATIONS[after:]:
         return ""
@@ -55,14 +62,14 @@ def script(namespace: str, after: int = 0) -> str:
 
 
 async def check(connection: PostgresConnection, sql: PostgresStatements) -> None:
-    """Whether this code can run on these tables.
+    """Check that this code can run on these tables.
 
     Raises:
         SchemaOutOfDate: it cannot, with the command that helps.
     """
-    there = await load_schema(connection, sql)
-    if migrations.pending_migrations(MIGRATIONS, there):
-        raise SchemaOutOfDate(found=there.version, known=LATEST_VERSION)
+    found = await load_schema(connection, sql)
+    if migrations.pending_migrations(MIGRATIONS, found):
+        raise SchemaOutOfDate(found=found.version, known=LATEST_VERSION)
 
 
 async def load_schema(connection: PostgresConnection, sql: PostgresStatements) -> SchemaVersion:

@@ -1,4 +1,4 @@
-"""Roll-ups, on PostgreSQL. The contract is in `store.protocol.Stats`."""
+"""Roll-ups on PostgreSQL. The contract is in `store.protocol.StatsStore`."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -87,9 +87,9 @@ class PostgresStats:
             done += len(await self._connection.call(lambda session: session.fetch(self._sql.prune, *wanted)))  # noqa: B023, awaited here
         return done + await self._connection.transact(partial(self._fold_totals, idle_since, limit - done))
 
-    async def _fold_totals(self, gone: int, limit: int, session: Session) -> int:
+    async def _fold_totals(self, idle_since: int, limit: int, session: Session) -> int:
         await session.execute(self._sql.lock_folded)
-        taken = await session.fetch(self._sql.delete_gone_totals, gone, limit)
+        taken = await session.fetch(self._sql.delete_gone_totals, idle_since, limit)
         if taken:
             before = await session.fetch(self._sql.folded_totals)
             sums = merge_rows(Resolution.TOTAL, [*_readable_rows(before), *_readable_rows(taken)])

@@ -1,7 +1,7 @@
-"""Jobs inside a transaction of the caller's own, on PostgreSQL. The contract is in `store.protocol.Inside`.
+"""Jobs inside a transaction of the caller, on PostgreSQL. The contract is in `store.protocol.Transactional`.
 
-What is to be done is a function of the schema (migration 0002), called with one text on the caller's connection: see
-`drivers`. Errors of the caller's own connection are the caller's, and stay what its driver makes of them.
+Each operation is a function of the schema, called with one JSON text on the caller's connection: see `drivers`. Errors
+of the caller's connection are passed on as its driver raises them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -73,8 +73,8 @@ class PostgresTransactional:
         await self._pool.close()
 
     @contextmanager
-    def _translate_errors(self, hold: ClaimRef | None = None) -> Iterator[None]:
-        """Say in our words what is ours; everything else is the caller's."""
+    def _translate_errors(self, claim: ClaimRef | None = None) -> Iterator[None]:
+        """Translate errors of our functions; everything else is the caller's."""
         try:
             yield
         except Exception as error:  # of any driver
@@ -85,8 +85,8 @@ class PostgresTransactional:
                     "run `drumbeat migrate`",
                     "conn",
                 ) from error
-            if hold is not None and state in (CLAIM_LOST_STATE, COMPLETED_STATE):
-                raise ClaimLost(hold.id, hold.token, completed=state == COMPLETED_STATE) from error
+            if claim is not None and state in (CLAIM_LOST_STATE, COMPLETED_STATE):
+                raise ClaimLost(claim.id, claim.token, completed=state == COMPLETED_STATE) from error
             raise
 
 

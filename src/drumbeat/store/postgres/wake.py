@@ -1,14 +1,15 @@
-"""Hints across processes: NOTIFY with the smallest due moment, heard by every worker that listens.
+"""Hints across processes: NOTIFY with the earliest run_at, received by every worker that listens.
 
-    add --commit--> Announcer --NOTIFY "run_at sender"--> Link of each worker --> hear(run_at)
+    add --commit--> PostgresNotifier --NOTIFY "run_at sender"--> PostgresConnection of each worker --> Subscriber.on_job
 
-A NOTIFY takes a lock that all of them share, so it is no part of a transaction that stores jobs, but for a single job of a
-lone caller, or after a silence, when nobody else is at it: there it saves a round trip. Bursts are joined: the first is sent
-at once, what follows within some milliseconds goes out together at their end, so that none is lost and a flood of enqueues is
-not a flood of hints. Whoever listens in the same store is told without the detour, and does not hear it twice.
+A NOTIFY takes a lock that all transactions with one share, so it is not part of a transaction that stores jobs, except
+for a single job of a lone caller, or after a silence, when it blocks no other: there it saves a round trip. In a burst
+the first hint is sent at once, and those that follow within some milliseconds as one at their end, so that none is lost
+and a flood of enqueues is no flood of hints. Subscribers of the same store are called directly, and ignore their own
+NOTIFY.
 
-A loop may run no longer than the call that it was started for (`run_until_complete` for each enqueue). So the last call under
-way does not return before its hint is sent: `settle`.
+A loop may run no longer than the call that it was started for (`run_until_complete` for each enqueue). So the last call
+under way does not return before its hint is sent: `flush`.
 """
 
 import asyncio
@@ -28,14 +29,14 @@ from drumbeat.store.protocol.wake import Forward, OnJob, Subscriber
 BURST_WINDOW_S = 0.002
 FLUSH_TIMEOUT = 1.0
 PING_INTERVAL = 20.0
-"""A connection that only listens would never notice that its other end is gone."""
+"""A connection that only listens would never notice that its peer is gone."""
 RECONNECT_DELAY = 0.5
 FALLBACK_POLL_INTERVAL = 0.5
-"""Where nothing can be heard, a hint comes so often without cause."""
+"""How often subscribers are told to check where no notification can be received."""
 
 
 class PostgresNotifier:
-    """Tells workers; lives as long as its store."""
+    """The sending end; lives as long as its store."""
 
     def __init__(
         self,
@@ -58,17 +59,20 @@ class PostgresNotifier:
         self._sender = os.urandom(6).hex()
         self.listeners: list[OnJob] = []
         self.internal_listeners: list[OnJob] = []
-        """Parts of this store that want to know as well."""
+        """Parts of this store that want every hint as well."""
 
     def sender_for_commit(self, *, alone: bool) -> str | None:
-        """Whose hint a statement that stores a job may send with its commit; None: it shall not, or is not `alone` and in the
-        middle of a burst."""
+        """The sender for a hint that the statement storing a job sends with its commit; None: send none, because hints
+        go another way, or it is not `alone` and in the middle of a burst."""
         if self._closed or self._task is not None or self._forward is not None:
             return None
         return self._sender if alone or self._burst_remaining() <= 0 else None
 
-    def notify(self, due: int, *, sent: bool = False) -> None:
-        """Jobs with this due moment are stored and visible; `told`: by `voice`, all others have heard of it."""
+    def notify(self, due: int | None, *, sent: bool = False) -> None:
+        """Jobs that are due then are stored and visible (None: there are none). `sent`: the commit has notified all
+        other stores."""
+        if due is None:
+            return
         self._deliver(due)
         if sent:
             self._sent_at = self._clock.monotonic()
@@ -77,24 +81,24 @@ class PostgresNotifier:
             return
         self._pending_due = due if self._pending_due is None else min(due, self._pending_due)
         if self._task is None and not self._closed:
-            # Not in a task group: several calls share it, none of which may take it down. `settle` and `close` end it.
+            # Not in a task group: several calls share it, and none may cancel it. `flush` and `close` end it.
             loop = asyncio.get_running_loop()
-            self._task = loop.create_task(self._send_pending(), name="drumbeat announcer")
+            self._task = loop.create_task(self._send_pending(), name="drumbeat notifier")
 
     async def flush(self) -> None:
-        """Return when no hint waits to be sent; not much later than that if the server does not take it."""
+        """Return when no hint waits to be sent, or after FLUSH_TIMEOUT if the server does not take it."""
         if (task := self._task) is not None:
             self._flush_requested.set()
             await asyncio.wait([task], timeout=FLUSH_TIMEOUT)
 
     def on_notification(self, payload: str) -> None:
-        """A NOTIFY has come. Anybody may send one: what is no number means "look"."""
+        """A NOTIFY arrived. Any client may send one: what is no number means "check now"."""
         due, _, sender = payload.partition(" ")
         if sender != self._sender:
             self._deliver(int(due) if due.isdigit() else 0)
 
     async def close(self) -> None:
-        """Send what is waiting, if the server is there."""
+        """Send what is pending, if the server answers."""
         self._closed = True
         self._flush_requested.set()
         if (task := self._task) is not None:
@@ -102,8 +106,8 @@ class PostgresNotifier:
             task.cancel()
 
     def _deliver(self, due: int) -> None:
-        for hear in [*self.internal_listeners, *self.listeners]:
-            hear(due)
+        for on_job in [*self.internal_listeners, *self.listeners]:
+            on_job(due)
 
     async def _send_pending(self) -> None:
         try:
@@ -111,7 +115,7 @@ class PostgresNotifier:
                 if (pause := self._burst_remaining()) > 0:
                     await self._flush_requested.wait(pause)
                 payload, self._pending_due = f"{self._pending_due} {self._sender}", None
-                # Lost with the server: whoever would have heard it polls.
+                # Lost with the server: its receivers poll.
                 with contextlib.suppress(StoreError):
                     await self._connection.call(partial(self._send_notify, payload), plan_mode=PlanMode.ANY)
                 self._sent_at = self._clock.monotonic()
@@ -120,7 +124,7 @@ class PostgresNotifier:
             self._flush_requested.clear()
 
     def _burst_remaining(self) -> float:
-        """Seconds until the end of the burst; not above 0: there is none."""
+        """Seconds until the end of the burst; 0 or less if there is none."""
         return self._sent_at + BURST_WINDOW_S - self._clock.monotonic()
 
     async def _send_notify(self, payload: str, session: Session) -> None:
@@ -146,7 +150,7 @@ class PostgresWake:
     @contextlib.asynccontextmanager
     async def listen(self, subscriber: Subscriber) -> AsyncIterator[str | None]:
         """Every hint reaches every subscriber, so that no address is needed. Behind a pooler in transaction mode only
-        hints of this very store arrive: the subscriber is also told to look every FALLBACK_POLL_INTERVAL."""
+        hints of this very store arrive: the subscriber is also told to check every FALLBACK_POLL_INTERVAL."""
         channels = self._channels(subscriber)
         self._subscribers.append(subscriber)
         if subscriber.on_job is not None:
@@ -197,9 +201,9 @@ class PostgresWake:
 
 
 class _PostgresSubscription:
-    """Keeps the connection that listens: opened anew when it is lost, and looked after when it is silent."""
+    """Keeps the connection that listens: reopens it when it is lost, and pings it while it is silent."""
 
-    name = "drumbeat ear"
+    name = "drumbeat subscription"
 
     def __init__(self, connection: PostgresConnection, clock: Clock, on_gap: Callable[[], None]) -> None:
         self._connection = connection
@@ -217,10 +221,10 @@ class _PostgresSubscription:
                 await self._clock.sleep(jitter(RECONNECT_DELAY))
                 continue
             if was_lost:
-                self._on_gap()  # what was said meanwhile was not heard
+                self._on_gap()  # what was sent meanwhile did not arrive
 
     async def _wait_until_lost(self) -> bool:
-        """Until the connection is lost, or for a while: whether it was lost. Its other ears clear the same flag."""
+        """Wait until the connection is lost (True), or for PING_INTERVAL. Other subscriptions clear the same flag."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PING_INTERVAL):
                 await self._connection.lost.wait()
@@ -229,9 +233,9 @@ class _PostgresSubscription:
 
 
 class _PollingFallback:
-    """Stands in for an ear where LISTEN cannot be used: says "look" from time to time."""
+    """Replaces a subscription where LISTEN cannot be used: tells the subscriber to check from time to time."""
 
-    name = "drumbeat deaf ear"
+    name = "drumbeat polling fallback"
 
     def __init__(self, clock: Clock, on_gap: Callable[[], None]) -> None:
         self._clock = clock

@@ -1,14 +1,14 @@
-"""The border between Drumbeat and a database: a few small parts, each a few operations, batch in and batch out.
+"""The boundary between Drumbeat and a database: a few small parts with a few operations each, which take and return
+batches.
 
 Every engine implements all of it; there are no optional operations and no capability flags, and no caller asks which
-engine it has. The docstrings are the contract: who may call, what is atomic, what a second call does, what is raised. Each
-operation may raise StoreUnavailable: nothing was done, or it is unknown whether it was; calling again is harmless wherever
-the docstring does not say otherwise.
+engine it has. The docstrings are the contract: who may call, what is atomic, what a second call does, what is raised.
+Each operation may raise StoreUnavailable: nothing was done, or it is unknown whether it was; calling again is harmless
+unless the docstring says otherwise.
 
 A store belongs to one event loop of one process. Cancelling a call may leave it done or undone, never half done.
 """
 
-from types import TracebackType
 from typing import Protocol, Self
 
 from .audit import AuditStore
@@ -39,10 +39,10 @@ __all__ = [
 
 
 class Store(Protocol):
-    """One database, as seen from one event loop. Open it with `store.urls.open_store`."""
+    """One database, as seen from one event loop. Open it with `store.urls.open_store`. Engines inherit from it."""
 
     url: str
-    """Without a password: fit for messages."""
+    """Without a password: safe for messages."""
     jobs: JobStore
     instances: InstanceStore
     schedules: ScheduleStore
@@ -55,11 +55,11 @@ class Store(Protocol):
     transactional: Transactional
 
     async def close(self) -> None:
-        """Give back all connections and threads. Calls under way end with StoreUnavailable. Harmless twice."""
+        """Close all connections and threads. Calls under way end with StoreUnavailable. Harmless twice."""
         ...
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,4 +1,4 @@
-"""The record of what people did: what every engine must do with it."""
+"""What every engine must do with the audit log."""
 
 from typing import Protocol
 
@@ -6,22 +6,23 @@ from drumbeat.core.audit import ALL_ENTRIES, REQUEST_KEY_TTL_US, AuditEntry, Aud
 
 
 class AuditStore(Protocol):
-    """What was done, by whom, to how many, and why. An act is begun here before it is done, and ended after."""
+    """The audit log: what people did, to how many jobs, and why. An entry is begun before the action and ended after
+    it."""
 
     async def begin(self, act: NewAuditEntry, *, within_us: int = REQUEST_KEY_TTL_US) -> AuditEntry | None:
-        """Put an act on record; None: it is, and may be done now.
+        """Record an action before it is done. None: recorded, go ahead.
 
-        With a request_key under which the same `who` began another act in the last `within` microseconds by the store's
-        clock, nothing is written, and that one is given: it is the same request, sent again. Of many at once with the same key
-        one begins. A second call with the same id changes nothing and gives None. Works on a store that is full, as far as the
-        engine can: what makes room must be possible.
+        If the same `who` began another action with this request_key within the last `within_us` microseconds by the
+        store's clock, nothing is written and that entry is returned: it is the same request, sent again. Of many at
+        once with the same key one begins. A second call with the same id changes nothing and returns None. Works on a
+        full store as far as the engine can: what frees space must be possible.
         """
         ...
 
     async def end(self, id: str, *, touched: int, outcome: str, answer: str | None) -> None:
-        """It was done, refused or failed. The first call counts; an id that is not on record is passed over.
+        """Record how the action ended: done, refused or failed. The first call counts; an unknown id is ignored.
 
-        An answer of more than MOST_ANSWER bytes is not kept.
+        An answer longer than MAX_ANSWER_BYTES is not kept.
         """
         ...
 
@@ -32,5 +33,5 @@ class AuditStore(Protocol):
         ...
 
     async def prune(self, before: int, limit: int) -> int:
-        """Delete acts that were begun before this moment, oldest first, at most `limit`. Returns how many."""
+        """Delete entries begun before this time, oldest first, at most `limit`. Returns how many."""
         ...

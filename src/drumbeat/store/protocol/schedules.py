@@ -1,4 +1,4 @@
-"""Rules in time: what every engine must do with schedules. Which moments a rule has is decided by `schedules/`, not here."""
+"""What every engine must do with schedules. `schedules/` computes fire times, not the store."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -17,67 +17,74 @@ from drumbeat.ids import InstanceId
 
 
 class ScheduleStore(Protocol):
-    """Schedules and the record of their fires. A fire is a row (schedule, moment) that is unique for ever.
+    """Schedules and their fire records. A fire is a row (schedule, fire time), which is never repeated.
 
-    Every terminal transition of a job that some schedule's `current` names (it succeeded, became dead, was cancelled,
-    whoever did it: a worker, a rescuer, a person) does, in its own transaction: `current` becomes empty; the job that has
-    waited longest for this schedule (`waits_for_schedule(name)`) becomes `current`, waits for nothing any more and workers
-    are woken; if there is none, then with AFTER and if active, next_at = now + rule, unless that is not before `end`. Jobs
-    of a schedule that are not its `current` (replays, manual runs, earlier fires) change nothing.
+    When a job ends (succeeded, dead or cancelled, by whatever: a worker, a rescuer, a person) that is the `current` job
+    of a schedule, the same transaction does this: `current` becomes empty; the job that has been blocked on this
+    schedule for the longest time (`blocked_on_schedule(name)`) becomes `current` and is unblocked, and workers are
+    woken; if there is none and the schedule is active with AFTER, next_at = now + interval, unless that is not before
+    `end`. Jobs of a schedule that are not its `current` (replays, manual runs, earlier fires) change nothing.
     """
 
     async def put(
         self, schedule: NewSchedule, *, revision: int | None, cursor: int | None, next_at: int | None, by: str
     ) -> bool:
-        """Make a schedule (`revision` None) or change the definition of the one that has this revision, and make it active.
+        """Create a schedule (`revision` None) or change the definition of the one that has this revision, and make it
+        active.
 
-        False, and nothing is changed, if there is one already, or its revision is another. A name that is retired is made anew
-        with revision None: it keeps its record of fires. `cursor` None: it keeps the one it has. With AFTER next_at stays
+        False, and nothing is changed, if it exists already, or has another revision. A retired name is created anew
+        with revision None and keeps its fire records. `cursor` None: it keeps the one it has. With AFTER next_at stays
         empty while its job is live.
         """
         ...
 
     async def declare(self, names: Sequence[str]) -> list[str]:
-        """Note that a running instance declares these now. Returns those of them that are not in the store, not even retired:
-        it was emptied, or somebody deleted them there."""
+        """Record that a running instance declares these now. Returns those that do not exist, not even as retired: the
+        store was emptied, or they were deleted there."""
         ...
 
     async def set_state(self, change: ScheduleChange) -> bool:
-        """Apply the change if the schedule still has this revision; returns whether it had. What is not active has no next_at."""
+        """Pause, resume or retire a schedule, if it still has this revision; returns whether it had.
+
+        cursor and next_at as in `put`; a schedule that is not active has no next_at.
+        """
         ...
 
     async def get(self, name: str) -> Schedule | None: ...
 
     async def list_page(self, *, after: str | None = None, limit: int = 1_000, all: bool = False) -> list[Schedule]:
-        """By name, those after `after`; without `all` not those that are retired."""
+        """By name, those after `after`; without `all` no retired ones."""
         ...
 
     async def get_due(self, limit: int) -> DueSchedules:
-        """What is to be fired now, at most `limit`, and when to look again. A read."""
+        """The schedules to fire now, at most `limit`, and when to ask again. A read."""
         ...
 
     async def fire(self, firings: Sequence[FireRequest]) -> list[FireResult]:
-        """Each by itself atomic, one answer for each, in order. Wakes workers. Quick for hundreds of schedules at once.
+        """Fire schedules. Each request is atomic by itself; one result for each, in order. Wakes workers. Fast for
+        hundreds at once.
 
-        Refused (`done` False) unless the schedule is active and, if it moves, has this revision and cursor. Else, for each
-        moment in order: one that is on record is passed over; by the schedule's overlap, if its `current` job is live,
-        it is skipped (a row with reason "overlap"), queued (its job blocked_on the schedule), or the live one and all
-        that wait are cancelled first (a pending one at once: then the new one need not wait; a running one is asked to
-        stop, and the new one waits for its end; of several moments only the last gets a job then, those before it are
-        skipped). Otherwise its job is pending at run_at and is `current`. The job has
-        the definition's task, queue, args and options, due_at = the moment, and the schedule's name. Then skipped
-        stretches are recorded and cursor and next_at set (with AFTER next_at is None while the job is live).
+        Refused (`done` False) unless the schedule is active and, if the request moves it, has this revision and cursor.
+        Otherwise, for each fire time in order: one that is recorded already is ignored. If the `current` job is live,
+        the schedule's overlap decides: the fire is skipped (a record with reason "overlap"), queued (its job is blocked
+        on the schedule), or the live job and all blocked ones are cancelled first (a pending one at once: then the new
+        one is not blocked; a running one is asked to stop, and the new one is blocked until it ends; of several fire
+        times only the last gets a job then, those before it are skipped). If no job is live, the new job is pending at
+        run_at and becomes `current`. A job has the definition's task, queue, args and options, due_at = the fire time,
+        and the schedule's name. Then skipped ranges are recorded, and cursor and next_at are set (with AFTER next_at is
+        None while the job is live).
         """
         ...
 
     async def advance_stalled(self) -> int:
-        """Set going what stands still: active AFTER schedules without next_at whose current job is not live are due now; jobs
-        that wait for a schedule without a live current job go on. Returns how many. For a sweep; nearly always none."""
+        """Repair schedules that do not advance: active AFTER schedules without next_at whose current job is not live
+        become due now; jobs blocked on a schedule without a live current job are unblocked. Returns how many, nearly
+        always 0. For a sweep."""
         ...
 
     async def retire_undeclared(self, undeclared_since: int) -> list[str]:
-        """Retire active and paused schedules of origin CODE that nobody has declared since, if living instances of the same app
-        exist. Returns their names."""
+        """Retire active and paused schedules of origin CODE that were not declared since then, if living instances of
+        the same app exist. Returns their names."""
         ...
 
     async def list_fires(
@@ -90,15 +97,15 @@ class ScheduleStore(Protocol):
         ...
 
     async def prune_fires(self, before: int, limit: int) -> int:
-        """Delete records of fires whose moment (of a stretch: the last) was before this, oldest first, at most `limit`.
-        Returns how many."""
+        """Delete fire records from before this time (of a skipped range: its last fire time), oldest first, at most
+        `limit`. Returns how many."""
         ...
 
     async def claim_once(self, key: str, instance: InstanceId) -> OnceState:
-        """Take up what is to be done once: YOURS, and on record as this instance's, unless it is done or a living instance
-        is at it. Asked again by the same instance, it is still YOURS."""
+        """Claim something that is to be done once: YOURS, and recorded as this instance's, unless it is done or a
+        living instance does it. A second call by the same instance returns YOURS again."""
         ...
 
     async def complete_once(self, key: str, instance: InstanceId) -> bool:
-        """It is done, for ever. False, and nothing is changed, if another has taken it up meanwhile."""
+        """Record that it is done, for ever. False, and nothing is changed, if another instance has claimed it since."""
         ...

@@ -1,4 +1,4 @@
-"""What was counted: what every engine must do with roll-ups."""
+"""What every engine must do with roll-ups."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,17 +10,18 @@ from drumbeat.ids import InstanceId
 class StatsStore(Protocol):
     """Roll-ups of counts and latencies, written by each instance for itself and merged when they are read.
 
-    They need not survive the end of the server: the last seconds of them may be lost with a machine.
+    They need not survive the end of the server: the last seconds may be lost with a machine.
     """
 
     async def put(self, instance: InstanceId, rollups: Sequence[Rollup], *, instance_died: bool = False) -> bool:
-        """Write what this instance has counted; `buried`: what others have counted for it, after its end. Each is the whole of
-        its (resolution, at, queue, task) and replaces what was there, so that repeating is harmless. Beside those for each queue and
-        task, a stretch has one of all together (OVERALL), so that nobody need add up thousands. All or none: False, and
-        nothing is written, unless the instance is alive (dead, if `buried`).
+        """Write what this instance has counted; `instance_died`: what others have counted for it after its end. Each
+        roll-up is the whole of its (resolution, at, queue, task) and replaces what was there, so that repeating is
+        harmless. Beside those for each queue and task, an interval has one of all together (OVERALL), so that no reader
+        adds up thousands. All or none: False, and nothing is written, unless the instance is alive (dead, if
+        `instance_died`).
 
         Raises:
-            StoreFull: nothing was stored, there is no room.
+            StoreFull: nothing was stored, there is no space.
         """
         ...
 
@@ -35,16 +36,16 @@ class StatsStore(Protocol):
         ...
 
     async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
-        """What this instance wrote: its TOTAL roll-ups, and stretches that begin at `since` or later, OVERALL included."""
+        """What this instance wrote: its TOTAL roll-ups, and intervals that begin at `since` or later, OVERALL included."""
         ...
 
     async def read_run_ends(self, instance: InstanceId, since: int) -> list[RunEnd]:
-        """The runs of this instance that are on record and ended at `since` or later, in any order. A look for the moment after
-        its death: among very many others that ended at the same time, some may be missing."""
+        """The recorded runs of this instance that ended at `since` or later, in any order. Meant for shortly after its
+        death: among very many others that ended at the same time, some may be missing."""
         ...
 
     async def prune(self, *, ten_seconds_before: int, minutes_before: int, idle_since: int, limit: int) -> int:
-        """Delete stretches of 10 s that began before `tens` and of a minute before `minutes`; add the TOTAL rows of instances
-        that do not live, and wrote nothing since `gone`, to one of nobody's. At most `limit` rows; returns how many there
-        were."""
+        """Delete intervals of 10 s that began before `ten_seconds_before` and of a minute before `minutes_before`; add
+        the TOTAL rows of instances that do not live, and wrote nothing since `idle_since`, to one that belongs to none.
+        At most `limit` rows; returns how many there were."""
         ...

@@ -1,4 +1,4 @@
-"""Operations inside a transaction of the caller's own."""
+"""Operations inside a transaction of the caller."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -8,19 +8,19 @@ from drumbeat.core.job import AddResult, NewJob
 
 
 class EngineTransaction(Protocol):
-    """A connection of the store's own, for one transaction of a handler. Begin it once, then commit it or roll it back once."""
+    """A connection of the store for one transaction of a handler. Begin it once, then commit it or roll it back once."""
 
     timeout: float | None
-    """So many seconds after its begin it is rolled back by itself; None: never."""
+    """Seconds after its begin at which it is rolled back automatically; None: never."""
 
     async def begin(self) -> Any:
-        """Gives the driver's connection, inside a transaction."""
+        """Returns the driver's connection, inside a transaction."""
         ...
 
     def begin_sync(self) -> Any: ...
 
     async def commit(self) -> None:
-        """Durable when it returns, and the connection is given back.
+        """Durable when it returns. Returns the connection to the store.
 
         Raises:
             TransactionTooLong: it had been rolled back.
@@ -31,10 +31,10 @@ class EngineTransaction(Protocol):
     def commit_sync(self) -> None: ...
 
     async def rollback(self) -> None:
-        """Harmless after anything else; the connection is given back.
+        """Harmless after anything else. Returns the connection to the store.
 
         Raises:
-            TransactionTooLong: it had been rolled back already, and whoever used it must hear why.
+            TransactionTooLong: it had been rolled back already, and the user of it must be told why.
         """
         ...
 
@@ -42,27 +42,28 @@ class EngineTransaction(Protocol):
 
 
 class Transactional(Protocol):
-    """Operations inside a transaction of the caller's own, on the caller's own connection to the same database.
+    """Operations inside a transaction of the caller, on the caller's connection to the same database.
 
-    They become visible, or vanish, with that transaction; on a connection that is in none and would commit each statement by
-    itself they are committed at once. Which kinds of connection there are is the engine's business. The `_sync` form of each
-    is for a connection of a sync driver and the thread that it belongs to; the others take both.
+    They become visible, or vanish, with that transaction; on a connection in autocommit mode they are committed at
+    once. Which kinds of connection are supported is up to the engine. The `_sync` forms are for a connection of a sync
+    driver, on the thread that it belongs to; the others take both.
 
     Raised by all:
         NotTransactional: this engine has no such transactions.
         InvalidArguments: `conn` is of a kind that cannot be used here, or is connected to another database.
-        Errors of the caller's own connection: as its driver makes them.
+        Errors of the caller's connection: as its driver raises them.
     """
 
     async def add(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]:
-        """As `Jobs.add`, but for the moment at which it takes effect. Workers are woken by the commit if `notify`."""
+        """As `JobStore.add`, but it takes effect with the caller's commit, which also wakes workers if `notify`."""
         ...
 
     def add_sync(self, conn: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[AddResult]: ...
 
     async def complete(self, conn: Any, completed: CompletedJob) -> None:
-        """Move a running job to history as succeeded, only if it runs under this instance with this token. A burial takes an
-        instance's jobs from it in one step, so that is the lease, too. A requested cancellation comes too late.
+        """Move a running job to history as succeeded, only if it runs under this instance with this token.
+        (`declare_dead` takes an instance's jobs from it in one step, so this also checks its lease.) A requested
+        cancellation comes too late.
 
         Raises:
             ClaimLost: it does not; the caller's transaction can only be rolled back now.

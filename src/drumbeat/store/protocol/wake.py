@@ -21,7 +21,7 @@ class Subscriber(msgspec.Struct, frozen=True):
     """What to call, on the loop that listens, for each kind of hint; None: hints of this kind are not wanted."""
 
     on_job: OnJob | None = None
-    """(run_at): a job that is due then may have been added; 0: look now."""
+    """(run_at): a job that is due then may have been added; 0: check now."""
     on_handoff: OnHandoff | None = None
     """(instance, result): jobs for a parked claim (`JobStore.report_and_claim`). A hand-off that is lost is like a lost
     answer: the store believes that the instance runs these jobs."""
@@ -32,7 +32,7 @@ class Subscriber(msgspec.Struct, frozen=True):
     """(instance): messages may have come for this instance; an empty name: for any. Others may be named."""
 
     def on_gap(self) -> None:
-        """Hints may have been missed: look at everything."""
+        """Hints may have been missed: check everything."""
         if self.on_job is not None:
             self.on_job(0)
         if self.on_ticket is not None:
@@ -42,7 +42,7 @@ class Subscriber(msgspec.Struct, frozen=True):
 
 
 class Wake(Protocol):
-    """Hints that something is due. They only shorten a sleep: whoever sleeps also polls.
+    """Hints that something is due. They only shorten a sleep: every receiver also polls.
 
     Where a store was opened with `forward`, it gives the hints of its own operations to that, and sends them itself only
     while that returns False. An engine whose hints are part of its scripts (Redis) sends them as well.
@@ -51,7 +51,7 @@ class Wake(Protocol):
     def listen(self, subscriber: Subscriber) -> AbstractAsyncContextManager[str | None]:
         """Call the subscriber for every hint.
 
-        Gives the address that must stand in this instance's row (NewInstance.wake) to get job and room hints, or in tickets
+        Yields the address that must be in this instance's row (NewInstance.wake) to get job and room hints, or in tickets
         (NewTicket.wake); None where none is needed. Room hints need a subscriber for jobs of the same store beside them.
         """
         ...

@@ -4,22 +4,10 @@ loop --everything--> RedisPool            a few connections; every operation is 
      <--hints, jobs-- RedisSubscription    one more connection, subscribed while there are listeners
 """
 
-from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import (
-    AuditStore,
-    Inspector,
-    InstanceStore,
-    JobStore,
-    LockStore,
-    RoomStore,
-    ScheduleStore,
-    StatsStore,
-    Transactional,
-    Wake,
-)
+from drumbeat.store.protocol import Store
 from drumbeat.store.redis import schema
 from drumbeat.store.redis.address import RedisAddress, parse_address
 from drumbeat.store.redis.audit import RedisAudit
@@ -39,7 +27,7 @@ from drumbeat.store.redis.wake import RedisWake
 __all__ = ["RedisAddress", "RedisStore", "RedisTransactional", "parse_address", "schema"]
 
 
-class RedisStore:
+class RedisStore(Store):
     """One database of a Redis server, as seen from one event loop."""
 
     def __init__(self, address: RedisAddress, *, namespace: str, clock: Clock) -> None:
@@ -47,16 +35,16 @@ class RedisStore:
         self.url = address.display_url
         self._pool = RedisPool(address, namespace)
         completion = CompletionClient(self._pool)
-        self.jobs: JobStore = RedisJobs(self._pool, completion)
-        self.instances: InstanceStore = RedisInstances(self._pool)
-        self.schedules: ScheduleStore = RedisSchedules(self._pool)
-        self.locks: LockStore = RedisLocks(self._pool)
-        self.rooms: RoomStore = RedisRooms(self._pool)
-        self.stats: StatsStore = RedisStats(self._pool)
-        self.inspect: Inspector = RedisInspect(self._pool, RedisHealth(self._pool, clock))
-        self.audit: AuditStore = RedisAudit(self._pool)
-        self.wake: Wake = RedisWake(self._pool, clock, completion)
-        self.transactional: Transactional = RedisTransactional()
+        self.jobs = RedisJobs(self._pool, completion)
+        self.instances = RedisInstances(self._pool)
+        self.schedules = RedisSchedules(self._pool)
+        self.locks = RedisLocks(self._pool)
+        self.rooms = RedisRooms(self._pool)
+        self.stats = RedisStats(self._pool)
+        self.inspect = RedisInspect(self._pool, RedisHealth(self._pool, clock))
+        self.audit = RedisAudit(self._pool)
+        self.wake = RedisWake(self._pool, clock, completion)
+        self.transactional = RedisTransactional()
 
     @classmethod
     async def open(cls, address: RedisAddress, *, namespace: str = "drumbeat", clock: Clock = SYSTEM) -> Self:
@@ -77,11 +65,3 @@ class RedisStore:
 
     async def close(self) -> None:
         await self._pool.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

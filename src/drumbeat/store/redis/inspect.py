@@ -1,4 +1,4 @@
-"""What people look at, on Redis. The contract is in `store.protocol.Inspect`."""
+"""Reads for people on Redis. The contract is in `store.protocol.Inspector`."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,9 @@ import msgspec
 from drumbeat.core.dead_letter import DeadLetterGroup
 from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
-from drumbeat.core.job import Attempt, Job
+from drumbeat.core.job import Attempt, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.durations import to_us
 from drumbeat.ids import JobId, is_job_id, pack_id, unpack_id
 from drumbeat.store.malformed import Fault, explain_fault, join_reasons, log_faults
 from drumbeat.store.protocol.inspect import MAX_GROUPED_LETTERS
@@ -16,12 +17,11 @@ from drumbeat.store.records import to_datetime_or_none
 from drumbeat.store.redis import instance_rows, record_format, rows
 from drumbeat.store.redis.finder import MalformedFinder
 from drumbeat.store.redis.health import RedisHealth
-from drumbeat.store.redis.jobs import missing_job_error
 from drumbeat.store.redis.pool import RedisPool
 from drumbeat.store.redis.search import RedisSearch
 
 _DEAD_LETTERS_PER_CALL = 250
-"""Dead letters that one call looks at to group them: about 4 ms."""
+"""Dead letters that one call reads to group them: about 4 ms."""
 _PAGE = 500
 _decode_pause = msgspec.json.Decoder(tuple[int, str, str]).decode
 
@@ -65,10 +65,10 @@ class RedisInspect:
         return found
 
     async def list_queues(self) -> list[QueueStats]:
-        lines, running, waiting, paused, records = await self._pool.run("list_queues")
+        queues, running, waiting, paused, records = await self._pool.run("list_queues")
         pauses = {name: _read_pause(name, text) for name, text in record_format.pairs_to_dict(paused).items()}
         runs, waits = record_format.pairs_to_dict(running), record_format.pairs_to_dict(waiting)
-        pending = {line[0]: line[1:] for line in lines}
+        pending = {queue[0]: queue[1:] for queue in queues}
         taken = {queue.encode() for record in instance_rows.decode_new_instances(records) for queue in record.queues}
         found: list[QueueStats] = []
         for name in sorted(pending.keys() | runs.keys() | waits.keys() | pauses.keys() | taken):
@@ -137,13 +137,11 @@ class RedisInspect:
     async def get_leader(self) -> LeaderInfo | None:
         return instance_rows.decode_leader(await self._pool.run("get_leader"))
 
-    async def count_ahead(self, id: JobId, limit: int = 10_000) -> int:
-        if not is_job_id(id):
-            raise missing_job_error(id, None)
-        pruned_before, count = await self._pool.run("count_jobs_ahead", pack_id(id))
-        if count is None:
-            raise missing_job_error(id, pruned_before)
-        return min(int(count), limit)
+    async def count_ahead(self, job: Job, limit: int = 10_000) -> int:
+        if job.state is not JobState.PENDING or job.blocked_on is not None:
+            return 0
+        place = (job.queue, job.priority, to_us(job.run_at), pack_id(job.id))
+        return min(int(await self._pool.run("count_jobs_ahead", *place)), limit)
 
     async def find_malformed(self, limit: int = 1_000) -> list[Fault]:
         return await MalformedFinder(self._pool, self._search).find(limit)

@@ -9,8 +9,8 @@ from drumbeat.core.claim import ClaimRef, ClaimRequest, ClaimResult, Outcome
 from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
 from drumbeat.core.transitions import answer_cancel, expired_block_failure
-from drumbeat.errors import JobExpired, JobNotFound
-from drumbeat.ids import InstanceId, JobId, created_us, is_job_id, pack_id, unpack_id
+from drumbeat.ids import InstanceId, JobId, is_job_id, pack_id, unpack_id
+from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.redis import insert, record_format, rows
 from drumbeat.store.redis.completion import CompletionClient
 from drumbeat.store.redis.connection import Value
@@ -79,7 +79,7 @@ class RedisJobs:
         for id in ids:
             answer = known.get(id)
             if answer is None:
-                raise missing_job_error(id, pruned_before)
+                raise missing_job_error(id, record_format.int_or_zero(pruned_before))
             found.append(rows.decode_ended(id, *answer))
         return found
 
@@ -123,10 +123,3 @@ class RedisJobs:
 
 def _answer_cancel(state: bytes | None) -> CancelAnswer:
     return answer_cancel(None if state is None else state.decode())
-
-
-def missing_job_error(id: JobId, pruned_before: bytes | None) -> JobNotFound | JobExpired:
-    """Which of the two it is for an id that is nowhere."""
-    if pruned_before is not None and is_job_id(id) and created_us(id) < record_format.int_or_zero(pruned_before):
-        return JobExpired(id)
-    return JobNotFound(id)

@@ -1,8 +1,8 @@
-"""Roll-ups, on Redis. The contract is in `store.protocol.Stats`.
+"""Roll-ups on Redis. The contract is in `store.protocol.StatsStore`.
 
-The counts of a roll-up are a text of numbers with commas. In the hash of a stretch the field is queue, task and instance, in
-the totals of an instance queue and task, in the sums of those that have gone queue, task and the place of one number, from 1;
-with NUL between them.
+The counts of a roll-up are a text of numbers with commas. The fields are, with NUL between the parts: queue, task and
+instance in the hash of an interval; queue and task in the totals of an instance; queue, task and the index of one
+count, from 1, in the sums of instances that have gone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ from drumbeat.store.redis.pool import RedisPool
 
 TEN_SECONDS_RETENTION_S = TEN_SECONDS_RETENTION_US // 1_000_000
 MINUTES_RETENTION_S = 366 * 86_400
-"""Where nobody prunes. A controller does, sooner: as soon as history is."""
+"""Used where no controller prunes; one does so sooner, with history."""
 _INTERVALS_PER_CALL = 200
-"""Stretches that one call reads."""
+"""Intervals that one call reads."""
 _RUN_ENDS_PER_CALL = 2_000
-"""Ends of history that one call looks at."""
+"""Rows of history that one call scans."""
 
 
 class RedisStats:
@@ -89,12 +89,12 @@ class RedisStats:
         return found + [row for each in others for row in _decode_rows(0, each)]
 
     async def read_written(self, instance: InstanceId, since: int) -> WrittenRollups:
-        grains = (int(Resolution.TEN_SECONDS), int(Resolution.MINUTE))
-        at, totals, *flat = await self._pool.run("read_written_stats", instance, since, *grains)
+        resolutions = (int(Resolution.TEN_SECONDS), int(Resolution.MINUTE))
+        at, totals, *flat = await self._pool.run("read_written_stats", instance, since, *resolutions)
         found = [from_counts(Resolution.TOTAL, *row) for row in _decode_rows(0, totals)]
-        for resolution, moment, place, counts in zip(*[iter(flat)] * 4, strict=True):
+        for resolution, begin, place, counts in zip(*[iter(flat)] * 4, strict=True):
             found += [
-                from_counts(Resolution(int(resolution)), *row) for row in _decode_rows(int(moment), (place, counts))
+                from_counts(Resolution(int(resolution)), *row) for row in _decode_rows(int(begin), (place, counts))
             ]
         return WrittenRollups(None if at is None else int(at), found)
 
@@ -102,16 +102,22 @@ class RedisStats:
         found: list[RunEnd] = []
         seen = 0
         while True:
-            looked, *flat = await self._pool.run("read_run_ends", instance, since, seen, _RUN_ENDS_PER_CALL)
+            scanned, *flat = await self._pool.run("read_run_ends", instance, since, seen, _RUN_ENDS_PER_CALL)
             for queue, task, outcome, died, due, started, finished in zip(*[iter(flat)] * 7, strict=True):
-                began = None if started == b"null" else int(started)
+                started_at = None if started == b"null" else int(started)
                 found.append(
                     RunEnd(
-                        queue.decode(), task.decode(), outcome.decode(), died == b"1", int(due), began, int(finished)
+                        queue.decode(),
+                        task.decode(),
+                        outcome.decode(),
+                        died == b"1",
+                        int(due),
+                        started_at,
+                        int(finished),
                     )
                 )
-            seen += looked
-            if looked < _RUN_ENDS_PER_CALL:
+            seen += scanned
+            if scanned < _RUN_ENDS_PER_CALL:
                 return found
 
     async def prune(self, *, ten_seconds_before: int, minutes_before: int, idle_since: int, limit: int) -> int:

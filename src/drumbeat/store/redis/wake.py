@@ -1,10 +1,11 @@
-"""Hints across processes: the scripts that make jobs due publish the smallest due moment, heard by every worker that listens.
+"""Hints across processes: the scripts that make jobs due publish the earliest run_at, received by every worker that
+listens.
 
-    script --PUBLISH {namespace}:wake "run_at"-----> Subscription of each worker --> hear(run_at)
-    add_jobs --PUBLISH {namespace}:door:<its> jobs--> Subscription of one worker  --> given(instance, jobs)
+    script ---PUBLISH {namespace}:wake "run_at"-----> RedisSubscription of each worker --> Subscriber.on_job
+    add_jobs -PUBLISH {namespace}:door:<its> jobs---> RedisSubscription of one worker --> Subscriber.on_handoff
 
-The worker that enqueues hears its own hint in the same way, and as soon as the answer to its call: telling it directly as well
-would only make it look twice.
+A worker that enqueues receives its own hint in the same way, and as soon as the answer to its call: a direct call as
+well would only make it claim twice.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from drumbeat.store.redis.failures import translate_errors
 from drumbeat.store.redis.pool import RedisPool
 
 PING_INTERVAL = 20.0
-"""A connection that only listens would never notice that its other end is gone."""
+"""A connection that only listens would never notice that its peer is gone."""
 PING_TIMEOUT = 4.0
 RETRY_DELAY = 0.5
 Channels = dict[bytes, Callable[[bytes], None]]
@@ -76,7 +77,7 @@ class RedisWake:
         return {channel.encode(): receive for channel, receive in channels.items()}
 
     def _receive_handoff(self, subscriber: Subscriber, text: bytes) -> None:
-        """Any client may publish: what no script of ours wrote means "look"."""
+        """Any client may publish: what no script of ours wrote means "check now"."""
         try:
             instance, result = self._completion.parse_handoff(text)
         except (ValueError, msgspec.MsgspecError):
@@ -87,7 +88,7 @@ class RedisWake:
 
 
 def _receive_job(on_job: OnJob, text: bytes) -> None:
-    """Any client may publish: what is no number means "look"."""
+    """Any client may publish: what is no number means "check now"."""
     on_job(int(text) if text.isdigit() else 0)
 
 

@@ -8,22 +8,10 @@ loop --requests--> writer thread         one transaction for all waiting request
 
 import asyncio
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from drumbeat.clock import SYSTEM, Clock
-from drumbeat.store.protocol import (
-    AuditStore,
-    Inspector,
-    InstanceStore,
-    JobStore,
-    LockStore,
-    RoomStore,
-    ScheduleStore,
-    StatsStore,
-    Transactional,
-    Wake,
-)
+from drumbeat.store.protocol import Store
 from drumbeat.store.protocol.wake import Forward
 from drumbeat.store.sqlfile import with_namespace
 from drumbeat.store.sqlite import file_checks, schema
@@ -59,7 +47,7 @@ from drumbeat.store.sqlite.wake import SqliteNotifier, SqliteWake
 from drumbeat.store.sqlite.writer import Writer
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """One SQLite file, as seen from one event loop."""
 
     def __init__(
@@ -76,7 +64,7 @@ class SqliteStore:
         self._admin_reader = Reader("admin reader", path, loop, lambda: self._writer.identity)
         completion = SqliteCompletionWriter(jobs_sql, SqliteInserter(jobs_sql))
         disk_space = file_checks.DiskSpaceGuard(path, min_free_bytes=min_free_bytes)
-        self.jobs: JobStore = SqliteJobs(
+        self.jobs = SqliteJobs(
             jobs_sql,
             inspect_sql,
             writer=self._writer,
@@ -85,10 +73,10 @@ class SqliteStore:
             clock=clock,
             disk_space=disk_space,
         )
-        self.instances: InstanceStore = SqliteInstances(
+        self.instances = SqliteInstances(
             instances_sql, jobs_sql, inspect_sql, writer=self._writer, completion=completion
         )
-        self.schedules: ScheduleStore = SqliteSchedules(
+        self.schedules = SqliteSchedules(
             with_namespace(SCHEDULES, namespace),
             jobs_sql,
             writer=self._writer,
@@ -96,20 +84,20 @@ class SqliteStore:
             clock=clock,
             disk_space=disk_space,
         )
-        self.locks: LockStore = SqliteLocks(
+        self.locks = SqliteLocks(
             with_namespace(LOCKS, namespace),
             writer=self._writer,
             worker_reader=self._worker_reader,
             admin_reader=self._admin_reader,
             clock=clock,
         )
-        self.rooms: RoomStore = SqliteRooms(
+        self.rooms = SqliteRooms(
             with_namespace(ROOMS, namespace),
             writer=self._writer,
             worker_reader=self._worker_reader,
             disk_space=disk_space,
         )
-        self.stats: StatsStore = SqliteStats(
+        self.stats = SqliteStats(
             with_namespace(STATS, namespace),
             writer=self._writer,
             admin_reader=self._admin_reader,
@@ -123,24 +111,17 @@ class SqliteStore:
             reader=self._admin_reader,
             min_free_bytes=min_free_bytes,
         )
-        self.inspect: Inspector = SqliteInspect(
+        self.inspect = SqliteInspect(
             inspect_sql,
-            jobs_sql,
             with_namespace(MALFORMED, namespace),
             search,
             health=health,
             reader=self._admin_reader,
             clock=clock,
         )
-        self.audit: AuditStore = SqliteAudit(
-            with_namespace(AUDIT, namespace), writer=self._writer, reader=self._admin_reader
-        )
-        self.wake: Wake = SqliteWake(
-            path, self._notifier, notify=self._writer.notify, identity=lambda: self._writer.identity
-        )
-        self.transactional: Transactional = SqliteTransactional(
-            path, namespace=namespace, clock=clock, disk_space=disk_space
-        )
+        self.audit = SqliteAudit(with_namespace(AUDIT, namespace), writer=self._writer, reader=self._admin_reader)
+        self.wake = SqliteWake(path, self._notifier, notify=self._writer.notify, identity=lambda: self._writer.identity)
+        self.transactional = SqliteTransactional(path, namespace=namespace, clock=clock, disk_space=disk_space)
 
     @classmethod
     async def open(
@@ -175,11 +156,3 @@ class SqliteStore:
         for thread in (self._admin_reader, self._worker_reader, self._writer):
             await thread.close()
         self._notifier.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()

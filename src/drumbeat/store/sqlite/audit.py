@@ -3,8 +3,6 @@
 Rows come as arrays of a JSON text; the order of fields is the order of columns in `sql/audit.sql`.
 """
 
-from typing import Any
-
 import msgspec
 
 from drumbeat.core.audit import (
@@ -15,19 +13,13 @@ from drumbeat.core.audit import (
     NewAuditEntry,
     drop_long_answer,
 )
-from drumbeat.store.malformed import join_reasons
-from drumbeat.store.records import AuditEntryRow
+from drumbeat.store.records import AuditEntryRow, repair_audit_entry
 from drumbeat.store.sqlite.reader import Reader
-from drumbeat.store.sqlite.row_decoder import Faults, RowDecoder
+from drumbeat.store.sqlite.row_decoder import RowDecoder
 from drumbeat.store.sqlite.statements import SqliteAuditSql
 from drumbeat.store.sqlite.writer import WriteContext, Writer
 
-
-def _mark_undecodable(values: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    return values | {"outcome": f"undecodable: {join_reasons(faults)}"}
-
-
-_read_acts = RowDecoder(AuditEntryRow, "act", repair=_mark_undecodable).read
+_read_acts = RowDecoder(AuditEntryRow, "act", repair=repair_audit_entry).read
 
 
 class SqliteAudit:

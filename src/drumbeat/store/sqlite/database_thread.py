@@ -138,7 +138,7 @@ class DatabaseThread(Generic[C]):
         return future
 
     async def close(self) -> None:
-        """Let the running group end, fail the other requests, and end the thread."""
+        """Refuse new requests, process those that are queued, and end the thread. What takes too long fails."""
         self._closing = True
         if os.getpid() != self._pid:
             return
@@ -159,8 +159,9 @@ class DatabaseThread(Generic[C]):
         while deadlines and (deadlines[0][1].done() or deadlines[0][0] <= now):
             future = deadlines.popleft()[1]
             if not future.done():
-                reason = f"no answer in {CALL_TIMEOUT:g} s; another process holds the lock"
-                future.set_exception(StoreUnavailable(f"{self._path}: {reason}"))
+                future.set_exception(
+                    StoreUnavailable(f"{self._path}: no answer in {CALL_TIMEOUT:g} s; another process holds the lock")
+                )
         # Without deadlines the next request starts the timer.
         self._timer = self._loop.call_at(deadlines[0][0], self._fail_overdue) if deadlines else None
 
@@ -213,7 +214,7 @@ def deliver(path: Path, results: Sequence[RequestResult]) -> None:
         try:
             results[0][0].get_loop().call_soon_threadsafe(_set_results, path, results)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            pass  # the loop is closed, so no caller waits any more
 
 
 def _set_results(path: Path, results: Sequence[RequestResult]) -> None:

@@ -42,7 +42,7 @@ class FsyncThread(Generic[T]):
     """Belongs to a writer whose connection is open: while it is, SQLite does not replace the log."""
 
     def __init__(self, wal_path: Path, on_synced: Callable[[list[T], OSError | None], None]) -> None:
-        """`on_synced` is called on this thread, with the error if nobody knows whether the results are on disk."""
+        """`on_synced` is called on this thread, with an error if the results may not be on disk."""
         self._wal_path = wal_path
         self._on_synced = on_synced
         self._waiting: SimpleQueue[Sequence[T] | None] = SimpleQueue()

@@ -94,7 +94,7 @@ def _check_permissions(path: Path) -> HealthCheck:
         )
     if open_to_all := [str(name) for name, mode in modes.items() if mode & stat.S_IROTH]:
         advice = (
-            "every user of this machine can read the arguments and results of your jobs: if that is not meant, run"
+            "every user of this machine can read the arguments and results of your jobs: if that is not intended, run"
             f" `chmod o-rwx {' '.join(open_to_all)}`"
         )
         return HealthCheck(name="permissions", level=HealthLevel.NOTE, value=value, advice=advice)
@@ -108,7 +108,7 @@ def _check_wal(length: int) -> HealthCheck:
         name="write-ahead log",
         level=HealthLevel.WARN,
         value=health.format_size(length),
-        advice="somebody keeps a read transaction open (a backup, a sqlite3 shell), so that it cannot be emptied: end it",
+        advice="a program keeps a read transaction open (a backup, a sqlite3 shell), so that the log cannot be emptied: end it",
     )
 
 
@@ -116,7 +116,7 @@ def _check_journal_mode(mode: str) -> HealthCheck:
     if mode == "wal":
         return healthy("journal mode", mode)
     advice = (
-        "somebody has changed it while it was in use: readers and writers now wait for each other; restart all programs"
+        "it was changed while the file was in use: readers and writers now wait for each other; restart all programs"
     )
     return HealthCheck(name="journal mode", level=HealthLevel.BAD, value=mode, advice=advice)
 

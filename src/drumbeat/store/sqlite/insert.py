@@ -1,4 +1,4 @@
-"""How jobs get into the live table: new ones, follow-ups, and the rule of unique keys. Runs on the writer's thread."""
+"""Inserting jobs into the live table of SQLite. Runs on the writer's thread."""
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -18,6 +18,7 @@ from drumbeat.store.sqlite.writer import WriteContext
 INSERT_WIDTH, INSERT_SIMILAR_WIDTH = len(NEW), len(ROW_COLUMNS)
 # Fewer than so many of a kind are not worth a statement of their own.
 MIN_SIMILAR = 8
+"""Fewer jobs with common columns are not worth a statement of their own."""
 Row = tuple[str | int | None, ...]
 
 _VALUES = tuple("unique._value_" if name == "unique" else name for name in NEW)
@@ -91,22 +92,22 @@ class SqliteInserter:
         return [[next(answers) for _ in batch.jobs] for batch in batches]
 
     def add_follow_ups(self, write: WriteContext, jobs: Sequence[NewJob]) -> None:
-        """The follow-ups of deaths, in the step that makes the jobs dead."""
+        """Store on_dead jobs, in the transaction that makes their jobs dead."""
         if jobs:
             self.add(write, SqliteInsertBatch(jobs))
 
     def _insert_rows(self, write: WriteContext, row_groups: Iterable[InsertRows]) -> int:
         created = 0
-        for piece in row_groups:
-            if piece.shared is None:
-                created += write.db.run_rows(self._sql.insert, INSERT_WIDTH, piece.rows, (write.now,))
+        for group in row_groups:
+            if group.shared is None:
+                created += write.db.run_rows(self._sql.insert, INSERT_WIDTH, group.rows, (write.now,))
             else:
-                fixed = (write.now, *piece.shared)
-                created += write.db.run_rows(self._sql.insert_similar, INSERT_SIMILAR_WIDTH, piece.rows, fixed)
+                fixed = (write.now, *group.shared)
+                created += write.db.run_rows(self._sql.insert_similar, INSERT_SIMILAR_WIDTH, group.rows, fixed)
         return created
 
     def _find_created(self, write: WriteContext, jobs: Sequence[NewJob], created: int) -> list[AddResult]:
-        """Some ids were there before; the new rows are the last ones, in one piece."""
+        """The results where some ids existed before: the new rows are the last `created`, with adjacent rowids."""
         new: set[JobId] = set()
         if created:
             new.update(rows.ids(write.db.value(self._sql.inserted_after, {"seq": write.db.last_rowid - created})))

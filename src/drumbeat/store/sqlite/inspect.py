@@ -1,6 +1,6 @@
-"""What people look at, on SQLite. The contract is in `store.protocol.Inspect`.
+"""Reads for people on SQLite. The contract is in `store.protocol.Inspector`.
 
-Reads only, on a thread of their own, so that a slow list never keeps a worker's look waiting.
+They run on a thread of their own, so that a slow list never delays a worker's reads.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from drumbeat.core.health import HealthCheck
 from drumbeat.core.instance import Instance, LeaderInfo
 from drumbeat.core.job import Attempt, Job, JobState
 from drumbeat.core.job_query import JobCounts, JobFilter, JobPage, QueueStats, TaskStats
+from drumbeat.durations import to_us
 from drumbeat.ids import JobId
 from drumbeat.store.cached_count import CachedCount, DueCounts, total_due, total_of_tasks, with_due
 from drumbeat.store.job_search import WHOLE_TEXT
@@ -20,19 +21,17 @@ from drumbeat.store.records import AttemptRow, StoredJobRow
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.health import SqliteHealth
-from drumbeat.store.sqlite.jobs import missing_job_error
 from drumbeat.store.sqlite.malformed_scan import find_malformed
 from drumbeat.store.sqlite.reader import Reader
 from drumbeat.store.sqlite.rows import PauseRow, SqliteQueueRow, as_json
 from drumbeat.store.sqlite.search import SqliteSearch
-from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteJobSql, SqliteMalformedSql
+from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteMalformedSql
 
 
 class SqliteInspect:
     def __init__(
         self,
         sql: SqliteInspectSql,
-        jobs: SqliteJobSql,
         malformed: SqliteMalformedSql,
         search: SqliteSearch,
         *,
@@ -46,7 +45,6 @@ class SqliteInspect:
         self._search = search
         self._due = CachedCount(clock, total_due)
         self._tasks = CachedCount(clock, total_of_tasks)
-        self._jobs = jobs
         self._reader = reader
         self._clock = clock
 
@@ -56,11 +54,11 @@ class SqliteInspect:
     async def get_jobs(self, ids: Sequence[JobId], *, preview: int | None = None) -> dict[JobId, Job]:
         wanted = {"ids": as_json(list(ids)), "preview": WHOLE_TEXT if preview is None else preview}
 
-        def look(db: SqliteConnection) -> list[StoredJobRow]:
+        def load(db: SqliteConnection) -> list[StoredJobRow]:
             statements = (self._sql.dead_record, self._sql.history_record, self._sql.live_record)
             return [row for statement in statements for row in rows.jobs(db, statement, wanted)]
 
-        return {(job := row.to_record()).id: job for row in await self._reader.read(look)}
+        return {(job := row.to_record()).id: job for row in await self._reader.read(load)}
 
     async def find_page(self, filter: JobFilter) -> JobPage:
         return await self._search.page(filter)
@@ -89,11 +87,11 @@ class SqliteInspect:
     async def list_queues(self) -> list[QueueStats]:
         now = {"now": self._clock.now_us()}
 
-        def look(db: SqliteConnection) -> tuple[list[SqliteQueueRow], list[PauseRow], DueCounts]:
+        def load(db: SqliteConnection) -> tuple[list[SqliteQueueRow], list[PauseRow], DueCounts]:
             due = self._due.get_sync(lambda: self._count_due(db, now))
             return rows.queues(db, self._sql.queues, now), rows.pauses(db, self._sql.pauses), due
 
-        queues, pauses, due = await self._reader.read(look)
+        queues, pauses, due = await self._reader.read(load)
         paused = {pause.name: pause for pause in pauses}
         found: list[QueueStats] = []
         for row in queues:
@@ -134,17 +132,13 @@ class SqliteInspect:
         found = await self._reader.read(lambda db: rows.leaders(db, self._sql.leader, wanted))
         return found[0].to_record() if found else None
 
-    async def count_ahead(self, id: JobId, limit: int = 10_000) -> int:
-        def look(db: SqliteConnection) -> tuple[StoredJobRow | None, int | None]:
-            row = self._find(db, id)
-            if row is None:
-                return None, db.value(self._jobs.pruned_before)
-            return row, self._count_ahead(db, row, limit)
-
-        found, count = await self._reader.read(look)
-        if found is None:
-            raise missing_job_error(id, count)
-        return count or 0
+    async def count_ahead(self, job: Job, limit: int = 10_000) -> int:
+        if job.state is not JobState.PENDING or job.blocked_on is not None:
+            return 0
+        place = {"queue": job.queue, "priority": job.priority, "run_at": to_us(job.run_at), "id": job.id}
+        parameters = place | {"now": self._clock.now_us(), "limit": limit}
+        count: int = await self._reader.read(lambda db: db.value(self._sql.ahead, parameters))
+        return count
 
     async def find_malformed(self, limit: int = 1_000) -> list[Fault]:
         return await self._reader.read(lambda db: find_malformed(db, self._malformed, limit))
@@ -156,17 +150,3 @@ class SqliteInspect:
 
     def _count_due(self, db: SqliteConnection, now: dict[str, int]) -> DueCounts:
         return {row.queue: (row.ready, row.scheduled) for row in rows.due(db, self._sql.due, now)}
-
-    def _count_ahead(self, db: SqliteConnection, row: StoredJobRow, limit: int) -> int:
-        if row.state is not JobState.PENDING or row.blocked_on is not None:
-            return 0
-        place = {"queue": row.queue, "priority": row.priority, "run_at": row.run_at, "id": row.id}
-        count: int = db.value(self._sql.ahead, place | {"now": self._clock.now_us(), "limit": limit})
-        return count
-
-    def _find(self, db: SqliteConnection, id: JobId) -> StoredJobRow | None:
-        wanted = {"ids": as_json([id]), "preview": WHOLE_TEXT}
-        for statement in (self._sql.live_record, self._sql.history_record, self._sql.dead_record):
-            if found := rows.jobs(db, statement, wanted):
-                return found[0]
-        return None

@@ -6,15 +6,20 @@ from typing import Any
 import msgspec
 
 from drumbeat.core.claim import ClaimRef
-from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.instance import DeadInstanceReport, HeartbeatReply, InstanceState, Leader, NewInstance, Peer
-from drumbeat.core.job import Failure, JobState
-from drumbeat.core.transitions import blame_crash, crash_failure, release_outcome, report_crash
+from drumbeat.core.transitions import (
+    add_follow_ups,
+    blame_crash,
+    crash_failure,
+    find_on_dead_jobs,
+    release_outcome,
+    report_crash,
+)
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.malformed import keep_readable
 from drumbeat.store.sqlite import rows
-from drumbeat.store.sqlite.completion import Decided, SqliteCompletionWriter
+from drumbeat.store.sqlite.completion import SqliteCompletionWriter
 from drumbeat.store.sqlite.row_decoder import UNREADABLE
 from drumbeat.store.sqlite.rows import as_json
 from drumbeat.store.sqlite.statements import SqliteInspectSql, SqliteInstanceSql, SqliteJobSql
@@ -96,7 +101,7 @@ class SqliteInstances:
 
     async def prune(self, before: int) -> int:
         return await self._writer.write(
-            lambda write, moment: write.db.run(self._sql.delete_ended, {"before": moment}), before
+            lambda write, before: write.db.run(self._sql.delete_ended, {"before": before}), before
         )
 
     def _heartbeat(self, write: WriteContext, given: tuple[InstanceId, int, int | None]) -> tuple[int, str | None]:
@@ -114,7 +119,7 @@ class SqliteInstances:
             return write.now, self._read_heartbeat_in_parts(write, wanted)
 
     def _read_heartbeat_in_parts(self, write: WriteContext, wanted: dict[str, Any]) -> str:
-        """The same where a row cannot be made JSON: such a row is left out."""
+        """The heartbeat reply where a row cannot be converted to JSON: without that row."""
         [(beat, held, next_fire)] = write.db.rows(self._sql.reply_own, wanted)
         cancels = write.db.rows(self._sql.reply_cancels, wanted)
         waiting = [value for (value,) in write.db.rows(self._sql.reply_waiting, wanted)]
@@ -129,16 +134,11 @@ class SqliteInstances:
     ) -> DeadInstanceReport:
         jobs = rows.held(write.db, self._jobs.held_by, {"instance": id})
         decided = blame_crash(jobs, started, reason, write.now)
-        self._completion.apply(write, id, self._add_follow_ups(write, decided, crash_failure(reason)))
+        if dead_ids := find_on_dead_jobs(decided):
+            found = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json(dead_ids), "preview": WHOLE_TEXT})
+            decided = add_follow_ups(decided, [row.to_record() for row in found], crash_failure(reason))
+        self._completion.apply(write, id, decided)
         return report_crash(transition for _, transition in decided)
-
-    def _add_follow_ups(self, write: WriteContext, decided: list[Decided], error: Failure) -> list[Decided]:
-        dead = [job.id for job, to in decided if to.state is JobState.DEAD and job.on_dead is not None]
-        if not dead:
-            return decided
-        found = rows.jobs(write.db, self._inspect.live_record, {"ids": as_json(dead), "preview": WHOLE_TEXT})
-        follow_ups = {row.id: make_follow_up(row.to_record(), error) for row in found}
-        return [(job, msgspec.structs.replace(to, follow_up=follow_ups.get(job.id))) for job, to in decided]
 
 
 def _drop_unreadable(parts: list[Any]) -> HeartbeatParts:

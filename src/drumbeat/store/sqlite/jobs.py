@@ -12,8 +12,8 @@ from drumbeat.core.dead_letter import make_follow_up
 from drumbeat.core.job import AddResult, CancelAnswer, EndedJob, NewJob, ReplayResult
 from drumbeat.core.transitions import answer_cancel, expired_block_failure
 from drumbeat.core.uniqueness import select_replays, unique_keys
-from drumbeat.errors import JobExpired, JobNotFound
-from drumbeat.ids import InstanceId, JobId, created_us, is_job_id
+from drumbeat.ids import InstanceId, JobId
+from drumbeat.store.job_reads import missing_job_error
 from drumbeat.store.job_search import WHOLE_TEXT
 from drumbeat.store.sqlite import rows
 from drumbeat.store.sqlite.claim import ClaimedRows, SqliteClaimer, SqliteClaimRequest
@@ -231,10 +231,3 @@ class SqliteJobs:
         if pruned:
             write.db.run(self._sql.set_pruned_before, {"before": parameters["before"]})
         return pruned
-
-
-def missing_job_error(id: JobId, pruned_before: int | None) -> JobNotFound | JobExpired:
-    """The error for an id that is in no table: JobExpired if history is pruned beyond its time."""
-    if pruned_before is not None and is_job_id(id) and created_us(id) < pruned_before:
-        return JobExpired(id)
-    return JobNotFound(id)

@@ -1,8 +1,8 @@
-"""Turns, on SQLite. The contract is in `store.protocol.Locks`.
+"""Locks on SQLite. The contract is in `store.protocol.Locks`, the model in `core.turns`.
 
-Everything happens inside the writer's turn, one transaction for each call, so a line is looked at and changed by one process
-at a time. Nothing here waits for the disk: a power cut ends those who hold locks as well, and the next boot knows that they are
-gone. A look that only finds what was granted is a read, in nobody's way.
+Each call is one transaction of the writer, so that one process at a time reads and changes the queue of a lock. No call waits
+for the disk: a power cut also ends the holders, and the next boot knows that they are gone. A status of granted tickets only is
+a read, which blocks nobody.
 """
 
 import logging
@@ -13,6 +13,7 @@ import msgspec
 
 from drumbeat.clock import Clock
 from drumbeat.core.lock import LockInfo, NewTicket, TicketInfo, TicketState, TicketStatus
+from drumbeat.core.turns import count_free, free_lanes
 from drumbeat.durations import from_us
 from drumbeat.store.sqlite.boot import boot_id, boot_us
 from drumbeat.store.sqlite.connection import SqliteConnection
@@ -31,15 +32,15 @@ R = TypeVar("R")
 
 
 class ClockReading(NamedTuple):
-    """The same moment by both clocks: the transaction's own is older, by what was done before in its group."""
+    """The same time by both clocks. Not the transaction's time, which is older by the requests before in its group."""
 
     now: int
-    """Boot time: what leases and windows go by."""
+    """Time since boot, by which leases and windows are measured."""
     wall: int
 
 
 class TicketStatusRow(msgspec.Struct, frozen=True, array_like=True):
-    """A row of the statement `seen`."""
+    """A row of the statement `ticket_statuses`."""
 
     id: str
     number: int
@@ -153,7 +154,7 @@ class SqliteLocks:
         return found[0] if found else None
 
     async def _write_or_repair(self, work: Callable[[WriteContext, A], R], argument: A) -> R:
-        """Where a row cannot be read, those that are not as we write them go, and it is done once more."""
+        """Run once more after deleting malformed rows where a row cannot be read."""
 
         def guarded(write: WriteContext, argument: A) -> R:
             try:
@@ -208,19 +209,19 @@ class SqliteLocks:
     def _read_statuses(self, write: WriteContext, given: tuple[Sequence[str], bool]) -> list[TicketStatus]:
         tickets, renew = given
         reading, ids = self._read_clocks(), as_json(tickets)
-        lines = self._expire_leases(write, ids, reading)
+        locks = self._expire_leases(write, ids, reading)
         if renew:
             write.db.run(self._sql.renew, {"ids": ids, "now": reading.now})
         opening: dict[str, int] = {}
-        for lock in lines:
+        for lock in locks:
             opening |= self._grant_free(write, lock, reading, tickets)
         return self._build_statuses(write, tickets, reading.now, opening)
 
     def _release_tickets(self, write: WriteContext, tickets: Sequence[str]) -> None:
         reading, ids = self._read_clocks(), as_json(tickets)
-        lines = self._expire_leases(write, ids, reading)
+        locks = self._expire_leases(write, ids, reading)
         write.db.run(self._sql.delete_tickets, {"ids": ids})
-        for lock in lines:
+        for lock in locks:
             self._grant_free(write, lock, reading, tickets)
 
     def _force_release_tickets(self, write: WriteContext, given: tuple[str, str | None, str, str]) -> int:
@@ -243,30 +244,29 @@ class SqliteLocks:
         return ClockReading(boot_us(self._clock), self._clock.now_us())
 
     def _expire_leases(self, write: WriteContext, ids: str, reading: ClockReading) -> list[str]:
-        """The lines of these tickets, without the dead in them."""
-        lines = _decode_locks(write.db.value(self._sql.locks_of_tickets, {"ids": ids}))
-        for lock, boot in lines:
+        """Delete expired tickets of the locks of these tickets; return these locks."""
+        locks = _decode_locks(write.db.value(self._sql.locks_of_tickets, {"ids": ids}))
+        for lock, boot in locks:
             if boot != self._boot:
                 self._reset_after_boot(write, lock, reading)
             write.db.run(self._sql.delete_expired, {"lock": lock, "now": reading.now})
-        return [lock for lock, _ in lines]
+        return [lock for lock, _ in locks]
 
     def _grant_free(
         self, write: WriteContext, lock: str, reading: ClockReading, callers: Collection[str]
     ) -> dict[str, int]:
-        """Grant whatever is free to the first in line, and tell those who have not asked.
+        """Grant whatever is free to the first waiting tickets, and notify all but the callers.
 
-        Whoever is first in front of a closed window must know when it opens: it is told, and given here.
+        The first ticket at a closed rate window must know when it opens: it is notified, and returned with that time.
         """
         db, sql = write.db, self._sql
         limit, per, lanes = _decode_lock_state(db.value(sql.lock_state, {"lock": lock}))
-        free = limit - len(lanes)
+        in_window = 0
         if per is not None:
             db.run(sql.prune_window, {"lock": lock, "now": reading.now, "per": per})
-            free = min(free, limit - db.value(sql.granted_in_window, {"lock": lock}))
-        if free > 0:
-            taken = set(lanes)
-            unused = (lane for lane in range(limit + len(taken)) if lane not in taken)
+            in_window = db.value(sql.granted_in_window, {"lock": lock})
+        if (free := count_free(limit, len(lanes), in_window)) > 0:
+            unused = free_lanes(set(lanes))
             for id, number, wake in _decode_waiting(db.value(sql.first_waiting, {"lock": lock, "free": free})):
                 db.run(sql.grant, {"id": id, "lane": next(unused), "wall": reading.wall})
                 if per is not None:
@@ -292,7 +292,7 @@ class SqliteLocks:
             text = write.db.value(self._sql.ticket_status, {"id": tickets[0]}) or "[]"
         else:
             text = write.db.value(self._sql.ticket_statuses, {"ids": ids})
-        found = {sight.id: sight for sight in _decode_statuses(text)}
+        found = {row.id: row for row in _decode_statuses(text)}
         reasons: dict[str, str] = {}
         if any(ticket not in found for ticket in tickets):
             for released, by, reason in _decode_release_reasons(
@@ -307,13 +307,13 @@ class SqliteLocks:
         ]
 
     def _reset_after_boot(self, write: WriteContext, lock: str, reading: ClockReading) -> None:
-        """The machine was started since: nobody who held or wanted it lives; what its window counts has new dates."""
+        """Delete all tickets, whose processes ended with the last boot, and convert the times of the rate window."""
         write.db.run(self._sql.delete_tickets_of_lock, {"lock": lock})
         write.db.run(self._sql.rebase_grants, {"lock": lock} | reading._asdict())
         write.db.run(self._sql.set_boot, {"lock": lock, "boot": self._boot})
 
     def _delete_idle(self, write: WriteContext, reading: ClockReading) -> None:
-        """Each new name makes room for some that nobody uses any more."""
+        """Delete some unused locks whenever a new name appears."""
         idle = write.db.value(self._sql.idle_locks, {"boot": self._boot} | reading._asdict())
         if _decode_names(idle):
             for statement in (self._sql.delete_idle_tickets, self._sql.delete_idle_grants, self._sql.delete_idle_locks):
@@ -322,9 +322,9 @@ class SqliteLocks:
     # On a reader's thread.
 
     def _read_granted(self, db: SqliteConnection, facts: dict[str, Any]) -> dict[str, TicketStatusRow]:
-        """Where one cannot be read: nothing. Then the writer looks, and mends."""
+        """Empty where a row cannot be read: then the writer repairs it."""
         try:
-            return {sight.id: sight for sight in _decode_statuses(db.value(self._sql.granted_tickets, facts))}
+            return {row.id: row for row in _decode_statuses(db.value(self._sql.granted_tickets, facts))}
         except UNREADABLE:
             return {}
 

@@ -15,10 +15,10 @@ from drumbeat.store.sqlite.statements import SqliteMalformedSql
 _TABLES: dict[str, RecordKind] = {
     "jobs": RecordKind("job", StoredJobRow, states=("pending", "running")),
     "history": RecordKind("ended job", StoredJobRow, states=("succeeded", "cancelled", "dead")),
-    "letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
+    "dead_letters": RecordKind("dead letter", StoredJobRow, states=("dead",)),
     "schedules": RecordKind("schedule", StoredScheduleRow, id="name"),
     "instances": RecordKind("instance", StoredInstanceRow),
-    "acts": RecordKind("act", AuditEntryRow),
+    "audit_entries": RecordKind("act", AuditEntryRow),
     "locks": RecordKind("lock", SqliteLockRow, id="name"),
     "tickets": RecordKind("ticket of a lock", TicketRow),
     "rollups": RecordKind("roll-up", RollupRow, id="task"),

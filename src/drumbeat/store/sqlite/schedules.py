@@ -1,6 +1,7 @@
-"""Rules in time, on SQLite. The contract is in `store.protocol.Schedules`.
+"""Schedules on SQLite. The contract is in `store.protocol.Schedules`.
 
-What becomes of a fire is decided in `core.overlap`. What the end of a job does to its schedule is a trigger of the schema.
+`core.overlap` decides what a fire does. What the end of a job does to its schedule is a trigger of the schema, and the
+statement `advance_intervals` of `completion.py`.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from drumbeat.clock import Clock
-from drumbeat.core.overlap import FirePlan, interval_of, make_skip_row, plan_fire, split_into_rounds
+from drumbeat.core.overlap import FireBatch, FirePlan, interval_of, make_skip_row, plan_fire, split_into_rounds
 from drumbeat.core.schedule import (
     DueSchedules,
     Fire,
@@ -18,6 +19,7 @@ from drumbeat.core.schedule import (
     OnceState,
     Schedule,
     ScheduleChange,
+    once_state,
 )
 from drumbeat.ids import InstanceId
 from drumbeat.store.records import StoredScheduleRow
@@ -111,7 +113,7 @@ class SqliteSchedules:
         return await self._writer.write(self._fire, firings)
 
     async def advance_stalled(self) -> int:
-        # A look first: there is nearly never anything to do, and a commit would wake every worker.
+        # A read first: there is nearly never anything to do, and a commit would wake every worker.
         still, stuck = await self._reader.read(lambda db: self._find_stuck(db, self._clock.now_us()))
         if still == "[]" and stuck == "[]":
             return 0
@@ -154,9 +156,7 @@ class SqliteSchedules:
             return rows.once(write.db.value(self._sql.once_state, given))
 
         holder, is_done = await self._writer.write(work, {"key": key, "instance": instance})
-        if is_done:
-            return OnceState.DONE
-        return OnceState.YOURS if holder == instance else OnceState.BUSY
+        return once_state(holder, instance, is_done=bool(is_done))
 
     async def complete_once(self, key: str, instance: InstanceId) -> bool:
         given = {"key": key, "instance": instance}
@@ -168,38 +168,37 @@ class SqliteSchedules:
 
     def _fire(self, write: WriteContext, firings: Sequence[FireRequest]) -> list[FireResult]:
         answers: dict[int, FireResult] = {}
-        for turn in split_into_rounds(firings):
-            plans = self._plan_fires(write, [firing for _, firing in turn])
+        for requests in split_into_rounds(firings):
+            plans = self._plan_fires(write, [request for _, request in requests])
             self._apply_plans(write, plans)
-            answers |= {place: plan.result for (place, _), plan in zip(turn, plans, strict=True)}
-        return [answers[place] for place in range(len(firings))]
+            answers |= {position: plan.result for (position, _), plan in zip(requests, plans, strict=True)}
+        return [answers[position] for position in range(len(firings))]
 
     def _plan_fires(self, write: WriteContext, firings: Sequence[FireRequest]) -> list[FirePlan]:
-        names = as_json([firing.name for firing in firings])
+        names = as_json([request.name for request in firings])
         found = {row.name: row for row in rows.snapshots(write.db, self._sql.snapshots, {"names": names})}
-        fire_times = as_json([(firing.name, moment.at) for firing in firings for moment in firing.fires])
+        fire_times = as_json([(request.name, fire.at) for request in firings for fire in request.fires])
         recorded = set(rows.fire_times(write.db.value(self._sql.recorded_fires, {"moments": fire_times})))
-        return [plan_fire(found.get(firing.name), firing, recorded, write.now) for firing in firings]
+        return [plan_fire(found.get(request.name), request, recorded, write.now) for request in firings]
 
     def _apply_plans(self, write: WriteContext, plans: Sequence[FirePlan]) -> None:
-        """A few statements for all of them: each step of SQLite may wait for the interpreter's lock."""
-        cancelled = [id for plan in plans for id in plan.cancel]
-        if cancelled:
-            names = [plan.result.name for plan in plans if plan.cancel and not plan.request_cancel]
-            ids = as_json(cancelled)
-            write.db.run(self._sql.clear_current, {"names": as_json(names)})
+        """Write plans in a few statements for all of them: each step of SQLite may wait for the interpreter's lock."""
+        batch = FireBatch(plans)
+        if batch.cancel:
+            ids = as_json(batch.cancel)
+            write.db.run(self._sql.clear_current, {"names": as_json(batch.cleared)})
             write.db.run(self._jobs.cancel_pending, {"ids": ids, "now": write.now})
             write.db.run(self._jobs.delete_jobs, {"ids": ids})
-        if stopped := [id for plan in plans for id in plan.request_cancel]:
-            write.db.run(self._jobs.request_cancel, {"ids": as_json(stopped)})
-        if jobs := [job for plan in plans for job in plan.jobs]:
-            write.db.run(self._sql.insert_jobs, {"jobs": as_json(jobs), "now": write.now})
-            if due := [job.run_at for job in jobs if job.blocked_on is None]:
-                write.notify(min(due))
-        if records := [row for plan in plans for row in plan.records]:
-            write.db.run(self._sql.record_fires, {"records": as_json(records)})
-        if moved := [plan.update for plan in plans if plan.update is not None]:
-            write.db.run(self._sql.advance, {"moved": as_json(moved)})
+        if batch.request_cancel:
+            write.db.run(self._jobs.request_cancel, {"ids": as_json(batch.request_cancel)})
+        if batch.jobs:
+            write.db.run(self._sql.insert_jobs, {"jobs": as_json(batch.jobs), "now": write.now})
+        if batch.earliest_run_at is not None:
+            write.notify(batch.earliest_run_at)
+        if batch.records:
+            write.db.run(self._sql.record_fires, {"records": as_json(batch.records)})
+        if batch.updates:
+            write.db.run(self._sql.advance, {"moved": as_json(batch.updates)})
 
     def _find_stuck(self, db: SqliteConnection, now: int) -> tuple[str, str]:
         return db.value(self._sql.stalled, {"now": now}), db.value(self._sql.orphaned)
@@ -207,7 +206,7 @@ class SqliteSchedules:
     def _advance_stuck(self, write: WriteContext) -> int:
         _, stuck = self._find_stuck(write.db, write.now)
         if stuck != "[]":
-            # First: a series whose successor goes on does not stand still.
+            # First: a schedule whose successor starts is not stalled.
             write.db.run(self._sql.promote_next, {"names": stuck})
             write.db.run(self._sql.start_next, {"names": stuck})
             write.notify(write.now)

@@ -1,6 +1,6 @@
-"""Roll-ups, on SQLite. The contract is in `store.protocol.Stats`.
+"""Roll-ups on SQLite. The contract is in `store.protocol.StatsStore`.
 
-Nothing here waits for the disk: what a power cut takes of it, people do not miss.
+Writes here do not wait for the disk: the counts that a power cut takes are no loss.
 """
 
 from collections.abc import Sequence
@@ -107,15 +107,15 @@ class SqliteStats:
         write.db.run_rows(self._sql.put, 5, rows, (instance, write.now))
 
     def _prune(self, write: WriteContext, given: tuple[int, int, int, int]) -> int:
-        tens, minutes, gone, limit = given
+        ten_seconds_before, minutes_before, idle_since, limit = given
         done = 0
-        for resolution, before in ((Resolution.TEN_SECONDS, tens), (Resolution.MINUTE, minutes)):
+        for resolution, before in ((Resolution.TEN_SECONDS, ten_seconds_before), (Resolution.MINUTE, minutes_before)):
             wanted = {"resolution": int(resolution), "before": before, "limit": limit - done}
             done += write.db.run(self._sql.prune, wanted)
-        return done + self._fold(write, gone, limit - done)
+        return done + self._fold(write, idle_since, limit - done)
 
-    def _fold(self, write: WriteContext, gone: int, limit: int) -> int:
-        taken = _read_foldable(write.db, self._sql.foldable, {"gone": gone, "limit": limit})
+    def _fold(self, write: WriteContext, idle_since: int, limit: int) -> int:
+        taken = _read_foldable(write.db, self._sql.foldable, {"gone": idle_since, "limit": limit})
         if taken:
             before = _read_rows(write.db, self._sql.folded)
             counted = [(0, row.queue, row.task, row.counts) for row in taken]

@@ -1,8 +1,8 @@
 """Hints to workers that a job or a message is there: a datagram to each process, with polling beneath.
 
-    writer --commit--> SqliteNotifier --datagram, earliest run_at--> socket of each worker --> on_notification(run_at)
-    writer --commit--> SqliteNotifier --datagram, "room"--> socket of each worker that has messages --> its room listeners
-    any commit --> PRAGMA data_version changes ----------------------- polled every 50 ms --> on_notification(0)
+    writer --commit--> SqliteNotifier --datagram, earliest run_at--> socket of each worker --> Subscriber.on_job(run_at)
+    writer --commit--> SqliteNotifier --datagram, "room"--> socket of each worker that has messages --> Subscriber.on_room
+    any commit --> PRAGMA data_version changes ----------------------- polled every 50 ms --> Subscriber.on_job(0)
 
 Datagrams make it fast, data_version makes it reliable: it also sees commits of programs that send no datagrams. Both are only
 hints. The first of a burst is sent at once; those that follow within 2 ms are sent as one at the end of the 2 ms, so that none
@@ -50,7 +50,7 @@ class SqliteNotifier:
 
     def notify(self, run_at: int, db: SqliteConnection) -> None:
         """Tell all workers that a job may be due at this time: at once, or at the end of the burst."""
-        if self.listeners:  # each call wakes the loop: not for nobody
+        if self.listeners:  # each call wakes the loop
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._notify_listeners, run_at)
         # Only a hint: a failure must not reach those whose work is committed.

@@ -29,7 +29,7 @@ class WriteLock:
             file_checks.create_private_file(path)
             self._file = _open_lock_file(f"{path}-lock", stat.S_IMODE(os.stat(path).st_mode))
         except (FileNotFoundError, PermissionError) as error:
-            # Trying again would not help: somebody must choose another path.
+            # Trying again would not help: the path must be changed.
             raise ConfigError(f"{path} cannot be written: {error.strerror}: choose another file", "url") from error
         _open_locks.add(self)
 

@@ -13,9 +13,9 @@ from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
-from drumbeat.core.job import Failure, Job, JobState, Unique
+from drumbeat.core.job import Failure, Job
+from drumbeat.core.job_fields import JobFields
 from drumbeat.core.job_query import JobFilter, JobPage
-from drumbeat.ids import InstanceId, JobId
 from drumbeat.redaction import WEB_HIDDEN, mask_urls, redact_json
 from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
@@ -45,63 +45,13 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     touched: Annotated[int, doc("How many were changed by it; 0: there was nothing to do.")]
 
 
-class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it stands."""
+class JobRecord(JobFields[datetime, float, bool, Failure], frozen=True, kw_only=True):
+    """A job as it is. In texts, values named like a secret and passwords in URLs are hidden."""
 
-    id: JobId
-    task: str
-    queue: str
-    state: JobState
     view: str
     """The word people see: the state, and for a pending job ready, scheduled, retrying or waiting."""
-    priority: int
-    """0 first, 9 last."""
-    key: str | None
-    args: str
-    """JSON text, exactly as stored, so that no number is rounded; only values named like a secret and passwords in URLs are
-    hidden."""
-    signature: str
-    """Hash of the task's signature at the caller."""
-    created_at: datetime
-    due_at: datetime
-    """The moment it was first meant for."""
-    run_at: datetime
-    """When it may start; a retry is later than due_at."""
-    started_at: datetime | None
-    finished_at: datetime | None
-    instance: InstanceId | None
-    """Where it runs, or ran last."""
-    token: int
-    """Fences its writes; it only grows."""
     attempt: int
     """What people count: the run that is next, under way, or was the last."""
-    failures: int
-    crashes: int
-    retries: int | None
-    """Null: as its task says at the worker; so is timeout."""
-    timeout: float | None
-    """Seconds."""
-    crash_limit: int
-    unique: Unique
-    blocked_on: str | None
-    """Why it waits for something other than time."""
-    cancel_requested: bool
-    progress: str | None
-    """JSON text."""
-    result: str | None
-    """JSON text."""
-    result_error: str | None
-    """Why its result could not be kept."""
-    error: Failure | None
-    on_dead: str | None
-    """The task that is enqueued if it dies."""
-    replays: int
-    """0, and one more for each replay."""
-    tenant: str
-    schedule: str | None
-    """The schedule whose fire it is; null: somebody enqueued it."""
-    trace: str | None
-    """The span that enqueued it, as a W3C traceparent; null: nobody traced the request."""
     truncated: tuple[str, ...] = ()
     """Of these fields only the beginning is here, which need not be JSON: lists give previews. `/jobs/{id}` gives all."""
 

@@ -1,23 +1,15 @@
--- How many ready jobs of its queue would be claimed before this one.
+-- How many ready jobs of a queue would be claimed before a pending job.
 -- KEYS: 1 the prefix
--- ARGV: 1 id
--- returns: before when history was pruned, and how many; nothing if it is nowhere
--- include: _find_job
+-- ARGV: 1 queue, 2 priority, 3 run_at and 4 id of the job
+-- returns: how many
+-- include: _base
 
-local job = find_job(ARGV[1])
-if not job then
-  return {call('HGET', P .. 'meta', 'pruned_before'), false}
-end
+local queue, own_priority, run_at, id = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local ahead = 0
-if job.state == 'pending' and job.more.blocked_on == '' then
-  local line = due_key(job.queue, job.priority)
-  for priority = 0, tonumber(job.priority) - 1 do
-    ahead = ahead + (safe_read('ZCOUNT', due_key(job.queue, priority), '-inf', now_text) or 0)
-  end
-  if job.more.run_at <= now then
-    ahead = ahead + (safe_read('ZRANK', line, job.id) or 0)
-  else
-    ahead = ahead + (safe_read('ZCOUNT', line, '-inf', now_text) or 0)
-  end
+for priority = 0, own_priority - 1 do
+  ahead = ahead + (safe_read('ZCOUNT', due_key(queue, priority), '-inf', now_text) or 0)
 end
-return {false, ahead}
+if run_at <= now then
+  return ahead + (safe_read('ZRANK', due_key(queue, own_priority), id) or 0)
+end
+return ahead + (safe_read('ZCOUNT', due_key(queue, own_priority), '-inf', now_text) or 0)
