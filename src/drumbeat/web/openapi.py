@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of routes and the records themselves: it cannot say what is not so."""
+"""The OpenAPI 3.1 document, generated from the route table and the records."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "in": "header",
     "required": False,
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
-    "description": "A request that is sent again within 24 hours with the same key acts once, and gets the same answer.",
+    "description": "A request that is repeated within 24 hours with the same key is done once and gets the same response.",
 }
 DESCRIPTION = (
-    "Look at and act on jobs, queues, schedules, locks and instances. Lists are paged by `next`; times are ISO 8601, UTC; "
-    "`args`, `result` and `progress` are JSON text inside a string, so that no number is rounded on its way."
+    "Inspect and manage jobs, queues, schedules, locks and instances. Lists are paged by `next`; times are ISO 8601, UTC; "
+    "`args`, `result` and `progress` are JSON text inside a string, so that no number is rounded."
 )
 
 
@@ -37,8 +37,8 @@ async def show_openapi(request: DashboardRequest) -> Response:
 
 @functools.cache
 def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
-    """The document, without the place where it is served; `extra` are routes of the program's own."""
-    from drumbeat.web.routes import ROUTES  # here, because this handler stands in that table
+    """The document without its server; `extra` are the routes of panels."""
+    from drumbeat.web.routes import ROUTES  # a cycle: this handler is in that table
 
     routes = [route for route in (*ROUTES, *extra) if route.is_api]
     types = [ProblemRecord, *(each for route in routes for each in (route.query, route.body, route.response) if each)]
@@ -58,7 +58,7 @@ def build_document(extra: tuple[Route, ...] = ()) -> dict[str, Any]:
             "schemas": {name: schema for name, schema in components.items() if name not in queries},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
-        # The empty one: this machine needs no token while there are none.
+        # The empty one: local requests need no token if none is configured.
         "security": [{"token": []}, {}],
     }
 
@@ -144,7 +144,7 @@ def _component(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, 
 
 
 def _parameter_schema(field: dict[str, Any]) -> dict[str, Any]:
-    """What may be written in an address: leaving a parameter out stands for null there."""
+    """The schema of a query parameter: leaving it out stands for null."""
     kept = {key: value for key, value in field.items() if key not in ("anyOf", "description", "default")}
     options = [option for option in field.get("anyOf", []) if option.get("type") != "null"]
     if "default" in field and field["default"] is not None:

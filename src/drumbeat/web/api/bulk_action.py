@@ -1,4 +1,4 @@
-"""One act on many jobs, as a request: at once, or, paced or with very many, in the background after the answer."""
+"""An act on many jobs: at once, or, with a rate or very many jobs, in the background after the response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rate = Annotated[
 
 
 class BulkRecord(BulkResult, frozen=True, kw_only=True):
-    """What came of an act on many jobs."""
+    """The result of an act on many jobs."""
 
     in_background: Annotated[
         bool,
@@ -92,7 +92,7 @@ async def run_bulk_action(
         try:
             await jobs.bulk(action, ids, all=all, rate=rate, progress=progress, **wanted)
         finally:
-            # Also of one that was broken off: what it touched until then is done.
+            # Also after an error: what was touched until then is done.
             request.touched = progress.touched
             request.dashboard.background_acts.end(request.act_id)
         if progress.is_stopped:

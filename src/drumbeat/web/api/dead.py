@@ -1,4 +1,4 @@
-"""`/api/v1/dead`: dead letters, one by one, in groups by error, and acts on many of them."""
+"""`/api/v1/dead`: dead letters, groups of them by error, and acts on one or many."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class DeadLettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     queue: QueueName = None
     key: Key = None
     error: ErrorPart = None
-    id: Annotated[str | None, doc("An id, or its beginning (at least 4 characters).")] = None
+    id: Annotated[str | None, doc("An id, or a prefix of at least 4 characters.")] = None
     before: Before = None
     limit: Limit = 50
 
 
 class DeadGroupsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    limit: Annotated[int, doc("At most so many groups; 1 to 500.")] = 50
+    limit: Annotated[int, doc("Number of groups, 1 to 500.")] = 50
 
 
 class ReplayBody(BulkSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):

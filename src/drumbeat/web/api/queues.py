@@ -1,4 +1,4 @@
-"""/api/v1/queues: the named lines that jobs stand in."""
+"""`/api/v1/queues`: queues, pause and resume."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drumbeat.web.request import DashboardRequest
 
 
 class QueueRecord(QueueStats, frozen=True, kw_only=True):
-    """A queue, and how long its oldest ready job has been waiting."""
+    """A queue and its lag."""
 
     lag: Annotated[float, doc("Seconds.")]
 

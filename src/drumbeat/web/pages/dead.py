@@ -1,4 +1,4 @@
-"""Dead letters: grouped by what went wrong, with a sample of each; replayed one by one, as a group or paced, or discarded."""
+"""Dead letters: grouped by error with samples; replay and discard of one, a group or all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DeadPageQuery(msgspec.Struct, frozen=True, kw_only=True):
 class DeadGroupView(msgspec.Struct, frozen=True, kw_only=True):
     group: DeadLetterGroup
     sample: JobRecord | None
-    """None: it was replayed, discarded or pruned since."""
+    """None: replayed, discarded or pruned meanwhile."""
     url: str
     is_current: bool
     acts: list[ActionButton]
@@ -46,7 +46,7 @@ async def show(request: DashboardRequest) -> Response:
     samples = await jobs.load_samples(request, [group.sample for group in groups.items])
     letters = dead.DeadLettersQuery(**fields, before=query.before)  # type: ignore[arg-type]
     page: Page[JobRecord] = await request.invoke(dead.list_dead_letters, query=letters)
-    # By the same filter as the list: what was discarded is dead, too, but no letter.
+    # By the same filter as the list: discarded jobs are in state dead, but no dead letters.
     store = await request.app.store()
     wanted = msgspec.structs.replace(to_job_filter(ApiJobFilter(**fields)), dead_letters=True)  # type: ignore[arg-type]
     counts = await store.inspect.count_jobs(wanted)
@@ -81,7 +81,7 @@ def group_row(
 
 
 def group_buttons(request: DashboardRequest, group: DeadLetterGroup) -> list[ActionButton]:
-    """For a whole group. One without an error on record cannot be told from its task's others."""
+    """For a whole group. One without a recorded error cannot be selected by a filter."""
     if not group.error:
         return []
     body: dict[str, object] = {"filter": {"task": group.task, "error": group.error}}

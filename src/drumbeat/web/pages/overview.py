@@ -1,4 +1,4 @@
-"""Overview: is it healthy, what is late, what just broke; then how it went in the last minutes, and what comes next."""
+"""Overview: health, attention items, recent errors, charts, next fires."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .page_charts import CHART_REGIONS, RANGES, load_charts
 from .panels import panels_for
 
 MIN_LATE_SECONDS = 5.0
-"""A schedule whose moment passed so long ago without a fire is late."""
+"""A schedule whose fire time is longer past than this is late."""
 MAX_GROUPS = 6
 MAX_FIRES = 8
 COUNTERS = ("ready", "running", "scheduled", "retrying", "waiting", "succeeded", "dead", "cancelled")
@@ -32,7 +32,7 @@ class OverviewQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttentionItem(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that somebody should look at."""
+    """An item of the attention list."""
 
     level: str
     text: str
@@ -79,19 +79,19 @@ def attention_items(
     plans: list[ScheduleInfo],
     now: datetime,
 ) -> list[AttentionItem]:
-    """What is wrong first, then what may be."""
+    """Errors first, then warnings and notes."""
     found: list[AttentionItem] = []
-    told = {(reason.kind, reason.name) for reason in health.verdict.reasons}
+    known = {(reason.kind, reason.name) for reason in health.verdict.reasons}
     found += [
         AttentionItem(level=str(reason.level), text=reason.text, more=reason.detail, path=reason_path(reason))
         for reason in health.verdict.reasons
     ]
     found += [need for line in lines if (need := _queue_item(line)) is not None]
-    # Health names the latest schedule only; here are all that are late.
+    # Health names only the latest schedule.
     found += [
         need
         for plan in plans
-        if ("schedule", plan.name) not in told and (need := _schedule_item(plan, now)) is not None
+        if ("schedule", plan.name) not in known and (need := _schedule_item(plan, now)) is not None
     ]
     found += _dead_letter_items(health.dead, groups)
     if health.counts.waiting:
@@ -102,7 +102,7 @@ def attention_items(
 
 
 def _queue_item(line: queues.QueueRecord) -> AttentionItem | None:
-    """A pause is somebody's will and no illness, but worth a line. A queue that is behind is told by health."""
+    """A pause is intended, but worth a line. Queues that are behind are reasons of health."""
     path = f"/queues/{quote_segment(line.name)}"
     if line.paused:
         reason = f": {line.paused_reason}" if line.paused_reason else ""
