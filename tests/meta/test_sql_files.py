@@ -61,7 +61,7 @@ def statement_names(engine: str) -> set[str]:
 
 
 def python_trees(engine: str) -> list[ast.Module]:
-    paths = [*(SOURCE / "store" / engine).glob("*.py"), SOURCE / "store" / "job_search.py"]
+    paths = [*(SOURCE / "store" / engine).glob("*.py"), *(SOURCE / "store").glob("*.py")]
     return [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
 
 

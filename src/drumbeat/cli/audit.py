@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 command = resource_group("audit", "The audit log: who did what, when, to how many, and for which reason.")
 
-COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(
     names=("id", "at (UTC)", "who", "via", "verb", "target", "touched", "outcome", "reason"),
     numbers=frozenset({"touched"}),
     elastic=frozenset({"who", "target", "outcome", "reason"}),

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 command = resource_group("dead", "Dead letters: jobs that were given up and wait for a person.")
 
-GROUP_COLUMNS = output.Columns(
+GROUP_COLUMNS = output.TableColumns(
     names=("task", "error", "letters", "first (UTC)", "last (UTC)", "newest", "its message"),
     numbers=frozenset({"letters"}),
     elastic=frozenset({"task", "error", "its message"}),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 command = resource_group("instances", "Instances: the running processes of the cluster.")
 
-COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(
     names=("id", "state", "app", "host", "pid", "roles", "queues", "running", "refused", "started (UTC)", "last beat"),
     numbers=frozenset({"pid", "running", "refused"}),
     elastic=frozenset({"app", "host", "queues"}),

@@ -16,19 +16,19 @@ from drumbeat.redaction import mask_urls
 if TYPE_CHECKING:
     from drumbeat.app import Drumbeat
 
-JOB_COLUMNS = output.Columns(
+JOB_COLUMNS = output.TableColumns(
     names=("id", "task", "queue", "state", "attempts", "at (UTC)", "key", "arguments"),
     numbers=frozenset({"attempts"}),
     elastic=frozenset({"task", "queue", "key", "arguments"}),
     droppable=("queue", "attempts", "key", "arguments", "at (UTC)"),
 )
-DEAD_COLUMNS = output.Columns(
+DEAD_COLUMNS = output.TableColumns(
     names=("id", "task", "queue", "attempts", "died at (UTC)", "error", "arguments"),
     numbers=frozenset({"attempts"}),
     elastic=frozenset({"task", "queue", "error", "arguments"}),
     droppable=("queue", "attempts", "arguments", "died at (UTC)"),
 )
-RUN_COLUMNS = output.Columns(
+RUN_COLUMNS = output.TableColumns(
     names=("run", "ended", "started at (UTC)", "took", "instance", "error"),
     numbers=frozenset({"run"}),
     elastic=frozenset({"error"}),
@@ -48,7 +48,7 @@ def preview_options(json: bool) -> dict[str, int]:
 def show_jobs(
     target: CliTarget,
     query: Callable[[Drumbeat], Awaitable[Sequence[Job]]],
-    columns: output.Columns,
+    columns: output.TableColumns,
     row: output.Row[Job],
     **more: Any,
 ) -> None:

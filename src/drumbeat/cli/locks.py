@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 command = resource_group("locks", "Locks: who holds and who waits for each lock of the cluster.")
 
-COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(
     names=("lock", "holders", "waiting", "held by", "for", "token", "lease left"),
     numbers=frozenset({"waiting", "token"}),
     elastic=frozenset({"lock", "held by", "for"}),
     droppable=("for", "token", "held by"),
 )
-TICKET_COLUMNS = output.Columns(
+TICKET_COLUMNS = output.TableColumns(
     names=("place", "ticket", "token", "owner", "for", "since (UTC)", "lease left"),
     numbers=frozenset({"token"}),
     elastic=frozenset({"owner", "for"}),

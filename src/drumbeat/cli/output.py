@@ -81,7 +81,11 @@ def print_json(record: object) -> None:
 
 
 def list_and_show(
-    target: CliTarget, query: Callable[[Drumbeat], Awaitable[Sequence[T]]], columns: Columns, row: Row[T], **more: Any
+    target: CliTarget,
+    query: Callable[[Drumbeat], Awaitable[Sequence[T]]],
+    columns: TableColumns,
+    row: Row[T],
+    **more: Any,
 ) -> None:
     """Query a list and show it, with --watch again every second; `more` as of `show_list`."""
     call_and_show(target, query, lambda records: show_list(target, records, columns, row, **more))
@@ -90,7 +94,7 @@ def list_and_show(
 def show_list(
     target: CliTarget,
     records: Sequence[T],
-    columns: Columns,
+    columns: TableColumns,
     row: Row[T],
     *,
     empty: str,
@@ -117,7 +121,7 @@ def report(target: CliTarget, record: object, line: str) -> None:
         print_line(line)
 
 
-class Columns(msgspec.Struct, frozen=True, kw_only=True):
+class TableColumns(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a table, and how they shrink on a narrow screen."""
 
     names: tuple[str, ...]
@@ -154,7 +158,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         return max(len(name), min(longest, ELASTIC_WIDTH)) if name in self.elastic else longest
 
 
-def build_table(columns: Columns, rows: Sequence[Sequence[str]], width: int = DEFAULT_WIDTH) -> Table:
+def build_table(columns: TableColumns, rows: Sequence[Sequence[str]], width: int = DEFAULT_WIDTH) -> Table:
     """A table of text; states are coloured."""
     from rich.table import Table
     from rich.text import Text
@@ -171,7 +175,7 @@ def build_table(columns: Columns, rows: Sequence[Sequence[str]], width: int = DE
     return made
 
 
-def show_table(columns: Columns, rows: Sequence[Sequence[str]], *, empty: str) -> None:
+def show_table(columns: TableColumns, rows: Sequence[Sequence[str]], *, empty: str) -> None:
     """A table, or the line `empty`."""
     if not rows:
         print_line(empty)

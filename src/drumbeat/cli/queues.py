@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 command = resource_group("queues", "Queues: in which jobs wait for a worker.")
 
-COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(
     names=("queue", "ready", "scheduled", "running", "waiting", "oldest ready", "state"),
     numbers=frozenset({"ready", "scheduled", "running", "waiting"}),
     elastic=frozenset({"queue", "state"}),

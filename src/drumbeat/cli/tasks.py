@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 command = resource_group("tasks", "Tasks: the functions that jobs are calls of.")
 
 COUNTS = ("pending", "running", "succeeded", "dead", "cancelled")
-COLUMNS = output.Columns(names=("task", *COUNTS), numbers=frozenset(COUNTS), elastic=frozenset({"task"}))
-RUN_COLUMNS = output.Columns(
+COLUMNS = output.TableColumns(names=("task", *COUNTS), numbers=frozenset(COUNTS), elastic=frozenset({"task"}))
+RUN_COLUMNS = output.TableColumns(
     names=("job", "run", "schedule", "due (UTC)", "late", "started (UTC)", "took", "instance", "ended", "error"),
     numbers=frozenset({"run", "late"}),
     elastic=frozenset({"schedule", "error"}),

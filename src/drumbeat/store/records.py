@@ -12,7 +12,7 @@ import msgspec
 from drumbeat.core.audit import AuditEntry
 from drumbeat.core.instance import Instance, InstanceState, Role
 from drumbeat.core.job import Attempt, Job, JobState, OutcomeKind
-from drumbeat.core.job_fields import JOB_FIELDS, JobFields
+from drumbeat.core.job_fields import JOB_FIELDS, AllJobFields
 from drumbeat.core.schedule import CatchUp, NewSchedule, Origin, Overlap, RuleKind, Schedule, ScheduleState
 from drumbeat.durations import from_us
 from drumbeat.ids import InstanceId, JobId
@@ -32,7 +32,7 @@ def to_datetime_or_none(us: int | None) -> datetime | None:
     return None if us is None else to_datetime(us)
 
 
-class StoredJobRow(JobFields[int, int, int, str], frozen=True, array_like=True, kw_only=True):
+class StoredJobRow(AllJobFields[int, int, int, str], frozen=True, array_like=True, kw_only=True):
     """A job of any table; columns that a table lacks are null."""
 
     outcome: OutcomeKind | None = None
