@@ -26,8 +26,9 @@ from drumbeat.store.job_columns import NEW, default_of
 from drumbeat.store.postgres import error_translation
 from drumbeat.store.postgres.connections import CALL_TIMEOUT, PlanMode, PostgresConnection, RetryTransaction, Session
 from drumbeat.store.postgres.copy_format import COLUMNS, CopyBatch
-from drumbeat.store.postgres.statements import SHARED_FIELDS, PostgresJobSql, PostgresStatements
+from drumbeat.store.postgres.statements import SHARED_FIELDS, PostgresStatements
 from drumbeat.store.postgres.wake import PostgresNotifier
+from drumbeat.store.sqlfile import Statements
 
 MIN_COPY_JOBS = 500
 """Batches of this size are written by COPY, which takes two thirds of an INSERT, with unique keys half."""
@@ -258,7 +259,7 @@ class PostgresInserter:
                 raise RetryTransaction from None
 
 
-async def load_unique_keys(sql: PostgresJobSql, session: Session, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
+async def load_unique_keys(sql: Statements, session: Session, keys: Sequence[tuple[str, str]]) -> UniqueKeys:
     if not keys:
         return UniqueKeys()
     found = await session.fetch(sql.key_holders, [task for task, _ in keys], [key for _, key in keys])
