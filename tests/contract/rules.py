@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 
 from drumbeat.core.claim import ClaimedJob
-from drumbeat.core.job import Job
+from drumbeat.core.job import Attempt, Job
 from drumbeat.ids import InstanceId, JobId
 from drumbeat.store.protocol import Store
-from tests.contract.cases.outcomes import (
-    BLOCKED_ON,
-)
+from tests.contract.cases.outcomes import BLOCKED_ON
 from tests.contract.making import wanting
 
 ALL = 10_000
@@ -23,4 +21,11 @@ async def load(store: Store, ids: Sequence[JobId]) -> dict[JobId, Job]:
     found: dict[JobId, Job] = {}
     for first in range(0, len(ids), 500):
         found |= await store.inspect.get_jobs(ids[first : first + 500])
+    return found
+
+
+async def load_attempts(store: Store, ids: Sequence[JobId]) -> dict[JobId, list[Attempt]]:
+    found: dict[JobId, list[Attempt]] = {}
+    for first in range(0, len(ids), 500):
+        found |= await store.inspect.get_attempts(ids[first : first + 500])
     return found

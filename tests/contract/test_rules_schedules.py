@@ -65,6 +65,7 @@ async def test_every_fire_meets_the_jobs_before_it_as_the_rule_says(store: Store
     jobs = await load(
         store, [*(id for each in fired for id in each.jobs), *(id for each in results for id in each.jobs)]
     )
+    fires = await store.schedules.list_fires(list(cases))
     for (name, case), result in zip(cases.items(), results, strict=True):
         was, found = before[name], after[name]
         snapshot = ScheduleSnapshot(
@@ -78,7 +79,7 @@ async def test_every_fire_meets_the_jobs_before_it_as_the_rule_says(store: Store
             live_state=case.live or None,
             waiting=waiting[name],
         )
-        records = await store.schedules.list_fires(name)
+        records = fires[name]
         plan = plan_fire(snapshot, requests[name], recorded, records[0].recorded_at)
         assert result == plan.result, case
         made = {job.job: job for job in plan.jobs}
