@@ -12,7 +12,7 @@ from drumbeat import Drumbeat
 from drumbeat.errors import ConfigError
 from drumbeat.web import AccessRole, Caller
 from drumbeat.web.access import COOKIE, PROXY_HEADERS, check_listener
-from drumbeat.web.headers import SECURITY_HEADERS
+from drumbeat.web.asgi import SECURITY_HEADERS
 from tests.web.conftest import BASE, SAME_ORIGIN, TOKENS, OpenBrowser, bearer
 
 ELSEWHERE = ("192.0.2.7", 50_000)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from drumbeat.web.openapi import build_document
-from drumbeat.web.request import AccessRole, Route
+from drumbeat.web.route import AccessRole, Route
 from drumbeat.web.routes import ROUTES
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"

@@ -143,7 +143,7 @@ async def test_a_client_that_does_not_read_is_dropped(app: Drumbeat, board: Dash
 async def test_where_it_is_mounted_a_client_that_does_not_read_is_let_go(
     board: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drumbeat.web.SEND_TIMEOUT", 0.2)
+    monkeypatch.setattr("drumbeat.web.asgi.SEND_TIMEOUT", 0.2)
     scope = {
         "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1", "method": "GET",
         "path": EVENTS, "raw_path": EVENTS.encode(), "root_path": "", "query_string": b"", "scheme": "http",

@@ -200,3 +200,19 @@ def test_an_address_that_is_taken_is_told() -> None:
         app = Drumbeat("sqlite:///unused.db", dashboard=f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(ConfigError, match="cannot listen"):
             listen(app.settings)
+
+
+async def test_parameters_of_the_path_around_it_are_not_its_own(app: Drumbeat) -> None:
+    program = Starlette(routes=[Mount("/{tenant}/jobs", app.dashboard(access="open"))])
+    transport = httpx.ASGITransport(program, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", headers=SAME_ORIGIN) as browser:
+        assert (await browser.post("/acme/jobs/api/v1/queues/mail/pause", json={})).status_code == 200
+        assert (await browser.get("/acme/jobs/api/v1/nothing")).headers["content-type"] == "application/problem+json"
+    assert [act.target for act in await app.audit.list(verb="queues.pause")] == ["mail"]
+
+
+@pytest.mark.parametrize("root", ["/ops", "/ops/"])
+async def test_a_root_path_may_end_with_a_slash(app: Drumbeat, open_browser: OpenBrowser, root: str) -> None:
+    browser = open_browser(app.dashboard(access="open"), root=root)
+    for path in ("/ops", "/ops/", "/ops/queues"):
+        assert (await browser.get(path)).status_code == 200, path

@@ -130,3 +130,8 @@ async def test_an_answer_that_cannot_be_written_has_all_headers_too(
     answer = await browser.get("/api/v1/queues")
     assert answer.status_code == 500
     assert "content-security-policy" in answer.headers
+
+
+async def test_a_path_with_a_newline_at_its_end_is_not_found(api: httpx.AsyncClient) -> None:
+    assert (await api.get("/jobs")).status_code == 200
+    assert (await api.get("/jobs%0A")).status_code == 404

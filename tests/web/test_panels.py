@@ -8,7 +8,7 @@ from drumbeat import Drumbeat
 from drumbeat.errors import InvalidArguments
 from drumbeat.web import Dashboard, dashboard
 from drumbeat.web.panels import Button, ButtonResult, Panel
-from drumbeat.web.request import AccessRole
+from drumbeat.web.route import AccessRole
 from tests.web.conftest import OpenBrowser, bearer
 
 PRESS, WIPE = "/api/v1/shop/ring", "/api/v1/shop/wipe"
@@ -116,5 +116,5 @@ def test_a_panel_cannot_take_an_address_that_is_taken_or_is_none(guarded: Drumbe
         )
         with pytest.raises(ValueError, match=message):
             dashboard(guarded._internals, panels=[panel])
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="in the table twice"):
         dashboard(guarded._internals, panels=[bell.panel(), bell.panel()])

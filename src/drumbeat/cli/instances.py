@@ -44,7 +44,7 @@ def list_(target: CliTarget, everyone: bool) -> None:
 
 
 def _show_list(target: CliTarget, instances: list[Instance], leader: LeaderInfo | None) -> None:
-    empty = f"No instance is alive in {target.store_url}: `drumbeat run app:app` starts one."
+    empty = "No instance is alive in {store}: `drumbeat run app:app` starts one."
     output.show_list(target, instances, COLUMNS, lambda instance, now: _row(instance, leader, now), empty=empty)
 
 

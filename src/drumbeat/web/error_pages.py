@@ -1,39 +1,30 @@
-"""A refusal for somebody who looks at a page: HTML instead of JSON, and the login for somebody who has not logged in."""
+"""Errors of pages: HTML instead of JSON, and a redirect to the login for callers without one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from drumbeat.protocols import DashboardApp
+from starlette.responses import Response
+
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import API_PREFIX, AccessRole, Caller, DashboardRequest, DashboardResponse
-from drumbeat.web.state import DashboardState
-
-ANONYMOUS = Caller(name="", role=AccessRole.VIEWER, via="nobody")
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import API_PREFIX
 
 
 def accepts_html(method: str, path: str, headers: Mapping[str, str]) -> bool:
-    """Whether a person looks at the answer."""
+    """Whether the response is shown to a person."""
     return method in ("GET", "HEAD") and not path.startswith(API_PREFIX) and "text/html" in headers.get("accept", "")
 
 
-def render_problem(
-    problem: Problem, app: DashboardApp, dashboard: DashboardState, *, scope: Mapping[str, Any], root: str, path: str
-) -> DashboardResponse:
-    """What is shown instead of the page."""
+def render_problem(problem: Problem, request: DashboardRequest) -> Response:
+    """The page shown instead of the requested one."""
     from drumbeat.web.pages.layout import render_bare_page
 
-    request = DashboardRequest(app=app, dashboard=dashboard, caller=ANONYMOUS, root_path=root, route_path=path)
-    if problem.status == 401 and dashboard.access_control.has_login:
-        query = scope.get("query_string", b"").decode("latin-1")
-        wanted = path + (f"?{query}" if query else "")
+    if problem.status == 401 and request.dashboard.access_control.has_login:
+        query = request.scope.get("query_string", b"").decode("latin-1")
+        wanted = request.route_path + (f"?{query}" if query else "")
         to = request.link_to("/login", next=wanted if wanted != "/" else None)
-        return DashboardResponse(status_code=303, content=b"", media_type="text/plain", headers={"Location": to})
-    shown = render_bare_page(request, "problem.html", status=problem.status, problem=problem.record)
-    return DashboardResponse(
-        status_code=shown.status_code,
-        content=shown.content,
-        media_type=shown.media_type,
-        headers=shown.headers | problem.headers,
-    )
+        return Response(status_code=303, headers={"Location": to})
+    response = render_bare_page(request, "problem.html", status=problem.status, problem=problem.record)
+    response.headers.update(problem.headers)
+    return response

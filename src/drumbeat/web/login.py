@@ -1,6 +1,6 @@
-"""Logging in with a browser: a token is given once, and a random session in a cookie stands for it from then on.
+"""Login with a browser: a token is exchanged for a random session in a cookie.
 
-The cookie is for this site and its pages' requests only (HttpOnly, SameSite=Strict), under the path that we are mounted at.
+The cookie is HttpOnly and SameSite=Strict, and valid under the path that the dashboard is mounted at.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, quote
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.web.access import COOKIE, SESSION_SECONDS, session_cookies
 from drumbeat.web.pages.layout import render_bare_page
+from drumbeat.web.parsing import merge_headers
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +27,7 @@ SAFE_CHARACTERS = "/:@!$&'()*+,;=~-._%?"
 
 class LoginQuery(msgspec.Struct, frozen=True, kw_only=True):
     next: str = "/"
-    """Where to go after it: a path of ours."""
+    """The path to redirect to."""
 
 
 class LoginForm(NamedTuple):
@@ -33,14 +35,14 @@ class LoginForm(NamedTuple):
     next: str
 
 
-async def show_login(request: DashboardRequest) -> DashboardResponse:
+async def show_login(request: DashboardRequest) -> Response:
     """GET /login."""
     if not request.dashboard.access_control.has_login:
         return _redirect(request, "/")
     return render_bare_page(request, "login.html", next=safe_redirect_path(request.query.next), wrong=False)
 
 
-async def log_in(request: DashboardRequest) -> DashboardResponse:
+async def log_in(request: DashboardRequest) -> Response:
     """POST /login."""
     if not request.dashboard.access_control.has_login:
         raise Problem(403, "login is disabled: no tokens are configured")
@@ -49,25 +51,25 @@ async def log_in(request: DashboardRequest) -> DashboardResponse:
     if caller is None:
         log.warning("dashboard login refused")
         return render_bare_page(request, "login.html", status=401, next=safe_redirect_path(form.next), wrong=True)
-    _end_sessions(request)  # of whoever used this browser before
+    _end_sessions(request)  # sessions of a previous user of this browser
     secret = request.dashboard.access_control.sessions.begin(caller)
     log.info("dashboard login", extra={"who": caller.name, "role": caller.role.value})
     return _redirect(request, safe_redirect_path(form.next), cookie=_cookie(request, secret, int(SESSION_SECONDS)))
 
 
-async def log_out(request: DashboardRequest) -> DashboardResponse:
+async def log_out(request: DashboardRequest) -> Response:
     """POST /logout."""
     _end_sessions(request)
     return _redirect(request, "/login", cookie=_cookie(request, "", 0))
 
 
 def _end_sessions(request: DashboardRequest) -> None:
-    for secret in session_cookies(request.headers):
+    for secret in session_cookies(merge_headers(request.scope)):
         request.dashboard.access_control.sessions.end(secret)
 
 
 def safe_redirect_path(text: str) -> str:
-    """The path, if it is one of ours; else the first page. `//host` and `/\\host` lead a browser elsewhere."""
+    """The path if it is a local one, else `/`. `//host` and `/\\host` would leave this site."""
     is_own = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() and len(text) < 2_000
     return text if is_own else "/"
 
@@ -82,15 +84,10 @@ def _parse_form(request: DashboardRequest) -> LoginForm:
     return LoginForm(token=fields.get("token", [""])[-1].strip(), next=fields.get("next", ["/"])[-1])
 
 
-def _redirect(request: DashboardRequest, path: str, cookie: str | None = None) -> DashboardResponse:
-    # Quoted, never left out: without its é, /é/host would be //host and lead elsewhere.
+def _redirect(request: DashboardRequest, path: str, cookie: str | None = None) -> Response:
+    # Quoted, not dropped: without its é, /é/host would become //host, another site.
     headers = {"Location": request.root_path + quote(path, safe=SAFE_CHARACTERS)}
-    return DashboardResponse(
-        status_code=SEE_OTHER,
-        content=b"",
-        media_type="text/plain",
-        headers=headers if cookie is None else headers | {"Set-Cookie": cookie},
-    )
+    return Response(status_code=SEE_OTHER, headers=headers if cookie is None else headers | {"Set-Cookie": cookie})
 
 
 def _cookie(request: DashboardRequest, secret: str, seconds: int) -> str:
@@ -100,10 +97,10 @@ def _cookie(request: DashboardRequest, secret: str, seconds: int) -> str:
 
 
 def _is_tls(request: DashboardRequest) -> bool:
-    """Whether the browser came by https, as far as anybody says so: the server, a proxy, or the browser itself."""
+    """Whether the browser uses https, according to the server, a proxy or the browser itself."""
     proxies = request.headers.get("x-forwarded-proto", "").lower().split(",")
     return (
-        request.scheme == "https"
+        request.scope.get("scheme") == "https"
         or proxies[0].strip() == "https"
         or request.headers.get("origin", "").startswith("https:")
     )

@@ -1,16 +1,18 @@
-"""GET /metrics: one look at the store, as Prometheus reads it."""
+"""GET /metrics: the state of the store in the format of Prometheus."""
 
 from __future__ import annotations
+
+from starlette.responses import Response
 
 from drumbeat.core.job_query import JobFilter
 from drumbeat.core.stats import Resolution
 from drumbeat.web.metrics import CONTENT_TYPE, MetricsSample, render
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 from drumbeat.web.ticker import count_dead_letters
 
 
-async def scrape(request: DashboardRequest) -> DashboardResponse:
-    """The metrics of the whole cluster: every dashboard of one store says the same, so scrape one."""
+async def scrape(request: DashboardRequest) -> Response:
+    """The metrics of the whole cluster: every dashboard of one store returns the same, so scrape one."""
     store = await request.app.store()
     counts = await store.inspect.count_jobs(JobFilter())
     sample = MetricsSample(
@@ -22,4 +24,4 @@ async def scrape(request: DashboardRequest) -> DashboardResponse:
         dead=await count_dead_letters(store, counts),
         leader=await store.inspect.get_leader(),
     )
-    return DashboardResponse(content=render(sample), media_type=CONTENT_TYPE)
+    return Response(render(sample), media_type=CONTENT_TYPE)

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.web.api.records import ReasonBody
-from drumbeat.web.request import API_PREFIX, AccessRole, DashboardRequest, Handler, Route
+from drumbeat.web.fields import doc
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import API_PREFIX, AccessRole, Handler, Route
 
 _NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 
 
 class ButtonResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """The result of a button."""
 
-    message: str
-    """A sentence for whoever pressed it."""
-    touched: int = 1
-    """How many jobs, workers or whatever it was about; for the audit."""
+    message: Annotated[str, doc("A sentence for whoever pressed it.")]
+    touched: Annotated[int, doc("How many jobs, workers or whatever it was about; for the audit.")] = 1
 
 
 ButtonAction = Callable[[], Awaitable[ButtonResult]]

@@ -1,21 +1,18 @@
-"""From an ASGI request to what a handler gets: the route, the query, the body. Nothing is believed, sizes come first."""
+"""Parsing of untrusted input: prefix, headers, query and body of a request. Sizes are checked first."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 import msgspec
+from starlette.requests import ClientDisconnect, Request
 
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import Route
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from drumbeat.web.route import NoParameters, Route
 
 MAX_QUERY_BYTES = 8 * 1024
 MAX_PARAMETERS = 100
@@ -24,50 +21,17 @@ MAX_BODY_OVERHEAD_BYTES = 64 * 1024
 """A body may be larger than the arguments of a job by this much."""
 
 
-class RouteMatch(msgspec.Struct, frozen=True):
-    route: Route
-    path_params: dict[str, str]
-
-
-class RouteTable:
-    """Finds the route of a request."""
-
-    def __init__(self, routes: tuple[Route, ...]) -> None:
-        self._by_pattern: list[tuple[re.Pattern[str], dict[str, Route]]] = []
-        by_path: dict[str, dict[str, Route]] = {}
-        for route in routes:
-            methods = by_path.setdefault(route.path, {})
-            if route.method in methods:
-                raise ValueError(f"{route.method} {route.path} stands twice in the table")
-            methods[route.method] = route
-        # Plain words before names in braces: /jobs/counts is not the job called counts.
-        for path in sorted(by_path, key=lambda path: [part.startswith("{") for part in path.split("/")]):
-            pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path))
-            self._by_pattern.append((re.compile(pattern), by_path[path]))
-
-    def find(self, method: str, path: str) -> RouteMatch:
-        """The route. Raises Problem 404 or 405."""
-        for pattern, methods in self._by_pattern:
-            if (match := pattern.fullmatch(path)) is not None:
-                route = methods.get("GET" if method == "HEAD" else method)
-                if route is None:
-                    allowed = ", ".join(sorted({*methods, *(["HEAD"] if "GET" in methods else [])}))
-                    raise Problem(405, f"this path takes {allowed}", headers={"Allow": allowed})
-                return RouteMatch(route, match.groupdict())
-        raise Problem(404, "no such path")
-
-
 def split_root_path(scope: Mapping[str, Any]) -> tuple[str, str]:
-    """What stands before our own paths, as addresses are written, and the path after it."""
+    """The quoted prefix of all our paths, and the path after it."""
     path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
     if root and (path == root or path.startswith(root + "/")):
         path = path[len(root) :]
-    # Quoted: a program may be mounted under a path with a part that the caller chooses, and this goes into headers.
+    # Quoted: a part of the prefix may be chosen by the caller, and it is used in headers.
     return quote(root, safe="/:@!$&'()*+,;=~"), path or "/"
 
 
 def merge_headers(scope: Mapping[str, Any]) -> dict[str, str]:
-    """By lower-case name; several of one name are joined, as HTTP says."""
+    """Headers by lower-case name; repeated ones are joined as HTTP defines."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
@@ -77,7 +41,7 @@ def merge_headers(scope: Mapping[str, Any]) -> dict[str, str]:
 
 
 def parse_query(route: Route, raw: bytes) -> msgspec.Struct:
-    """The query as the route's own record; an empty value, as forms send it, is none."""
+    """The query as the record of its route; empty values, as forms send them, are left out."""
     if len(raw) > MAX_QUERY_BYTES:
         raise Problem(400, f"the query has more than {MAX_QUERY_BYTES} bytes")
     try:
@@ -93,37 +57,30 @@ def parse_query(route: Route, raw: bytes) -> msgspec.Struct:
         raise _validation_problem(error) from None
 
 
-async def read_body(receive: Receive, most: int) -> bytes:
-    """The whole body, if it is no larger than that, and comes within the time that a slow line needs."""
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """The whole body, with a limit of its size and of the time it may take."""
+    chunks: list[bytes] = []
+    size = 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
-            return await _read_chunks(receive, most)
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > max_bytes:
+                    raise Problem(413, f"the body has more than {max_bytes} bytes")
+                chunks.append(chunk)
     except TimeoutError:
         raise Problem(
             408, f"the body was not received within {BODY_TIMEOUT:g} s", headers={"Connection": "close"}
         ) from None
+    except ClientDisconnect:
+        raise Problem(400, "the client disconnected before the end of the body") from None
+    return b"".join(chunks)
 
 
-async def _read_chunks(receive: Receive, most: int) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Problem(400, "the client disconnected before the end of the body")
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > most:
-            raise Problem(413, f"the body has more than {most} bytes")
-        chunks.append(chunk)
-        if not message.get("more_body"):
-            return b"".join(chunks)
-
-
-def decode_body(route: Route, raw: bytes, headers: Mapping[str, str]) -> msgspec.Struct | None:
+def decode_body(route: Route, raw: bytes, headers: Mapping[str, str]) -> msgspec.Struct:
     """The body as the route's own record. An empty one is an empty object."""
     if route.body is None:
-        return None
+        return NoParameters()
     kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if raw and kind != "application/json":
         raise Problem(415, f"the body must be application/json, not {kind[:100]}", argument="Content-Type")

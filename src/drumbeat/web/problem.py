@@ -1,11 +1,14 @@
-"""Errors, as application/problem+json (RFC 9457): one place that turns errors of ours into status codes."""
+"""Errors as application/problem+json (RFC 9457): one mapping from exceptions to status codes."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from http import HTTPStatus
+from typing import Annotated, TypeVar
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.errors import (
     ConfigError,
@@ -20,9 +23,11 @@ from drumbeat.errors import (
     UnknownTask,
 )
 from drumbeat.redaction import mask_urls
-from drumbeat.web.request import DashboardResponse
+from drumbeat.web.fields import doc
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
@@ -30,19 +35,17 @@ _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 
 class ProblemRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of every answer that is a refusal."""
+    """The body of every error response."""
 
-    type: str
-    """A word for programs, such as not-found; `about:blank` where the status says it all."""
+    type: Annotated[str, doc("A word for programs, such as not-found; `about:blank` where the status says it all.")]
     title: str
     status: int
     detail: str
-    argument: str | None = None
-    """Which part of the request it is about."""
+    argument: Annotated[str | None, doc("Which part of the request it is about.")] = None
 
 
 class Problem(Exception):
-    """Raised by whoever cannot go on with a request. The detail is for people: say what would be acceptable."""
+    """Raised to end a request with an error. The detail is for people: it says what would be accepted."""
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class Problem(Exception):
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
-        # Errors of stores and drivers are told here as well, and may have a URL in them.
+        # Messages of stores and drivers may contain URLs with passwords.
         shown = mask_urls(detail)
         self.record = ProblemRecord(
             type=type, title=reason_phrase(status), status=status, detail=shown, argument=argument
@@ -65,10 +68,21 @@ class Problem(Exception):
     def status(self) -> int:
         return self.record.status
 
-    def to_response(self) -> DashboardResponse:
-        return DashboardResponse(
-            status_code=self.status, content=self.record, media_type=PROBLEM_MEDIA_TYPE, headers=self.headers
-        )
+    def to_response(self) -> Response:
+        return Response(msgspec.json.encode(self.record), self.status, self.headers, PROBLEM_MEDIA_TYPE)
+
+
+async def find_or_404(found: Awaitable[T]) -> T:
+    """What a path names. An unknown or invalid name is not found."""
+    try:
+        return await found
+    except InvalidArguments as error:
+        raise Problem(404, str(error), argument=error.argument) from error
+
+
+def to_conflict(error: InvalidArguments) -> Problem:
+    """For an act whose only refusal is that the job or schedule is in the wrong state."""
+    return Problem(409, str(error), argument=error.argument)
 
 
 def reason_phrase(status: int) -> str:
@@ -77,7 +91,7 @@ def reason_phrase(status: int) -> str:
 
 
 def to_problem(error: Exception) -> Problem:
-    """The refusal that an error means; an error that is none of ours is a mistake, and told to nobody but the log."""
+    """The problem for an exception; unexpected exceptions are logged and their text is not shown."""
     match error:
         case Problem():
             return error

@@ -1,13 +1,13 @@
-"""The table: every address of the dashboard, with who may request it.
+"""The route table: every path of the dashboard, with the role it needs.
 
-Router, OpenAPI document, role matrix and docs come from it.
+Router, OpenAPI document, role matrix and docs are built from it.
 """
 
 from __future__ import annotations
 
 from drumbeat.web import event_stream, login, metrics_endpoint, openapi, static_files
 from drumbeat.web.api.route_table import API_ROUTES
-from drumbeat.web.request import API_PREFIX, AccessRole, Route
+from drumbeat.web.route import API_PREFIX, AccessRole, Route
 
 _EVENTS = (
     Route(
@@ -58,7 +58,7 @@ ROUTES: tuple[Route, ...] = (*API_ROUTES, *_EVENTS, *_OUTSIDE)
 
 
 def all_routes() -> tuple[Route, ...]:
-    """Those of the API, and the pages."""
-    from drumbeat.web.pages import PAGES  # here, because pages request the handlers of the API
+    """All routes: the API and the pages."""
+    from drumbeat.web.pages import PAGES  # a cycle: pages call the handlers of the API
 
     return (*ROUTES, *PAGES)

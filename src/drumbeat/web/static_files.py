@@ -1,7 +1,8 @@
-"""Static files: scripts and styles of our own, from this package and nowhere else.
+"""Static files: scripts and styles of this package.
 
-Each has a version made from its content. An address with the version may be kept for ever; one without is asked for again
-each time, and answered with 304 when nothing has changed.
+Each has a version, a hash of its content. A response to an address with the version may be cached for ever; without it,
+browsers revalidate and get 304 if nothing has changed. Not Starlette's StaticFiles: its ETag is made of time and size, which
+differ between hosts, and its media types come from the host.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import hashlib
 from pathlib import Path
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 FOLDER = Path(__file__).parent / "static"
 MEDIA_TYPES = {
@@ -46,12 +48,12 @@ class StaticFileCache:
         self._read: dict[str, StaticFile] = {}
 
     def version_of(self, name: str) -> str:
-        """Empty for a file that is not there: a page must not fail for the want of a picture."""
+        """Empty for a missing file: a page must not fail because of an icon."""
         found = self.find(name)
         return found.version if found else ""
 
     def find(self, name: str) -> StaticFile | None:
-        # Names come from outside: only plain ones, so that none leads out of the folder.
+        # Untrusted: only plain names, so that none leaves the folder.
         if "/" in name or "\\" in name or name.startswith(".") or Path(name).suffix not in MEDIA_TYPES:
             return None
         path = self._folder / name
@@ -66,7 +68,7 @@ class StaticFileCache:
         return known
 
 
-async def serve_static(request: DashboardRequest) -> DashboardResponse:
+async def serve_static(request: DashboardRequest) -> Response:
     """GET /static/{file}."""
     name = request.path_params["file"]
     found = request.dashboard.static_files.find(name)
@@ -74,8 +76,6 @@ async def serve_static(request: DashboardRequest) -> DashboardResponse:
         raise Problem(404, "no such file")
     tag = f'"{found.version}"'
     headers = {"ETag": tag, "Cache-Control": IMMUTABLE if request.query.v == found.version else "no-cache"}
-    if tag in request.headers.get("if-none-match", ""):
-        return DashboardResponse(
-            status_code=304, content=b"", media_type=MEDIA_TYPES[Path(name).suffix], headers=headers
-        )
-    return DashboardResponse(content=found.content, media_type=MEDIA_TYPES[Path(name).suffix], headers=headers)
+    is_known = tag in request.headers.get("if-none-match", "")
+    content, status = (b"", 304) if is_known else (found.content, 200)
+    return Response(content, status, headers, MEDIA_TYPES[Path(name).suffix])

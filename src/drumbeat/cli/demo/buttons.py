@@ -14,7 +14,7 @@ from drumbeat.cli.demo.workers import DemoWorkers
 from drumbeat.clock import SYSTEM
 from drumbeat.web.panels import Button, ButtonResult, Panel
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import AccessRole
+from drumbeat.web.route import AccessRole
 
 BURST = 10_000
 DELAY_S = 10

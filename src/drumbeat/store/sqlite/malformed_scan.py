@@ -2,15 +2,15 @@
 
 from typing import Any
 
-import msgspec
-
 from drumbeat.store.malformed import Fault, RecordKind, find_faults
-from drumbeat.store.records import RECORD_KINDS
+from drumbeat.store.records import (
+    RECORD_KINDS,
+)
+from drumbeat.store.sqlfile import Statements
 from drumbeat.store.sqlite.connection import SqliteConnection
 from drumbeat.store.sqlite.locks import SqliteLockRow, TicketRow
 from drumbeat.store.sqlite.rooms import MessageRow
 from drumbeat.store.sqlite.rows import PauseRow
-from drumbeat.store.sqlite.statements import SqliteMalformedSql
 
 _KINDS = RECORD_KINDS | {
     "locks": RecordKind("lock", SqliteLockRow, id="name"),
@@ -20,9 +20,9 @@ _KINDS = RECORD_KINDS | {
 }
 
 
-def find_malformed(db: SqliteConnection, sql: SqliteMalformedSql, limit: int) -> list[Fault]:
+def find_malformed(db: SqliteConnection, sql: Statements, limit: int) -> list[Fault]:
     found: list[Fault] = []
-    statements = msgspec.structs.asdict(sql)
+    statements = vars(sql)
     for name, kind in _KINDS.items():
         rows: list[dict[str, Any]] = db.named_rows(statements[name], {"limit": limit})
         found += find_faults(kind, rows)

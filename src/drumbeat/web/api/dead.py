@@ -1,93 +1,61 @@
-"""`/api/v1/dead`: dead letters, one by one, in groups by error, and acts on many of them."""
+"""`/api/v1/dead`: dead letters, groups of them by error, and acts on one or many."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
 from drumbeat.core.dead_letter import DeadLetterGroup
+from drumbeat.errors import InvalidArguments
 from drumbeat.redaction import WEB_HIDDEN, mask_urls
-from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action
-from drumbeat.web.api.http_errors import conflict_if_invalid
-from drumbeat.web.api.job_filters import ApiJobFilter, JobListQuery, to_job_filter
+from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
+from drumbeat.web.api.job_filters import JobListQuery, to_job_filter
 from drumbeat.web.api.records import (
     MAX_PREVIEW_CHARS,
     JobRecord,
     Page,
     build_full_record,
     load_job_page,
-    read_store_time,
 )
-from drumbeat.web.request import DashboardRequest, DashboardResponse, clamp_limit
+from drumbeat.web.fields import Before, ErrorPart, Key, Limit, QueueName, TaskName, doc
+from drumbeat.web.problem import to_conflict
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
 
 class DeadLettersQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which dead letters to list, newest first."""
 
-    task: str | None = None
-    """The name of a task."""
-    queue: str | None = None
-    """The name of a queue."""
-    key: str | None = None
-    """The whole key."""
-    error: str | None = None
-    """A part of the error's type or message."""
-    id: str | None = None
-    """An id, or its beginning (at least 4 characters)."""
-    before: str | None = None
-    """Only jobs older than the one of this id: `next` of the page before."""
-    limit: int = 50
-    """At most so many; 1 to 500."""
+    task: TaskName = None
+    queue: QueueName = None
+    key: Key = None
+    error: ErrorPart = None
+    id: Annotated[str | None, doc("An id, or a prefix of at least 4 characters.")] = None
+    before: Before = None
+    limit: Limit = 50
 
 
 class DeadGroupsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    limit: int = 50
-    """At most so many groups; 1 to 500."""
+    limit: Annotated[int, doc("Number of groups, 1 to 500.")] = 50
 
 
-class ReplayBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters to give a new life: by their ids, by what they have in common, or all."""
+class ReplayBody(BulkSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters to replay: by their ids, by a filter, or all."""
 
-    ids: list[str] | None = None
-    """At most 10,000."""
-    filter: ApiJobFilter | None = None
-    """What they have in common; not an empty one."""
-    all: bool = False
-    """Every dead letter."""
-    rate: float | None = None
-    """At most so many in a second. It then goes on in the background, and the answer is 202."""
-    dry_run: bool = False
-    """Only count them; changes nothing, and is not in the audit."""
-    reason: str = ""
-    """For the audit."""
-
-    def target(self) -> str:
-        return describe_target(self.ids, self.filter, self.all)
+    rate: Rate = None
 
 
-class DiscardBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters to let go: they stay in history until it is pruned."""
-
-    ids: list[str] | None = None
-    """At most 10,000."""
-    filter: ApiJobFilter | None = None
-    """What they have in common; not an empty one."""
-    all: bool = False
-    """Every dead letter."""
-    dry_run: bool = False
-    """Only count them; changes nothing, and is not in the audit."""
-    reason: str = ""
-    """For the audit."""
-
-    def target(self) -> str:
-        return describe_target(self.ids, self.filter, self.all)
+class DiscardBody(BulkSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters to discard: they stay in history until it is pruned."""
 
 
 async def list_dead_letters(request: DashboardRequest) -> Page[JobRecord]:
     query: DeadLettersQuery = request.query
     filter = to_job_filter(JobListQuery(state="dead", **msgspec.structs.asdict(query)))
-    store = await request.app.store()
-    return await load_job_page(store, msgspec.structs.replace(filter, dead_letters=True))
+    return await load_job_page(request, msgspec.structs.replace(filter, dead_letters=True))
 
 
 async def list_groups(request: DashboardRequest) -> Page[DeadLetterGroup]:
@@ -103,20 +71,26 @@ async def list_groups(request: DashboardRequest) -> Page[DeadLetterGroup]:
 
 
 async def show(request: DashboardRequest) -> JobRecord:
-    with conflict_if_invalid():
+    try:
         job = await request.app.dead.show(request.path_params["id"])
-    return await build_full_record(job, await read_store_time(request.app))
+    except InvalidArguments as error:
+        raise to_conflict(error) from error
+    return await build_full_record(job, await request.store_time())
 
 
 async def replay(request: DashboardRequest) -> BulkRecord:
-    with conflict_if_invalid():
+    try:
         await request.app.dead.replay(request.path_params["id"])
+    except InvalidArguments as error:
+        raise to_conflict(error) from error
     return _one_touched(Action.REPLAY)
 
 
 async def discard(request: DashboardRequest) -> BulkRecord:
-    with conflict_if_invalid():
+    try:
         await request.app.dead.discard(request.path_params["id"])
+    except InvalidArguments as error:
+        raise to_conflict(error) from error
     return _one_touched(Action.DISCARD)
 
 
@@ -124,15 +98,11 @@ def _one_touched(action: Action) -> BulkRecord:
     return BulkRecord(action=action, matched=1, touched=1, dry_run=False)
 
 
-async def replay_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:
+async def replay_many(request: DashboardRequest) -> BulkRecord | Response:
     body: ReplayBody = request.payload
-    return await run_bulk_action(
-        request, Action.REPLAY, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
-    )
+    return await run_bulk_action(request, Action.REPLAY, body, body.rate)
 
 
-async def discard_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:
+async def discard_many(request: DashboardRequest) -> BulkRecord | Response:
     body: DiscardBody = request.payload
-    return await run_bulk_action(
-        request, Action.DISCARD, ids=body.ids, filter=body.filter, all=body.all, dry_run=body.dry_run
-    )
+    return await run_bulk_action(request, Action.DISCARD, body)

@@ -1,32 +1,31 @@
-"""`/api/v1/instances`: the processes of the cluster."""
+"""`/api/v1/instances`: processes of the cluster."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.core.instance import Instance, is_healthy
-from drumbeat.durations import from_us
-from drumbeat.web.api.http_errors import find_or_404
+from drumbeat.durations import from_us, to_us
 from drumbeat.web.api.records import Page
+from drumbeat.web.fields import doc
+from drumbeat.web.problem import find_or_404
 from drumbeat.web.request import DashboardRequest
 
 
 class InstancesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which instances, oldest first."""
 
-    all: bool = False
-    """Also those that left or died in the last day."""
+    all: Annotated[bool, doc("Include those that left or died in the last day.")] = False
 
 
 class InstanceRecord(Instance, frozen=True, kw_only=True):
     """One process of the cluster."""
 
-    healthy: bool
-    """Its last heartbeat was within 2 s, or within two heartbeat intervals."""
-    seconds_since_heartbeat: float
-    """By the store's clock."""
-    term: int | None
-    """Its term, if it leads."""
+    healthy: Annotated[bool, doc("Its last heartbeat was within 2 s, or within two heartbeat intervals.")]
+    seconds_since_heartbeat: Annotated[float, doc("By the store's clock.")]
+    term: Annotated[int | None, doc("Its term if it is the leader.")]
 
 
 async def list_instances(request: DashboardRequest) -> Page[InstanceRecord]:
@@ -42,7 +41,7 @@ async def show(request: DashboardRequest) -> InstanceRecord:
 
 async def _records(request: DashboardRequest, instances: list[Instance]) -> list[InstanceRecord]:
     store = await request.app.store()
-    now, leader = await store.inspect.now(), await store.inspect.get_leader()
+    now, leader = to_us(await request.store_time()), await store.inspect.get_leader()
     heartbeat = request.app.settings.heartbeat
     return [
         InstanceRecord(

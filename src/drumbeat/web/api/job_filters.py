@@ -1,42 +1,40 @@
-"""Which jobs a request means: the query of lists and counts, and the filter of acts on many."""
+"""Job filters of the API: for lists, counts and bulk acts."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from drumbeat.admin.filters import JobQuery, read_filter
 from drumbeat.core.job_query import JobFilter
-from drumbeat.web.request import clamp_limit
+from drumbeat.web.fields import Before, ErrorPart, Key, Limit, QueueName, TaskName, doc
+from drumbeat.web.route import clamp_limit
 
 
 class ApiJobFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What jobs have in common; what is left out may be anything."""
+    """Fields that jobs have in common; fields left out match anything."""
 
-    state: str | None = None
-    """pending, running, succeeded, dead, cancelled; or what a pending job is shown as: ready, scheduled, retrying, waiting."""
-    task: str | None = None
-    """The name of a task."""
-    queue: str | None = None
-    """The name of a queue."""
-    key: str | None = None
-    """The whole key."""
-    error: str | None = None
-    """A part of the error's type or message."""
-    schedule: str | None = None
-    """Jobs that are fires of this schedule."""
-    instance: str | None = None
-    """Jobs that run there, or ran there last."""
-    since: datetime | None = None
-    """Created at or after this moment, with its offset."""
-    until: datetime | None = None
-    """Created before this moment."""
-    id: str | None = None
-    """An id, or how it begins: at least 4 characters."""
-    id_end: str | None = None
-    """How the id ends: at least 4 characters; the dashboard's lists show ids by their ends."""
+    state: Annotated[
+        str | None,
+        doc(
+            "pending, running, succeeded, dead, cancelled; or the view of a pending job: ready, "
+            "scheduled, retrying, waiting."
+        ),
+    ] = None
+    task: TaskName = None
+    queue: QueueName = None
+    key: Key = None
+    error: ErrorPart = None
+    schedule: Annotated[str | None, doc("Jobs created by this schedule.")] = None
+    instance: Annotated[str | None, doc("Jobs whose current or last run is there.")] = None
+    since: Annotated[datetime | None, doc("Created at or after this time, with offset.")] = None
+    until: Annotated[datetime | None, doc("Created before this time.")] = None
+    id: Annotated[str | None, doc("An id, or a prefix of at least 4 characters.")] = None
+    id_end: Annotated[
+        str | None, doc("A suffix of the id, at least 4 characters; the dashboard's lists show suffixes.")
+    ] = None
 
 
 class JobCountsQuery(ApiJobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,18 +44,20 @@ class JobCountsQuery(ApiJobFilter, frozen=True, kw_only=True, forbid_unknown_fie
 class JobListQuery(ApiJobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which jobs to list, newest first."""
 
-    ended_since: datetime | None = None
-    """Ended at or after this moment, with its offset. Ends have no index: a page may be short or empty and have a next one."""
-    ended_until: datetime | None = None
-    """Ended before this moment."""
-    before: str | None = None
-    """Only jobs older than the one of this id: `next` of the page before."""
-    limit: int = 50
-    """At most so many; 1 to 500."""
+    ended_since: Annotated[
+        datetime | None,
+        doc(
+            "Ended at or after this time, with offset. End times have no index: a page may be short or "
+            "empty and have a next one."
+        ),
+    ] = None
+    ended_until: Annotated[datetime | None, doc("Ended before this time.")] = None
+    before: Before = None
+    limit: Limit = 50
 
 
 def to_job_query(chosen: ApiJobFilter) -> JobQuery:
-    """The same words for the admin, without those that only the API has (`ended.py`)."""
+    """The filter for the admin, without the fields that only the API has (`ended_between.py`)."""
     given: Any = {
         name: value
         for name, value in msgspec.structs.asdict(chosen).items()
@@ -70,9 +70,9 @@ def to_job_query(chosen: ApiJobFilter) -> JobQuery:
 
 
 def to_job_filter(chosen: ApiJobFilter) -> JobFilter:
-    """The same for the store.
+    """The filter for the store.
 
     Raises:
-        InvalidArguments: which word, and what it may be.
+        InvalidArguments: an invalid field.
     """
     return read_filter(to_job_query(chosen))

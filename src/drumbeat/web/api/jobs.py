@@ -1,4 +1,4 @@
-"""`/api/v1/jobs`: look at jobs, enqueue one, act on one or on many."""
+"""`/api/v1/jobs`: list and show jobs, enqueue one, act on one or many."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
+from starlette.responses import Response
 
 from drumbeat.admin.bulk import Action
 from drumbeat.admin.explain.reasons import Explanation
 from drumbeat.core.job import Attempt, CancelAnswer
 from drumbeat.core.job_query import JobCounts
+from drumbeat.errors import InvalidArguments
 from drumbeat.ids import JobId
 from drumbeat.redaction import WEB_HIDDEN
-from drumbeat.web.api.bulk_action import BulkRecord, describe_target, run_bulk_action
+from drumbeat.web.api.bulk_action import BulkRecord, BulkSelection, Rate, run_bulk_action
 from drumbeat.web.api.ended_between import find_ended_between
-from drumbeat.web.api.http_errors import conflict_if_invalid
-from drumbeat.web.api.job_filters import ApiJobFilter, JobCountsQuery, JobListQuery, to_job_filter
+from drumbeat.web.api.job_filters import JobCountsQuery, JobListQuery, to_job_filter
 from drumbeat.web.api.records import (
     MAX_PREVIEW_CHARS,
     JobRecord,
@@ -26,83 +27,66 @@ from drumbeat.web.api.records import (
     build_full_record,
     load_job_page,
     mask_error,
-    read_store_time,
     to_job_record,
 )
-from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.fields import Reason, doc
+from drumbeat.web.problem import Problem, to_conflict
+from drumbeat.web.request import DashboardRequest
 
 JsonArguments = Annotated[Raw, Meta(extra_json_schema={"type": ["object", "string"]})]
 """A JSON object of arguments by name, or the text of one."""
 
 
 class EnqueueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request of a task to be queued. What is left out is as the task says."""
+    """A job to enqueue. Fields left out use the defaults of the task."""
 
-    task: str
-    """The name of a task that the program, or a living worker, has."""
-    args: JsonArguments | UnsetType = UNSET
-    """A JSON object of arguments by name, or the text of one. In an object every number arrives as it is written; a browser
-    rounds large ones while it writes, so there the text is better."""
-    queue: str | None = None
-    """Another queue than the task's own."""
-    priority: int | None = None
-    """0 first, 9 last."""
-    delay: float | str | None = None
-    """Seconds, or text such as 5m."""
-    at: datetime | None = None
-    """With its offset. Excludes delay."""
-    key: str | None = None
-    """What to find, cancel or deduplicate it by."""
-    unique: bool | Literal["pending"] | None = None
-    """With a key: true: not if a live job of the task has it; "pending": a job that already runs does not count."""
-    retries: int | None = None
-    """How often it is tried again after a failure."""
-    timeout: float | str | None = None
-    """Seconds, or text such as 5m."""
-    reason: str = ""
-    """For the audit."""
+    task: Annotated[str, doc("The name of a task that this app or a live worker has registered.")]
+    args: Annotated[
+        JsonArguments | UnsetType,
+        doc(
+            "A JSON object of arguments by name, or the text of one. In a browser "
+            "prefer the text: it would round large numbers in an object."
+        ),
+    ] = UNSET
+    queue: Annotated[str | None, doc("Default: the task's queue.")] = None
+    priority: Annotated[int | None, doc("0 first, 9 last.")] = None
+    delay: Annotated[float | str | None, doc("Seconds, or text such as 5m.")] = None
+    at: Annotated[datetime | None, doc("With offset. Excludes delay.")] = None
+    key: Annotated[str | None, doc("To find, cancel or deduplicate the job.")] = None
+    unique: Annotated[
+        bool | Literal["pending"] | None,
+        doc('With a key. true: not if a live job of the task has the key; "pending": running jobs do not count.'),
+    ] = None
+    retries: Annotated[int | None, doc("Number of retries after failures.")] = None
+    timeout: Annotated[float | str | None, doc("Seconds, or text such as 5m.")] = None
+    reason: Reason = ""
 
     def target(self) -> str:
         return self.task
 
 
 class EnqueueResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The job of an enqueue."""
+    """The enqueued job."""
 
     id: JobId
-    created: bool
-    """False: a live job had the key, and this is its id."""
+    created: Annotated[bool, doc("False: a live job had the key; this is its id.")]
 
 
 class CancelRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a cancellation."""
+    """The result of a cancellation."""
 
-    answer: CancelAnswer
-    """cancelled: it never runs; requested: it was running and hears of it; else the state in which it had ended."""
+    answer: Annotated[
+        CancelAnswer,
+        doc("cancelled: it never runs; requested: it was running and is asked to stop; else its final state."),
+    ]
     job: JobRecord
 
 
-class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An act on many jobs: by their ids, by what they have in common, or on all that it can be done to."""
+class BulkBody(BulkSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An act on many jobs: by their ids, by a filter, or on all to which it applies."""
 
-    action: Action
-    """cancel and run_now are for live jobs, replay and discard for dead letters."""
-    ids: list[str] | None = None
-    """At most 10,000."""
-    filter: ApiJobFilter | None = None
-    """What they have in common; not an empty one."""
-    all: bool = False
-    """Every job that it can be done to."""
-    rate: float | None = None
-    """At most so many in a second. It then goes on in the background, and the answer is 202."""
-    dry_run: bool = False
-    """Only count them; changes nothing, and is not in the audit."""
-    reason: str = ""
-    """For the audit."""
-
-    def target(self) -> str:
-        return describe_target(self.ids, self.filter, self.all)
+    action: Annotated[Action, doc("cancel and run_now are for live jobs, replay and discard for dead letters.")]
+    rate: Rate = None
 
     def verb(self) -> str:
         """The same verb as for a single job."""
@@ -119,7 +103,7 @@ async def read_page(
     store = await request.app.store()
     has_end = listed.ended_since is not None or listed.ended_until is not None
     read = partial(find_ended_between, store, listed) if has_end else None
-    return await load_job_page(store, to_job_filter(listed), preview, read=read)
+    return await load_job_page(request, to_job_filter(listed), preview, read=read)
 
 
 async def count_jobs(request: DashboardRequest) -> JobCounts:
@@ -147,7 +131,7 @@ async def enqueue(request: DashboardRequest) -> EnqueueResult:
 
 
 def parse_arguments(given: Raw | UnsetType) -> str:
-    """The JSON text of arguments that were given as an object, or as the text of one."""
+    """The JSON text of arguments given as an object or as text."""
     if given is UNSET:
         return "{}"
     text = bytes(given).decode()
@@ -164,8 +148,13 @@ async def show(request: DashboardRequest) -> JobRecord:
 async def list_attempts(request: DashboardRequest) -> Page[Attempt]:
     id = request.path_params["id"]
     await request.app.jobs.show(id)
+    return Page(items=await load_attempts(request, id))
+
+
+async def load_attempts(request: DashboardRequest, id: str) -> list[Attempt]:
+    """The ended runs of a job that exists, oldest first, with secrets hidden."""
     found = await request.app.jobs.attempts(id)
-    return Page(items=[msgspec.structs.replace(each, error=mask_error(each.error)) for each in found])
+    return [msgspec.structs.replace(each, error=mask_error(each.error)) for each in found]
 
 
 async def explain(request: DashboardRequest) -> Explanation:
@@ -184,26 +173,26 @@ async def cancel(request: DashboardRequest) -> CancelRecord:
 
 async def run_now(request: DashboardRequest) -> JobRecord:
     id = request.path_params["id"]
-    with conflict_if_invalid():
+    try:
         await request.app.jobs.run_now(id)
+    except InvalidArguments as error:
+        raise to_conflict(error) from error
     return await _load_record(request, id)
 
 
-async def act_on_many(request: DashboardRequest) -> BulkRecord | DashboardResponse:
+async def act_on_many(request: DashboardRequest) -> BulkRecord | Response:
     body: BulkBody = request.payload
-    return await run_bulk_action(
-        request, body.action, ids=body.ids, filter=body.filter, all=body.all, rate=body.rate, dry_run=body.dry_run
-    )
+    return await run_bulk_action(request, body.action, body, body.rate)
 
 
 async def load_samples(request: DashboardRequest, ids: list[JobId]) -> dict[JobId, JobRecord]:
-    """Some jobs with their whole errors, but without arguments and results; those that are gone are left out."""
+    """Jobs with their errors, without arguments and results; unknown ids are left out."""
     store = await request.app.store()
     found = await store.inspect.get_jobs(ids, preview=0)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     return {id: to_job_record(job, now) for id, job in found.items()}
 
 
 async def _load_record(request: DashboardRequest, id: str) -> JobRecord:
     job = await request.app.jobs.show(id)
-    return await build_full_record(job, await read_store_time(request.app))
+    return await build_full_record(job, await request.store_time())

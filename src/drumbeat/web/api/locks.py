@@ -1,34 +1,33 @@
-"""`/api/v1/locks`: who holds which lock, who waits, and taking one away."""
+"""`/api/v1/locks`: holders and waiters of locks, and forced release."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.core.lock import LockInfo
 from drumbeat.names import check_name
-from drumbeat.web.api.http_errors import find_or_404
 from drumbeat.web.api.records import Page, WriteResult
-from drumbeat.web.request import DashboardRequest, clamp_limit
+from drumbeat.web.fields import After, Limit, doc
+from drumbeat.web.problem import find_or_404
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
 
 class LocksQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which locks, by name."""
 
-    all: bool = False
-    """Also those that nobody holds or waits for."""
-    after: str | None = None
-    """Only names after this one: `next` of the page before."""
-    limit: int = 50
-    """At most so many; 1 to 500."""
+    all: Annotated[bool, doc("Include locks without holders and waiters.")] = False
+    after: After = None
+    limit: Limit = 50
 
 
 class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whom to take a lock away from."""
+    """Which ticket to release."""
 
-    ticket: str | None = None
-    """Null: from all who hold it."""
-    reason: str = ""
-    """Shown at the lock: at most 200 printable characters."""
+    ticket: Annotated[str | None, doc("Null: all holders.")] = None
+    reason: Annotated[str, doc("Shown at the lock: at most 200 printable characters.")] = ""
 
 
 async def list_locks(request: DashboardRequest) -> Page[LockInfo]:

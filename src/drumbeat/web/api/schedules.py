@@ -1,28 +1,34 @@
-"""`/api/v1/schedules`: rules in time, what became of their moments, and what they will be."""
+"""`/api/v1/schedules`: schedules, their fires and previews."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from drumbeat.admin import FireInfo, ScheduleInfo
 from drumbeat.admin.enqueue_by_name import decode_arguments
-from drumbeat.admin.views import schedule_info
-from drumbeat.core.schedule import CatchUp, Overlap
-from drumbeat.durations import microseconds
+from drumbeat.admin.views import fire_info, schedule_info
+from drumbeat.core.job import Job
+from drumbeat.core.schedule import CatchUp, Fire, Overlap
+from drumbeat.durations import microseconds, to_us
 from drumbeat.errors import ConfigError, InvalidArguments
+from drumbeat.ids import JobId
 from drumbeat.names import check_name
 from drumbeat.redaction import WEB_HIDDEN, redact_json
 from drumbeat.schedules.preview import PreviewedFire
-from drumbeat.web.api.http_errors import find_or_404
 from drumbeat.web.api.jobs import EnqueueResult, JsonArguments, parse_arguments
 from drumbeat.web.api.records import MAX_PREVIEW_CHARS, Page, WriteResult, truncate_error
-from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, clamp_limit
+from drumbeat.web.fields import After, Limit, Reason, doc
+from drumbeat.web.problem import Problem, find_or_404
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
+MAX_BATCH = 1_000
+"""Jobs in one call of the store."""
 Seconds = float | str
 """Seconds, or text such as 5m."""
 
@@ -30,117 +36,94 @@ Seconds = float | str
 class SchedulesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which schedules, by name."""
 
-    all: bool = False
-    """Also those that are retired."""
-    after: str | None = None
-    """Only names after this one: `next` of the page before."""
-    limit: int = 50
-    """At most so many; 1 to 500."""
+    all: Annotated[bool, doc("Include retired ones.")] = False
+    after: After = None
+    limit: Limit = 50
 
 
 class ScheduleRecord(ScheduleInfo, frozen=True, kw_only=True):
-    """A schedule as it stands."""
+    """A schedule."""
 
-    truncated: tuple[str, ...] = ()
-    """Of these fields only the beginning is here: lists give previews. `/schedules/{name}` gives all."""
+    truncated: Annotated[
+        tuple[str, ...],
+        doc("Fields that are truncated here: lists have previews. `/schedules/{name}` has the whole."),
+    ] = ()
 
 
 class PreviewQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule to be tried, or a schedule that there is."""
+    """A rule, or the name of a schedule."""
 
-    rule: str | None = None
-    """A cron expression, or an interval such as 5m. Left out: that of the schedule of this name."""
-    kind: Literal["cron", "every"] | None = None
-    """What the rule is meant as; null: what it looks like."""
-    tz: str = "UTC"
-    """A time zone such as Europe/Berlin."""
-    grid: bool = False
-    """With an interval: at fixed moments, not counted from the end of a run."""
-    name: str | None = None
-    """The name that H in an expression is chosen by."""
-    count: int = 5
-    """At most so many moments; 1 to 500."""
-    lenient: bool = False
-    """For a form in which somebody still types: a rule that cannot be is told in `error`, with status 200."""
+    rule: Annotated[
+        str | None, doc("A cron expression, or an interval such as 5m. Default: the rule of the schedule `name`.")
+    ] = None
+    kind: Annotated[Literal["cron", "every"] | None, doc("The kind of rule; null: detected.")] = None
+    tz: Annotated[str, doc("A time zone such as Europe/Berlin.")] = "UTC"
+    grid: Annotated[bool, doc("With an interval: fixed times, not counted from the end of a run.")] = False
+    name: Annotated[str | None, doc("The name that H in an expression is derived from.")] = None
+    count: Annotated[int, doc("Number of fire times, 1 to 500.")] = 5
+    lenient: Annotated[
+        bool,
+        doc("For forms: an invalid rule is reported in `error`, with status 200."),
+    ] = False
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """The next fire times of a rule, in its own time zone."""
 
     items: list[PreviewedFire]
-    words: str
-    """The rule as people say it: `every day at 03:00 Europe/Berlin`."""
-    error: str | None = None
-    """Why the rule cannot be, if that was to be told here."""
-    argument: str | None = None
-    """Which part of the query that is about."""
+    words: Annotated[str, doc("The rule in words: `at 03:00 every day (Europe/Berlin)`.")]
+    error: Annotated[str | None, doc("Why the rule is invalid, with `lenient`.")] = None
+    argument: Annotated[str | None, doc("The parameter that `error` is about.")] = None
 
 
 class FiresQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What became of the moments of a schedule, newest first."""
+    """Fires of a schedule, newest first."""
 
-    before: datetime | None = None
-    """Only moments before this one: `next` of the page before."""
-    limit: int = 50
-    """At most so many; 1 to 500."""
-    jobs: bool = True
-    """False: their jobs are named but not looked up, which is quicker."""
+    before: Annotated[datetime | None, doc("Only fires before this time: `next` of the previous page.")] = None
+    limit: Limit = 50
+    jobs: Annotated[bool, doc("False: without the state of their jobs, which is faster.")] = True
 
 
 class ScheduleFieldsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be said of a schedule. What is left out is as it was, or as the task says."""
+    """The fields of a schedule. Fields left out are unchanged, or use the defaults of the task."""
 
-    cron: str | UnsetType = UNSET
-    """An expression of five fields, or six with the seconds first. Excludes every."""
-    every: Seconds | UnsetType = UNSET
-    """From the end of one run to the next: seconds, or text such as 5m."""
-    grid: bool | UnsetType = UNSET
-    """With every: at fixed moments instead, so far apart."""
-    tz: str | UnsetType = UNSET
-    """A time zone such as Europe/Berlin; UTC if none is said."""
-    args: JsonArguments | UnsetType = UNSET
-    """A JSON object of arguments by name, or the text of one."""
-    queue: str | UnsetType = UNSET
-    """Another queue than the task's own."""
-    priority: int | UnsetType = UNSET
-    """0 first, 9 last."""
-    retries: int | UnsetType = UNSET
-    """How often a job is tried again after a failure."""
-    timeout: Seconds | UnsetType | None = UNSET
-    """Of each run: seconds, or text such as 5m; null: no limit."""
-    catch_up: CatchUp | UnsetType = UNSET
-    """Moments that nobody was there for: run the last one, none, or all of them."""
-    catch_up_limit: int | UnsetType = UNSET
-    """With catch_up all: at most so many, the last ones."""
-    max_late: Seconds | UnsetType | None = UNSET
-    """A moment that is older is skipped."""
-    overlap: Overlap | UnsetType = UNSET
-    """A moment that comes while the job of the one before is not done."""
-    jitter: Seconds | UnsetType = UNSET
-    """Each job is due up to so much later: seconds, or text such as 10s."""
-    start: datetime | UnsetType | None = UNSET
-    """No moment lies before this one; null: no such bound."""
-    end: datetime | UnsetType | None = UNSET
-    """No moment lies at or after this one; null: no such bound."""
-    reason: str = ""
-    """For the audit."""
+    cron: Annotated[str | UnsetType, doc("Five fields, or six with seconds first. Excludes every.")] = UNSET
+    every: Annotated[Seconds | UnsetType, doc("From the end of one run to the next: seconds, or text such as 5m.")] = (
+        UNSET
+    )
+    grid: Annotated[bool | UnsetType, doc("With every: at fixed times instead.")] = UNSET
+    tz: Annotated[str | UnsetType, doc("A time zone such as Europe/Berlin. Default: UTC.")] = UNSET
+    args: Annotated[JsonArguments | UnsetType, doc("A JSON object of arguments by name, or the text of one.")] = UNSET
+    queue: Annotated[str | UnsetType, doc("Default: the task's queue.")] = UNSET
+    priority: Annotated[int | UnsetType, doc("0 first, 9 last.")] = UNSET
+    retries: Annotated[int | UnsetType, doc("Number of retries after failures.")] = UNSET
+    timeout: Annotated[Seconds | UnsetType | None, doc("Of each run: seconds, or text such as 5m; null: no limit.")] = (
+        UNSET
+    )
+    catch_up: Annotated[CatchUp | UnsetType, doc("Which missed fires run: the latest, none, or all.")] = UNSET
+    catch_up_limit: Annotated[int | UnsetType, doc("With catch_up all: the maximum, latest first.")] = UNSET
+    max_late: Annotated[Seconds | UnsetType | None, doc("A later fire is skipped; null: no limit.")] = UNSET
+    overlap: Annotated[Overlap | UnsetType, doc("What happens to a fire while the previous job is live.")] = UNSET
+    jitter: Annotated[Seconds | UnsetType, doc("Maximum random delay of each job: seconds, or text such as 10s.")] = (
+        UNSET
+    )
+    start: Annotated[datetime | UnsetType | None, doc("No fire before this time; null: no bound.")] = UNSET
+    end: Annotated[datetime | UnsetType | None, doc("No fire at or after this time; null: no bound.")] = UNSET
+    reason: Reason = ""
 
 
 class NewScheduleBody(ScheduleFieldsBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A schedule to be made, for a task of the program that the dashboard belongs to."""
+    """A schedule to create, for a registered task of this app."""
 
-    task: str
-    """The name of the task."""
-    name: str | None = None
-    """The task's own name if it is left out."""
+    task: Annotated[str, doc("The name of the task.")]
+    name: Annotated[str | None, doc("Default: the name of the task.")] = None
 
     def target(self) -> str:
         return self.task if self.name is None else self.name
 
 
 class ReasonQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    reason: str = ""
-    """Shown in the audit, and at the schedule."""
+    reason: Annotated[str, doc("Recorded in the audit, and shown at the schedule.")] = ""
 
 
 async def list_schedules(request: DashboardRequest) -> Page[ScheduleRecord]:
@@ -193,9 +176,27 @@ async def list_fires(request: DashboardRequest) -> Page[FireInfo]:
     query: FiresQuery = request.query
     name, limit = request.path_params["name"], clamp_limit(query.limit)
     await find_or_404(request.app.schedules.show(name))
-    found = await request.app.schedules.history(name, before=query.before, limit=limit, jobs=query.jobs)
-    items = [msgspec.structs.replace(fire, error=truncate_error(fire.error)) for fire in found]
-    return Page(items=items, next=found[-1].at.isoformat() if len(found) >= limit else None)
+    before = None if query.before is None else to_us(query.before, name="before")
+    found = (await load_fires(request, [name], before=before, limit=limit, jobs=query.jobs))[name]
+    return Page(items=found, next=found[-1].at.isoformat() if len(found) >= limit else None)
+
+
+async def load_fires(
+    request: DashboardRequest, names: Sequence[str], *, before: int | None = None, limit: int, jobs: bool = True
+) -> dict[str, list[FireInfo]]:
+    """The fires of several schedules with their jobs, newest first, in batches: two calls of the store for 1,000 fires."""
+    store = await request.app.store()
+    found = await store.schedules.list_fires(names, before=before, limit=limit)
+    ids = [fire.job for fires in found.values() for fire in fires if jobs and fire.job is not None]
+    known: dict[JobId, Job] = {}
+    for start in range(0, len(ids), MAX_BATCH):
+        known |= await store.inspect.get_jobs(ids[start : start + MAX_BATCH], preview=0)
+    return {name: [_to_fire(fire, known) for fire in fires] for name, fires in found.items()}
+
+
+def _to_fire(fire: Fire, jobs: Mapping[JobId, Job]) -> FireInfo:
+    info = fire_info(fire, None if fire.job is None else jobs.get(fire.job))
+    return msgspec.structs.replace(info, error=truncate_error(info.error))
 
 
 async def create(request: DashboardRequest) -> ScheduleRecord:

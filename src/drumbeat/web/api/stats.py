@@ -1,9 +1,9 @@
-"""`/api/v1/stats`: what was counted, stretch by stretch, for charts."""
+"""`/api/v1/stats`: counters by interval, for charts."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -11,6 +11,7 @@ from drumbeat.core.stats import BOUNDS_US, Resolution, Rollup
 from drumbeat.durations import from_us, to_us
 from drumbeat.errors import InvalidArguments
 from drumbeat.names import check_name
+from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
 
 DEFAULT_INTERVALS, MAX_INTERVALS = 60, 2_000
@@ -18,37 +19,39 @@ RESOLUTIONS = {"10s": Resolution.TEN_SECONDS, "1m": Resolution.MINUTE}
 
 
 class StatsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which stretches."""
+    """Which intervals."""
 
-    resolution: Literal["10s", "1m"] = "1m"
-    """10s: kept for 2 hours; 1m: kept as long as history."""
-    since: datetime | None = None
-    """With its offset; if it is left out, 60 stretches before `until`. At most 2,000 stretches are given."""
-    until: datetime | None = None
-    """If it is left out, now by the store's clock."""
-    queue: str | None = None
-    """Only of this queue."""
-    task: str | None = None
-    """Only of this task."""
+    resolution: Annotated[Literal["10s", "1m"], doc("10s: kept for 2 hours; 1m: kept as long as history.")] = "1m"
+    since: Annotated[
+        datetime | None,
+        doc("With offset. Default: 60 intervals before `until`. At most 2,000 intervals are returned."),
+    ] = None
+    until: Annotated[datetime | None, doc("Default: now, by the store's clock.")] = None
+    queue: Annotated[str | None, doc("Only of this queue.")] = None
+    task: Annotated[str | None, doc("Only of this task.")] = None
 
 
 class StatsRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted in each stretch, for each queue and task. Stretches in which nothing happened are left out."""
+    """Counters of each interval, queue and task. Intervals without events are left out."""
 
     resolution: str
     since: datetime
     until: datetime
-    bounds_us: tuple[int, ...]
-    """Upper bounds of the buckets of `wait` and `run`, in microseconds; the last bucket has none."""
-    items: list[Rollup]
-    """By time, queue and task; `at` is the beginning of the stretch in microseconds since 1970 UTC."""
+    bounds_us: Annotated[
+        tuple[int, ...],
+        doc("Upper bounds of the buckets of `wait` and `run`, in microseconds; the last bucket has none."),
+    ]
+    items: Annotated[
+        list[Rollup],
+        doc("By time, queue and task; `at` is the beginning of the interval in microseconds since 1970 UTC."),
+    ]
 
 
 async def read_stats(request: DashboardRequest) -> StatsRecord:
     query: StatsQuery = request.query
     resolution = RESOLUTIONS[query.resolution]
     store = await request.app.store()
-    until = await store.inspect.now() if query.until is None else to_us(query.until, name="until")
+    until = to_us(query.until or await request.store_time(), name="until")
     since = until - DEFAULT_INTERVALS * resolution if query.since is None else to_us(query.since, name="since")
     if since > until:
         raise InvalidArguments("since must not be after until", "since")

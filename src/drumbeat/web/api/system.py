@@ -1,10 +1,10 @@
-"""`/api/v1/system`: facts of the store, settings with where they come from, and what is wrong."""
+"""`/api/v1/system`: health checks of the store, and settings with their origins."""
 
 from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,6 +12,7 @@ from drumbeat.admin.doctor import worst_level
 from drumbeat.core.health import HealthCheck, HealthLevel
 from drumbeat.redaction import mask_url, mask_urls
 from drumbeat.settings import NAMES, Settings
+from drumbeat.web.fields import doc
 from drumbeat.web.request import DashboardRequest
 
 SECRET_SETTINGS = frozenset({"dashboard_tokens"})
@@ -19,27 +20,23 @@ URL_SETTINGS = frozenset({"url", "coordination", "outbox"})
 
 
 class SettingRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of the process that serves this."""
+    """One setting of the process that serves this response."""
 
     name: str
-    value: str
-    """As text; passwords and tokens are hidden."""
-    origin: str
-    """Where it comes from: a flag, code, environment, .env or default."""
+    value: Annotated[str, doc("As text; passwords and tokens are hidden.")]
+    origin: Annotated[str, doc("A flag, code, environment, .env or default.")]
 
 
 class SystemRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person should know of the store, and of the process that serves this."""
+    """The store, and the process that serves this response."""
 
-    drumbeat: str
-    """Its version."""
+    drumbeat: Annotated[str, doc("Its version.")]
     python: str
-    store: str
-    """Its URL, without a password."""
-    level: HealthLevel
-    """Of the worst finding."""
-    findings: list[HealthCheck]
-    """What the store says of itself, then what was seen on it: what `drumbeat doctor` tells."""
+    store: Annotated[str, doc("Its URL, without a password.")]
+    level: Annotated[HealthLevel, doc("Of the worst check.")]
+    findings: Annotated[
+        list[HealthCheck], doc("Checks of the store and of the cluster: the output of `drumbeat doctor`.")
+    ]
     settings: list[SettingRecord]
 
 

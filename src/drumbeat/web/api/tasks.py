@@ -1,30 +1,28 @@
-"""`/api/v1/tasks`: the functions that jobs are calls of, and their runs."""
+"""`/api/v1/tasks`: tasks and their runs."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import msgspec
 
 from drumbeat.admin import Run, TaskInfo
-from drumbeat.web.api.http_errors import find_or_404
 from drumbeat.web.api.records import Page, truncate_error
-from drumbeat.web.request import DashboardRequest, clamp_limit
+from drumbeat.web.fields import Before, ErrorPart, doc
+from drumbeat.web.problem import find_or_404
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import clamp_limit
 
 
 class TaskHistoryQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose runs, newest job first."""
+    """Which runs, newest job first."""
 
-    queue: str | None = None
-    """Only of jobs in this queue."""
-    key: str | None = None
-    """Only of jobs with this key."""
-    error: str | None = None
-    """A part of the error's type or message."""
-    state: str | None = None
-    """Of the job."""
-    before: str | None = None
-    """Only of jobs older than the one of this id: `next` of the page before."""
-    limit: int = 50
-    """The runs of at most so many jobs; 1 to 500."""
+    queue: Annotated[str | None, doc("Only jobs of this queue.")] = None
+    key: Annotated[str | None, doc("Only jobs with this key.")] = None
+    error: ErrorPart = None
+    state: Annotated[str | None, doc("The state of the job.")] = None
+    before: Before = None
+    limit: Annotated[int, doc("Number of jobs, 1 to 500.")] = 50
 
 
 async def list_tasks(request: DashboardRequest) -> Page[TaskInfo]:

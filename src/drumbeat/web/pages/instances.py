@@ -1,16 +1,17 @@
-"""Instances: the processes of the cluster, who leads them, what they run; and those that are gone."""
+"""Instances: live ones with their leader and load, and former ones."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.instance import InstanceState
 from drumbeat.web.api import instances, jobs
 from drumbeat.web.api.instances import InstanceRecord, InstancesQuery
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .layout import render_page
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 SHOWN_JOBS = 25
 SILENT_SECONDS = 2.0
-"""Seconds without a beat after which an instance is to check; after ten it is dead."""
+"""Seconds without a heartbeat after which an instance is shown as silent; after ten it is dead."""
 
 
 class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """All instances, the leader first, then the living by age, then those that are gone, the last one first."""
+    """Live instances, the leader first, then by age; and former ones, latest first."""
 
     living: tuple[InstanceView, ...]
     gone: tuple[InstanceView, ...]
@@ -73,7 +74,7 @@ def fleet_of(records: list[InstanceRecord]) -> Fleet:
     )
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /instances."""
     found = await request.invoke(instances.list_instances, query=InstancesQuery(all=True))
     return await render_page(
@@ -81,7 +82,7 @@ async def index(request: DashboardRequest) -> DashboardResponse:
     )
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     """GET /instances/{id}."""
     id = request.path_params["id"]
     row = row_of(await request.invoke(instances.show, path_params={"id": id}))

@@ -1,21 +1,24 @@
-"""One job: its path with durations, every run with its traceback, arguments and result as stored, and why it does not run."""
+"""One job: its path with durations, runs with tracebacks, arguments and result, and why it is not running."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin.explain.reasons import Explanation, Reason
 from drumbeat.core.job import Attempt, JobState, OutcomeKind
 from drumbeat.ids import InstanceId
 from drumbeat.web.api import dead, jobs
 from drumbeat.web.api.records import JobRecord, Page
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import between, first_line
 from .layout import render_page
+from .timeline_items import RUN_STYLES
 
 LIVE = (JobState.PENDING, JobState.RUNNING)
 FACT_PATHS = {
@@ -25,19 +28,19 @@ FACT_PATHS = {
     "behind": "/jobs/",
     "instance": "/instances/",
 }
-"""Facts of a reason that have a page of their own."""
+"""Facts of a reason that have a page."""
 MIN_DELAY_SECONDS = 1.0
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A station of the job's path."""
+    """A step of the job's path."""
 
     state: str
-    """Shape and colour."""
+    """CSS class and icon."""
     text: str
     at: datetime | None
     after: str = ""
-    """How long after the station before."""
+    """Time since the previous step."""
     took: str = ""
     instance: InstanceId | None = None
     note: str = ""
@@ -49,7 +52,7 @@ class ReasonLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason, with the pages of what it names."""
+    """A reason with links to what it names."""
 
     reason: Reason
     links: list[ReasonLink]
@@ -58,10 +61,10 @@ class ReasonView(msgspec.Struct, frozen=True, kw_only=True):
 _DISCARDED = Step(state="cancelled", text="discarded", at=None, note="It is no longer a dead letter; see the audit.")
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     path = {"id": request.path_params["id"]}
     job: JobRecord = await request.invoke(jobs.show, path_params=path)
-    runs: Page[Attempt] = await request.invoke(jobs.list_attempts, path_params=path)
+    runs = await jobs.load_attempts(request, job.id)
     explanation: Explanation | None = (
         await request.invoke(jobs.explain, path_params=path) if job.state in LIVE else None
     )
@@ -72,8 +75,8 @@ async def show(request: DashboardRequest) -> DashboardResponse:
         page="jobs",
         title=f"{job.task} {job.id}",
         job=job,
-        steps=steps_of(job, runs.items) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
-        runs=list(enumerate(runs.items, 1))[::-1],
+        steps=steps_of(job, runs) + ([] if is_letter or job.state is not JobState.DEAD else [_DISCARDED]),
+        runs=list(enumerate(runs, 1))[::-1],
         reasons=[] if explanation is None else [reason_view(reason) for reason in explanation.reasons],
         acts=job_buttons(request, job, is_letter=is_letter),
         between=between,
@@ -81,7 +84,7 @@ async def show(request: DashboardRequest) -> DashboardResponse:
 
 
 async def _is_dead_letter(request: DashboardRequest, job: JobRecord) -> bool:
-    """Whether it still waits for a person; somebody may have discarded it."""
+    """Whether it is a dead letter; it may have been discarded."""
     found: Page[JobRecord] = await request.invoke(
         dead.list_dead_letters, query=dead.DeadLettersQuery(id=job.id, limit=1)
     )
@@ -98,7 +101,7 @@ def reason_view(reason: Reason) -> ReasonView:
 
 
 def steps_of(job: JobRecord, runs: list[Attempt]) -> list[Step]:
-    """From its making to its end, or to what comes next."""
+    """From creation to the end, or to the next step."""
     made = f"fired by schedule {job.schedule}" if job.schedule else "enqueued"
     steps = [Step(state="ready", text=made, at=job.created_at)]
     last = job.created_at
@@ -123,7 +126,7 @@ def steps_of(job: JobRecord, runs: list[Attempt]) -> list[Step]:
 
 
 def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[Step]:
-    """What the runs do not tell: what is under way, what comes, or an end without a run."""
+    """The current or next run, or an end without a run."""
     if job.state is JobState.RUNNING:
         after = between(last, max(job.started_at, last)) if job.started_at else ""
         text = f"run {len(runs) + 1} in progress"
@@ -140,19 +143,11 @@ def _final_steps(job: JobRecord, runs: list[Attempt], last: datetime) -> list[St
 
 
 def describe_outcome(outcome: OutcomeKind) -> str:
-    return {
-        OutcomeKind.RETRY: "failed, will retry",
-        OutcomeKind.DEAD: "failed, no retries left",
-        OutcomeKind.SNOOZED: "snoozed",
-        OutcomeKind.RELEASED: "released",
-        OutcomeKind.BLOCKED: "blocked",
-        OutcomeKind.CRASHED: "crashed",
-        OutcomeKind.CANCELLED: "cancelled",
-    }.get(outcome, str(outcome))
+    return "failed, will retry" if outcome is OutcomeKind.RETRY else RUN_STYLES[outcome][1]
 
 
 def outcome_style(outcome: OutcomeKind) -> str:
-    """The shape and colour of a run's end."""
+    """CSS class and icon of an outcome."""
     return "failed" if outcome is OutcomeKind.RETRY else str(outcome)
 
 

@@ -1,16 +1,17 @@
-"""Locks: who holds which, since when, who waits in which order; and taking one away by force."""
+"""Locks: holders, waiters in their order, and forced release."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.core.lock import LockInfo, TicketInfo, parse_job
 from drumbeat.web.api import locks
 from drumbeat.web.api.locks import LocksQuery
-from drumbeat.web.api.records import read_store_time
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import quote_segment
@@ -23,7 +24,7 @@ RELEASE_TEXT = (
 
 
 class LocksPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address may say."""
+    """Query of the page."""
 
     all: bool = False
     after: str | None = None
@@ -34,15 +35,15 @@ class TicketView(msgspec.Struct, frozen=True, kw_only=True):
 
     ticket: TicketInfo
     number: int
-    """1 is next; of a holder its lane, from 1."""
+    """Position, from 1."""
     job: str | None
     held: float | None
-    """Seconds since it was granted; of a waiter since it came."""
+    """Seconds since it was granted; of a waiter since it entered."""
     release: ActionButton | None = None
 
 
 class RateWindowView(msgspec.Struct, frozen=True, kw_only=True):
-    """How a rate window stands."""
+    """State of a rate window."""
 
     open: bool
     opens_in: float | None
@@ -50,7 +51,7 @@ class RateWindowView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ticket_views(tickets: list[TicketInfo], now: datetime) -> tuple[TicketView, ...]:
-    """In the order of turns."""
+    """In the order in which they are granted."""
     return tuple(
         TicketView(
             ticket=ticket,
@@ -77,11 +78,11 @@ class LockView(msgspec.Struct, frozen=True, kw_only=True):
     release: ActionButton | None
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /locks."""
     query: LocksPageQuery = request.query
     found = await request.invoke(locks.list_locks, query=LocksQuery(all=query.all, after=query.after))
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     rows = [
         LockView(
             lock=lock,
@@ -96,10 +97,10 @@ async def index(request: DashboardRequest) -> DashboardResponse:
     )
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     """GET /locks/{name}."""
     lock: LockInfo = await request.invoke(locks.show, path_params={"name": request.path_params["name"]})
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     holders = [
         msgspec.structs.replace(place, release=_release_button(request, lock, place.ticket))
         for place in ticket_views(lock.holders, now)

@@ -1,14 +1,16 @@
-"""Queues: what waits in each, how old it is, and the key that stops it."""
+"""Queues: their sizes and lag, pause and resume."""
 
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.web.api import instances, jobs, queues
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.api.records import JobRecord, Page, read_store_time
+from drumbeat.web.api.records import JobRecord, Page
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .action_button import ActionButton, build_button
 from .formatting import quote_segment
@@ -17,7 +19,7 @@ from .layout import is_any_region_requested, render_page
 from .page_charts import CHART_REGIONS, RANGES, load_charts
 
 OLD_LAG_SECONDS = 60.0
-"""From here on a lag is marked: a ready job that nobody took for a minute."""
+"""A longer lag is highlighted."""
 
 
 MAX_NEWEST = 15
@@ -31,17 +33,17 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     queue: queues.QueueRecord
     is_old: bool
     weight: int | None
-    """By the settings of the program that this dashboard belongs to; None: they do not name it."""
+    """By the settings of this app; None: not named there."""
     toggle: ActionButton | None
 
 
-async def show_all(request: DashboardRequest) -> DashboardResponse:
-    found: queues.QueueList = await request.invoke(queues.list_queues)
+async def show_all(request: DashboardRequest) -> Response:
+    found: Page[queues.QueueRecord] = await request.invoke(queues.list_queues)
     rows = [row_of(request, queue) for queue in found.items]
     return await render_page(request, "queues.html", page="queues", title="Queues", rows=rows)
 
 
-async def show_one(request: DashboardRequest) -> DashboardResponse:
+async def show_one(request: DashboardRequest) -> Response:
     query: QueuePageQuery = request.query
     if query.range not in RANGES:
         raise Problem(422, f"range must be one of {', '.join(RANGES)}", argument="range")
@@ -52,7 +54,7 @@ async def show_one(request: DashboardRequest) -> DashboardResponse:
     newest: Page[JobRecord] = await request.invoke(
         jobs.list_jobs, query=JobListQuery(queue=queue.name, limit=MAX_NEWEST)
     )
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     return await render_page(
         request,
         "queue.html",
@@ -80,7 +82,7 @@ def row_of(request: DashboardRequest, queue: queues.QueueRecord) -> QueueView:
 
 
 def toggle_button(request: DashboardRequest, queue: queues.QueueRecord) -> ActionButton | None:
-    """Pause, or resume: whichever is possible."""
+    """Pause or resume."""
     address = f"/api/v1/queues/{quote_segment(queue.name)}"
     if queue.paused:
         return build_button(

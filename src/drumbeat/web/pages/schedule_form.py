@@ -1,14 +1,15 @@
-"""The form that makes or changes a schedule: what stands in its fields at first. static/schedule.js previews and sends it."""
+"""The form that creates or changes a schedule: its initial values. static/schedule.js previews and sends it."""
 
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin import ScheduleInfo
 from drumbeat.core.schedule import CatchUp, Overlap
 from drumbeat.web.api import schedules, tasks
 from drumbeat.web.problem import Problem
-from drumbeat.web.request import DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
 
 from .formatting import iso, quote_segment
 from .layout import render_page
@@ -26,13 +27,13 @@ CATCH_UP_LABELS = {
 
 
 class NewScheduleQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address may say: a task to begin with."""
+    """Query of the page."""
 
     task: str | None = None
 
 
 class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in the fields, as text."""
+    """Values of the fields, as text."""
 
     name: str = ""
     task: str = ""
@@ -54,7 +55,7 @@ class ScheduleForm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def form_of(info: ScheduleInfo) -> ScheduleForm:
-    """The fields of a schedule that there is."""
+    """The values of an existing schedule."""
     kind = "cron" if info.cron is not None else "grid" if info.grid else "after"
     return ScheduleForm(
         name=info.name,
@@ -77,31 +78,29 @@ def form_of(info: ScheduleInfo) -> ScheduleForm:
 
 
 def _format_interval(seconds: float) -> str:
-    """A length that is read back as the very same: 90m is 90m, and 0.25 is 0.25s."""
+    """A duration that parses to the same value: 90m, 0.25s."""
     for unit, word in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds and seconds % unit == 0:
             return f"{int(seconds // unit)}{word}"
     return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
-async def new(request: DashboardRequest) -> DashboardResponse:
+async def new(request: DashboardRequest) -> Response:
     """GET /schedules/new."""
     query: NewScheduleQuery = request.query
     return await _render_form(request, ScheduleForm(task=query.task or ""), "New schedule", editing=False)
 
 
-async def edit(request: DashboardRequest) -> DashboardResponse:
+async def edit(request: DashboardRequest) -> Response:
     """GET /schedules/{name}/edit."""
     name = request.path_params["name"]
     info: ScheduleInfo = await request.invoke(schedules.show, path_params={"name": name})
     if not is_dynamic(info):
-        raise Problem(409, f"schedule {name} is declared in code or retired: it cannot be changed here")
+        raise Problem(409, f"schedule {name} is declared in code, or retired, and cannot be changed here")
     return await _render_form(request, form_of(info), f"Edit {name}", editing=True)
 
 
-async def _render_form(
-    request: DashboardRequest, form: ScheduleForm, title: str, *, editing: bool
-) -> DashboardResponse:
+async def _render_form(request: DashboardRequest, form: ScheduleForm, title: str, *, editing: bool) -> Response:
     known = await request.invoke(tasks.list_tasks)
     address = f"/api/v1/schedules/{quote_segment(form.name)}" if editing else "/api/v1/schedules"
     return await render_page(

@@ -1,4 +1,4 @@
-"""Tasks: how often each runs and fails, how long its jobs wait and take, its last error; and a form that enqueues one."""
+"""Tasks: runs, failures, wait and run times, last error; and a form that enqueues one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+from starlette.responses import Response
 
 from drumbeat.admin import TaskInfo
 from drumbeat.core.dead_letter import DeadLetterGroup
@@ -15,10 +16,10 @@ from drumbeat.web.api import dead, instances, jobs, stats, tasks
 from drumbeat.web.api.dead import DeadGroupsQuery
 from drumbeat.web.api.instances import InstancesQuery
 from drumbeat.web.api.job_filters import JobListQuery
-from drumbeat.web.api.records import read_store_time
 from drumbeat.web.api.stats import StatsQuery
 from drumbeat.web.api.tasks import TaskHistoryQuery
-from drumbeat.web.request import AccessRole, DashboardRequest, DashboardResponse
+from drumbeat.web.request import DashboardRequest
+from drumbeat.web.route import AccessRole
 
 from .enqueue_form import fields_of
 from .layout import render_page
@@ -31,7 +32,7 @@ MAX_RUNS = 30
 
 
 class TasksPageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What the address may say."""
+    """Query of the page."""
 
     range: str = "1h"
 
@@ -39,16 +40,16 @@ class TasksPageQuery(msgspec.Struct, frozen=True, kw_only=True):
 class TaskPageQuery(msgspec.Struct, frozen=True, kw_only=True):
     range: str = "1h"
     before: str | None = None
-    """Of the runs: the next page."""
+    """The next page of runs."""
 
 
 class TaskFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted of a task in a range."""
+    """Statistics of a task in a range."""
 
     runs: int
     failed: int
     share: float | None
-    """Of the runs, those that failed or crashed, 0 to 1; None: there were none."""
+    """Share of runs that failed or crashed, 0 to 1; None: no runs."""
     wait: Percentiles
     run: Percentiles
 
@@ -57,7 +58,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     info: TaskInfo
     figures: TaskFigures
     error: DeadLetterGroup | None
-    """The newest of its dead letters' errors."""
+    """The error of its newest dead letter."""
 
 
 def figures_of(rollups: Iterable[Rollup]) -> TaskFigures:
@@ -74,7 +75,7 @@ def figures_of(rollups: Iterable[Rollup]) -> TaskFigures:
 
 
 def rows_of(found: Sequence[TaskInfo], rollups: Sequence[Rollup], groups: Sequence[DeadLetterGroup]) -> list[TaskView]:
-    """A row for each task; those that are busiest stand where their name says, so that rows do not move."""
+    """A row for each task, by name, so that rows do not move."""
     counted: dict[str, list[Rollup]] = {}
     for rollup in rollups:
         counted.setdefault(rollup.task, []).append(rollup)
@@ -96,10 +97,10 @@ def since_of(range: str, until: datetime) -> datetime:
     return until - timedelta(microseconds=RANGES[range])
 
 
-async def index(request: DashboardRequest) -> DashboardResponse:
+async def index(request: DashboardRequest) -> Response:
     """GET /tasks."""
     range = valid_range(request.query.range)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     found = await request.invoke(tasks.list_tasks)
     counted = await request.invoke(stats.read_stats, query=_stats_query(range, now))
     groups = await request.invoke(dead.list_groups, query=DeadGroupsQuery(limit=500))
@@ -115,12 +116,12 @@ async def index(request: DashboardRequest) -> DashboardResponse:
     )
 
 
-async def show(request: DashboardRequest) -> DashboardResponse:
+async def show(request: DashboardRequest) -> Response:
     """GET /tasks/{name}."""
     name = request.path_params["name"]
     query: TaskPageQuery = request.query
     range = valid_range(query.range)
-    now = await read_store_time(request.app)
+    now = await request.store_time()
     info: TaskInfo = await request.invoke(tasks.show, path_params={"name": name})
     counted = await request.invoke(stats.read_stats, query=_stats_query(range, now, task=name))
     runs = await request.invoke(
@@ -153,5 +154,5 @@ def _stats_query(range: str, now: datetime, task: str | None = None) -> StatsQue
 
 
 def _truncate_to_minute(moment: datetime) -> datetime:
-    """Cut to the minute: links must not change with each second, or the page would never stand still."""
+    """Truncated to the minute: links that change each second would redraw the page."""
     return moment - (moment.second * 1_000_000 + moment.microsecond) * MICROSECOND
